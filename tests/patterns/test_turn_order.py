@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.anyio
 
 NAMES = ("ann", "bea", "cid", "dan")
-DOWN = ProviderFailed("the endpoint answered 503", status=503)
 SKIP = FailurePolicy(on_failure="skip", quorum=1)
 orders = st.sampled_from(TURN_ORDERS)
 
@@ -80,7 +79,7 @@ class Speakers:
         self.prompts.append((name, count, str(request.messages[-1]["content"])))
         await asyncio.sleep(0)
         if (name, count) in self._failing:
-            raise DOWN
+            raise ProviderFailed("the endpoint answered 503", status=503)
         self.finished.append(name)
         return said(name, count)
 
@@ -349,7 +348,7 @@ async def test_losses_stand_in_the_order_of_turns() -> None:
         if name in slow:
             for _ in range(slow[name]):
                 await asyncio.sleep(0)
-            raise DOWN
+            raise ProviderFailed("the endpoint answered 503", status=503)
         return "I am here."
 
     pattern = held("debate", 4, turn_order="simultaneous", max_rounds=1, failures=SKIP)

@@ -6,6 +6,7 @@ import math
 import warnings
 from collections import Counter
 from dataclasses import dataclass
+from fractions import Fraction
 from statistics import NormalDist, fmean
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -22,6 +23,7 @@ __all__ = (
     "effective_size",
     "holm",
     "newcombe",
+    "place_test",
     "sign_flip_test",
     "two_sided_z",
     "wilson",
@@ -142,6 +144,29 @@ def sign_flip_test(leans: Sequence[float]) -> float:
         if size != most:
             chances = (np.roll(chances, size) + np.roll(chances, -size)) / 2  # nothing is carried over the ends
     return min(float(chances[: total - seen + 1].sum() + chances[total + seen :].sum()), 1.0) if seen else 1.0
+
+
+def place_test(items: Sequence[tuple[Sequence[int], int]]) -> float:
+    """The two-sided p-value of the wins of one place, which a fair judge might have given to any other. Needs scipy.
+
+    Each of `items` has the wins of its places, and the index of the place. The exact permutation test: the share of all
+    ways to choose a place in each item whose wins are as far from the mean as the observed ones, or farther. With one
+    win an item and two places it is the exact binomial test, with more places that with their chances.
+
+    >>> place_test([((0, 1), 1)] * 6), round(place_test([((0, 0, 1), 2)] * 4), 4)
+    (0.03125, 0.0123)
+    """
+    check_scipy("place_test()")
+    import numpy as np
+
+    chances = np.ones(1)  # of each number of wins
+    mean = Fraction(0)
+    for wins, _ in items:
+        one = np.bincount(np.asarray(wins)) / len(wins)
+        chances = np.convolve(chances, one)
+        mean += Fraction(sum(wins), len(wins))
+    far = abs(sum(wins[place] for wins, place in items) - mean)
+    return min(math.fsum(float(chance) for won, chance in enumerate(chances) if abs(won - mean) >= far), 1.0)
 
 
 def holm(ps: Sequence[float]) -> list[float]:

@@ -181,6 +181,9 @@ def _rows(judge: str, figures: JudgeFigures) -> Iterator[tuple[str, str, str, st
         for place in places.places:
             of = f"{place.wins:,} of {places.n:,}"
             yield judge, _name(places, place), f"{place.rate:.0%}", _interval(place.low, place.high, ".0%"), of
+    if (last := figures.last_word) is not None:
+        of = f"{last.wins:,} of {last.n:,}"
+        yield judge, "last word", f"{last.rate:.0%}", _interval(last.low, last.high, ".0%"), of
     for field, name in _FIGURES.items():
         figure: Figure | None = getattr(figures, field)
         if figure is not None:

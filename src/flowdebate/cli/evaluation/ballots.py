@@ -51,12 +51,19 @@ def items_of(runs: Iterable[StoredRun]) -> Items:
         debate = argued(run)
         key = run.header.run_id if debate is None else debate.model_dump_json()
         before = items.get(key)
+        at_once = _turn_order(run) == "simultaneous"
         if before is None:
-            spoken = None if debate is None else spoken_in(debate.transcript)
+            spoken = None if debate is None or at_once else spoken_in(debate.transcript)
             items[key] = AuditItem(id=run.header.run_id, ballots=ballots, spoken=spoken)
         else:
-            items[key] = before.model_copy(update={"ballots": [*before.ballots, *ballots]})
+            spoken = None if at_once else before.spoken
+            items[key] = before.model_copy(update={"ballots": [*before.ballots, *ballots], "spoken": spoken})
     return Items(items=list(items.values()), left_out=left_out)
+
+
+def _turn_order(run: StoredRun) -> object:
+    raw = (run.outcome or {}).get("raw")
+    return raw.get("turnOrder") if isinstance(raw, dict) else None
 
 
 def argued(run: StoredRun) -> ArguedDebate | None:

@@ -16,8 +16,16 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from flowdebate._util.validation import check_count
 from flowdebate.errors import ConfigurationError
 from flowdebate.evaluation.judges.counts import FIGURES, count, is_usable
-from flowdebate.evaluation.judges.report import Figure, JudgeAudit, JudgeFigures, PlaceRate, Places, RunAudit
-from flowdebate.evaluation.statistics import ALPHA, Resampling, check_scipy, holm, sign_flip_test
+from flowdebate.evaluation.judges.report import (
+    Figure,
+    JudgeAudit,
+    JudgeFigures,
+    LastWord,
+    PlaceRate,
+    Places,
+    RunAudit,
+)
+from flowdebate.evaluation.statistics import ALPHA, Resampling, check_scipy, holm, place_test, sign_flip_test
 from flowdebate.patterns.anonymity.model_families import kin_among
 from flowdebate.patterns.debate.judging.ballots import effective_n
 from flowdebate.patterns.debate.schemas import JudgeViewMade
@@ -38,6 +46,7 @@ __all__ = (
     "audit_run",
     "full_audit",
     "spoken_in",
+    "spoken_of",
 )
 
 _ENOUGH = 50
@@ -108,7 +117,7 @@ def audit_run(run: RunView) -> RunAudit:
             case ModelCalled():
                 called.append((event.block, event.model))
     return RunAudit(
-        judge=audit([ballots], spoken=[spoken_in(getattr(raw, "transcript", None) or ())]),
+        judge=audit([ballots], spoken=[None if raw is None else spoken_of(raw)]),
         leaks=getattr(raw, "leaks", None),
         same_family=kin_among(
             [model for block, model in called if block in judges],
@@ -128,6 +137,12 @@ def spoken_in(entries: Iterable[DebateContributionEntry]) -> list[str]:
     turns = [(entry.round, entry.stance) for entry in entries]
     last = max((number for number, _ in turns), default=0)
     return list(dict.fromkeys(stance for number, stance in turns if number == last))
+
+
+def spoken_of(raw: Any) -> list[str] | None:  # noqa: ANN401 - a raw output of any pattern
+    """`spoken_in()` the transcript of `raw`; None where all spoke at once, so that nobody had the last word."""
+    at_once = getattr(raw, "turn_order", "declared") == "simultaneous"
+    return None if at_once else spoken_in(getattr(raw, "transcript", None) or ())
 
 
 def _audit(
@@ -153,12 +168,18 @@ def _adjusted(audited: JudgeAudit) -> JudgeAudit:
     every = [places for figures in (audited, *audited.models.values()) for places in figures.tested]
     adjusted = dict(zip(map(id, every), holm([places.p or 0.0 for places in every]), strict=True))
 
-    def of(figures: JudgeFigures) -> dict[str, list[Places]]:
+    def of(figures: JudgeFigures) -> dict[str, Any]:
         kinds = {"slots": figures.slots, "labels": figures.labels, "turns": figures.turns}
-        return {
+        found: dict[str, Any] = {
             kind: [each.model_copy(update={"p_holm": adjusted.get(id(each), each.p)}) for each in places]
             for kind, places in kinds.items()
         }
+        if (last := figures.last_word) is not None:
+            same = found["turns"][0].p_holm  # of two sides: the same test
+            found["last_word"] = last.model_copy(
+                update={"p_holm": adjusted.get(id(last), same if len(found["turns"]) == 1 else last.p)}
+            )
+        return found
 
     models = {name: figures.model_copy(update=of(figures)) for name, figures in audited.models.items()}
     return audited.model_copy(update={**of(audited), "models": models, "tests": len(every)})
@@ -195,6 +216,7 @@ def _figures(
         "slots": _families("slot", [item.slots for item in counts], resampling),
         "labels": _families("label", [item.labels for item in counts], resampling),
         "turns": _families("turn", [item.turns for item in counts], resampling),
+        "last_word": _last_word([turns for item in counts for turns in item.turns.values()], resampling),
         **{name: figure for name, figure in figures.items() if figure is not None},
     }
 
@@ -222,6 +244,29 @@ def _families(
         _places(kind, names, grouped[names], resampling)
         for names in sorted(grouped, key=lambda names: (len(names), names))
     ]
+
+
+def _last_word(items: Sequence[PlaceWins], resampling: Resampling | None) -> LastWord | None:
+    """The wins of whoever spoke last, over items with any number of sides."""
+    if not items:
+        return None
+    won, n = sum(item.wins[-1] for item in items), sum(sum(item.wins) for item in items)
+    even = math.fsum(sum(item.wins) / len(item.wins) for item in items) / n
+    p = None if resampling is None else place_test([(item.wins, len(item.wins) - 1) for item in items])
+    low, high = _interval([(item.wins[-1], sum(item.wins)) for item in items], resampling)
+    if p is not None and p > ALPHA:  # an interval excludes nothing that its test does not reject
+        low, high = low and min(low, even), high and max(high, even)
+    return LastWord(
+        wins=won,
+        n=n,
+        rate=won / n,
+        even=even,
+        low=low,
+        high=high,
+        items=len(items),
+        orders=len(set[object]().union(*(item.arrangements for item in items))),
+        p=p,
+    )
 
 
 def _places(

@@ -67,7 +67,7 @@ class ItemCounts:
 def count(ballots: Iterable[JudgeBallot], spoke: Sequence[str] | None = None) -> ItemCounts:
     """Count the `ballots` of one item, whose sides `spoke` in this order; the order of ballots changes nothing."""
     counts = ItemCounts()
-    alike: dict[tuple[str | None, frozenset[str]], dict[_JudgeView, list[str | None]]] = {}
+    alike: dict[tuple[str | None, frozenset[str], tuple[str, ...]], dict[_JudgeView, list[str | None]]] = {}
     for ballot in ballots:
         counts.ballots += 1
         if ballot.problem is not None:
@@ -76,9 +76,9 @@ def count(ballots: Iterable[JudgeBallot], spoke: Sequence[str] | None = None) ->
             counts.unusable += 1
         else:
             choice = leader_of(ballot.scores) if ballot.scores else ballot.winner
-            _place(counts, ballot, choice, spoke)
+            _place(counts, ballot, choice, ballot.spoken or spoke)
             labels = tuple(sorted(ballot.labels.items())) if ballot.labels else ()
-            views = alike.setdefault((ballot.model, frozenset(ballot.order)), {})
+            views = alike.setdefault((ballot.model, frozenset(ballot.order), tuple(ballot.spoken or ())), {})
             views.setdefault((tuple(ballot.order), labels), []).append(choice)
     terms: dict[str, list[float]] = {}
     for views in alike.values():

@@ -24,6 +24,7 @@ __all__ = (
     "Figure",
     "JudgeAudit",
     "JudgeFigures",
+    "LastWord",
     "PlaceKind",
     "PlaceRate",
     "Places",
@@ -32,7 +33,7 @@ __all__ = (
 
 LIMITS = (
     "An audit of orders cannot find a preference that is the same in every order: for length, for style, for a name in "
-    "the text, or for the side that spoke last in the debate, unless the speaking order is known and varies."
+    "the text, or for the side that spoke last in the debate, unless the speaking order is known and varies: last_word."
 )
 """The last sentence of every audit."""
 PlaceKind = Literal["slot", "label", "turn"]
@@ -111,6 +112,32 @@ class Places(WireModel):
         return max(self.places, key=lambda place: place.wins)
 
 
+class LastWord(WireModel):
+    """Wins of the side that spoke last in the last round, whatever the number of sides."""
+
+    wins: int
+    n: int
+    """Verdicts for a side."""
+    rate: float
+    even: float
+    """The rate of a judge to whom the last word is nothing: with two sides one half."""
+    low: float | None = None
+    high: float | None = None
+    items: int
+    """Items with one or more verdicts."""
+    orders: int
+    """The number of speaking orders; finding a preference takes two."""
+    p: float | None = None
+    """The p-value; with two sides in all items, that of their `turns`."""
+    p_holm: float | None = None
+    """The same, adjusted by Holm's method for the number of tests in the audit."""
+
+    @property
+    def separable(self) -> bool:
+        """Whether a preference for the last word can be told from one for a side."""
+        return self.items == 1 or self.orders > 1
+
+
 class JudgeFigures(WireModel):
     """Figures of one judge, from its ballots."""
 
@@ -129,6 +156,8 @@ class JudgeFigures(WireModel):
     """A value for each set of labels."""
     turns: list[Places] = Field(default_factory=list)
     """A value for each number of sides: by the order in which they spoke, where it is known."""
+    last_word: LastWord | None = None
+    """The side that spoke last in the last round; None where the speaking order is not known, or there was none."""
     repetition_stability: Figure | None = None
     """RS: the share of the most frequent verdict where one view was judged again, over such views."""
     position_consistency: Figure | None = None
@@ -139,9 +168,12 @@ class JudgeFigures(WireModel):
     """The share of pairs of orders of one item with different verdicts."""
 
     @property
-    def tested(self) -> list[Places]:
-        """The places with a p-value that means something."""
-        return [each for each in (*self.slots, *self.labels, *self.turns) if each.p is not None and each.separable]
+    def tested(self) -> list[Places | LastWord]:
+        """The places with a p-value that means something; the last word of two sides is the test of their turns."""
+        every: list[Places | LastWord] = [*self.slots, *self.labels, *self.turns]
+        if self.last_word is not None and any(turns.sides > 2 for turns in self.turns):  # noqa: PLR2004 - one and the other
+            every.append(self.last_word)
+        return [each for each in every if each.p is not None and each.separable]
 
     @property
     def unparsed_share(self) -> float:
@@ -222,12 +254,23 @@ def _of_judge(figures: JudgeFigures, tests: int) -> Iterator[str]:
         yield f"no verdict for a side in {counted(figures.ballots, 'ballot')}: there is nothing to say about slots"
     for places in (*figures.slots, *figures.labels, *figures.turns):
         yield from _of_places(places, tests)
+    if figures.last_word is not None and figures.last_word in figures.tested:
+        yield _of_last_word(figures.last_word)
     yield from _of_orders(figures)
     if figures.unparsed:
         share = f"{figures.unparsed_share:.0%}"
         yield f"{figures.unparsed} of {counted(figures.ballots, 'answer')} ({share}) could not be used"
     if figures.unusable:
         yield f"{counted(figures.unusable, 'ballot')} not counted: contradictory"
+
+
+def _of_last_word(last: LastWord) -> str:
+    p = last.p_holm or last.p or 0.0
+    bounds = "" if last.low is None else f", 95% CI {last.low:.0%} to {last.high:.0%}"
+    numbers = f"{last.wins} of {last.n} ({last.rate:.0%} where {last.even:.0%} is even{bounds}, {_p(p)})"
+    if p > ALPHA:
+        return f"no preference for the last word found: it won {numbers}"
+    return f"{'favours' if last.rate > last.even else 'is against'} the last word: it won {numbers}"
 
 
 def _of_places(places: Places, tests: int) -> Iterator[str]:
@@ -315,7 +358,11 @@ def _numbers(places: Places, place: PlaceRate) -> Iterator[str]:
         yield f"95% CI {place.low:.0%} to {place.high:.0%}"
     p = places.p if places.p_holm is None else places.p_holm
     if p is not None:
-        yield f"p = {p:.2g}" if p >= 0.001 else "p < 0.001"  # noqa: PLR2004 - as journals write it
+        yield _p(p)
+
+
+def _p(p: float) -> str:
+    return f"p = {p:.2g}" if p >= 0.001 else "p < 0.001"  # noqa: PLR2004 - as journals write it
 
 
 def _value(figure: Figure) -> str:

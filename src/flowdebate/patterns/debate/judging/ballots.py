@@ -39,6 +39,10 @@ PUBLISHED_CORRELATION = 0.4375
 """From a panel of nine judges that was worth two: 9 / (1 + 8 rho) = 2."""
 
 
+def _is_none(value: object) -> bool:
+    return value is None
+
+
 class JudgeBallot(WireModel):
     """One judge's answer about one view of a transcript. A side is a stance."""
 
@@ -60,6 +64,9 @@ class JudgeBallot(WireModel):
     """The reasons; empty where `verdict` is."""
     problem: str | None = None
     """The reason why the answer is unusable; None for a usable one."""
+    spoken: list[str] | None = Field(default=None, exclude_if=_is_none)
+    """The sides in the order in which they spoke in the last round of the transcript, where a debate has several
+    transcripts (`mirror`); None (and not written) otherwise."""
 
     @property
     def shares(self) -> dict[str, float]:

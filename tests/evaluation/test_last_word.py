@@ -1,0 +1,138 @@
+"""The last word in judge audits: who spoke last in the last round, tested as a slot is."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flowdebate.evaluation.judges.audit import audit, full_audit, spoken_of
+from flowdebate.evaluation.judges.report import LIMITS
+from flowdebate.evaluation.statistics import place_test, sign_flip_test
+from flowdebate.patterns.debate.judging.ballots import JudgeBallot
+from tests.patterns.test_turn_order import Speakers, held
+
+scipy = pytest.importorskip("scipy")
+
+
+def ballots(winner: str | None, *sides: str) -> list[JudgeBallot]:
+    """A judge that finds the same in both orders."""
+    return [JudgeBallot(view=at, order=list(order), winner=winner) for at, order in enumerate([sides, sides[::-1]])]
+
+
+def dealt(count: int) -> list[list[str]]:
+    """Speaking orders of two sides, each as often as the other."""
+    return [["tea", "coffee"] if at % 2 else ["coffee", "tea"] for at in range(count)]
+
+
+def test_a_judge_that_always_finds_for_the_last_word_is_found_by_23_debates() -> None:
+    """E.g. one that pays rebuttals: slots are clean, since it reads both orders; and the last word is 100 percent."""
+    spoken = dealt(23)
+    found = full_audit([ballots(order[-1], *order) for order in spoken], spoken=spoken)
+    assert found.last_word is not None
+    assert (found.last_word.wins, found.last_word.n, found.last_word.items) == (46, 46, 23)
+    assert (found.last_word.rate, found.last_word.even, found.last_word.orders) == (1.0, 0.5, 2)
+    assert found.last_word.p == pytest.approx(found.turns[0].p)
+    assert found.turns[0].p is not None
+    assert found.turns[0].p < 1e-5
+    assert found.last_word.p_holm == found.turns[0].p_holm
+    assert found.last_word.low is not None
+    assert found.last_word.low > 0.8
+    assert any(said.startswith("favours the last speaker: 46 of 46 (100%") for said in found.findings)
+    assert found.tests == 2  # slots and turns: the last word of two sides is no further test
+    assert found.slots[0].p == 1.0
+    assert "last_word" in LIMITS == found.findings[-1]
+
+
+def test_a_judge_without_a_preference_is_not_accused() -> None:
+    """Nor is its interval without the even rate."""
+    spoken = dealt(40)
+    found = full_audit([ballots("tea", *order) for order in spoken], spoken=spoken)
+    assert found.last_word is not None
+    assert (found.last_word.rate, found.last_word.p) == (0.5, 1.0)
+    assert found.last_word.low is not None
+    assert found.last_word.high is not None
+    assert found.last_word.low <= 0.5 <= found.last_word.high
+
+
+@pytest.mark.parametrize(
+    ("liked", "words"), [(2, "favours the last word: it won 30 of 30"), (0, "is against the last")]
+)
+def test_with_more_sides_the_last_word_has_a_test_of_its_own(liked: int, words: str) -> None:
+    """Against one in three; the even rate is in the sentence."""
+    orders = [["a", "b", "c"], ["b", "c", "a"], ["c", "a", "b"]] * 10
+    found = full_audit([ballots(order[liked], *order)[:1] for order in orders], spoken=orders)
+    assert found.last_word is not None
+    assert found.last_word.even == pytest.approx(1 / 3)
+    (sentence,) = [said for said in found.findings if "last word: it" in said]
+    assert sentence.startswith(words)
+    assert "33% is even" in sentence
+    assert found.tests == 3
+
+
+def test_where_the_order_is_not_known_or_all_spoke_at_once_there_is_no_last_word() -> None:
+    """A figure of nothing would mislead."""
+    assert audit([ballots("tea", "tea", "coffee")]).last_word is None
+    for order, expected in (("simultaneous", None), ("rotated", ["stance of bea", "stance of ann"])):
+        raw = held("debate", 2, turn_order=order).run_sync("Q?", model=Speakers().model).raw
+        assert spoken_of(raw) == expected
+    assert audit([ballots("tea", "tea", "coffee")], spoken=[["tea", "coffee"]]).last_word is not None
+
+
+def test_ballots_know_the_speaking_order_of_their_own_transcript() -> None:
+    """As in mirrored debates: a judge that finds for quality in both leans nowhere, one for the last word fully."""
+
+    def mirrored(*winners: str) -> list[JudgeBallot]:
+        orders = (["tea", "coffee"], ["coffee", "tea"])
+        return [
+            JudgeBallot(view=at, order=["tea", "coffee"], winner=winner, spoken=order)
+            for at, (winner, order) in enumerate(zip(winners, orders, strict=True))
+        ]
+
+    fair, last = audit([mirrored("tea", "tea")] * 9).last_word, audit([mirrored("coffee", "tea")] * 9).last_word
+    assert fair is not None
+    assert last is not None
+    assert (fair.rate, last.rate, last.orders) == (0.5, 1.0, 2)
+    assert audit([mirrored("coffee", "tea")]).repetition_stability is None  # of one view of one transcript
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)).filter(any), min_size=1, max_size=12))
+def test_of_two_places_the_test_is_the_sign_flip_test(wins: list[tuple[int, int]]) -> None:
+    """To the last digit but rounding."""
+    leans = [one - other for one, other in wins]
+    assert place_test([(each, 1) for each in wins]) == pytest.approx(sign_flip_test(leans))
+
+
+@settings(max_examples=50)
+@given(st.integers(2, 5), st.integers(1, 15), st.data())
+def test_of_single_wins_the_test_is_binomial(sides: int, items: int, data: st.DataObject) -> None:
+    """By the distance from the mean, as the other tests."""
+    from scipy import stats
+
+    last = data.draw(st.integers(0, items))
+    every: list[Any] = [([0] * (sides - 1) + [1], sides - 1)] * last + [([1] + [0] * (sides - 1), sides - 1)] * (
+        items - last
+    )
+    chances = stats.binom.pmf(range(items + 1), items, 1 / sides)
+    far = abs(last - items / sides)
+    expected = sum(chance for won, chance in enumerate(chances) if abs(won - items / sides) >= far - 1e-9)
+    assert place_test(every) == pytest.approx(min(expected, 1.0))
+
+
+def test_the_command_and_the_json_document_have_the_figure(capsys: pytest.CaptureFixture[str]) -> None:
+    """A line of the table, and a field."""
+    import sys
+
+    from flowdebate.cli.evaluation.audit import _show
+    from flowdebate.cli.page import Page
+
+    spoken = dealt(8)
+    found = full_audit([ballots(order[-1], *order) for order in spoken], spoken=spoken)
+    _show(found, Page(sys.stdout, ()), left_out=Counter())
+    (row,) = [line for line in capsys.readouterr().out.splitlines() if "last word " in line]
+    assert "100%" in row
+    assert "16 of 16" in row
+    assert found.model_dump(mode="json", by_alias=True)["lastWord"]["rate"] == 1.0
