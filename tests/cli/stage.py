@@ -19,6 +19,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
+from tests.cli.emulator import screen_of
 from tests.models.server import ChatServer, Exchange, chunk, completion, usage_chunk
 
 if TYPE_CHECKING:
@@ -146,12 +147,12 @@ class Stage:
 
 
 class OnTerminal:
-    """The command on a pseudo-terminal of 100 columns: `seen` is all that it has written there."""
+    """The command on a pseudo-terminal: `seen` is all that it has written there, `screen` is what stands there."""
 
-    def __init__(self, *arguments: str, stdout: int | None = None, **env: str) -> None:
+    def __init__(self, *arguments: str, stdout: int | None = None, columns: int = 100, **env: str) -> None:
         self.seen = ""
         self._master, terminal = pty.openpty()
-        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
         self.process = subprocess.Popen(  # noqa: S603 - our own command
             command(*arguments),
             stdin=terminal,
@@ -162,10 +163,15 @@ class OnTerminal:
         )
         os.close(terminal)
 
+    @property
+    def screen(self) -> str:
+        """What the terminal shows, with all that has left it at the top."""
+        return screen_of(self.seen)
+
     def until(self, text: str) -> None:
         """Read until `text` has been written."""
         deadline = time.monotonic() + PATIENCE
-        while text not in self.seen:
+        while text not in self.seen and text not in self.screen:
             assert self._read(deadline), f"{text!r} never came: {self.seen!r}"
 
     def write(self, text: str) -> None:

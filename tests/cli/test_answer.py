@@ -79,7 +79,7 @@ def test_humans_type_in_a_terminal() -> None:
         terminal.write("It answered.\nfree rents\nFree them.\n")
         assert terminal.end() == 0
         assert len(on.bodies) == 1
-    assert "con (free rents)" in terminal.seen
+    assert "con (free rents)" in terminal.screen
 
 
 def test_typing_is_interrupted_and_carried_on() -> None:
@@ -90,11 +90,11 @@ def test_typing_is_interrupted_and_carried_on() -> None:
             terminal.until("(end with an empty line)")
             terminal.process.send_signal(signal.SIGINT)
             assert terminal.end() == 130
-        run = re.search(r"Run: (\w+)", terminal.seen)
+        run = re.search(r"Run: (\w+)", terminal.screen)
         assert run is not None
         with OnTerminal("answer", run[1]) as terminal:
             terminal.until("(end with an empty line)")
             terminal.write("Build more.\n\n")
             assert terminal.end() == 0
         assert len(on.bodies) == 2
-    assert "Build more." in terminal.seen
+    assert "Build more." in terminal.screen

@@ -83,11 +83,11 @@ Moderator calls on: anna, ben
   Briefing: Rents rose.
   Angle: For whom?
 
-anna: cap rents
+anna:
   Homes first.
   [/bold] [for] x
 
-ben: free rents
+ben:
   Build more.
   Round 2 of 2
 
@@ -106,8 +106,8 @@ Output
     "answer": 42
   }
 
-Tokens: prompt 1,234 (cached unknown), completion 56
-Calls: 5 · Time: 1.2 s · Seed: 3
+Tokens: prompt 1,234, completion 56 · Calls: 5 · Time: 1.2 s
+Seed: 3
 """)
 
 
@@ -122,9 +122,9 @@ def test_no_foreign_text_begins_a_line_or_is_markup(text: str) -> None:
     raw["verdict"] = {"verdict": text, "winner": text, "reasoning": text}
     page = shown(value)
     own = [line.partition(":")[0] for line in page.split("\n") if line and not line.startswith(" ")]
-    assert own == ["Question", "Round 1 of 2", "Moderator calls on", "anna", "Verdict", "Output", "Tokens", "Calls"]
+    assert own == ["Question", "Round 1 of 2", "Moderator calls on", "anna", "Verdict", "Output", "Tokens", "Seed"]
     assert printable(page) == page
-    assert "".join(page.split()).count("".join(printable(text).split())) >= 10 or not text.split()
+    assert "".join(page.split()).count("".join(printable(text).split())) >= 9 or not text.split()
 
 
 @given(

@@ -159,7 +159,7 @@ def test_a_report_reads_well() -> None:
 
 This round is the last.
 
-**Cap \\*them\\*.**: Cap \\*them\\*.
+**Cap \\*them\\*.**
 
 > Cap \\*them\\*.
 
@@ -180,7 +180,7 @@ This round is the last.
 - Status: failed
 - Error: Cap \\*them\\*.
 - Rounds: 1, ended by the moderator
-- Tokens: prompt 1,234 (cached unknown), completion unknown
+- Tokens: prompt 1,234, completion unknown
 - Calls: 3
 - Time: 1.2 s
 - Seed: 7

@@ -27,10 +27,11 @@ def cut(text: str, places: list[int]) -> list[str]:
     return [text[start:end] for start, end in pairwise(ends)]
 
 
-def flowed(pieces: list[str], *, width: int | None, column: int = 0) -> str:
+def flowed(pieces: list[str], *, width: int | None, first: str = "  ") -> str:
     """What a flow writes of `pieces`."""
     written: list[str] = []
-    flow = TextFlow(written.append, indent="  ", width=None if width is None else lambda: width, column=column)
+    columns = None if width is None else lambda: width
+    flow = TextFlow(lambda text, _: written.append(text), indent="  ", width=columns, first=first)
     for piece in pieces:
         flow.feed(piece)
     flow.end()
@@ -90,13 +91,35 @@ def test_a_part_of_a_line_has_no_line_breaks(text: str) -> None:
     assert len(in_line(text).splitlines()) <= 1
 
 
-@given(FOREIGN, st.none() | WIDTHS, st.integers(0, 15))
-@example("x" * 200 + "日本語" * 40 + " y", 20, 0)
-def test_every_line_of_a_flow_is_indented(text: str, width: int | None, column: int) -> None:
-    """No line of a model begins where the page's own lines begin."""
-    first, *others = flowed([text], width=width, column=column).split("\n")
-    assert column or not first.strip() or first.startswith("  ")
+@given(FOREIGN, st.none() | WIDTHS, st.sampled_from(["", "  ", "      "]))
+@example("x" * 200 + "日本語" * 40 + " y", 20, "")
+def test_every_line_of_a_flow_is_indented(text: str, width: int | None, first: str) -> None:
+    """No line of a model begins where the page's own lines begin, the first one excepted where a label is before it."""
+    begin, *others = flowed([text], width=width, first=first).split("\n")
+    assert not begin.strip() or begin.startswith(first)
     assert all(line.startswith("  ") or not line for line in others)
+
+
+@given(st.lists(st.text("abcäßж", min_size=1, max_size=18), min_size=1), WIDTHS)
+def test_words_are_whole_where_they_fit(words: list[str], width: int) -> None:
+    """Lines are broken between words, and filled as far as the next word fits."""
+    lines = flowed([" ".join(words)], width=width).removesuffix("\n").split("\n")
+    assert [word for line in lines for word in line.split()] == words
+    assert all(len(line) + 1 + len(after.split()[0]) > width for line, after in pairwise(lines))
+
+
+@given(st.lists(st.tuples(FOREIGN, st.sampled_from(["", "bold"])), max_size=5), WIDTHS)
+def test_styles_leave_the_layout_as_it_is(parts: list[tuple[str, str]], width: int) -> None:
+    """Each part is written in its style, and a change of style is no place to break a line."""
+    written: list[tuple[str, str]] = []
+    flow = TextFlow(lambda *piece: written.append(piece), indent="  ", width=lambda: width)
+    for text, style in parts:
+        flow.feed(f" {text} ", style)
+    flow.end()
+    assert "".join(text for text, _ in written) == flowed([f" {text} " for text, _ in parts], width=width)
+    for style in ("", "bold"):
+        shown = "".join("".join(text.split()) for text, its in written if its == style)
+        assert shown == "".join("".join(printable(text).split()) for text, its in parts if its == style)
 
 
 @given(FOREIGN, WIDTHS)
@@ -123,7 +146,7 @@ def test_a_flow_loses_nothing(text: str, width: int | None) -> None:
 def test_words_are_written_as_they_are_complete() -> None:
     """A reader sees all but the last word of what has come."""
     written: list[str] = []
-    flow = TextFlow(written.append, indent="  ", width=lambda: 40)
+    flow = TextFlow(lambda text, _: written.append(text), indent="  ", width=lambda: 40)
     flow.feed("alpha beta gam")
     assert "".join(written) == "  alpha beta"
     flow.feed("ma")

@@ -45,7 +45,7 @@ def test_a_registered_pattern_is_run_shown_saved_stored_and_batched(tmp_path: Pa
         assert len(on.bodies) == asked
         batch = command("batch", "-", "--pattern", "toy", *where, text="What flies?\n")
     assert [each.exit_code for each in (live, saved, resumed, batch)] == [0, 0, 0, 0]
-    assert live.stdout.startswith("Riddle: What walks?\n  Solver\n\nSolver:\n  A man.\n")
+    assert "/v1\nRiddle: What walks?\n  Solver\n\nSolver:\n  A man.\n" in live.stdout
     assert "# Toy\n" in report.read_text()
     assert "> A man." in report.read_text()
     assert json.loads(saved.stdout)["pattern"] == "toy"

@@ -63,17 +63,21 @@ class _Finished:
     live: LivePage | None
 
 
-def run_plan(plan: Plan, *, store: str | None, no_store: bool, as_json: bool, markdown: Path | None) -> int:
+def run_plan(
+    plan: Plan, *, store: str | None, no_store: bool, as_json: bool, markdown: Path | None, quiet: bool
+) -> int:
     """Run a plan; gives the exit code."""
+    from flowdebate.service.models import models_line
     from flowdebate.service.policies import with_policies
     from flowdebate.service.runs import opened
 
     if no_store and store is not None:
         raise ConfigurationError(COMMAND, "--store", store, "left out where --no-store is given")
     check_report(markdown)
+    show = _Show(as_json=as_json, quiet=quiet, models=models_line(plan))
     plan = with_policies(plan)
     with nullcontext() if no_store else opened(store) as place:
-        finished = asyncio.run(_follow(plan, lambda: _started(plan, place), as_json=as_json))
+        finished = asyncio.run(_follow(plan, lambda: _started(plan, place), show))
         return _written(finished, as_json=as_json, markdown=markdown)
 
 
@@ -94,11 +98,12 @@ async def _started(plan: Plan, place: Place | None) -> tuple[RunHandle[Any], Pla
 def resume_run(run: str | None, given: Mapping[str, Any], *, store: str | None, **options: Any) -> NoReturn:  # noqa: ANN401 - those of the command
     """Resume a run (None: the last one) with what is `given` over its plan; ends in Exit."""
     from flowdebate.cli.patterns import ask_here
+    from flowdebate.service.models import models_line
     from flowdebate.service.plan import plan_of
     from flowdebate.service.policies import with_policies
     from flowdebate.service.runs import find_run, last_resumable, opened, resume
 
-    as_json, markdown = options.pop("as_json"), options.pop("markdown")
+    as_json, quiet, markdown = options.pop("as_json"), options.pop("quiet", False), options.pop("markdown")
     check_report(markdown)
     with opened(store) as place:
         stored = asyncio.run(last_resumable(place.store) if run is None else find_run(place.store, run))
@@ -106,12 +111,14 @@ def resume_run(run: str | None, given: Mapping[str, Any], *, store: str | None, 
         plan = plan_of(stored, given, trusted=trusted, ask=ask_here())
         if plan.policies.record is not None:
             tell(f"Warning: {plan.policies.record} ends where the run was left; the rest is not recorded")
+        default = stored.header.model if isinstance(stored.header.model, str) else None
+        show = _Show(as_json=as_json, quiet=quiet, models=models_line(plan, environment=default))
         plan = with_policies(plan, recording=False)
 
         async def resumed() -> tuple[RunHandle[Any], Place | None]:
             return await resume(plan, place.store, stored.header.run_id, **options), place
 
-        finished = asyncio.run(_follow(plan, resumed, as_json=as_json))
+        finished = asyncio.run(_follow(plan, resumed, show))
         code = _written(finished, as_json=as_json, markdown=markdown)
     raise typer.Exit(code)
 
@@ -146,8 +153,30 @@ def show_saved(file: str, *, markdown: Path | None) -> None:
         raise BadFile(file, "is nested too deeply") from None
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Show:
+    """How a run is shown."""
+
+    as_json: bool
+    """As JSON on stdout, so that the page is on stderr, if that is a terminal."""
+    quiet: bool
+    """Only its end."""
+    models: str
+    """The line about the models."""
+
+    def page(self, plan: Plan) -> LivePage | None:
+        """The page of a run; None if nobody looks."""
+        stream = sys.stderr if self.as_json else sys.stdout
+        if self.as_json and (self.quiet or not stream.isatty()):
+            return None
+        from flowdebate.cli.page import LivePage
+
+        with writing():
+            return LivePage(plan, stream, models=self.models, quiet=self.quiet)
+
+
 async def _follow(
-    plan: Plan, start: Callable[[], Awaitable[tuple[RunHandle[Any], Place | None]]], *, as_json: bool
+    plan: Plan, start: Callable[[], Awaitable[tuple[RunHandle[Any], Place | None]]], show: _Show
 ) -> _Finished:
     """Start a run and follow it to its end, which an interrupt or a reader who leaves brings about."""
     from flowdebate.cli.process import Interrupts
@@ -155,10 +184,17 @@ async def _follow(
 
     loop = asyncio.get_running_loop()
     handle, place = await start()
-    live, unwritten = None, None
-    with Interrupts(lambda: loop.call_soon_threadsafe(handle.cancel)) as interrupts:
+    live: LivePage | None = None
+    unwritten: WriteFailed | None = None
+
+    def stop() -> None:
+        if live is not None:
+            live.show_cursor()  # a second signal ends the process at once
+        loop.call_soon_threadsafe(handle.cancel)
+
+    with Interrupts(stop) as interrupts:
         try:
-            live = _live(plan, as_json=as_json)
+            live = show.page(plan)
             if live is not None:
                 await live.follow(handle)
         except WriteFailed as error:
@@ -169,17 +205,6 @@ async def _follow(
     return _Finished(end=end, place=place, unwritten=unwritten, signal=received, live=live)
 
 
-def _live(plan: Plan, *, as_json: bool) -> LivePage | None:
-    """Where the run is shown: with --json on stderr, if that is a terminal."""
-    stream = sys.stderr if as_json else sys.stdout
-    if as_json and not stream.isatty():
-        return None
-    from flowdebate.cli.page import LivePage
-
-    with writing():
-        return LivePage(plan, stream)
-
-
 def _written(finished: _Finished, *, as_json: bool, markdown: Path | None) -> int:
     """Write what there is to write; the exit code."""
     document, failure, unwritten = finished.end.document, finished.end.failure, finished.unwritten
@@ -187,7 +212,7 @@ def _written(finished: _Finished, *, as_json: bool, markdown: Path | None) -> in
         if unwritten is None:
             with writing():
                 if finished.live is not None:
-                    finished.live.finish(document)
+                    finished.live.finish(document, hint=_show_command(finished))
                 if as_json:
                     write_json(document.to_json())
     except WriteFailed as error:
@@ -272,6 +297,16 @@ def _resume_command(finished: Ended) -> str | None:
     if isinstance(finished.failure, StoreError) and type(finished.failure) is not StoreError:
         return None  # it would end in the same way again
     return f"flowdebate resume {short_id(document.run_id)}{_HIGHER_LIMIT.get(finished.limit or '', '')}"
+
+
+def _show_command(finished: _Finished) -> str:
+    """The command that shows a complete run again; "" where it is not stored, or to be resumed."""
+    from flowdebate.service.runs import short_id
+
+    run_id = finished.end.document.run_id
+    if run_id is None or finished.place is None or _resume_command(finished.end) is not None:
+        return ""
+    return f"flowdebate show {short_id(run_id)}{finished.place.option}"
 
 
 def _message(error: Exception) -> str:

@@ -26,19 +26,28 @@ class TextFlow:
     """Writes one text; every line of it is behind `indent`, so that none can pass for a line of the page.
 
     - `width`: the columns that there are now; None does not wrap.
-    - `column`: the position of the cursor, if the text continues behind a label.
+    - `first`: in place of `indent` before the first line.
 
     Lines are counted by what each character takes by itself: terminals differ in how they join them, and none takes
     more than that. Two or more blank lines become one.
     """
 
     def __init__(
-        self, write: Callable[[str], object], *, indent: str, width: Callable[[], int] | None, column: int = 0
+        self,
+        write: Callable[[str, str], object],
+        *,
+        indent: str,
+        width: Callable[[], int] | None,
+        first: str | None = None,
     ) -> None:
-        self._write = write
+        self._out = write
+        self._style = ""
         self._indent = indent
+        self._first = indent if first is None else first
         self._width = width
-        self._column = column
+        self._column = 0
+        self._fresh = True
+        """Whether nothing is on the line."""
         self._stream = PrintableStream()
         self._begun = False
         self._newlines = 0
@@ -46,16 +55,23 @@ class TextFlow:
         self._word = ""
         self._word_cells = 0
 
-    def feed(self, piece: str) -> None:
-        """Write `piece`; with wrapping, the last word waits for its end."""
+    def feed(self, piece: str, style: str = "") -> None:
+        """Write `piece`; with wrapping, the last word waits for its end, unless the style changes."""
+        if style != self._style:
+            self._take(self._stream.end())
+            self._end_word()
+            self._style = style
         self._take(self._stream.feed(piece))
 
     def end(self) -> None:
         """Write the rest, and end the line."""
         self._take(self._stream.end())
         self._end_word()
-        if self._column:
+        if not self._fresh:
             self._write("\n")
+
+    def _write(self, text: str) -> None:
+        self._out(text, self._style)
 
     def _take(self, text: str) -> None:
         for piece in _PIECES.findall(text):
@@ -74,7 +90,7 @@ class TextFlow:
     def _extend(self, piece: str, width: int) -> None:
         from rich.cells import get_character_cell_size
 
-        room = width - len(self._indent)
+        room = width - max(len(self._indent), len(self._first))
         for char in piece:
             cells = get_character_cell_size(char)
             if cells == _WIDE or self._word_cells + cells > room:
@@ -94,21 +110,22 @@ class TextFlow:
         room = None if width is None else max(width(), _NARROWEST)
         if self._newlines and self._begun:
             self._write("\n" * min(self._newlines, 2))
-            self._column = 0
+            self._fresh = True
         elif not self._begun:
             self._space = ""
         elif room is not None and self._column + len(self._space) + cells > room:
             self._write("\n")
-            self._column = 0
+            self._fresh = True
             self._space = ""
-        self._begun = True
         self._newlines = 0
-        if not self._column:
-            self._write(self._indent)
-            self._column = len(self._indent)
+        if self._fresh:
+            indent = self._indent if self._begun else self._first
+            self._write(indent)
+            self._column = len(indent)
             self._space = self._space[:_LEADING]
         if room is not None and self._column + len(self._space) + cells > room:
             self._space = ""
         self._write(self._space + word)
         self._column += len(self._space) + cells
         self._space = ""
+        self._begun, self._fresh = True, False

@@ -39,6 +39,7 @@ __all__ = (
     "Json",
     "Markdown",
     "NoStore",
+    "Quiet",
     "RunName",
     "RunNames",
     "Search",
@@ -77,6 +78,9 @@ Json: TypeAlias = Annotated[
 ]
 Markdown: TypeAlias = Annotated[
     Path | None, Option(panel="Output", metavar="FILE", help="Also write a report as Markdown.")
+]
+Quiet: TypeAlias = Annotated[
+    bool, Option(panel="Output", flag="--quiet -q", help="Show only the result, once it is there.")
 ]
 Status: TypeAlias = Annotated[
     State | None,

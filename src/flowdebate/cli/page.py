@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TextIO, assert_never
 
 from flowdebate.cli.flow import TextFlow
 from flowdebate.cli.process import writing
+from flowdebate.cli.screen import AskOnScreen, Screen
 from flowdebate.service.documents import as_json, speakers_of
+from flowdebate.service.live import cost_text
 from flowdebate.service.sections import (
     FLAGS,
     Card,
@@ -17,20 +22,18 @@ from flowdebate.service.sections import (
     Fact,
     Group,
     Heading,
-    Notice,
     Output,
     OutputHeading,
     Piece,
     Remark,
     Section,
     Speaking,
+    Working,
 )
 from flowdebate.service.text import in_line, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-
-    from rich.console import Console, RenderableType
 
     from flowdebate.runs.result import RunHandle
     from flowdebate.service.documents import Document, Speaker, Tokens
@@ -39,8 +42,6 @@ if TYPE_CHECKING:
 __all__ = ("LivePage", "Page", "render")
 
 _COLOURS = ("cyan", "magenta", "yellow", "green", "blue", "red")
-_WIDEST = 100
-"""Columns beyond which lines are hard to read."""
 _SHORT = 300
 """Characters of a short fact that are shown."""
 _STYLES = {"plain": "", "dim": "dim", "strong": "bold", "good": "bold green", "warning": "yellow"}
@@ -62,11 +63,10 @@ class Page:
     """
 
     def __init__(self, stream: TextIO, speakers: Sequence[Speaker], *, environ: Mapping[str, str] = os.environ) -> None:
-        self._console = _console(stream, environ)
+        self.screen = Screen(stream, environ=environ)
         self._speakers = list(speakers)
         self._colours = {who.name: _COLOURS[index % len(_COLOURS)] for index, who in enumerate(self._speakers)}
         self._flow: TextFlow | None = None
-        self._notice: str | None = None
 
     def subject(self, label: str, text: str) -> None:
         """The subject and the speakers."""
@@ -75,7 +75,7 @@ class Page:
             if speaker.about:
                 self.labelled(speaker.name, speaker.about, self.colour(speaker.name))
             else:
-                self.line(f"  {in_line(speaker.name)}", style=self.colour(speaker.name))
+                self.line(in_line(speaker.name), style=self.colour(speaker.name), indent="  ")
 
     def colour(self, name: str) -> str:
         """The style of a speaker's name."""
@@ -110,8 +110,8 @@ class Page:
                 self.text(section.text)
             case Ending():
                 self.end_text()
-            case Notice():
-                self.notice(section.text)
+            case Working():
+                self.screen.working(section)
             case _:
                 assert_never(section)
 
@@ -129,7 +129,7 @@ class Page:
         for part in group.parts:
             self._fact(part)
         if group.remark is not None:
-            self.line(f"  {in_line(group.remark)}")
+            self.line(in_line(group.remark), indent="  ")
 
     def _card(self, card: Card) -> None:
         self.card(card.title, [(fact.label, fact.text, _STYLES[fact.tone]) for fact in card.facts])
@@ -137,16 +137,16 @@ class Page:
     def heading(self, title: str) -> None:
         """A heading."""
         self.line()
-        if self._console.is_terminal:
+        if self.screen.is_terminal:
             from rich.rule import Rule
             from rich.text import Text
 
-            self._print(Rule(Text(title, "bold"), style="dim"), width=self._width())
+            self.screen.print(Rule(Text(title, "bold"), style="dim"))
         else:
             self.line(title)
 
     def speaker(self, name: str, about: str) -> None:
-        """The next speaker, with its stance or role."""
+        """The next speaker, with its stance or role where the head of the page does not have it."""
         self.line()
         if about:
             self.labelled(name, about, self.colour(name), indent="")
@@ -156,40 +156,25 @@ class Page:
     def text(self, piece: str) -> None:
         """A piece of a contribution or of the output."""
         if self._flow is None:
-            self._clear_notice()
-            self._flow = TextFlow(self._write, indent="  ", width=self._wrap())
+            self._flow = TextFlow(self.screen.write, indent="  ", width=self._wrap())
         self._flow.feed(piece)
-        self._flush()
+        self.screen.flush()
 
     def end_text(self) -> None:
         """End the text that `text` started, if any."""
-        self._clear_notice()
         if self._flow is not None:
             self._flow.end()
             self._flow = None
-            self._flush()
-
-    def notice(self, text: str) -> None:
-        """A transient line, in a terminal only; the next output replaces it."""
-        shown = self._notice == text and self._flow is None
-        if not shown and self._console.is_terminal and self._console.color_system is not None:
-            from rich.text import Text
-
-            self.end_text()
-            line = Text(f"  {in_line(text)}", "dim")
-            line.truncate(self._width() - 1, overflow="ellipsis")  # what takes two lines could not be taken back
-            self._console.print(line, end="")
-            self._notice = text
+            self.screen.flush()
 
     def remark(self, text: str) -> None:
         """A remark of the page itself, in brackets."""
-        self._clear_notice()
-        self.line(f"  ({in_line(text)})", style="dim")
+        self.line(f"({in_line(text)})", style="dim", indent="  ")
 
     def card(self, title: str, parts: Sequence[tuple[str, str, str]]) -> None:
         """A result in a frame: `parts` are label, text, style; one of the title's name needs no label there."""
         self.line()
-        if not self._console.is_terminal:
+        if not self.screen.is_terminal:
             self.line(title)
             for label, text, _ in parts:
                 self.labelled(label, text, "bold")
@@ -203,8 +188,7 @@ class Page:
             before = "\n" if shown and (label == title or shown[-1].plain.endswith("\n")) else ""
             own = [] if label == title else [(f"{in_line(label)}: ", "bold")]
             shown.append(Text.assemble(before, *own, (_squeezed(text), style)))
-        body = Group(*shown)
-        self._print(Panel(body, title=Text(title, "bold"), border_style="green", padding=(1, 2)), width=self._width())
+        self.screen.print(Panel(Group(*shown), title=Text(title, "bold"), border_style="green", padding=(1, 2)))
 
     def output(self, value: object) -> None:
         """The output."""
@@ -217,25 +201,19 @@ class Page:
         self.line()
         self.line("Output", style="bold")
 
-    def totals(self, usage: Tokens | None, seconds: float | None, seed: int | None) -> None:
-        """Usage, duration and seed, as far as they are known."""
-        if usage is None and seconds is None and seed is None:
-            return
-        parts = []
-        self.line()
-        if usage is not None:
-            tokens, calls = usage.lines()
-            self.line(tokens, style="dim")
-            parts.append(calls)
+    def totals(self, usage: Tokens | None, seconds: float | None, cost: float | None = None) -> None:
+        """Usage, duration and cost, as far as they are known."""
+        parts = [] if usage is None else usage.lines()
         if seconds is not None:
             parts.append(f"Time: {seconds:.1f} s")
-        if seed is not None:
-            parts.append(f"Seed: {seed}")
+        if cost is not None:
+            parts.append(cost_text(cost).capitalize())
         if parts:
-            self.line(" · ".join(parts) if self._utf8 else "; ".join(parts), style="dim")
+            self.line()
+            self.line(self._joined(parts), style="dim")
 
-    def ending(self, document: Document) -> None:
-        """The ending, unless complete; notes and totals."""
+    def ending(self, document: Document, *, hint: str = "") -> None:
+        """The ending, unless complete; notes and totals; the run, its seed, and a `hint`."""
         self.end_text()
         ending = ENDINGS.get(document.status)
         if ending is not None:
@@ -246,9 +224,14 @@ class Page:
             self.line(in_line(document.error))
         for note in document.notes:
             self.line(in_line(note))
-        self.totals(document.usage, document.seconds, document.seed)
-        if document.run_id is not None:
-            self.line(f"Run: {in_line(document.run_id)}", style="dim")
+        self.totals(document.usage, document.seconds, document.cost)
+        run = [] if document.run_id is None else [f"Run: {in_line(document.run_id)}"]
+        seed = [] if document.seed is None else [f"Seed: {document.seed}"]
+        if run or seed:
+            self.line(self._joined([*run, *seed, *([hint] if hint else [])]), style="dim")
+
+    def _joined(self, parts: Sequence[str]) -> str:
+        return (" · " if self.screen.is_utf8 else "; ").join(parts)
 
     def columns(self, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         """A table; in a terminal its last column is cut to the width."""
@@ -264,57 +247,35 @@ class Page:
         from rich.text import Text
 
         line = Text(text, style)
-        if self._console.is_terminal:
-            line.truncate(self._console.width, overflow="ellipsis")
-        self._console.print(line, soft_wrap=True)
+        if self.screen.is_terminal:
+            line.truncate(self.screen.console.width, overflow="ellipsis")
+        self.screen.console.print(line, soft_wrap=True)
 
     # How it is written
 
-    @property
-    def _utf8(self) -> bool:
-        return self._console.encoding.startswith("utf")
-
     def labelled(self, label: str, text: str, style: str, *, indent: str = "  ") -> None:
         """`text` behind a label; its further lines are indented deeper than the label."""
-        from rich.cells import cell_len
+        behind = " " + text.lstrip(" \t\n")
+        self._set([(f"{in_line(label)}:", style), (behind, "")], indent=f"{indent}  ", first=indent)
 
-        head = f"{indent}{in_line(label)}: "
-        self.line(head, style=style, end="")
-        flow = TextFlow(self._write, indent=f"{indent}  ", width=self._wrap(), column=cell_len(head))
-        flow.feed(text)
+    def line(self, text: str = "", *, style: str = "", indent: str = "") -> None:
+        """A line of the page's own words, or as many as it takes."""
+        self._set([(text, style)], indent=indent, first=indent)
+
+    def _set(self, texts: Sequence[tuple[str, str]], *, indent: str, first: str) -> None:
+        """Write one paragraph of texts with styles."""
+        self.end_text()
+        written: list[tuple[str, str]] = []
+        flow = TextFlow(lambda *piece: written.append(piece), indent=indent, first=first, width=self._wrap())
+        for text, style in texts:
+            flow.feed(text, style)
         flow.end()
-        self._flush()
-
-    def line(self, text: str = "", *, style: str = "", end: str = "\n") -> None:
-        """A line of the page's own words."""
-        from rich.text import Text
-
-        self.end_text()
-        self._console.print(Text(text, style), end=end, soft_wrap=True)
-
-    def _print(self, renderable: RenderableType, *, width: int) -> None:
-        self.end_text()
-        self._console.print(renderable, width=width)
-
-    def _write(self, text: str) -> None:
-        self._console.file.write(text)
-
-    def _flush(self) -> None:
-        self._console.file.flush()
-
-    def _clear_notice(self) -> None:
-        if self._notice is not None:
-            from rich.control import Control
-            from rich.segment import ControlType
-
-            self._notice = None
-            self._console.control(Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2)))
-
-    def _width(self) -> int:
-        return min(self._console.width, _WIDEST)
+        for style, pieces in groupby(written or [("\n", "")], key=itemgetter(1)):
+            self.screen.write("".join(text for text, _ in pieces), style)
+        self.screen.flush()
 
     def _wrap(self) -> Callable[[], int] | None:
-        return self._width if self._console.is_terminal else None
+        return (lambda: self.screen.width) if self.screen.is_terminal else None
 
 
 def render(document: Document, page: Page) -> None:
@@ -328,48 +289,44 @@ def render(document: Document, page: Page) -> None:
 class LivePage:
     """Live page of a run."""
 
-    def __init__(self, plan: Plan, stream: TextIO) -> None:
+    def __init__(self, plan: Plan, stream: TextIO, *, models: str = "", quiet: bool = False) -> None:
         own = plan.info.load_page()
         self._page = Page(stream, speakers_of(plan.speakers))
         self._live = own.live(plan)
-        self._page.subject(plan.info.subject.capitalize(), plan.subject)
+        self._quiet = quiet
+        if isinstance(plan.ask, AskOnScreen):
+            plan.ask.screen = self._page.screen
+        if not quiet:
+            if models:
+                self._page.line(models, style="dim")
+            self._page.subject(plan.info.subject.capitalize(), plan.subject)
 
     async def follow(self, handle: RunHandle[Any]) -> None:
         """Show the events of a run to its end; WriteFailed where they cannot be shown."""
+        if self._quiet:
+            return
         self._live.attend(handle)
-        async for event in handle:
-            with writing():
-                for section in self._live.sections(event):
-                    self._page.show(section)
+        screen = self._page.screen
+        with writing(), screen.live():
+            ticking = asyncio.ensure_future(screen.ticking())
+            try:
+                async for event in handle:
+                    for section in self._live.follow(event):
+                        self._page.show(section)
+            finally:
+                ticking.cancel()
+                self._page.end_text()
 
-    def finish(self, document: Document) -> None:
+    def show_cursor(self) -> None:
+        """Give the cursor back to the terminal; may be called from a signal handler."""
+        self._page.screen.show_cursor()
+
+    def finish(self, document: Document, *, hint: str = "") -> None:
         """Show the result and the totals."""
         self._page.end_text()
-        for section in document.result():
+        for section in document.outcome() if self._quiet else document.result():
             self._page.show(section)
-        self._page.ending(document)
-
-
-def _console(stream: TextIO, environ: Mapping[str, str]) -> Console:
-    from rich.console import Console
-
-    class Loud(Console):
-        """A console whose broken pipe is the caller's to handle."""
-
-        def on_broken_pipe(self) -> None:
-            raise  # noqa: PLE0704 - rich calls this while it handles the BrokenPipeError
-
-    terminal = stream.isatty()
-    plain = not terminal or bool(environ.get("NO_COLOR")) or environ.get("TERM") == "dumb"
-    return Loud(
-        file=stream,
-        force_terminal=terminal,
-        color_system=None if plain else "auto",
-        markup=False,
-        highlight=False,
-        emoji=False,
-        _environ=environ,
-    )
+        self._page.ending(document, hint=hint)
 
 
 def _squeezed(text: str) -> str:

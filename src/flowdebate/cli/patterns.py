@@ -32,6 +32,7 @@ _HERE = {
     "no_store": opt.NoStore,
     "as_json": opt.Json,
     "markdown": opt.Markdown,
+    "quiet": opt.Quiet,
 }
 """Options of this front end alone."""
 
@@ -126,7 +127,11 @@ def ask_here() -> Ask | None:
     """How a human is asked: in the terminal; None where there is none, and it answers later."""
     from flowdebate.blocks.human.terminal import ask_in_terminal
 
-    return ask_in_terminal if sys.stdin.isatty() else None
+    if not sys.stdin.isatty():
+        return None
+    from flowdebate.cli.screen import AskOnScreen
+
+    return AskOnScreen(ask_in_terminal)
 
 
 def known_options(info: PatternInfo, given: dict[str, Any]) -> dict[str, Any]:

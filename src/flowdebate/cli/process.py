@@ -6,6 +6,7 @@ import contextlib
 import logging
 import os
 import secrets
+import shutil
 import signal
 import stat
 import sys
@@ -76,7 +77,21 @@ def prepare_streams() -> None:
 def tell(message: str) -> None:
     """Write `message` to stderr: nothing in it acts on a terminal, and its further lines are indented."""
     with suppress(OSError):  # where stderr is gone as well there is nobody to tell
-        print(printable(message).replace("\n", "\n  "), file=sys.stderr, flush=True)  # noqa: T201 - a command's stderr
+        lines = printable(message).replace("\n", "\n  ")
+        print(_wrapped(lines) if sys.stderr.isatty() else lines, file=sys.stderr, flush=True)  # noqa: T201 - a command's stderr
+
+
+def _wrapped(message: str) -> str:
+    """`message` broken between words at the width of the terminal."""
+    from flowdebate.cli.flow import TextFlow
+    from flowdebate.cli.screen import WIDEST
+
+    written: list[str] = []
+    width = min(shutil.get_terminal_size().columns, WIDEST)
+    flow = TextFlow(lambda text, _: written.append(text), indent="  ", first="", width=lambda: width)
+    flow.feed(message)
+    flow.end()
+    return "".join(written).removesuffix("\n")
 
 
 @contextmanager

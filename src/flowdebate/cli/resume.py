@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ("answer", "resume")
 
 
-@opt.command("base_url", "replay", "max_calls", "max_tokens", "max_seconds")
+@opt.command("base_url", "replay", "max_calls", "max_tokens", "max_seconds", "price")
 def resume(  # noqa: PLR0913 - the options of the command
     run: opt.RunName = None,
     *,
@@ -41,6 +41,7 @@ def resume(  # noqa: PLR0913 - the options of the command
     store: opt.StoreName = None,
     as_json: opt.Json = False,
     markdown: opt.Markdown = None,
+    quiet: opt.Quiet = False,
     **given: object,
 ) -> None:
     """Resume a run that was interrupted, crashed, failed or reached a limit.
@@ -59,6 +60,7 @@ def resume(  # noqa: PLR0913 - the options of the command
         trust_plan=trust_plan,
         as_json=as_json,
         markdown=markdown,
+        quiet=quiet,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pydantic import ValidationError
@@ -40,7 +41,7 @@ __all__ = (
 
 _MEGABYTES = 16
 """Of a file that `render` reads."""
-_LAST = ("usage", "seconds", "seed", "runId")
+_LAST = ("usage", "cost", "seconds", "seed", "runId")
 """The last keys of a document."""
 STOP_REASONS: Mapping[str, str] = {
     "max_rounds": "as many as were allowed",
@@ -92,11 +93,14 @@ class Tokens(WireModel):
 
     def lines(self) -> list[str]:
         """The counts, in words."""
-        prompt, cached, completion = (
-            "unknown" if count is None else f"{count:,}"
-            for count in (self.prompt_tokens, self.cached_tokens, self.completion_tokens)
-        )
-        return [f"Tokens: prompt {prompt} (cached {cached}), completion {completion}", f"Calls: {self.calls:,}"]
+        tokens = "unknown"
+        if self.prompt_tokens is not None or self.completion_tokens is not None:
+            prompt, completion = (
+                "unknown" if count is None else f"{count:,}" for count in (self.prompt_tokens, self.completion_tokens)
+            )
+            cached = f" (cached {self.cached_tokens:,})" if self.cached_tokens else ""
+            tokens = f"prompt {prompt}{cached}, completion {completion}"
+        return [f"Tokens: {tokens}", f"Calls: {self.calls:,}"]
 
 
 class Document(WireModel):
@@ -114,6 +118,8 @@ class Document(WireModel):
     """Why it failed, or which limit ended it."""
     raw: Any
     usage: Tokens | None = None
+    cost: float | None = None
+    """By the prices that were given; not written without any."""
     seconds: float | None = None
     seed: int | None = None
     run_id: str | None = None
@@ -121,8 +127,9 @@ class Document(WireModel):
 
     def to_json(self) -> str:
         """The document, in camelCase."""
-        value = self.model_dump(mode="json", by_alias=True)
-        return as_json({key: value[key] for key in (*(key for key in value if key not in _LAST), *_LAST)})
+        value = self.model_dump(mode="json", by_alias=True, exclude={"cost"} if self.cost is None else None)
+        first, last = (key for key in value if key not in _LAST), (key for key in _LAST if key in value)
+        return as_json({key: value[key] for key in (*first, *last)})
 
     @classmethod
     def of_raw(cls, value: Any) -> Self:  # noqa: ANN401 - any JSON object
@@ -175,9 +182,10 @@ class Document(WireModel):
         reason = self.raw.stop_reason
         return None if reason is None else f"Rounds: {self.raw.rounds}, {STOP_REASONS.get(reason, reason)}"
 
-    def about(self, name: str) -> str:
-        """The text beside a speaker's name."""
-        return next((speaker.about for speaker in self.speakers if speaker.name == name), "")
+    def about(self, name: str, given: str | None = None) -> str:
+        """The text beside a speaker's name: what is `given`, unless the head of the page has it already."""
+        heads = {(each.name, text) for each in self.speakers for text in (each.about, getattr(each, "stance", None))}
+        return "" if (name, given) in heads else given or ""
 
     @abstractmethod
     def sections(self) -> Iterator[Section]:
@@ -186,6 +194,10 @@ class Document(WireModel):
     def result(self) -> Iterator[Section]:
         """The end of the page, as far as no event of a live view has it."""
         yield from ()
+
+    def outcome(self) -> Iterator[Section]:
+        """The end of the page after all contributions."""
+        return self.result()
 
 
 class RoundsDocument(Document):
@@ -226,11 +238,13 @@ class RoundsDocument(Document):
         for number in self.rounds():
             yield round_heading(number, self.max_rounds)
             yield from self.opening(number)
-            yield from (entry for said, entry in entries if said == number)
+            for said, entry in entries:
+                if said == number:
+                    yield replace(entry, about=self.about(entry.name, entry.about))
             yield from failures(each for each in failed if each.round == number and each.role not in self.LATE)
             yield from self.closing(number)
         yield from failures(each for each in failed if each.role in self.LATE)
-        yield from self.result()
+        yield from self.outcome()
 
 
 def speakers_of(roster: Iterable[Any]) -> list[Any]:

@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 from flowdebate.service.documents import as_json
+from flowdebate.service.live import cost_text
 from flowdebate.service.sections import FLAGS, Card, Entry, Fact, Group, Heading, Output, Remark
 from flowdebate.service.text import in_line, printable
 
@@ -150,6 +151,8 @@ def _ending(document: Document) -> Iterator[str]:
         yield from (f"- {line}" for line in document.usage.lines())
     if document.seconds is not None:
         yield f"- Time: {document.seconds:.1f} s"
+    if document.cost is not None:
+        yield f"- {cost_text(document.cost).capitalize()}"
     if document.seed is not None:
         yield f"- Seed: {document.seed}"
     if document.run_id is not None:

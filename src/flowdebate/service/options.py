@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = (
     "COMMAND",
     "MEGABYTES",
+    "PRICE",
     "Count",
     "FilePath",
     "Flag",
@@ -46,6 +47,7 @@ __all__ = (
     "PatternOptions",
     "PersonaEntry",
     "PlanFile",
+    "PriceTexts",
     "Reach",
     "RosterEntry",
     "Seconds",
@@ -122,6 +124,9 @@ Text = Annotated[_PlainText, _NOTHING, allowed("text that is not blank")]
 Table = Annotated[dict[str, Any], _NOTHING]
 ModelName = Annotated[_PlainText, _NOTHING, allowed("the name of a model")]
 ModelNames = Annotated[list[_PlainText], _NOTHING, allowed("a list of names of models")]
+PRICE = re.compile(r"(?:(?P<model>.+)=)?(?P<prompt>\d{1,9}(?:\.\d+)?)/(?P<completion>\d{1,9}(?:\.\d+)?)")
+_PRICE = "prices of a million tokens such as 0.25/2, or MODEL=0.25/2"
+PriceTexts = Annotated[list[Annotated[str, Field(pattern=f"^{PRICE.pattern}$")]], _NOTHING, allowed(_PRICE)]
 FilePath = Annotated[_PlainText, Reach("file"), allowed("the path of a file")]
 Flag = Annotated[bool, allowed("true or false")]
 Whole = Annotated[int, allowed("an int")]
@@ -291,6 +296,15 @@ class PatternOptions(BaseModel):
     max_seconds: Annotated[
         Seconds | None,
         Option(panel="Limits", metavar="S", help="Maximum time. A run that reaches a limit ends with what it has."),
+    ] = None
+    price: Annotated[
+        PriceTexts | None,
+        Option(
+            panel="Limits",
+            metavar="[MODEL=]IN/OUT",
+            help="Price of a million prompt tokens and of a million completion tokens, such as 0.25/2; shows the cost. "
+            "Repeat with MODEL= for models of different prices.",
+        ),
     ] = None
     attempts: Annotated[
         Count | None, Option(panel="Model", metavar="N", help="Maximum number of attempts for each call. Default: 3.")

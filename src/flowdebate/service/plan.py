@@ -210,8 +210,17 @@ def _models(options: PatternOptions, made: Models) -> dict[str, Model | str] | N
 
 def _limits(options: PatternOptions) -> Limits | None:
     from flowdebate.runs.limits import Limits
+    from flowdebate.service.models import prices_of
 
-    return Limits(calls=options.max_calls, tokens=options.max_tokens, seconds=options.max_seconds) or None
+    return (
+        Limits(
+            calls=options.max_calls,
+            tokens=options.max_tokens,
+            seconds=options.max_seconds,
+            prices=prices_of(options.price or ()),
+        )
+        or None
+    )
 
 
 def _policies(options: PatternOptions, made: Models) -> Policies:

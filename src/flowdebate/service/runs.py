@@ -126,6 +126,7 @@ def document_of_handle(
         status="interrupted" if handle.status == "running" else handle.status,
         error=reached if failure is None else str(failure),
         usage=Tokens.of(handle.usage),
+        cost=handle.cost,
         seconds=None if end is None else round(end.seconds, 3),
         seed=handle.seed,
         run_id=handle.run_id if stored else None,

@@ -18,7 +18,6 @@ __all__ = (
     "Fact",
     "Group",
     "Heading",
-    "Notice",
     "Output",
     "OutputHeading",
     "Piece",
@@ -26,6 +25,7 @@ __all__ = (
     "Section",
     "Speaking",
     "Tone",
+    "Working",
     "failures",
     "role_failed",
     "round_heading",
@@ -131,14 +131,21 @@ class Ending:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Notice:
-    """A transient line; the next section replaces it."""
+class Working:
+    """Who is at work now, and how far the run is; shown until the next one."""
 
-    text: str
+    who: str
+    """A sentence such as "The judge is weighing the arguments"."""
+    since: float
+    """When that began, by the clock of the live view."""
+    facts: tuple[str, ...] = ()
+    """What else is known, the most important first: the turn, tokens and cost so far."""
+    model: str = ""
+    """The model that is asked; "" for several."""
 
 
 Section: TypeAlias = (
-    Heading | Entry | Fact | Group | Card | Output | Remark | Speaking | OutputHeading | Piece | Ending | Notice
+    Heading | Entry | Fact | Group | Card | Output | Remark | Speaking | OutputHeading | Piece | Ending | Working
 )
 """One part of a page."""
 

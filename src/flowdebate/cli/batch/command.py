@@ -20,8 +20,8 @@ __all__ = ("batch",)
 
 
 @opt.command(
-    "model", "judge_model", "base_url", "seed", "max_calls", "max_tokens", "max_seconds", "attempts", "fallback",
-    "on_failure",
+    "model", "judge_model", "base_url", "seed", "max_calls", "max_tokens", "max_seconds", "price", "attempts",
+    "fallback", "on_failure",
 )  # fmt: skip
 def batch(  # noqa: PLR0913 - the options of the command
     questions: Annotated[

@@ -22,6 +22,7 @@ __all__ = (
     "is_verified",
     "join_parts",
     "local_model_installed",
+    "local_model_title",
 )
 
 WAYS_OUT = (
@@ -33,6 +34,7 @@ WAYS_OUT = (
 
 _ENV = "FLOWDEBATE_LOCAL_MODEL"
 
+_TITLE = "Qwen2.5-Coder-1.5B-Instruct"
 _PARTS = 22
 _BYTES = 1_117_320_768
 _SHA256 = "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046"
@@ -43,6 +45,12 @@ _LOG = logging.getLogger("flowdebate")
 
 _BLOCK = 1 << 20
 _joining = threading.Lock()
+
+
+def local_model_title() -> str:
+    """Return what the model "local" is called: the name of the file that FLOWDEBATE_LOCAL_MODEL names, or its own."""
+    named = os.environ.get(_ENV)
+    return Path(named).stem if named else _TITLE
 
 
 def find_local_model() -> Path:

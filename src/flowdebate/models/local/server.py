@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = (
     "LocalServer",
+    "engine_is_starting",
     "running_server",
     "stop_local_servers",
 )
@@ -54,6 +55,12 @@ def running_server(path: Path | None) -> LocalServer:
         return server
 
 
+def engine_is_starting() -> bool:
+    """Return whether an engine of this process is being unpacked or loaded."""
+    with _lock:
+        return any(key[0] == os.getpid() and server.is_starting for key, server in _servers.items())
+
+
 def stop_local_servers() -> None:
     """Stop all engines of this process; the next call starts a new one. Calls in flight fail with ConnectionLost."""
     with _lock:
@@ -79,6 +86,11 @@ class LocalServer:
     async def endpoint(self) -> Endpoint:
         """Wait until the engine listens and return its endpoint; ModelUnavailable if it did not start."""
         return await asyncio.wrap_future(self._ready)
+
+    @property
+    def is_starting(self) -> bool:
+        """Whether it neither listens nor has failed as yet."""
+        return not self._ready.done()
 
     @property
     def turn(self) -> asyncio.Lock:

@@ -12,7 +12,6 @@ from flowdebate.patterns.consensus.events import (
     AgentMessage,
     ConsensusStage,
     CritiqueMade,
-    DebateStarted,
     PollVoteCast,
     StageEntered,
     VoteCast,
@@ -38,14 +37,13 @@ from flowdebate.service.options import (
     roster_option,
 )
 from flowdebate.service.page import PatternPage
-from flowdebate.service.sections import Card, Entry, Fact, Heading, Notice, Section, failures, round_heading
+from flowdebate.service.sections import Card, Entry, Fact, Heading, Section, failures, round_heading
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.measures import Ballot
-    from flowdebate.patterns.consensus.events import StageReached
     from flowdebate.patterns.consensus.relations import Relationship
     from flowdebate.patterns.consensus.schemas import Critique
     from flowdebate.service.plan import Plan
@@ -201,13 +199,13 @@ class ConsensusDocument(Document):
     def sections(self) -> Iterator[Section]:
         raw = self.raw
         yield Heading(title="Proposals")
-        yield from (Entry(name=each.agent, about=self.about(each.agent), text=each.text) for each in raw.proposals)
+        yield from (Entry(name=each.agent, about="", text=each.text) for each in raw.proposals)
         yield from self._failed("proposal")
         for one in raw.rounds:
             yield round_heading(one.round, self.max_rounds)
             yield from map(_critique, one.critiques)
             yield from self._failed("critique", one.round)
-            yield from (Entry(name=each.agent, about=self.about(each.agent), text=each.text) for each in one.revisions)
+            yield from (Entry(name=each.agent, about="", text=each.text) for each in one.revisions)
             yield from self._failed("revision", one.round)
             yield from map(_poll_vote, one.poll)
             yield from self._failed("poll", one.round)
@@ -229,51 +227,28 @@ class ConsensusDocument(Document):
 
 
 class ConsensusLive(Live):
-    """A consensus debate as it goes on; a notice says who is at work on what."""
+    """A consensus debate as it goes on."""
 
-    def __init__(self, plan: Plan) -> None:
-        super().__init__(plan)
-        self._stage = ""
-        self._awaited: dict[str, None] = {}
-        """Who has not answered yet, in stages in which every agent does."""
-        self._agents: tuple[str, ...] = ()
+    roles: ClassVar[Mapping[str, str]] = {"judge": "asking whether all is said", "tiebreak": "breaking the tie"}
 
     def sections(self, event: object) -> Iterator[Section]:
-        yield from self._sections(event)
-        if self._stage:
-            names = ", ".join(self._awaited)
-            yield Notice(text=f"{self._stage}: {names} …" if names else f"{self._stage} …")
-
-    def _sections(self, event: object) -> Iterable[Section]:
         match event:
-            case DebateStarted():
-                self._agents = event.agents
-            case StageEntered():
-                yield from self._enter(event.stage)
+            case StageEntered() if event.stage.stage in _HEADINGS:
+                yield Heading(title=_HEADINGS[event.stage.stage])
             case AgentMessage():
-                self._awaited.pop(event.agent, None)
-                yield Entry(name=event.agent, about=self.about(event.agent), text=event.text)
+                yield Entry(name=event.agent, about="", text=event.text)
             case CritiqueMade():
                 yield _critique(event.critique)
             case PollVoteCast():
                 yield _poll_vote(event.ballot)
             case VoteCast():
-                self._awaited.pop(event.ballot.voter, None)
                 yield _ballot(event.ballot)
             case RoleFailed(phase=str(phase)):
-                self._awaited.pop(event.name, None)
                 yield _failed(event.name, phase, event.target, event.message, event.instead)
             case CallRetried() | CallFellBack():
                 yield from self.trouble(event, who=event.block.split("-", 2)[-1])  # consensus-propose-Ann
             case _:
                 yield from super().sections(event)
-
-    def _enter(self, reached: StageReached) -> Iterable[Section]:
-        self._stage = reached.label
-        self._awaited = {}
-        if reached.stage in _HEADINGS:
-            self._awaited = dict.fromkeys(self._agents)
-            yield Heading(title=_HEADINGS[reached.stage])
 
 
 def _critique(critique: Critique) -> Fact:

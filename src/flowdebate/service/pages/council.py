@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from flowdebate.patterns.council.schemas import CouncilOutput, ReviewFinished
-from flowdebate.patterns.events import RoundsEnded, RoundStarted, TurnFinished
+from flowdebate.patterns.events import RoundStarted, TurnFinished
 from flowdebate.service.documents import STOP_REASONS, Document, Speaker
 from flowdebate.service.live import Together
 from flowdebate.service.options import ModelName, Option, OutputOptions, PersonaEntry, Text, roster_option
 from flowdebate.service.page import PatternPage
-from flowdebate.service.sections import Card, Entry, Fact, Group, Heading, Notice, Output, Section, failures
+from flowdebate.service.sections import Card, Entry, Fact, Group, Heading, Output, Section, failures
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -89,7 +89,12 @@ class CouncilDocument(Document):
         raw = self.raw
         yield Heading(title=_PHASES[1])
         for opinion in raw.opinions:
-            yield Entry(name=opinion.agent_name, about=opinion.role or "", text=opinion.text, flag=opinion.flag)
+            yield Entry(
+                name=opinion.agent_name,
+                about=self.about(opinion.agent_name, opinion.role),
+                text=opinion.text,
+                flag=opinion.flag,
+            )
         yield from failures(each for each in raw.losses if each.role not in ("reviewer", "chair"))
         if raw.reviews:
             yield Heading(title=_PHASES[2])
@@ -132,8 +137,6 @@ class CouncilLive(Together):
                 self.forget(event)
             case ReviewFinished():
                 yield _review(event.review)
-            case RoundsEnded():
-                yield Notice(text="The chair writes the answer …")
             case _:
                 yield from super().sections(event)
 

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns.debate.judging.ballots import DecidedBy, OnFlip  # noqa: TC001 - pydantic reads them
-from flowdebate.patterns.debate.schemas import BaselineName, JudgeViewMade, ModeratorDecided, VerdictReached
-from flowdebate.patterns.events import RoundStarted
+from flowdebate.patterns.debate.schemas import BaselineName, ModeratorDecided, VerdictReached
 from flowdebate.patterns.turn_order import TurnOrder  # noqa: TC001 - pydantic reads it
 from flowdebate.service.files import read_text
-from flowdebate.service.live import OneByOne
+from flowdebate.service.live import Live, OneByOne
 from flowdebate.service.options import (
     MEGABYTES,
     Count,
@@ -30,7 +29,6 @@ from flowdebate.service.options import (
 )
 from flowdebate.service.page import PatternPage, roster
 from flowdebate.service.pages.debate_document import DebateDocument, decision_group, verdict_card
-from flowdebate.service.sections import Notice
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -150,23 +148,20 @@ class DebateOptions(OutputOptions):
 class DebateLive(OneByOne):
     """A debate as it goes on."""
 
-    _weighing = False
-
     def sections(self, event: object) -> Iterator[Section]:
         yield from super().sections(event)
         match event:
-            case RoundStarted() if self.plan.options.moderator:
-                yield Notice(text="The moderator opens the round …")
             case ModeratorDecided():
                 yield decision_group(event.decision)
-            case JudgeViewMade() if not self._weighing:  # once for all views and models
-                self._weighing = True
-                yield Notice(text="The judge weighs the arguments …")
             case VerdictReached():
                 yield verdict_card(event.verdict, self.plan.speakers)
-                yield from self.await_output()
+                self.await_output()
             case _:
                 pass
+
+    def progress(self) -> str:
+        """The round, where a moderator decides who speaks in it."""
+        return Live.progress(self) if self.plan.options.moderator else super().progress()
 
 
 class DebatePage(PatternPage):

@@ -63,8 +63,7 @@ class DebateDocument(RoundsDocument):
     def opening(self, number: int) -> Iterator[Section]:
         return (decision_group(decision) for decision in self.raw.moderator_decisions if decision.round == number)
 
-    def sections(self) -> Iterator[Section]:
-        yield from super().sections()
+    def outcome(self) -> Iterator[Section]:
         if self.raw.verdict is not None:
             yield verdict_card(self.raw.verdict, self.speakers)
         if self.output is not None:

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from flowdebate.patterns.deliberation.schemas import DeliberationOutput, ModeratorReported
-from flowdebate.patterns.events import RoleFailed, RoundStarted, TurnFinished
 from flowdebate.service.documents import RoundsDocument, Speaker
 from flowdebate.service.live import Together
 from flowdebate.service.options import Count, Option, PatternOptions, PersonaEntry, Text, roster_option
 from flowdebate.service.page import PatternPage
-from flowdebate.service.sections import Card, Entry, Fact, Group, Notice, Section
+from flowdebate.service.sections import Card, Entry, Fact, Group, Section
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.patterns.deliberation.schemas import ModeratorReport
@@ -95,13 +94,11 @@ class DeliberationDocument(RoundsDocument):
 class DeliberationLive(Together):
     """A deliberation as it goes on."""
 
+    roles: ClassVar[Mapping[str, str]] = {"moderator": "summing up the round"}
+
     def sections(self, event: object) -> Iterator[Section]:
         yield from super().sections(event)
         match event:
-            case RoundStarted():
-                yield Notice(text="…")
-            case TurnFinished() | RoleFailed(role="debater") if self.all_said():
-                yield Notice(text="The moderator closes the round …")
             case ModeratorReported():
                 yield from _report(event.report)
             case _:

@@ -18,7 +18,6 @@ from flowdebate.service.sections import (
     Entry,
     Fact,
     Heading,
-    Notice,
     Piece,
     Remark,
     Section,
@@ -142,10 +141,8 @@ class HandoffLive(Live):
                 if event.round == 1:
                     yield _TURNS
                 yield Speaking(name=event.agent_name, about=_turn(event.round, self.plan.length))
-                yield Notice(text="…")
             case TurnFinished():
                 yield from self._said(event.round)
-                yield Notice(text="…")
             case HandoffMade():
                 yield from self._said(event.round)
                 yield from _next(event)

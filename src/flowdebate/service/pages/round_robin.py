@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import AliasChoices, Field
 
-from flowdebate.patterns.events import RoundsEnded, TurnFinished
+from flowdebate.patterns.events import RoundsEnded
 from flowdebate.patterns.round_robin.schemas import RefereeReported, RoundRobinOutput
 from flowdebate.patterns.turn_order import TurnOrder  # noqa: TC001 - pydantic reads it
 from flowdebate.service.documents import RoundsDocument, Speaker
 from flowdebate.service.live import OneByOne
 from flowdebate.service.options import Count, Flag, Option, OutputOptions, PersonaEntry, Text, roster_option
 from flowdebate.service.page import PatternPage
-from flowdebate.service.sections import Entry, Fact, Group, Notice, Output, Section
+from flowdebate.service.sections import Entry, Fact, Group, Output, Section
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -95,8 +95,7 @@ class RoundRobinDocument(RoundsDocument):
     def closing(self, number: int) -> Iterator[Section]:
         return (_review(audit) for audit in self.raw.audits if audit.round == number)
 
-    def sections(self) -> Iterator[Section]:
-        yield from super().sections()
+    def outcome(self) -> Iterator[Section]:
         if self.output is not None:
             yield Output(value=self.output)
 
@@ -107,12 +106,10 @@ class RoundRobinLive(OneByOne):
     def sections(self, event: object) -> Iterator[Section]:
         yield from super().sections(event)
         match event:
-            case TurnFinished() if self.plan.options.referee:
-                yield Notice(text="…")
             case RefereeReported():
                 yield _review(event.audit)
             case RoundsEnded():
-                yield from self.await_output()
+                self.await_output()
             case _:
                 pass
 

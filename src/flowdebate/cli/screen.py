@@ -1,0 +1,257 @@
+"""Output of a page: text as it comes, and in a terminal, below it, a line that says who is at work and for how long."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, TextIO
+
+from flowdebate.service.text import in_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+    from rich.live import Live
+    from rich.text import Text
+
+    from flowdebate.blocks.human.human import Ask
+    from flowdebate.runs.durable.suspend import HumanRequest
+    from flowdebate.service.sections import Working
+
+__all__ = ("WIDEST", "AskOnScreen", "Screen", "duration")
+
+WIDEST = 100
+"""Columns beyond which lines are hard to read."""
+_TICK = 0.1
+"""Seconds between two frames of the live line."""
+_MINUTE = 60
+_STARTING = "Starting the local model (some seconds, once)"
+
+
+class Screen:
+    """Where a page is written.
+
+    In a terminal with colours, `live()` adds the live line below the text. Elsewhere, and under NO_COLOR, there is
+    none, and no escape code is written.
+    """
+
+    def __init__(
+        self, stream: TextIO, *, environ: Mapping[str, str] = os.environ, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.console = _console(stream, environ)
+        self.clock = clock
+        self._live: Live | None = None
+        self._line: Text | None = None
+        """The last line, which is not finished: a part of what is live."""
+        self._working: Working | None = None
+        self._spinner: Any = None
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether somebody looks at it."""
+        return self.console.is_terminal
+
+    @property
+    def is_utf8(self) -> bool:
+        """Whether every character can be written."""
+        return self.console.encoding.startswith("utf")
+
+    @property
+    def width(self) -> int:
+        """The columns of a page."""
+        return min(self.console.width, WIDEST)
+
+    # Text
+
+    def write(self, text: str, style: str = "") -> None:
+        """Write `text`, which is printable, where the last one ended."""
+        from rich.text import Text
+
+        if self._live is None:
+            if style:
+                self.console.print(Text(text, style), end="", soft_wrap=True)
+            else:
+                self.console.file.write(text)
+            return
+        first, *others = text.split("\n")
+        self._line = (self._line or Text()).append(first, style)
+        for piece in others:
+            self.console.print(self._line, soft_wrap=True)
+            self._line = Text(piece, style)
+
+    def print(self, renderable: RenderableType) -> None:
+        """Write something that takes whole lines."""
+        self.console.print(renderable, width=self.width)
+
+    def flush(self) -> None:
+        """Let what was written be seen."""
+        self.console.file.flush()
+
+    # The live line
+
+    @contextmanager
+    def live(self) -> Iterator[None]:
+        """Inside, there is a live line, where the stream is a terminal with colours."""
+        if not self.is_terminal or self.console.color_system is None:
+            yield
+            return
+        self._start()
+        try:
+            yield
+        finally:
+            self._stop()
+            self._working = None
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Inside, there is no live line: somebody else writes to the terminal, or reads from it."""
+        was_live = self._live is not None
+        self._stop()
+        try:
+            yield
+        finally:
+            if was_live:
+                self._start()
+
+    async def ticking(self) -> None:
+        """Move the live line on, until cancelled."""
+        with suppress(OSError):  # whoever writes the text finds out
+            while True:
+                await asyncio.sleep(_TICK)
+                self.tick()
+
+    def tick(self) -> None:
+        """Draw the live line as it is now."""
+        if self._live is not None:
+            self._live.refresh()
+
+    def working(self, working: Working) -> None:
+        """Say who is at work, until told otherwise."""
+        self._working = working
+
+    def show_cursor(self) -> None:
+        """Give back the cursor, which a live line hides; may be called from a signal handler."""
+        if self._live is not None:
+            with suppress(OSError, ValueError):
+                os.write(self.console.file.fileno(), b"\x1b[?25h")
+
+    def _start(self) -> None:
+        from rich.live import Live
+        from rich.spinner import Spinner
+        from rich.text import Text
+
+        self._spinner = self._spinner or Spinner("dots" if self.is_utf8 else "line", style="cyan")
+        self._line = Text()
+        self._live = Live(
+            self,
+            console=self.console,
+            auto_refresh=False,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=sys.stderr.isatty(),
+            vertical_overflow="crop",
+        )
+        self._live.start()
+
+    def _stop(self) -> None:
+        live, self._live = self._live, None
+        if live is not None:
+            live.stop()
+            line, self._line = self._line, None
+            if line:
+                self.console.print(line, end="", soft_wrap=True)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """What is live: the line that is not finished, and who is at work."""
+        from rich.text import Text
+
+        if self._line:
+            line = self._line.copy()
+            line.no_wrap, line.overflow = True, "crop"
+            yield line
+        if self._working is not None:
+            yield Text()
+            self._spinner.update(text=self._status(self._working, options.max_width - 3))
+            yield self._spinner.render(console.get_time())
+
+    def _status(self, working: Working, width: int) -> Text:
+        """One line of at most `width` columns; what does not fit is left out, the least important first."""
+        from rich.cells import cell_len
+        from rich.text import Text
+
+        seconds = self.clock() - working.since
+        who = _STARTING if _is_starting(working.model) else in_line(working.who)
+        between = " · " if self.is_utf8 else "; "
+        parts = [who, duration(seconds), *map(in_line, working.facts)]
+        while len(parts) > 2 and cell_len(between.join(parts)) > width:  # noqa: PLR2004 - who, and for how long
+            parts.pop()
+        rest = between.join(["", *parts[1:]])
+        line = Text(parts[0])
+        line.truncate(max(width - cell_len(rest), 1), overflow="ellipsis")
+        line.append(rest, "dim")
+        line.no_wrap, line.overflow = True, "ellipsis"
+        return line
+
+
+def _is_starting(model: str) -> bool:
+    """Whether the model is a local one that is being unpacked or loaded."""
+    if model != "local" and not model.startswith("local:"):
+        return False
+    from flowdebate.models.local.server import engine_is_starting
+
+    return engine_is_starting()
+
+
+def duration(seconds: float) -> str:
+    """A duration in words.
+
+    >>> duration(7.6), duration(95), duration(7260)
+    ('7 s', '1 min 35 s', '2 h 1 min')
+    """
+    minutes, rest = divmod(int(seconds), _MINUTE)
+    hours, minutes = divmod(minutes, _MINUTE)
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+class AskOnScreen:
+    """Asks humans as `ask` does, without a live line meanwhile."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+        self.screen: Screen | None = None
+        """The screen that the run is shown on."""
+
+    async def __call__(self, request: HumanRequest) -> Any:  # noqa: ANN401 - text, or JSON data
+        if self.screen is None:
+            return await self._ask(request)
+        await asyncio.sleep(_TICK)  # the page shows what came before
+        with self.screen.paused():
+            return await self._ask(request)
+
+
+def _console(stream: TextIO, environ: Mapping[str, str]) -> Console:
+    from rich.console import Console
+
+    class Loud(Console):
+        """A console whose broken pipe is the caller's to handle."""
+
+        def on_broken_pipe(self) -> None:
+            raise  # noqa: PLE0704 - rich calls this while it handles the BrokenPipeError
+
+    terminal = stream.isatty()
+    plain = not terminal or bool(environ.get("NO_COLOR")) or environ.get("TERM") == "dumb"
+    return Loud(
+        file=stream,
+        force_terminal=terminal,
+        color_system=None if plain else "auto",
+        markup=False,
+        highlight=False,
+        emoji=False,
+        _environ=environ,
+    )

@@ -1,0 +1,33 @@
+"""What a terminal shows of what was written to it, as far as the command uses one."""
+
+from __future__ import annotations
+
+import re
+
+_PIECES = re.compile(
+    r"\x1b\[(?P<number>[\d;]*)(?P<letter>[A-Km])|\x1b\[\?25[hl]|(?P<feed>\n)|(?P<start>\r)|[^\x1b\r\n]+"
+)
+
+
+def screen_of(written: str) -> str:
+    """The lines on the screen and above it; fails for any other escape code.
+
+    The page writes only at the end of lines, and takes back only whole lines.
+    """
+    lines, row, at = [""], 0, 0
+    while at < len(written):
+        piece = _PIECES.match(written, at)
+        assert piece is not None, repr(written[at : at + 40])
+        at = piece.end()
+        if piece["feed"]:
+            row += 1
+            lines += [""] * (row - len(lines) + 1)
+        elif piece["letter"] == "A":
+            row -= int(piece["number"])
+            assert row >= 0
+        elif piece["letter"] == "K":
+            assert piece["number"] == "2"
+            lines[row] = ""
+        elif not piece[0].startswith(("\x1b", "\r")):
+            lines[row] += piece[0]
+    return "\n".join(lines)
