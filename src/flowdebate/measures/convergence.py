@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Literal
 from flowdebate._util.validation import check_share
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import ConfigurationError, OutputError, shown
-from flowdebate.measures.similarity import best_similarity
-from flowdebate.measures.statements import answer_words, same_answer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -65,6 +63,9 @@ def convergence(
     >>> convergence(texts, texts, positions={"ann": "yes", "bob": "no"}, similarity=Jaccard()).status
     'stagnant'
     """
+    from flowdebate.measures.similarity import best_similarity
+    from flowdebate.measures.statements import answer_words, same_answer
+
     _check(now, converged, diverging)
     measure = best_similarity() if similarity is None else similarity
     matrix = _measured(measure, list(now.values()))
