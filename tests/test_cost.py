@@ -1,0 +1,146 @@
+"""What a debate costs, in counts that are the same on every machine: calls of functions, imports, classes made."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import warnings
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pydantic
+import pytest
+
+import flowdebate
+from flowdebate import Debater, FlowDebateWarning, debate
+from flowdebate.testing import FunctionModel
+
+if TYPE_CHECKING:
+    from types import CodeType, FrameType
+
+    from flowdebate.blocks.sequencer import Sequencer
+    from flowdebate.testing import ModelRequest, Reply
+
+HOME = str(Path(flowdebate.__file__).parent)
+MOST_A_CALL = 290
+"""Of the library's functions, for each model call; about 250 when this was written."""
+NAMES = ("ada", "ben", "cy", "dee", "eve")
+
+
+def build(debaters: int, rounds: int) -> Sequencer[Any, Any]:
+    """A moderated debate; its many rounds are meant."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FlowDebateWarning)
+        return debate(
+            name="cost",
+            debaters=[Debater(name, f"the plan of number {place}") for place, name in enumerate(NAMES[:debaters])],
+            max_rounds=rounds,
+            moderator=True,
+            synthesizer=False,
+        )
+
+
+def model(debaters: int) -> FunctionModel:
+    """One that answers at once, and never twice alike."""
+    said: list[str] = []
+
+    def answer(request: ModelRequest) -> Reply:
+        if request.output is None:
+            said.append(f"Point {len(said)}.\n" + "A second line, as long as any other. " * 8)
+            return said[-1]
+        if request.block.endswith("judge"):
+            return {"reasoning": "Weighed.", "winner": "the plan of number 0", "verdict": "The first."}
+        return {"nextSpeakers": list(NAMES[:debaters]), "briefing": "Mind the cost.", "newAngle": None, "done": False}
+
+    return FunctionModel(answer)
+
+
+def functions_called(debaters: int, rounds: int) -> Counter[str]:
+    """The calls of the library's functions in one debate, by name; one before it has filled the caches."""
+    pattern = build(debaters, rounds)
+    pattern.run_sync("What should we pay for?", model=model(debaters), seed=1)
+    called: Counter[CodeType] = Counter()
+
+    def count(frame: FrameType, event: str, _: object) -> None:
+        if event == "call":
+            called[frame.f_code] += 1
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        pattern.run_sync("What should we pay for?", model=model(debaters), seed=1)
+    finally:
+        sys.setprofile(before)
+    found: Counter[str] = Counter()
+    for code, times in called.items():
+        if code.co_filename.startswith(HOME):
+            found[code.co_qualname] += times
+    return found
+
+
+@pytest.fixture(scope="module")
+def short() -> Counter[str]:
+    """The calls of a debate with 13 model calls."""
+    return functions_called(3, 3)
+
+
+@pytest.fixture(scope="module")
+def long() -> Counter[str]:
+    """The calls of a debate with 121 model calls."""
+    return functions_called(5, 20)
+
+
+def test_a_model_call_costs_a_bounded_number_of_function_calls(short: Counter[str]) -> None:
+    """Whatever makes every turn dearer has to be worth raising the bound."""
+    assert short.total() / 13 < MOST_A_CALL, short.most_common(15)
+
+
+def test_a_call_of_a_long_debate_costs_no_more_than_one_of_a_short_debate(
+    short: Counter[str], long: Counter[str]
+) -> None:
+    """What a call costs does not grow with the transcript: 121 calls cost as much each as 13 calls."""
+    assert long.total() / 121 < 1.15 * short.total() / 13, (long - short).most_common(15)
+
+
+def test_each_argument_is_searched_for_names_once(long: Counter[str]) -> None:
+    """100 arguments and the briefing, however many prompts show them."""
+    assert long["Names.find"] == 101
+
+
+def test_each_argument_is_escaped_a_few_times_however_often_it_is_shown(long: Counter[str]) -> None:
+    """For debaters, for moderators, for the judge, and as what a debater answers; and some short texts a call."""
+    assert long["quoted"] < 8 * 121
+
+
+def test_a_pattern_that_is_built_again_makes_no_schema_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer schemas of the same debaters are the same classes."""
+    build(3, 3)
+    made: list[str] = []
+
+    def noted(cls: Any, /, **_: object) -> None:
+        made.append(cls.__name__)
+
+    monkeypatch.setattr(pydantic.BaseModel, "__pydantic_init_subclass__", classmethod(noted))
+    again = build(3, 3)
+    again.run_sync("What should we pay for?", model=model(3))
+    assert made == []
+
+
+def test_the_import_brings_in_what_a_debate_needs() -> None:
+    """Other patterns, measures of texts, stores with databases, pages and commands are imported at first use."""
+    code = "import sys, flowdebate; print(*[name for name in sys.modules if name.startswith('flowdebate')])"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
+    found = run.stdout.split()
+    banned: tuple[str, ...] = (
+        "cli",
+        "evaluation",
+        "service",
+        "workers",
+        "store.sqlite",
+        "store.postgres",
+        "measures.statements",
+    )
+    banned += ("patterns.consensus", "patterns.council", "patterns.anonymity.names", "models.openai", "runs.batch")
+    assert [name for name in found if name.removeprefix("flowdebate.").startswith(banned)] == []
+    assert len(found) < 105, found
