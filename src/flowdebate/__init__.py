@@ -56,6 +56,8 @@ if TYPE_CHECKING:
     from flowdebate.patterns.consensus.schemas import ConsensusOutput
     from flowdebate.patterns.council import council
     from flowdebate.patterns.council.schemas import CouncilOutput
+    from flowdebate.patterns.debate.proposer import create_side_proposer, propose_sides
+    from flowdebate.patterns.debate.sides import default_sides
     from flowdebate.patterns.deliberation import deliberation
     from flowdebate.patterns.deliberation.schemas import DeliberationOutput
     from flowdebate.patterns.handoff import handoff
@@ -117,9 +119,11 @@ __all__ = (
     "create_judge_panel",
     "create_moderator",
     "create_record_argument",
+    "create_side_proposer",
     "create_synthesizer",
     "create_task_collection",
     "debate",
+    "default_sides",
     "deliberation",
     "format_transcript_for_judge",
     "function_schema",
@@ -129,6 +133,7 @@ __all__ = (
     "human",
     "open_requests",
     "outline",
+    "propose_sides",
     "round_robin",
     "router",
     "sequencer",
@@ -155,11 +160,14 @@ _LAZY = {
     "ask_in_terminal": "blocks.human.terminal",
     "consensus": "patterns.consensus",
     "council": "patterns.council",
+    "create_side_proposer": "patterns.debate.proposer",
+    "default_sides": "patterns.debate.sides",
     "deliberation": "patterns.deliberation",
     "function_schema": "blocks.tools",
     "handoff": "patterns.handoff",
     "human": "blocks.human.human",
     "open_requests": "blocks.human.answers",
+    "propose_sides": "patterns.debate.proposer",
     "round_robin": "patterns.round_robin",
     "submit_answer": "blocks.human.answers",
     "submit_answer_sync": "blocks.human.answers",

@@ -45,12 +45,17 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder that the command is run in, with questions in it."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "q.csv").write_text(QUESTIONS)
+    (tmp_path / "sides.toml").write_text(
+        "[[debaters]]\nname='pro'\nstance='yes'\n[[debaters]]\nname='con'\nstance='no'"
+    )
     return tmp_path
 
 
 def on(stage: Stage, *more: str) -> list[str]:
     """The arguments of a batch on this stage."""
     short = SHORT if "--pattern" in more or "--file" in more else (*SHORT, "--no-synthesizer")
+    if "--file" not in more and ("--pattern" not in more or "debate" in more):
+        short = (*short, "--file", "sides.toml")
     return ["batch", *more, "--model", "staged", "--base-url", stage.base_url, "--store", "runs.sqlite3", *short]
 
 
@@ -100,7 +105,7 @@ def test_lines_of_json_hold_the_whole_document(folder: Path) -> None:
     assert shown.stdout.startswith("Question: Cap rents?\n")
     kept = CliRunner().invoke(app, ["show", "rents-1", "--page", "--store", "runs.sqlite3"])
     assert kept.stdout.startswith("Question: Tea?\n")
-    assert "The answer to" in kept.stdout
+    assert "  pro: yes\n" in kept.stdout
 
 
 def test_questions_come_from_stdin_and_results_go_to_stdout(folder: Path) -> None:
@@ -111,7 +116,7 @@ def test_questions_come_from_stdin_and_results_go_to_stdout(folder: Path) -> Non
     assert [json.loads(line)["question"] for line in result.stdout.splitlines()] == ["Cap rents?"]
     assert "Questions: 1\n" in result.stderr
     assert "Questions: 1\n" in objects.stdout
-    assert sorted(path.name for path in folder.iterdir() if path.is_file()) == ["q.csv", "runs.sqlite3"]
+    assert sorted(path.name for path in folder.iterdir() if path.is_file()) == ["q.csv", "runs.sqlite3", "sides.toml"]
 
 
 def test_what_fails_does_not_end_the_others_and_is_tried_again(folder: Path) -> None:

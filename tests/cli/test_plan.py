@@ -16,7 +16,6 @@ from flowdebate.cli.app import app
 from flowdebate.errors import BadFile, ConfigurationError, FlowDebateError
 from flowdebate.patterns import PATTERNS
 from flowdebate.service.options import parse_entry, read_plan_file
-from flowdebate.service.pages.debate import default_sides
 from flowdebate.service.plan import make_plan
 
 DEBATE = PATTERNS["debate"]
@@ -190,52 +189,6 @@ def test_at_a_base_url_models_are_called_what_the_server_calls_them() -> None:
         make_plan(DEBATE, {"question": "Why?", "model": "local", "base_url": "http://127.0.0.1:1/v1"})
 
 
-@pytest.mark.parametrize(
-    ("question", "yes", "no"),
-    [
-        ("Should we ship on Friday?", "We should ship on Friday", "We should not ship on Friday"),
-        ("Must rents be capped?", "Rents must be capped", "Rents must not be capped"),
-        ("can it\n work ?", "It can work", "It can not work"),
-    ],
-)
-def test_plain_questions_become_claims(question: str, yes: str, no: str) -> None:
-    """Where it is certain what the subject is, the sides are the question's own words."""
-    assert default_sides(question) == [{"name": "pro", "stance": yes}, {"name": "con", "stance": no}]
-
-
-@pytest.mark.parametrize(
-    "question",
-    [
-        "Cap rents?",
-        "Should we ship on Friday or on Monday?",
-        "Should we not ship?",
-        "Should people who want to be alone be left alone?",
-        "Should people in cities walk?",
-        "Should we fail, what then?",
-        "We disagree. Should we ship?",
-        "Should we ship? Why?",
-        "Why should we ship?",
-        "Should we ship",
-        "Sollen wir liefern?",
-    ],
-)
-def test_other_questions_are_answered_with_yes_and_no(question: str) -> None:
-    """Where it is not certain, nothing is put into anybody's mouth."""
-    yes, no = (side["stance"] for side in default_sides(question))
-    assert (yes, no) == (f'The answer to "{question}" is yes', f'The answer to "{question}" is no')
-
-
-@given(
-    st.text() | st.sampled_from(["Should we ", "Should x be ", "\n"]).flatmap(lambda head: st.text().map(head.__add__))
-)
-def test_two_sides_differ_and_are_one_line(question: str) -> None:
-    """For any question, however long."""
-    yes, no = (side["stance"] for side in default_sides(question + "?"))
-    assert yes != no
-    assert max(map(len, (yes, no))) < 350
-    assert "\n" not in yes + no
-
-
 @given(st.text(), st.text())
 def test_a_side_is_read_back_or_refused(name: str, stance: str) -> None:
     """`name=stance`: the first "=" separates; nothing else than what was given comes back."""
@@ -322,7 +275,7 @@ def test_any_file_is_a_plan_or_an_error_of_the_library(said: dict[str, Any]) -> 
         json.dump(said, file)
         file.flush()
         try:
-            plan = make_plan(DEBATE, {"question": "Why?"}, file=file.name)
+            plan = make_plan(DEBATE, {"question": "Should we ship?"}, file=file.name)
         except FlowDebateError as error:
             # the file, or the one of a schema that it names
             assert str(Path(file.name).parent) in str(error)  # noqa: PT017 - it may also not be raised

@@ -152,7 +152,7 @@ def test_a_plan_is_kept_with_what_its_files_said(tmp_path: Path, store: Path) ->
     schema = {"type": "object", "properties": {"answer": {"type": "integer"}}, "required": ["answer"]}
     (tmp_path / "answer.json").write_text(json.dumps(schema))
     plan = tmp_path / "plan.toml"
-    plan.write_text('question = "Cap rents?"\nschema = "answer.json"\nrounds = 1\n')
+    plan.write_text('question = "Should we cap rents?"\nschema = "answer.json"\nrounds = 1\n')
     cassette = tmp_path / "cassette"
     options = ("--model", "staged", "--max-calls", "2", "--file", str(plan), "--record", str(cassette))
     with Stage() as on:
@@ -171,7 +171,7 @@ def test_no_secret_is_kept(store: Path) -> None:
     """No key, and of a base URL neither password nor query; where it held one it has to be given again."""
     with Stage() as on:
         secret = on.base_url.replace("http://", "http://me:geheim@")
-        early = command("debate", "Q?", "--model", "staged", "--base-url", secret, "--max-calls", "1")
+        early = command("debate", "Should we ship?", "--model", "staged", "--base-url", secret, "--max-calls", "1")
         kept = [path.read_bytes() for path in store.parent.iterdir() if path.is_file()]
         without = command("resume", "--last")
         result = command("resume", "--last", "--base-url", on.base_url, "--max-calls", "9")

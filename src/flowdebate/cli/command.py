@@ -45,7 +45,7 @@ __all__ = (
     "write_report",
 )
 
-_SIGPIPE = 13
+_SIGINT, _SIGPIPE = 2, 13
 """By number: systems without this signal lack its name."""
 
 
@@ -64,7 +64,7 @@ class _Finished:
 
 
 def run_plan(
-    plan: Plan, *, store: str | None, no_store: bool, as_json: bool, markdown: Path | None, quiet: bool
+    plan: Plan, *, store: str | None, no_store: bool, as_json: bool, markdown: Path | None, quiet: bool, yes: bool
 ) -> int:
     """Run a plan; gives the exit code."""
     from flowdebate.service.models import models_line
@@ -77,6 +77,13 @@ def run_plan(
     show = _Show(as_json=as_json, quiet=quiet, models=models_line(plan))
     plan = with_policies(plan)
     with nullcontext() if no_store else opened(store) as place:
+        if not plan.speakers:
+            from flowdebate.cli.sides import with_proposed_sides
+
+            if place is not None and place.named:
+                with _store_needed():  # fails before anything is paid for
+                    asyncio.run(place.store.runs(limit=1))
+            plan = with_proposed_sides(plan, yes=yes)
         finished = asyncio.run(_follow(plan, lambda: _started(plan, place), show))
         return _written(finished, as_json=as_json, markdown=markdown)
 
@@ -90,9 +97,19 @@ async def _started(plan: Plan, place: Place | None) -> tuple[RunHandle[Any], Pla
             return await start(plan, place.store), place
         except StoreError as error:
             if place.named:
-                raise StoreError(error.store, f"{error.problem}; --no-store does not store the run") from error
+                with _store_needed():
+                    raise
             tell(f"Warning: the run is not stored: {error}")
     return await start(plan, None), None
+
+
+@contextmanager
+def _store_needed() -> Iterator[None]:
+    """Inside, an error of the store says how to go on without it."""
+    try:
+        yield
+    except StoreError as error:
+        raise StoreError(error.store, f"{error.problem}; --no-store does not store the run") from error
 
 
 def resume_run(run: str | None, given: Mapping[str, Any], *, store: str | None, **options: Any) -> NoReturn:  # noqa: ANN401 - those of the command
@@ -260,6 +277,8 @@ def problems_reported() -> Iterator[None]:
     """Inside, an error of the library is one message on stderr; a reader who leaves is none. Both end in Exit."""
     try:
         yield
+    except (KeyboardInterrupt, typer.Abort):
+        raise typer.Exit(killed_by(_SIGINT)) from None
     except FlowDebateError as error:
         tell(f"Error: {_message(error)}")
         raise typer.Exit(_exit_code(error)) from None

@@ -48,6 +48,7 @@ __all__ = (
     "TotalCalls",
     "TotalTokens",
     "TrustPlan",
+    "Yes",
     "check",
     "command",
     "parameter",
@@ -81,6 +82,9 @@ Markdown: TypeAlias = Annotated[
 ]
 Quiet: TypeAlias = Annotated[
     bool, Option(panel="Output", flag="--quiet -q", help="Show only the result, once it is there.")
+]
+Yes: TypeAlias = Annotated[
+    bool, Option(panel="Sides", flag="--yes -y", help="Debate the sides that the model proposes without being asked.")
 ]
 Status: TypeAlias = Annotated[
     State | None,

@@ -33,6 +33,7 @@ _HERE = {
     "as_json": opt.Json,
     "markdown": opt.Markdown,
     "quiet": opt.Quiet,
+    "yes": opt.Yes,
 }
 """Options of this front end alone."""
 
@@ -81,10 +82,12 @@ def _command(info: PatternInfo) -> Callable[..., None]:
     """The function behind a pattern's command."""
 
     def run(**given: Any) -> None:  # noqa: ANN401 - the options of the command
-        here = {name: given.pop(name) for name in _HERE}
+        here = {name: given.pop(name, False) for name in _HERE}
         _run(info, given, **here)
 
-    return opt.with_parameters(run, [*parameters_of(info.load_page().options), *_here()])
+    page = info.load_page()
+    here = (each for each in _here() if each.name != "yes" or page.proposes)
+    return opt.with_parameters(run, [*parameters_of(page.options), *here])
 
 
 def _here() -> Iterator[Parameter]:

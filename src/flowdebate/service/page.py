@@ -30,6 +30,8 @@ class PatternPage(ABC):
     """Its personas, where none are given."""
     least: ClassVar[int] = 2
     """Minimum number of speakers."""
+    proposes: ClassVar[bool] = False
+    """Whether a model proposes the speakers where the subject does not say who they are."""
     options: ClassVar[type[PatternOptions]]
     document: ClassVar[type[Document]]
     live: ClassVar[type[Live]]
@@ -45,6 +47,10 @@ class PatternPage(ABC):
         from flowdebate.patterns.roster import Persona
 
         return roster(options, made, kind=Persona, default=self.default_speakers, least=self.least)
+
+    def settled(self, plan: Plan) -> dict[str, Any]:  # noqa: ARG002 - the pattern's own plan
+        """Options that were decided when the run began, for its stored plan."""
+        return {}
 
     def with_files(self, options: Any) -> Any:  # noqa: ANN401 - the pattern's own options
         """The options with the contents of the files that they name."""

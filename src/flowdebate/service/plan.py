@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from flowdebate.models.output import OutputSchema
     from flowdebate.patterns import PatternInfo
     from flowdebate.patterns.failures import FailurePolicy
+    from flowdebate.patterns.roster import Debater
     from flowdebate.runs.limits import Limits
     from flowdebate.service.documents import Document
     from flowdebate.service.options import PatternOptions, PlanFile
@@ -37,6 +38,7 @@ __all__ = (
     "reached_by",
     "stored_plan",
     "with_shared_models",
+    "with_sides",
 )
 
 _FORMAT = 2
@@ -71,7 +73,7 @@ class Plan:
     options: Any
     """The pattern's own `PatternOptions`."""
     speakers: tuple[Any, ...]
-    """Each a Debater or a Persona, as the pattern takes them."""
+    """Each a Debater or a Persona, as the pattern takes them; none where the sides of a debate are to be proposed."""
     models: Mapping[str, Model | str] | None
     """By intent; None leaves it to the environment."""
     made: Models
@@ -191,6 +193,13 @@ def make_plan(
     return plan
 
 
+def with_sides(plan: Plan, sides: Sequence[Debater]) -> Plan:
+    """`plan` of a debate whose options name no sides, with `sides`; ConfigurationError where they do not fit it."""
+    decided = replace(plan, speakers=tuple(sides))
+    plan.info.load_page().check(decided)
+    return decided
+
+
 def pattern_of_file(path: str) -> PatternInfo:
     """The pattern that the plan file at `path` names; ConfigurationError where it names none."""
     name = read_plan_file(path).get("pattern")
@@ -258,7 +267,7 @@ def _with_schema(options: PatternOptions) -> tuple[PatternOptions, OutputSchema 
 
 def stored_plan(plan: Plan) -> dict[str, Any]:
     """`plan` as JSON data without secrets: a base URL is stored without its user, its password and its query."""
-    options = plan.options.stored()
+    options = {**plan.options.stored(), **plan.info.load_page().settled(plan)}
     stored: dict[str, Any] = {"format": _FORMAT, "pattern": plan.info.name, "options": options}
     if "base_url" in options:
         address = address_of(options["base_url"])
@@ -344,6 +353,10 @@ def _read_stored(run: StoredRun) -> tuple[PatternInfo, dict[str, Any], str]:
     options = dict(options)
     if number == 1 and info.name == "debate" and "schema" not in options:
         options["synthesizer"] = options.pop("synthesize", False)
+    if info.name == "debate" and not options.get("debaters"):
+        from flowdebate.service.pages.debate import former_sides
+
+        options["debaters"] = former_sides(str(options.get(info.subject)))
     return info, options, run.header.block
 
 

@@ -11,15 +11,18 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from flowdebate._util.text import counted
 from flowdebate.cli.batch.results import line_of, open_out
 from flowdebate.cli.batch.view import view_of
 from flowdebate.cli.patterns import known_options
-from flowdebate.cli.process import Interrupts
+from flowdebate.cli.process import Interrupts, tell
 from flowdebate.errors import ConfigurationError, FlowDebateWarning
 from flowdebate.patterns import PATTERNS, find_pattern
+from flowdebate.patterns.debate.proposer import create_side_proposer
+from flowdebate.patterns.debate.sides import yes_no_sides
 from flowdebate.runs.batch.batch import Batch
 from flowdebate.service.options import COMMAND
-from flowdebate.service.plan import make_plan, stored_plan, with_shared_models
+from flowdebate.service.plan import make_plan, stored_plan, with_shared_models, with_sides
 from flowdebate.service.policies import with_policies
 
 if TYPE_CHECKING:
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.cli.batch.rows import Row
     from flowdebate.cli.batch.view import BatchView
+    from flowdebate.patterns.roster import Debater
     from flowdebate.runs.batch.result import BatchSummary
     from flowdebate.service.plan import Plan
     from flowdebate.store.base import Store
@@ -93,6 +97,7 @@ async def run_batch(
     async def read(view: BatchView) -> None:
         nonlocal missing
         with open_out(out, name, rows) as writer:
+            await plans.propose_sides(rows, name=name, store=store, concurrency=concurrency)
             async with batch:
                 async for item in batch:
                     line = line_of(plans.of(item.row), item)
@@ -166,7 +171,13 @@ class Plans:
                 where, field = planned.options.place(key)
                 raise ConfigurationError(where, field, getattr(planned.options, key), "left out in a batch")
         self.stored = stored_plan(planned)
-        """The plan as the store has it."""
+        """The plan as the store has it, without what depends on the question."""
+        for key in info.load_page().settled(planned):
+            self.stored["options"].pop(key)
+        if not planned.speakers:  # any sides will do to check the options
+            planned = with_sides(planned, yes_no_sides(first))
+        self._proposed: dict[str, Sequence[Debater]] = {}
+        """Sides that the model has proposed, by question."""
         self.base: Plan = with_policies(planned)
         """The plan of the first question."""
         self.base.pattern()  # refuses invalid options before a model is called
@@ -181,15 +192,47 @@ class Plans:
 
     def of(self, row: Row) -> Plan:
         """The plan of a row; all rows share their models."""
-        return self.plan_for(self.options_for(row.question))
+        plan = self.plan_for(self.options_of(row))
+        return plan if plan.speakers else with_sides(plan, self._proposed[row.question])
+
+    async def propose_sides(self, rows: Sequence[Row], *, name: str, store: Store, concurrency: int) -> None:
+        """Let the model propose sides where a question does not say what they are.
+
+        The proposals are a batch of their own, so that continuing does not ask again.
+        """
+        plans = {row.question: self.plan_for(self.options_of(row)) for row in rows}
+        needy = [question for question, plan in plans.items() if not plan.speakers]
+        if needy:
+            tell(f"The model proposes sides for {counted(len(needy), 'question')} …")
+            from flowdebate.runs.durable.resume import StoreOptions
+
+            proposals: Batch[Any] = Batch(
+                create_side_proposer(),
+                needy,
+                max_concurrency=concurrency,
+                store=StoreOptions(store=store),
+                model=self.base.models,
+                seed=self.base.seed,
+                batch_id=f"{name}-sides",
+                on_error="raise",
+            )
+            async with proposals:
+                async for item in proposals:
+                    self._proposed[item.question] = item.output or ()
 
     def each(self, row: Row) -> tuple[Sequencer[Any, Any], Mapping[str, Any]]:
         """The pattern for a row, and its stored plan."""
-        return self.of(row).pattern(), {**self.stored, "options": self.options_for(row.question)}
+        plan = self.of(row)
+        options = {**self.options_of(row), **plan.info.load_page().settled(plan)}
+        return plan.pattern(), {**self.stored, "options": options}
 
     def plan_for(self, options: Mapping[str, Any]) -> Plan:
         """The plan of other `options`, as a stored plan has them, with the models of the batch."""
         return with_shared_models(make_plan(self._info, {}, file=options), self.base)
+
+    def options_of(self, row: Row) -> dict[str, Any]:
+        """The options of a row."""
+        return self.options_for(row.question)
 
     def options_for(self, question: str) -> dict[str, Any]:
         """The options of the batch with another subject."""

@@ -18,9 +18,7 @@ from flowdebate.patterns.debate.schemas import BASELINES
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.patterns.debate.schemas import BaselineName
-    from flowdebate.service.plan import Plan
 
 __all__ = ("EvaluationPlans", "LabelledQuestion", "choices_of", "matched")
 
@@ -111,15 +109,8 @@ class EvaluationPlans(Plans):
         about = [super().name(rows), self._baselines and list(self._baselines), positions]
         return f"evaluation-{hashlib.blake2b(json.dumps(about, sort_keys=True).encode(), digest_size=5).hexdigest()}"
 
-    def of(self, row: Row) -> Plan:
-        """The plan of one question; all share their models."""
-        return self.plan_for(self._options_of(row))
-
-    def each(self, row: Row) -> tuple[Sequencer[Any, Any], Mapping[str, Any]]:
-        """The debate of a row with its baselines, and its stored plan."""
-        return self.of(row).pattern(), {**self.stored, "options": self._options_of(row)}
-
-    def _options_of(self, row: Row) -> dict[str, Any]:
+    def options_of(self, row: Row) -> dict[str, Any]:
+        """The options of one question: its sides, and the baselines."""
         question = row if isinstance(row, LabelledQuestion) else self.questions[0]  # the bare row of the first question
         options = {**self.options_for(question.question), "debaters": [dict(side) for side in question.sides]}
         return {**options, "baselines": list(self._baselines or _default_baselines(len(question.sides)))}
@@ -143,9 +134,9 @@ class EvaluationPlans(Plans):
         return LabelledQuestion(question=row.question, others=row.others, sides=tuple(sides), truth=right)
 
     def _default(self, question: str) -> list[dict[str, str]]:
-        from flowdebate.service.pages.debate import default_sides
+        from flowdebate.patterns.debate.sides import yes_no_sides
 
-        return default_sides(question)
+        return [{"name": side.name, "stance": side.stance} for side in yes_no_sides(question)]
 
 
 def _dealt(

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from flowdebate.service.plan import Models, Plan
     from flowdebate.service.sections import Section
 
-__all__ = ("PAGE", "DebateLive", "DebateOptions", "default_sides")
+__all__ = ("PAGE", "DebateLive", "DebateOptions", "former_sides")
 
 _JUDGING = ("schedule", "panel", "decided_by", "on_flip", "labels", "curtail")
 """Options of a judging model."""
@@ -65,7 +65,8 @@ class DebateOptions(OutputOptions):
         list[SideEntry] | None,
         roster_option(
             "--debater",
-            "A side and the position it argues; repeat for each. Default: one for yes and one for no.",
+            "A side and the position it argues; repeat for each. Default: the sides of the question, "
+            "which a model proposes if it is not a plain one.",
             key="stance",
             needed=True,
         ),
@@ -167,15 +168,26 @@ class DebateLive(OneByOne):
 class DebatePage(PatternPage):
     """What a debate adds to the service."""
 
+    proposes = True
     options = DebateOptions
     document = DebateDocument
     live = DebateLive
     default_length = 2
 
     def speakers(self, options: DebateOptions, made: Models) -> tuple[Any, ...]:
+        """The sides; none where the question does not say what they are, and a model has to propose them."""
+        from flowdebate.patterns.debate.sides import default_sides
         from flowdebate.patterns.roster import Debater
 
-        return roster(options, made, kind=Debater, default=default_sides(str(options.question)))
+        if options.debaters:
+            return roster(options, made, kind=Debater, default=())
+        return tuple(default_sides(str(options.question)) or ())
+
+    def settled(self, plan: Plan) -> dict[str, Any]:
+        """The sides that the plan does not name: a resumed run has them without asking again."""
+        if plan.options.debaters:
+            return {}
+        return {"debaters": [{"name": each.name, "stance": each.stance} for each in plan.speakers]}
 
     def with_files(self, options: DebateOptions) -> DebateOptions:
         """With the texts of sources in the place of their files: a stored run needs the texts themselves."""
@@ -276,46 +288,26 @@ def _human(plan: Plan, role: str) -> Human:
 PAGE = DebatePage()
 
 
-# Sides for a question that names none
+# Stored runs
 
 _MODAL = "should|must|can|could|will|would"
 _PRONOUN = re.compile(rf"({_MODAL}) (we|i|you|they|it) (\w.*)", re.IGNORECASE)
 _PASSIVE = re.compile(rf"({_MODAL}) (\w.*?) (be \w.*)", re.IGNORECASE)
-"""The two forms of question whose subject has a certain end."""
 _ENTANGLED = re.compile(r"[.,;:?!\"()]|\b(?:or|not|never|who|whom|whose|which|that|to|what|why|how)\b", re.IGNORECASE)
 _ENTANGLED_REST = re.compile(r"[.,;:?!\"]|\b(?:or|not|never)\b|^(?:who|that|which)\b", re.IGNORECASE)
-"""Words and signs in subject or rest that make a question more than one plain clause."""
 _QUOTED = 300
-"""Characters up to which the sides repeat the question."""
 
 
-def default_sides(question: str) -> list[dict[str, str]]:
-    """Two sides for a question of yes or no, each with a stance that reads as a position.
-
-    Models argue best for a claim. Where the question is plain English the claims are made of its own words;
-    elsewhere the stances are the answers yes and no.
-
-    >>> [side["stance"] for side in default_sides("Should private cars be banned from city centres?")]
-    ['Private cars should be banned from city centres', 'Private cars should not be banned from city centres']
-    >>> [side["stance"] for side in default_sides("Is tea better than coffee?")]
-    ['The answer to "Is tea better than coffee?" is yes', 'The answer to "Is tea better than coffee?" is no']
-    """
+def former_sides(question: str) -> list[dict[str, str]]:
+    """The sides that a stored plan without sides means: earlier versions did not store those that they made."""
     asked = " ".join(question.split())
-    yes, no = _claims(asked) or _answers(asked)
-    return [{"name": "pro", "stance": yes}, {"name": "con", "stance": no}]
-
-
-def _claims(asked: str) -> tuple[str, str] | None:
     clause = asked.removesuffix("?").rstrip()
-    if len(clause) > _QUOTED or not asked.endswith("?"):
-        return None
     found = _PRONOUN.fullmatch(clause) or _PASSIVE.fullmatch(clause)
-    if found is None or _ENTANGLED.search(found[2]) or _ENTANGLED_REST.search(found[3]):
-        return None
-    modal, subject, rest = found[1].lower(), found[2][0].upper() + found[2][1:], found[3]
-    return f"{subject} {modal} {rest}", f"{subject} {modal} not {rest}"
-
-
-def _answers(asked: str) -> tuple[str, str]:
-    about = f'The answer to "{asked}"' if len(asked) <= _QUOTED else "The answer to the question"
-    return f"{about} is yes", f"{about} is no"
+    plain = found is not None and not _ENTANGLED.search(found[2]) and not _ENTANGLED_REST.search(found[3])
+    if found is not None and plain and asked.endswith("?") and len(clause) <= _QUOTED:
+        modal, subject, rest = found[1].lower(), found[2][0].upper() + found[2][1:], found[3]
+        yes, no = f"{subject} {modal} {rest}", f"{subject} {modal} not {rest}"
+    else:
+        about = f'The answer to "{asked}"' if len(asked) <= _QUOTED else "The answer to the question"
+        yes, no = f"{about} is yes", f"{about} is no"
+    return [{"name": "pro", "stance": yes}, {"name": "con", "stance": no}]

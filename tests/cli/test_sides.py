@@ -1,0 +1,155 @@
+"""Sides that a model proposes: shown before they are debated, confirmed in a terminal, and stored with the run."""
+
+from __future__ import annotations
+
+import json
+import signal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from typer.testing import CliRunner
+
+from flowdebate.cli.app import app
+
+from .stage import OnTerminal, Stage
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from typer.testing import Result
+
+ASKED = "Which database should we use?"
+PROPOSED = {
+    "sides": [{"name": "Postgres", "position": "We should use Postgres."}, {"name": "MySQL", "position": "Use MySQL"}]
+}
+
+
+def stage(**options: Any) -> Stage:
+    """A stage that also proposes sides."""
+    return Stage(answers={"sides": PROPOSED}, **options)
+
+
+def arguments(on: Stage, *more: str) -> list[str]:
+    """A debate whose question does not say what the sides are."""
+    return ["debate", ASKED, *on.options("--rounds", "1", "--no-synthesizer", *more)[2:]]
+
+
+def run(on: Stage, *more: str) -> Result:
+    """The command, where there is no terminal."""
+    return CliRunner().invoke(app, arguments(on, *more), catch_exceptions=False)
+
+
+def test_proposed_sides_are_shown_and_debated() -> None:
+    """One call more than the debate's own; the sides are those of the document."""
+    with stage() as on:
+        result = run(on, "--json")
+    document = json.loads(result.stdout)
+    assert "  Postgres = We should use Postgres\n" in result.stderr
+    assert "  MySQL = Use MySQL\n" in result.stderr
+    assert [(side["name"], side["stance"]) for side in document["debaters"]] == [
+        ("Postgres", "We should use Postgres"),
+        ("MySQL", "Use MySQL"),
+    ]
+    assert len(on.bodies) == 1 + document["usage"]["calls"]
+    assert all(f'The answer to \\"{ASKED}\\" is yes' not in json.dumps(body) for body in on.bodies)
+
+
+def test_a_resumed_run_has_the_sides_that_were_proposed() -> None:
+    """They are stored with its plan: nothing is asked again."""
+    with stage() as on:
+        early = run(on, "--max-calls", "1")
+        before = len(on.bodies)
+        result = CliRunner().invoke(app, ["resume", "--last", "--max-calls", "9", "--json"])
+    assert (early.exit_code, result.exit_code) == (3, 0)
+    assert [side["name"] for side in json.loads(result.stdout)["debaters"]] == ["Postgres", "MySQL"]
+    assert "sides" not in json.dumps([body.get("response_format") for body in on.bodies[before:]])
+
+
+def test_proposals_are_recorded_and_replayed(tmp_path: Path) -> None:
+    """A replayed debate asks nothing, its sides included."""
+    with stage() as on:
+        options = ("--seed", "3", "--json")
+        first = run(on, *options, "--record", str(tmp_path / "cassette"))
+        asked = len(on.bodies)
+        again = run(on, *options, "--replay", str(tmp_path / "cassette"))
+        assert len(on.bodies) == asked
+    assert json.loads(first.stdout)["raw"] == json.loads(again.stdout)["raw"]
+
+
+def test_invalid_options_are_found_before_sides_are_paid_for(tmp_path: Path) -> None:
+    """And so is a store that cannot be used, and a report that cannot be written."""
+    (tmp_path / "file").write_text("no database")
+    wrong = [
+        ("--human", "nobody"),
+        ("--store", str(tmp_path / "file")),
+        ("--markdown", str(tmp_path)),
+        ("--curtail", "--on-flip", "tie"),
+    ]
+    with stage() as on:
+        codes = [run(on, *options).exit_code for options in wrong]
+    assert (codes, on.bodies) == ([2, 1, 2, 2], [])
+
+
+def test_sides_that_are_no_sides_end_the_command(tmp_path: Path) -> None:
+    """After the attempts; with one message, and no run."""
+    with Stage(answers={"sides": {"sides": [{"name": "a", "position": "\x1b[2J"}]}}) as on:
+        result = run(on, "--store", str(tmp_path / "own.sqlite3"))
+        listed = CliRunner().invoke(app, ["runs", "--json", "--store", str(tmp_path / "own.sqlite3")])
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "\x1b" not in result.stderr
+    assert "Error: " in result.stderr
+    assert json.loads(listed.stdout) == []
+
+
+@pytest.mark.parametrize(
+    ("typed", "code", "stances"),
+    [
+        ("\n", 0, ["We should use Postgres", "Use MySQL"]),
+        ("what\ny\n", 0, ["We should use Postgres", "Use MySQL"]),
+        ("edit\nred = Redis it is\nold = stay\n\ny\n", 0, ["Redis it is", "stay"]),
+        ("edit\nred\n\ny\n", 0, ["We should use Postgres", "Use MySQL"]),
+        ("n\n", 130, None),
+        (None, 130, None),
+    ],
+    ids=["enter", "unclear", "edited", "not-edited", "no", "ctrl-c"],
+)
+def test_a_terminal_asks_before_the_debate(
+    store: Path, typed: str | None, code: int, stances: list[str] | None
+) -> None:
+    """Y debates them, n and Ctrl-C cost nothing more, edit takes others."""
+    with stage() as on, OnTerminal(*arguments(on)) as terminal:
+        terminal.until("[Y/n/edit]")
+        if typed is None:
+            terminal.process.send_signal(signal.SIGINT)
+        else:
+            terminal.write(typed)
+        assert terminal.end() == code
+    assert store.exists() or stances is None
+    if stances is None:
+        assert len(on.bodies) == 1
+    else:
+        assert all(stance in json.dumps(on.bodies[1]) for stance in stances)
+
+
+def test_yes_is_not_asked() -> None:
+    """The sides are shown and debated."""
+    with stage() as on, OnTerminal(*arguments(on, "--yes")) as terminal:
+        assert terminal.end() == 0
+    assert "[Y/n/edit]" not in terminal.seen
+    assert "Postgres = We should use Postgres" in terminal.seen
+
+
+def test_a_batch_proposes_sides_where_a_question_needs_them(tmp_path: Path) -> None:
+    """Once: the same command again asks nothing. Plain questions have those of their words."""
+    (tmp_path / "q.txt").write_text(f"Should we cap rents?\n{ASKED}\n")
+    with stage() as on:
+        options = ["batch", str(tmp_path / "q.txt"), *on.options("--rounds", "1", "--no-synthesizer")[2:]]
+        options += ["--out", str(tmp_path / "r.jsonl")]
+        first = CliRunner().invoke(app, options, catch_exceptions=False)
+        asked = len(on.bodies)
+        again = CliRunner().invoke(app, options, catch_exceptions=False)
+        assert len(on.bodies) == asked
+    assert (first.exit_code, again.exit_code) == (0, 0)
+    rows = [json.loads(line) for line in (tmp_path / "r.jsonl").read_text().splitlines()]
+    names = {row["question"]: [side["name"] for side in row["document"]["debaters"]] for row in rows}
+    assert names == {"Should we cap rents?": ["pro", "con"], ASKED: ["Postgres", "MySQL"]}

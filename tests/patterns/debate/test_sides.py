@@ -1,0 +1,463 @@
+"""Sides of questions that name none: by their words where those are certain, else proposed by a model."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from flowdebate import Debater, create_side_proposer, debate, default_sides, propose_sides
+from flowdebate.errors import SchemaViolation
+from flowdebate.patterns.debate.sides import yes_no_sides
+from flowdebate.patterns.roster import as_seen, checked_roster
+from flowdebate.testing import ScriptedModel
+
+CLAIMS = [
+    tuple(case.split("\n"))
+    for case in """\
+Should we ship on Friday?
+We should ship on Friday
+We should not ship on Friday
+
+Should our team adopt a four-day week?
+Our team should adopt a four-day week
+Our team should not adopt a four-day week
+
+Should the company move its headquarters to Berlin?
+The company should move its headquarters to Berlin
+The company should not move its headquarters to Berlin
+
+Should the city council of Berlin in 2027 build a new tram line?
+The city council of Berlin in 2027 should build a new tram line
+The city council of Berlin in 2027 should not build a new tram line
+
+Should Johnson and Johnson sell its baby powder?
+Johnson and Johnson should sell its baby powder
+Johnson and Johnson should not sell its baby powder
+
+Should France and Germany merge their armies?
+France and Germany should merge their armies
+France and Germany should not merge their armies
+
+Should private cars be banned from city centres?
+Private cars should be banned from city centres
+Private cars should not be banned from city centres
+
+Should social media companies be liable for what users post?
+Social media companies should be liable for what users post
+Social media companies should not be liable for what users post
+
+Should the state tax have limits?
+The state tax should have limits
+The state tax should not have limits
+
+Should parental leave become longer?
+Parental leave should become longer
+Parental leave should not become longer
+
+Should companies using AI pay more taxes?
+Companies using AI should pay more taxes
+Companies using AI should not pay more taxes
+
+Should the government ban the sale of single-use plastics?
+The government should ban the sale of single-use plastics
+The government should not ban the sale of single-use plastics
+
+Should teachers strike?
+Teachers should strike
+Teachers should not strike
+
+Should the king abdicate?
+The king should abdicate
+The king should not abdicate
+
+Should there be a wealth tax?
+There should be a wealth tax
+There should not be a wealth tax
+
+Should we ship or not?
+We should ship
+We should not ship
+
+Should I quit my job?
+I should quit my job
+I should not quit my job
+
+should we use Node.js ?
+We should use Node.js
+We should not use Node.js
+
+Must rents be capped?
+Rents must be capped
+Rents need not be capped
+
+Can machines think?
+Machines can think
+Machines cannot think
+
+Could Rome have survived?
+Rome could have survived
+Rome could not have survived
+
+Will AI replace programmers?
+AI will replace programmers
+AI will not replace programmers
+
+Would a wealth tax be fair?
+A wealth tax would be fair
+A wealth tax would not be fair
+
+May employers read private messages?
+Employers may read private messages
+Employers may not read private messages
+
+Is AI dangerous?
+AI is dangerous
+AI is not dangerous
+
+Is nuclear power safe?
+Nuclear power is safe
+Nuclear power is not safe
+
+Is a hot dog a sandwich?
+A hot dog is a sandwich
+A hot dog is not a sandwich
+
+Is democracy the best form of government?
+Democracy is the best form of government
+Democracy is not the best form of government
+
+Is the mayor of the city corrupt?
+The mayor of the city is corrupt
+The mayor of the city is not corrupt
+
+Is there a God?
+There is a God
+There is no God
+
+Are there aliens?
+There are aliens
+There are no aliens
+
+Is it right to lie to a dying friend?
+It is right to lie to a dying friend
+It is not right to lie to a dying friend
+
+Are electric cars better than petrol cars?
+Electric cars are better than petrol cars
+Electric cars are not better than petrol cars
+
+Is Python faster than Java?
+Python is faster than Java
+Python is not faster than Java
+
+Is climate change caused by humans?
+Climate change is caused by humans
+Climate change is not caused by humans
+
+Is AI going to take our jobs?
+AI is going to take our jobs
+AI is not going to take our jobs
+
+Is working from home good for teams?
+Working from home is good for teams
+Working from home is not good for teams
+
+Is the death penalty just?
+The death penalty is just
+The death penalty is not just
+
+Was the moon landing fake?
+The moon landing was fake
+The moon landing was not fake
+
+Do video games cause the violence we see?
+Video games cause the violence we see
+Video games do not cause the violence we see
+
+Do we need more roads?
+We need more roads
+We do not need more roads
+
+Do the rich pay enough taxes?
+The rich pay enough taxes
+The rich do not pay enough taxes
+
+Does coffee help?
+Coffee helps
+Coffee does not help
+
+Does God exist?
+God exists
+God does not exist
+
+Does it have a future?
+It has a future
+It does not have a future
+
+Does remote work reduce productivity?
+Remote work reduces productivity
+Remote work does not reduce productivity
+
+Did the moon landing happen?
+The moon landing did happen
+The moon landing did not happen
+
+Has democracy failed?
+Democracy has failed
+Democracy has not failed
+
+Have we lost the war on drugs?
+We have lost the war on drugs
+We have not lost the war on drugs
+
+Has the United States lost its way?
+The United States has lost its way
+The United States has not lost its way
+""".strip().split("\n\n")
+]
+"""Questions of yes or no, each with the claim and its negation."""
+
+ALTERNATIVES = [
+    tuple(case.split("\n"))
+    for case in """\
+Should we use Postgres or MySQL?
+We should use Postgres
+We should use MySQL
+
+Should we rent or buy?
+We should rent
+We should buy
+
+Should we raise taxes or cut spending?
+We should raise taxes
+We should cut spending
+
+Should the city build a tram or a metro line?
+The city should build a tram
+The city should build a metro line
+
+Is it better to rent or to buy?
+It is better to rent
+It is better to buy
+
+Is it better to rent or buy a house?
+It is better to rent
+It is better to buy a house
+
+Is light a wave or a particle?
+Light is a wave
+Light is a particle
+
+Are humans good or evil?
+Humans are good
+Humans are evil
+
+Tea or coffee?
+The better choice is tea
+The better choice is coffee
+
+Vim or Emacs?
+The better choice is Vim
+The better choice is Emacs
+
+Which is better, cats or dogs?
+The better choice is cats
+The better choice is dogs
+""".strip().split("\n\n")
+]
+
+UNCERTAIN = [
+    "Which database should we use?",
+    "What should we do about rents?",
+    "How should we make rents affordable?",
+    "Why did Rome fall?",
+    "Who should lead the team?",
+    "When should we ship?",
+    "Where should we open the next office?",
+    "Whose fault is it?",
+    "To what extent is the market free?",
+    "Cap rents?",
+    "Should the government ban single-use plastics?",
+    "Can you trust it?",
+    "Rents should be capped.",
+    "Should we ship",
+    "Should we ship? Why?",
+    "We disagree. Should we ship?",
+    "Should we, as a company, ship?",
+    "Should we ever lie?",
+    "Should we not ship?",
+    "Shouldn't we ship?",
+    "Should people who want to be alone be left alone?",
+    "Should people in cities walk?",
+    "Should schools help pupils become citizens?",
+    "Should students work and earn money?",
+    "Should teachers strike and students get refunds?",
+    "Should we go to Rome or Paris?",
+    "Should we use Postgres, MySQL or SQLite?",
+    "Can cats or dogs talk?",
+    "Is giving children a phone harmful?",
+    "Is the book you read good?",
+    "Is what we do the best?",
+    "Do you think that it is right?",
+    "Does anybody care?",
+    "Sollen wir liefern?",
+    "Ist KI gefährlich?",
+    "¿Deberíamos usar Postgres?",
+    "我们应该做吗?",
+    "Should " + "very " * 60 + "old cars be banned?",
+]
+"""Questions whose sides a model has to propose."""
+
+
+@pytest.mark.parametrize(("question", "yes", "no"), CLAIMS)
+def test_plain_questions_become_a_claim_and_its_negation(question: str, yes: str, no: str) -> None:
+    """In the question's own words, as good English."""
+    assert default_sides(question) == [Debater("pro", yes), Debater("con", no)]
+    assert default_sides(f"\n {question.removesuffix('?')}\t ? ") == default_sides(question)
+
+
+@pytest.mark.parametrize(("question", "first", "second"), ALTERNATIVES)
+def test_alternatives_become_the_sides(question: str, first: str, second: str) -> None:
+    """One for each; nobody argues for yes."""
+    assert [side.stance for side in default_sides(question) or ()] == [first, second]
+
+
+@pytest.mark.parametrize("question", UNCERTAIN)
+def test_where_the_words_do_not_say_it_there_are_no_sides(question: str) -> None:
+    """Rather than bad grammar, or an answer "yes" to a question that asks what."""
+    assert default_sides(question) is None
+
+
+HEADS = st.sampled_from(
+    [question.rsplit(" ", 2)[0] for question, *_ in [*CLAIMS, *ALTERNATIVES]]
+    + ["Is", "Does", "Should we", "Which", "Why"]
+)
+WORDS = st.lists(
+    st.sampled_from(
+        [
+            "the",
+            "a",
+            "our",
+            "cars",
+            "and",
+            "or",
+            "not",
+            "to",
+            "be",
+            "of",
+            "good",
+            "build",
+            "Berlin",
+            "we",
+            "who",
+            "than",
+            "-",
+        ]
+    )
+    | st.text(max_size=6),
+    max_size=8,
+).map(" ".join)
+
+
+@given(HEADS, WORDS, st.sampled_from(["?", " ?", "", "??"]))
+@example("Is there", "a", "?")
+@example("Are there", "the", "?")
+@example("A", "or a", "?")
+def test_sides_are_a_valid_roster_that_differs(head: str, words: str, end: str) -> None:
+    """None is blank, no two are alike, and each is one line that begins with a capital and asks nothing."""
+    sides = default_sides(f"{head} {words}{end}")
+    if sides is None:
+        return
+    assert len(checked_roster(sides, where="test")) == 2
+    one, other = (side.stance for side in sides)
+    assert as_seen(one) != as_seen(other)
+    for stance in (one, other):
+        assert stance == " ".join(stance.split())
+        assert stance.isprintable()
+        assert not stance.endswith("?")
+        assert stance[0] == stance[0].upper()
+
+
+@given(st.sampled_from(["which", "what", "who", "whom", "whose", "why", "how", "when", "where"]), st.text(max_size=60))
+def test_a_question_that_asks_what_is_never_answered_with_yes(word: str, rest: str) -> None:
+    """No rule turns it into a claim and its negation."""
+    assert all(side.name != "pro" for side in default_sides(f"{word} {rest}?") or ())
+
+
+@given(st.text())
+def test_answers_of_yes_and_no_fit_every_question(question: str) -> None:
+    """For data sets whose right answers are yes and no."""
+    yes, no = yes_no_sides(question + "?")
+    assert (yes.name, no.name) == ("pro", "con")
+    assert as_seen(yes.stance) != as_seen(no.stance)
+    assert len(yes.stance) < 350
+
+
+# Proposed by a model
+
+
+def proposed(
+    *positions: object, names: tuple[str, ...] = ("Postgres", "MySQL", "SQLite", "Redis", "five")
+) -> dict[str, object]:
+    """What a model answers."""
+    return {"sides": [{"name": name, "position": each} for name, each in zip(names, positions, strict=False)]}
+
+
+def propose(*answers: object, question: str = "Which database should we use?") -> list[Debater]:
+    """The sides that come of these answers."""
+    model = ScriptedModel(*answers)  # type: ignore[arg-type]  # answers of any kind
+    return asyncio.run(propose_sides(question, model=model))
+
+
+def test_a_model_proposes_the_sides_of_other_questions() -> None:
+    """One call, with the question quoted; the debate takes its sides as they are."""
+    model = ScriptedModel(proposed("We should use Postgres.", "We should use MySQL."))
+    sides = create_side_proposer().run_sync("Which database should we use?", model=model).output
+    assert sides == [Debater("Postgres", "We should use Postgres"), Debater("MySQL", "We should use MySQL")]
+    assert "Which database should we use?" in str(model.calls[0].messages[-1])
+    assert debate(name="db", debaters=sides).name == "db"
+
+
+def test_a_plain_question_costs_no_call() -> None:
+    """Its words say what the sides are."""
+    assert [side.name for side in propose(question="Should we cap rents?")] == ["pro", "con"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        proposed("only one"),
+        proposed("1", "2", "3", "4", "5"),
+        proposed("Postgres", " "),
+        proposed("Postgres", "postgres."),
+        proposed("Postgres", "Post\u200bgres"),
+        proposed("Postgres", "My\x1b[2JSQL"),
+        proposed("Postgres", "x" * 201),
+        proposed("Postgres", None),
+        {"sides": "Postgres"},
+        {},
+    ],
+    ids=["one", "five", "blank", "alike", "unseen", "control", "long", "null", "text", "empty"],
+)
+def test_an_answer_that_is_no_roster_is_a_schema_violation(answer: dict[str, object]) -> None:
+    """Nothing of it reaches a page or a debate."""
+    with pytest.raises(SchemaViolation):
+        propose(answer)
+
+
+@given(st.lists(st.text(max_size=60), min_size=2, max_size=4), st.data())
+def test_names_that_a_model_invents_always_make_a_roster(names: list[str], data: st.DataObject) -> None:
+    """They are cut to words; where nothing is left, or it means somebody else, a letter stands for it."""
+    names = [
+        data.draw(st.sampled_from([name, "Judge", "MODERATOR", "b", "same", "\x1b[2J", "a\nb: c"])) for name in names
+    ]
+    sides = propose(proposed(*(f"Position {index}" for index in range(len(names))), names=tuple(names)))
+    assert len(checked_roster(sides, where="test")) == len(names)
+    for side in sides:
+        assert re.fullmatch(r"[\w.+#&'-]+( [\w.+#&'-]+)*", side.name)
+        assert len(side.name) <= 24
+        assert side.name.lower() not in ("judge", "moderator", "synthesizer")
