@@ -45,6 +45,7 @@ from flowdebate.runs.context import Session
 from flowdebate.runs.limits import Limits, Price
 
 if TYPE_CHECKING:
+    from flowdebate import stop
     from flowdebate.blocks.human.answers import open_requests, submit_answer, submit_answer_sync
     from flowdebate.blocks.human.human import human
     from flowdebate.blocks.human.terminal import ask_in_terminal
@@ -137,6 +138,7 @@ __all__ = (
     "round_robin",
     "router",
     "sequencer",
+    "stop",
     "submit_answer",
     "submit_answer_sync",
 )
@@ -169,6 +171,7 @@ _LAZY = {
     "open_requests": "blocks.human.answers",
     "propose_sides": "patterns.debate.proposer",
     "round_robin": "patterns.round_robin",
+    "stop": "stop",
     "submit_answer": "blocks.human.answers",
     "submit_answer_sync": "blocks.human.answers",
 }

@@ -211,6 +211,7 @@ class ConfigurationError(FlowDebateError, ValueError):
         self.field = field
         self.got = got
         self.allowed = allowed
+        self.hint = hint
         message = f"{where}: `{field}` must be {allowed}, got {shown(got)}"
         super().__init__(f"{message}. {hint}" if hint else message)
 

@@ -154,6 +154,46 @@ def test_a_file_says_the_same(tmp_path: Path) -> None:
     assert f"{file}: `max_seconds` must be a number of seconds > 0, got True" in wrong.stderr
 
 
+def test_a_condition_ends_a_debate_in_order(tmp_path: Path) -> None:
+    """As an option or in a file; the page and the document say which one held, and there is a verdict."""
+    condition = "tokens(1000000) | rounds(2) & ~seconds(1000)"
+    file = tmp_path / "debate.toml"
+    file.write_text(f'stop = "{condition}"')
+    for options in (("--stop", condition), ("--file", str(file))):
+        with Stage() as stage:
+            result = run(stage, *SIDES, "--rounds", "4", *options, "--json")
+        document = json.loads(result.stdout)
+        assert (result.exit_code, document["status"]) == (0, "complete")
+        assert (document["raw"]["rounds"], document["raw"]["stopReason"]) == (2, "rounds(2) & ~seconds(1000)")
+        assert document["raw"]["verdict"]["verdict"] == "Both are right."
+    report = tmp_path / "report.md"
+    with Stage() as stage:
+        run(stage, *SIDES, "--rounds", "4", "--stop", "rounds(1)", "--markdown", str(report))
+    assert r"Rounds: 1, ended by rounds(1)" in report.read_text().replace("\\", "")
+
+
+@pytest.mark.parametrize(
+    ("condition", "message"),
+    [
+        ("rounds(2) | secnds(9)", "one of tokens, seconds, rounds, converged, repeated, at character 13 (Did you mean"),
+        ("rounds(0)", "rounds(…) with an int >= 1, at character 8"),
+        (
+            'flag("enough")',
+            "one of tokens, seconds, rounds, converged, repeated, at character 1",
+        ),  # nobody could set it
+    ],
+)
+def test_a_wrong_condition_is_refused_before_anything_is_asked(tmp_path: Path, condition: str, message: str) -> None:
+    """The error points at the place, and names the option, or the file and its key."""
+    file = tmp_path / "debate.toml"
+    file.write_text(f"stop = '{condition}'")
+    for place, options in (("`--stop`", ("--stop", condition)), (f"{file}: `stop`", ("--file", str(file)))):
+        with Stage() as stage:
+            result = run(stage, *SIDES, *options)
+        assert (result.exit_code, stage.bodies) == (2, [])
+        assert f"{place} must be {message}" in result.stderr
+
+
 def test_a_recorded_debate_is_held_again_without_a_server(tmp_path: Path) -> None:
     """With the same options and seed it is the same debate, and nobody is asked."""
     cassette = tmp_path / "debate.cassette"

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from flowdebate._util.text import is_blank
 from flowdebate._util.validation import check_count, check_seconds
 from flowdebate.blocks.base import Block
-from flowdebate.blocks.handler import takes
 from flowdebate.errors import ConfigurationError, FlowDebateWarning
 from flowdebate.models.resolve import check_model
 from flowdebate.patterns.failures import FailurePolicy, StandIn
@@ -66,9 +65,14 @@ def check_role(where: str, field: str, value: object, absent: str) -> None:
 
 
 def check_predicate(value: object, *, where: str) -> None:
-    """A predicate is a function, not a block, that can be called with the context alone."""
-    if value is not None and (not callable(value) or isinstance(value, Block) or not takes(value, 1)):
-        raise ConfigurationError(where, "terminate_when", value, "a sync or async function of (ctx), or None")
+    """`terminate_when` is a condition, or a function that can be called with the context alone and is no block."""
+    if value is None:
+        return
+    from flowdebate.stop import is_predicate  # most patterns have none
+
+    if not is_predicate(value):
+        allowed = "a sync or async function of (ctx), a condition of flowdebate.stop, or None"
+        raise ConfigurationError(where, "terminate_when", value, allowed)
 
 
 def check_transcript(value: object, maker: Callable[[], StateResource[Any]], *, where: str) -> None:

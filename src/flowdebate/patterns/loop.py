@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from flowdebate._util.text import clean_text, is_blank
-from flowdebate.blocks.handler import Function, Handler, as_block, function_name, handler
+from flowdebate.blocks.handler import Handler, as_block, handler
 from flowdebate.blocks.human.prompt import render_who, with_answer_schema
 from flowdebate.blocks.sequencer import Sequencer, sequencer
-from flowdebate.errors import ConfigurationError, OutputError, QuorumLost, shown
+from flowdebate.errors import ConfigurationError, QuorumLost
 from flowdebate.models.resolve import check_model
 from flowdebate.patterns import checks
 from flowdebate.patterns.binding import debater_of, role_block
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from flowdebate.resources.resource import StateResource
     from flowdebate.runs.context import Context
     from flowdebate.runs.events import RunStatus
+    from flowdebate.stop import StopWhen
 
 __all__ = (
     "AnotherRound",
@@ -54,17 +55,9 @@ __all__ = (
     "checked_loop",
     "input_validator",
     "note_of_ends",
-    "round_limit",
 )
 
 InputT = TypeVar("InputT", bound=PatternInput)
-
-
-class StopReasonOf(Protocol):
-    """The stop reason after a round with this state, where `predicate` is the answer of `terminate_when`; else None."""
-
-    def __call__(self, state: Any, /, *, predicate: bool) -> str | None:  # noqa: ANN401 - each pattern has its own
-        """Decide."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,8 +70,8 @@ class PatternSpec:
     """Makes the state of the pattern's sequencer."""
     make_output: Callable[[Context, RunStatus], PatternOutput]
     """Builds the raw output from the state, finished or cut short."""
-    stop_reason: StopReasonOf
-    """Decides whether there is a further round."""
+    stop_reason: Callable[[Any], str | None]
+    """The pattern's own reason to end the rounds with a state; None for none, so that `terminate_when` decides."""
     voice_of: Callable[[Any], str] | None
     """The voice that an entry of the transcript counts as for the quorum; None for a pattern without a quorum."""
     speaker: str
@@ -94,7 +87,7 @@ class Loop:
     name: str
     where: str
     max_rounds: int
-    terminate_when: Function | None
+    terminate_when: StopWhen | None
     transcript: StateResource[Any]
     owns_transcript: bool
     collection_id: str
@@ -263,7 +256,7 @@ def checked_loop(  # noqa: PLR0913 - the options that the patterns have in commo
     name: str,
     where: str,
     max_rounds: int,
-    terminate_when: Function | None,
+    terminate_when: StopWhen | None,
     transcript: StateResource[Any] | None,
     create_transcript: Callable[[], StateResource[Any]],
     model: ModelChoice,
@@ -300,15 +293,6 @@ def checked_loop(  # noqa: PLR0913 - the options that the patterns have in commo
     )
 
 
-def round_limit(round: int, *, max_rounds: int, predicate: bool, limit: str = "max_rounds") -> str | None:  # noqa: A002
-    """The stop reason of a pattern that ends by its number of rounds or by `terminate_when`; the first that holds wins.
-
-    >>> round_limit(2, max_rounds=2, predicate=True), round_limit(1, max_rounds=2, predicate=True)
-    ('max_rounds', 'predicate')
-    """
-    return limit if round >= max_rounds else "predicate" if predicate else None
-
-
 def input_validator(where: str, model: type[InputT]) -> Callable[[object], InputT]:
     """A function that makes a pattern's input of a str, a dict of its one field or a `model`, none of them blank.
 
@@ -341,58 +325,62 @@ def input_validator(where: str, model: type[InputT]) -> Callable[[object], Input
 class AnotherRound:
     """The condition of a pattern's loop: whether there is a further round. A stop reason is put into the state.
 
-    `terminate_when` is asked only if `stop_reason` finds none without it.
+    `terminate_when` is asked only if the pattern itself has no reason to stop.
     """
 
-    stop_reason: StopReasonOf
-    terminate_when: Function | None
+    stop_reason: Callable[[Any], str | None]
+    terminate_when: StopWhen | None
     quorum: int = 1
     voice_of: Callable[[Any], str] | None = None
-
-    @cached_property
-    def _asked(self) -> Handler[Any, Any] | None:
-        return None if self.terminate_when is None else _predicate(self.terminate_when)
 
     async def __call__(self, _: object, ctx: Context) -> bool:
         _end_turns(ctx, self.quorum, self.voice_of)
         state = pattern_state(ctx)
-        reason = self.stop_reason(state, predicate=False)
-        if reason is None and self._asked is not None:
-            inside = ctx.child(self._asked.name, f"{ctx.path}/{self._asked.place}[{state.round}]")
-            reason = self.stop_reason(state, predicate=await inside.decide(partial(_answer, self._asked, inside)))
+        reason = self.stop_reason(state) or await self._told_to_stop(ctx, state.round)
         if reason is None:
             return True
         ctx.scope.handle.update(stop_reason=reason)
         ctx.emit(RoundsEnded(rounds=state.round, reason=reason, path=ctx.path))
         return False
 
+    async def _told_to_stop(self, ctx: Context, round: int) -> str | None:  # noqa: A002
+        """The name of what holds of `terminate_when`; in a resumed run, of what held when it was first asked."""
+        if self._asked is None:
+            return None
+        inside = ctx.child(self._asked.name, f"{ctx.path}/{self._asked.place}[{round}]")
+        answer = await inside.decide(partial(self._asked, None, inside))
+        return "predicate" if answer is True else answer or None
 
-def note_of_ends(*ends: str, terminate_when: Function | None) -> str:
+    @cached_property
+    def _asked(self) -> Handler[Any, bool | str] | None:
+        """`terminate_when` as a block; a function without a name answers with True or False."""
+        if self.terminate_when is None:
+            return None
+        from flowdebate.stop import as_condition
+
+        condition = as_condition(self.terminate_when)
+        plain = condition is not self.terminate_when
+
+        @handler(name="terminate_when")
+        async def ask(_: object, ctx: Context) -> bool | str:
+            reason = await condition.reason(ctx)
+            return reason is not None if plain else reason or False
+
+        return ask
+
+
+def note_of_ends(*ends: str, terminate_when: StopWhen | None) -> str:
     """What ends the rounds early, for the outline; empty for nothing.
 
-    >>> note_of_ends("done", terminate_when=note_of_ends)
-    'unless done or terminate_when (note_of_ends)'
+    >>> from flowdebate import stop
+    >>> note_of_ends("done", terminate_when=stop.rounds(2) & stop.flag("enough"))
+    'unless done or terminate_when (rounds(2) & flag("enough"))'
     """
-    asked = () if terminate_when is None else (f"terminate_when ({function_name(terminate_when)})",)
-    return " or ".join((*ends, *asked)) and f"unless {' or '.join((*ends, *asked))}"
+    if terminate_when is not None:
+        from flowdebate.stop import name_of
 
-
-def _predicate(function: Function) -> Handler[Any, Any]:
-    @handler(name="terminate_when")
-    def ask(_: object, ctx: Context) -> Any:  # noqa: ANN401 - it is checked
-        return function(ctx)
-
-    return ask
-
-
-async def _answer(predicate: Handler[Any, Any], ctx: Context) -> bool:
-    """The answer of `terminate_when`; OutputError if it is no bool."""
-    answer = await predicate(None, ctx)
-    if type(answer).__name__ in ("bool", "bool_") and hasattr(answer, "dtype"):  # what comparisons of numpy give
-        answer = bool(answer)
-    if not isinstance(answer, bool):
-        raise OutputError(predicate.name, "True or False", [("", f"got {shown(answer)}")])
-    return answer
+        ends = (*ends, f"terminate_when ({name_of(terminate_when)})")
+    return f"unless {' or '.join(ends)}" if ends else ""
 
 
 def _end_turns(ctx: Context, quorum: int, voice_of: Callable[[Any], str] | None) -> None:

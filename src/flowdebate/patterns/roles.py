@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from typing import Self
 
     from flowdebate.blocks.generator import MessagesSlot, TextSlot
-    from flowdebate.blocks.handler import Function
     from flowdebate.blocks.outline import Outline
     from flowdebate.blocks.tools import Capability, ToolLike
     from flowdebate.models.base import Model, ModelResponse, ModelSettings
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from flowdebate.prompts.template import Length, Profile, Profiles
     from flowdebate.resources.resource import StateResource
     from flowdebate.runs.context import Context
+    from flowdebate.stop import StopWhen
 
 __all__ = (
     "FLAGGED",
@@ -106,7 +106,7 @@ class PatternKeywords(CommonKeywords, total=False):
     """Keywords that patterns with a synthesizer have in common."""
 
     max_rounds: int
-    terminate_when: Function | None
+    terminate_when: StopWhen | None
     debater_visibility: Visibility | Mapping[str, bool] | None
     synthesizer_visibility: Visibility | Mapping[str, bool] | None
 

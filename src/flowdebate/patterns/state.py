@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, Self, TypeAlias, TypeVar
 
-from pydantic import AliasChoices, BaseModel, Field, ValidationError
+from pydantic import AfterValidator, AliasChoices, BaseModel, Field, ValidationError
 
 from flowdebate._util.frozen import FrozenList
 from flowdebate._util.wire import WireModel
@@ -20,6 +20,7 @@ __all__ = (
     "Contribution",
     "DebateStatus",
     "Flag",
+    "NamedStop",
     "PatternInput",
     "PatternState",
     "ProviderFailure",
@@ -43,6 +44,14 @@ InputT = TypeVar("InputT", bound="PatternInput")
 Role: TypeAlias = str
 """Who acts in a pattern: "debater", "moderator", "judge", "synthesizer", "referee", "reviewer", "chair" and so on."""
 
+
+def _on_one_line(text: str) -> str:
+    if not text.isprintable():
+        message = "a stop reason is printable text of one line"
+        raise ValueError(message)
+    return text
+
+
 Recovery = Literal[
     "skipped",
     "stand_in",
@@ -63,6 +72,9 @@ stance, and does not count."""
 
 Flag = Literal["cut_off", "empty"]
 """What is wrong with a contribution: its speaker ran out of room; it has no text."""
+
+NamedStop = Annotated[str, AfterValidator(_on_one_line)]
+"""A stop reason that is the name of what held of `terminate_when`: printable text of one line."""
 
 DebateStatus = Literal["complete", "degraded", "no_verdict", "interrupted", "limit", "failed", "awaiting"]
 """How a debate ended: complete; with provider failures; without a verdict; cancelled; by a limit of
@@ -117,6 +129,14 @@ class PatternState(WireModel):
     """Provider failures so far, in order."""
     stop_reason: str | None = None
     """Why the loop ended; None while it goes on."""
+
+    def texts_by_speaker(self, ctx: Context) -> dict[str, list[str]]:
+        """All that each speaker has said so far, in order; without what is empty."""
+        said: dict[str, list[str]] = {}
+        for entry in entries_of(ctx):
+            if entry.flag != "empty":
+                said.setdefault(getattr(entry, "agent_name", None) or entry.name, []).append(entry.text)
+        return said
 
 
 class Contribution(WireModel):

@@ -16,7 +16,7 @@ from flowdebate._util.wire import BaseEvent
 from flowdebate.errors import FlowDebateWarning, LimitReached, ModelError, error_text
 from flowdebate.models import call
 from flowdebate.models.codec import attempts_of, attempts_text, call_text, digest_of, read_call
-from flowdebate.models.usage import Usage, total_usage
+from flowdebate.models.usage import Usage, estimated_tokens, total_usage
 from flowdebate.runs.context import Context, Scope
 from flowdebate.runs.durable.journal import failed_text
 from flowdebate.runs.events import CallStarted, ModelCalled, RunFinished, RunStarted
@@ -145,6 +145,7 @@ class Run:
         "started",
         "status",
         "tell",
+        "tokens",
         "usage",
     )
 
@@ -182,6 +183,8 @@ class Run:
         self.tell = self.records.tell
         self.now = self.records.now
         self.usage = Usage.none()
+        self.tokens = 0
+        """Tokens used so far, prompts and answers together; estimated where a server reports none."""
         self.raw_output: Any = None
         """The raw output of the pattern that ended last, or was cut short; None without one."""
         self._unfinished: dict[str, Callable[[RunStatus], Any]] = {}
@@ -329,6 +332,7 @@ class Run:
             ACTING.set(acting)
             del self.records.calls[calling]
             seconds = time.perf_counter() - started
+            self._count_tokens(attempts.made, request, response)
             self._called(
                 request.block, model.name, path, response=response, made=attempts.made, seconds=seconds, error=error
             )
@@ -342,6 +346,7 @@ class Run:
             failure = json.loads(text)
             if "attempts" in failure:
                 made = attempts_of(failure["attempts"])
+                self._count_tokens(made, None, None)
                 self._called(
                     failure["block"],
                     failure["model"],
@@ -361,8 +366,20 @@ class Run:
         response.flags = (*response.flags, *odd)
         if self.budget is not None:
             self.budget.count(made, request)
+        self._count_tokens(made, request, response)
         self._called(request.block, model.name, path, response=response, made=made, seconds=seconds, error=None)
         return response
+
+    def _count_tokens(
+        self, made: Sequence[Attempt], request: ModelRequest | None, response: ModelResponse | None
+    ) -> None:
+        """Add the tokens of the attempts at a call; where none are reported, those of its texts as far as known."""
+        for attempt in made:
+            tokens = attempt.usage.total_tokens
+            if tokens is None:
+                said = "" if response is None or attempt is not made[-1] else response.text or str(response.data)
+                tokens = estimated_tokens((0 if request is None else request.characters) + len(said))
+            self.tokens += tokens
 
     def _called(
         self,

@@ -35,6 +35,7 @@ __all__ = (
     "as_json",
     "document_of",
     "read_document",
+    "reason_in_words",
     "seen_json",
     "speakers_of",
 )
@@ -53,6 +54,11 @@ STOP_REASONS: Mapping[str, str] = {
     "not_reviewed": "without reviews",
 }
 """Why a pattern ended, in words."""
+
+
+def reason_in_words(reason: str) -> str:
+    """A stop reason for readers; a condition by its name."""
+    return STOP_REASONS.get(reason) or f"ended by {reason}"
 
 
 class Speaker(WireModel):
@@ -180,7 +186,7 @@ class Document(WireModel):
     def ending(self) -> str | None:
         """Length and reason of the end, in words; None if the run ended early."""
         reason = self.raw.stop_reason
-        return None if reason is None else f"Rounds: {self.raw.rounds}, {STOP_REASONS.get(reason, reason)}"
+        return None if reason is None else f"Rounds: {self.raw.rounds}, {reason_in_words(reason)}"
 
     def about(self, name: str, given: str | None = None) -> str:
         """The text beside a speaker's name: what is `given`, unless the head of the page has it already."""

@@ -117,11 +117,23 @@ def _off(value: bool) -> bool:  # noqa: FBT001 - a validator
     return value
 
 
+def _condition(value: str) -> str:
+    from flowdebate.stop import parse
+
+    try:
+        parse(value, flags=False)
+    except ConfigurationError as error:
+        sentence = f"{error.allowed} ({error.hint})" if error.hint else error.allowed
+        raise PydanticCustomError("allowed", "{allowed}", {"allowed": sentence}) from None
+    return value
+
+
 _Off = Annotated[bool, AfterValidator(_off)]
 _NOTHING = Reach("nothing")
 _PlainText = Annotated[str, AfterValidator(_not_blank)]
 Text = Annotated[_PlainText, _NOTHING, allowed("text that is not blank")]
 Table = Annotated[dict[str, Any], _NOTHING]
+Conditions = Annotated[str, _NOTHING, AfterValidator(_condition)]
 ModelName = Annotated[_PlainText, _NOTHING, allowed("the name of a model")]
 ModelNames = Annotated[list[_PlainText], _NOTHING, allowed("a list of names of models")]
 PRICE = re.compile(r"(?:(?P<model>.+)=)?(?P<prompt>\d{1,9}(?:\.\d+)?)/(?P<completion>\d{1,9}(?:\.\d+)?)")
@@ -290,6 +302,15 @@ class PatternOptions(BaseModel):
         ),
     ] = None
     instructions: Annotated[Text | None, Option(help="", flag="")] = None
+    stop: Annotated[
+        Conditions | None,
+        Option(
+            panel="Limits",
+            metavar="CONDITION",
+            help="Condition that ends the rounds early, made of tokens(N), seconds(S), rounds(N), converged(SHARE), "
+            'repeated(SHARE) with |, & and ~: "tokens(20000) | seconds(120) & rounds(2)".',
+        ),
+    ] = None
     seed: Annotated[Whole | None, Option(help="Seed for reproducible random choices.")] = None
     max_calls: Annotated[Count | None, Option(panel="Limits", metavar="N", help="Maximum number of requests.")] = None
     max_tokens: Annotated[Count | None, Option(panel="Limits", metavar="N", help="Maximum number of tokens.")] = None

@@ -116,6 +116,10 @@ class Plan:
 
     def create(self, **options: Any) -> Sequencer[Any, Any]:  # noqa: ANN401 - those of the factory
         """Call the pattern's factory with `options`, beside the keywords that all factories have."""
+        if self.options.stop is not None:
+            from flowdebate.stop import parse
+
+            options["terminate_when"] = parse(self.options.stop)
         created: Sequencer[Any, Any] = self.info.load_factory()(**self.common, **options)
         return created
 

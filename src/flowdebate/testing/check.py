@@ -25,6 +25,7 @@ from flowdebate.patterns.debate.schemas import DebateRawOutput
 from flowdebate.patterns.loop import AnotherRound
 from flowdebate.patterns.turn import Turn
 from flowdebate.runs.execute import run_sync
+from flowdebate.stop import as_condition
 from flowdebate.testing.examples import Answering, Example, ExampleModel
 from flowdebate.testing.invariants import OF_A_CHECK, OF_A_RUN, OF_RUNS, Coverage, Played, Runs
 
@@ -320,7 +321,8 @@ def _predicates_of(pattern: Block[Any, Any]) -> list[Any]:
 
 def _words_of_predicates(pattern: Block[Any, Any]) -> list[str]:
     """The strings in the code of each `terminate_when`: it may wait for somebody to say them."""
-    codes = [getattr(predicate, "__code__", None) for predicate in _predicates_of(pattern)]
+    predicates = [as_condition(predicate) for predicate in _predicates_of(pattern) if predicate is not None]
+    codes = [getattr(function, "__code__", None) for each in predicates for function in each.functions]
     return [word for code in codes if code is not None for word in _strings_of(code) if word.strip()]
 
 

@@ -115,7 +115,7 @@ class StopWhen:
         if self.measure == "round":
             reached = ctx.sequencer.state.round
         elif self.measure == "entries":
-            reached = len(ctx.resources.transcript.state.entries)
+            reached = sum(map(len, ctx.scope.handle.state.texts_by_speaker(ctx).values()))
         else:
             reached = ctx.usage.calls
         return bool(reached >= self.at_least)

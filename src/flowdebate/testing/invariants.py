@@ -20,6 +20,7 @@ from flowdebate.patterns.events import RoleFailed, RoundsEnded, RoundStarted, Tu
 from flowdebate.patterns.round_robin.schemas import RefereeReported
 from flowdebate.prompts.escaping import quoted
 from flowdebate.runs.events import ModelCalled, RunFinished, RunStarted
+from flowdebate.stop import PATTERNS_OWN
 
 if TYPE_CHECKING:
     from flowdebate.runs.result import RunView
@@ -107,8 +108,9 @@ class Coverage:
     def count(self, run: Played) -> None:
         """Count `run`."""
         reason = getattr(run.raw, "stop_reason", None)
-        self.fired += reason == "predicate"
-        self.asked += reason == "predicate" or (_rounds(run.raw) or 0) > 1
+        fired = reason is not None and reason not in PATTERNS_OWN
+        self.fired += fired
+        self.asked += fired or (_rounds(run.raw) or 0) > 1
 
 
 Problems: TypeAlias = Iterator[str]

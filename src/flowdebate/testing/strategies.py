@@ -15,14 +15,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from operator import invert
 from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 from pydantic.alias_generators import to_camel
 
+from flowdebate import stop
 from flowdebate._util.text import is_blank
 from flowdebate.blocks.base import Block
 from flowdebate.errors import ConnectionLost, ProviderFailed, Refused
+from flowdebate.measures import Jaccard
 from flowdebate.models.base import ModelResponse, ToolCall
 from flowdebate.patterns.debate.moderator import Moderator, create_moderator
 from flowdebate.patterns.debate.schemas import (
@@ -57,6 +60,7 @@ __all__ = (
     "personas",
     "questions",
     "stances",
+    "stop_conditions",
     "termination_predicates",
     "transcripts",
     "verdicts",
@@ -254,6 +258,29 @@ def termination_predicates(*, hostile: bool = False) -> SearchStrategy[StopWhen]
     return st.builds(StopWhen, measures, st.integers(0, 9), st.booleans())
 
 
+@cache
+def stop_conditions(*, hostile: bool = False) -> SearchStrategy[stop.Condition]:
+    """Conditions of `flowdebate.stop`, alone and combined, without those that depend on the time.
+
+    Hostile ones may raise `Sabotage`.
+    """
+    measure = Jaccard()
+    one = st.one_of(
+        st.integers(1, 3).map(stop.rounds),
+        st.integers(1, 2_000).map(stop.tokens),
+        st.sampled_from(["enough", "busy"]).map(stop.flag),
+        st.floats(0, 1).map(lambda threshold: stop.converged(threshold, similarity=measure)),
+        st.floats(0, 1).map(lambda threshold: stop.repeated(threshold, similarity=measure)),
+        termination_predicates(hostile=hostile).map(lambda function: stop.when(function, name="own rule")),
+    )
+
+    def combined(conditions: SearchStrategy[stop.Condition]) -> SearchStrategy[stop.Condition]:
+        pairs = st.tuples(conditions, conditions)
+        return pairs.map(lambda two: two[0] | two[1]) | pairs.map(lambda two: two[0] & two[1]) | conditions.map(invert)
+
+    return st.recursive(one, combined, max_leaves=4)
+
+
 @st.composite
 def debates(
     draw: DrawFn,
@@ -292,7 +319,8 @@ def debates(
     if "synthesizer" not in fixed and options.get("output_schema") is None:
         options["synthesizer"] = _own(draw, said) if draw(st.booleans()) else False
     if "terminate_when" not in fixed:
-        options["terminate_when"] = draw(termination_predicates(hostile=hostile)) if draw(st.booleans()) else None
+        ends = termination_predicates(hostile=hostile) | stop_conditions(hostile=hostile)
+        options["terminate_when"] = draw(ends) if draw(st.booleans()) else None
     if "turn_order" not in fixed:
         options["turn_order"] = draw(st.sampled_from(TURN_ORDERS))
     if hostile and "failures" not in fixed:

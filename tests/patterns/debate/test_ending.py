@@ -30,18 +30,17 @@ def test_a_debate_ends_at_its_cap(rounds: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("round_", "moderator_done", "predicate", "expected"),
+    ("round_", "moderator_done", "expected"),
     [
-        (3, True, True, "max_rounds"),
-        (2, True, True, "moderator_done"),
-        (2, False, True, "predicate"),
-        (2, False, False, None),
-        (4, False, False, "max_rounds"),
+        (3, True, "max_rounds"),
+        (2, True, "moderator_done"),
+        (2, False, None),
+        (4, False, "max_rounds"),
     ],
 )
-def test_the_first_reason_wins(round_: int, moderator_done: bool, predicate: bool, expected: str | None) -> None:  # noqa: FBT001
-    """The cap comes before the moderator, the moderator before the predicate."""
-    assert stop_reason(round_, max_rounds=3, moderator_done=moderator_done, predicate=predicate) == expected
+def test_the_first_reason_wins(round_: int, moderator_done: bool, expected: str | None) -> None:  # noqa: FBT001
+    """The cap comes before the moderator."""
+    assert stop_reason(round_, max_rounds=3, moderator_done=moderator_done) == expected
 
 
 def test_the_predicate_is_asked_after_each_round_but_the_last() -> None:

@@ -50,13 +50,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from flowdebate.blocks.base import Block
-    from flowdebate.blocks.handler import Function, Invocation
+    from flowdebate.blocks.handler import Invocation
     from flowdebate.models.base import Model
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.patterns.failures import FailurePolicy
     from flowdebate.patterns.roles import BlockOptions
     from flowdebate.patterns.roster import Persona
     from flowdebate.runs.context import Context
+    from flowdebate.stop import StopWhen
 
 __all__ = ("ConsensusOptions", "assemble")
 
@@ -83,7 +84,7 @@ class ConsensusOptions:
     quorum: int | None
     judge: Block[Any, Any] | None
     tie_break: Block[Any, Any] | None
-    terminate_when: Function | None
+    terminate_when: StopWhen | None
     budget: int | None
     timeout: float | None
     failures: FailurePolicy

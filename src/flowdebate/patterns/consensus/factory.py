@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from flowdebate.patterns.consensus.schemas import ConsensusOutput
     from flowdebate.prompts.template import Length, Profile
     from flowdebate.resources.archive import Archive
+    from flowdebate.stop import StopWhen
 
 __all__ = ("CONSENSUS_FAILURES", "consensus")
 
@@ -57,7 +58,7 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
     quorum: int | None = None,
     judge: BlockLike | None = None,
     tie_break: BlockLike | None = None,
-    terminate_when: Function | None = None,
+    terminate_when: StopWhen | None = None,
     budget: int | None = None,
     timeout: float | None = None,
     breakers: Breakers | None = None,

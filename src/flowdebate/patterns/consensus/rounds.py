@@ -33,7 +33,7 @@ from flowdebate.patterns.consensus.schemas import (
 )
 from flowdebate.patterns.events import RoundStarted
 from flowdebate.patterns.failures import guarded, record_failure, record_loss, start_clock
-from flowdebate.patterns.loop import AnotherRound, check_quorum, round_limit
+from flowdebate.patterns.loop import AnotherRound, check_quorum
 from flowdebate.patterns.state import accepted, as_model
 from flowdebate.patterns.turn import text_said
 
@@ -298,13 +298,12 @@ def check_convergence(options: ConsensusOptions) -> Handler[Any, None]:
 async def _measured(options: ConsensusOptions, state: ConsensusState, live: list[str]) -> Convergence:
     now = {name: state.proposals[name].text for name in live}
     before = {name: _before(name, state) for name in live}
-    positions = {name: said for name in live if (said := state.proposals[name].position) is not None}
 
     def measure() -> Convergence:
         return convergence(
             now,
             before,
-            positions=positions or None,
+            positions=state.positions or None,
             similarity=options.similarity,
             converged=1.0 if options.convergence is None else options.convergence,
             diverging=options.diverging,
@@ -367,19 +366,22 @@ def lose_judge(error: Exception, judge: Block[Any, Any], ctx: Context) -> None:
 def rounds_go_on(options: ConsensusOptions) -> Function:
     """The condition of the loop: whether there is another round."""
 
-    def stops(state: ConsensusState, /, *, predicate: bool) -> str | None:
-        if state.early_end is not None and state.round < options.max_rounds:
-            return state.early_end.source
-        return round_limit(state.round, max_rounds=options.max_rounds, predicate=predicate)
+    def stops(state: ConsensusState) -> str | None:
+        if state.round >= options.max_rounds:
+            return "max_rounds"
+        return None if state.early_end is None else state.early_end.source
 
     return AnotherRound(stop_reason=stops, terminate_when=options.terminate_when)
 
 
 def early_end(state: ConsensusState) -> EarlyEnd | None:
     """The reason for which the rounds ended before `max_rounds`; None if they did not."""
-    if state.stop_reason == "predicate":
-        return EarlyEnd(source="predicate", reason="terminate_when", round=state.round)
-    return None if state.stop_reason == "max_rounds" else state.early_end
+    if state.stop_reason == "max_rounds":
+        return None
+    if state.stop_reason is None or state.early_end is not None:
+        return state.early_end
+    reason = "terminate_when" if state.stop_reason == "predicate" else state.stop_reason
+    return EarlyEnd(source="predicate", reason=reason, round=state.round)
 
 
 def time_is_up(ctx: Context, timeout: float | None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, create_model
 
@@ -22,6 +22,9 @@ from flowdebate.patterns.state import (
     Role,
 )
 from flowdebate.resources.archive import CritiquePattern, PastDebate
+
+if TYPE_CHECKING:
+    from flowdebate.runs.context import Context
 
 __all__ = (
     "LONGEST_POSITION",
@@ -393,6 +396,19 @@ class ConsensusState(PatternState):
         """Whether the agents agreed; None before the votes are counted."""
         return None if self.tally is None else "consensus" if self.tally.reached else "no_consensus"
 
+    def texts_by_speaker(self, _: Context) -> dict[str, list[str]]:
+        """All versions of each agent's proposal, in order."""
+        versions = {agent: [proposal.text] for agent, proposal in self.first.items()}
+        for one in self.rounds:
+            for revised in one.revisions:
+                versions[revised.agent].append(revised.text)
+        return versions
+
+    @property
+    def positions(self) -> dict[str, str]:
+        """The positions that proposals state, by agent."""
+        return {agent: said for agent, each in self.proposals.items() if (said := each.position) is not None}
+
     @property
     def failures(self) -> list[AgentFailure]:
         """The provider failures of agents."""
@@ -449,9 +465,14 @@ class ConsensusOutput(PatternOutput):
 
     @property
     def stop_reason(self) -> str | None:
-        """The reason for which there was no further round: "max_rounds", or the source of the early end, or None."""
-        if self.early_end is not None:
-            return self.early_end.source
+        """The reason for which there was no further round: "max_rounds", or that of the early end, or None.
+
+        That is its source, or the condition of `terminate_when` that held.
+        """
+        early = self.early_end
+        if early is not None:
+            named = early.source == "predicate" and early.reason != "terminate_when"
+            return early.reason if named else early.source
         over = any(reached.stage is ConsensusStage.ROUNDS_COMPLETE for reached in self.stages)
         return "max_rounds" if over else None
 

@@ -21,7 +21,7 @@ from flowdebate.patterns.council.schemas import (
     CouncilState,
 )
 from flowdebate.patterns.failures import MISSING, IfHeard, record_failure
-from flowdebate.patterns.loop import Loop, PatternSpec, check_quorum, round_limit
+from flowdebate.patterns.loop import Loop, PatternSpec, check_quorum
 from flowdebate.patterns.output import publish, status_of
 from flowdebate.patterns.state import as_model
 from flowdebate.patterns.turn import flag_of, hear
@@ -221,7 +221,7 @@ def council_spec(roster: Sequence[Persona]) -> PatternSpec:
         input_type=CouncilInput,
         new_state=CouncilState,
         make_output=partial(raw_output, roster=roster),
-        stop_reason=lambda state, /, *, predicate: round_limit(state.round, max_rounds=2, predicate=predicate),
+        stop_reason=lambda _: None,  # it has no loop
         voice_of=None,
         speaker="member",
     )

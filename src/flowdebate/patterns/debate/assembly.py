@@ -205,9 +205,9 @@ def debate_spec(
 ) -> PatternSpec:
     """The loop's parts for a debate: it stops by its cap or its moderator, and its voices are stances."""
 
-    def stops(state: DebateState, /, *, predicate: bool) -> str | None:
+    def stops(state: DebateState) -> StopReason | None:
         done = state.decision is not None and state.decision.done
-        return stop_reason(state.round, max_rounds=max_rounds, moderator_done=done, predicate=predicate)
+        return stop_reason(state.round, max_rounds=max_rounds, moderator_done=done)
 
     return PatternSpec(
         input_type=DebateInput,
@@ -221,17 +221,15 @@ def debate_spec(
     )
 
 
-def stop_reason(round: int, *, max_rounds: int, moderator_done: bool, predicate: bool) -> StopReason | None:  # noqa: A002
-    """Why a debate ends after `round`, or None if it goes on; the first that holds wins.
+def stop_reason(round: int, *, max_rounds: int, moderator_done: bool) -> StopReason | None:  # noqa: A002
+    """The debate's own reason to end after `round`, or None; the first that holds wins.
 
-    >>> stop_reason(2, max_rounds=2, moderator_done=True, predicate=False)
+    >>> stop_reason(2, max_rounds=2, moderator_done=True)
     'max_rounds'
     """
     if round >= max_rounds:
         return "max_rounds"
-    if moderator_done:
-        return "moderator_done"
-    return "predicate" if predicate else None
+    return "moderator_done" if moderator_done else None
 
 
 def raw_output(

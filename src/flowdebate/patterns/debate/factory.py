@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from flowdebate.blocks.base import Block
     from flowdebate.blocks.generator import MessagesSlot, TextSlot, Visibility
-    from flowdebate.blocks.handler import BlockLike, Function
+    from flowdebate.blocks.handler import BlockLike
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.blocks.tools import Capability, ToolLike
     from flowdebate.models.base import Model, ModelSettings
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from flowdebate.patterns.roles import ModeratorOptions, SynthesizerOptions
     from flowdebate.patterns.turn_order import TurnOrder
     from flowdebate.prompts.template import Length, Profile
+    from flowdebate.stop import StopWhen
 
 __all__ = (
     "DebateKeywords",
@@ -127,7 +128,7 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
     judge: BlockLike | JudgeOptions | ScheduleLike | None = None,
     synthesizer: BlockLike | SynthesizerOptions | bool | None = None,
     moderator: BlockLike | ModeratorOptions | bool | None = None,
-    terminate_when: Function | None = None,
+    terminate_when: StopWhen | None = None,
     turn_order: TurnOrder = "declared",
     transcript: Transcript | None = None,
     output_schema: Any = None,

@@ -20,6 +20,7 @@ from flowdebate.patterns.output import Entry, PatternOutput
 from flowdebate.patterns.state import (
     Contribution,
     DebateStatus,
+    NamedStop,
     PatternInput,
     PatternState,
     ProviderFailure,
@@ -95,8 +96,10 @@ def _is_none(value: object) -> bool:
     return value is None
 
 
-StopReason = Literal["max_rounds", "moderator_done", "predicate"]
-"""Why a debate ended: its cap, its moderator, or `terminate_when`."""
+StopReason = Literal["max_rounds", "moderator_done", "predicate"] | NamedStop
+"""Why a debate ended: its cap, its moderator, or `terminate_when`.
+
+That is "predicate", or the name of the condition that held."""
 
 
 class DebateInput(PatternInput):

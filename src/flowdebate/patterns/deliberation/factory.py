@@ -31,7 +31,7 @@ from flowdebate.patterns.deliberation.transcript import (
     said_in_progress,
 )
 from flowdebate.patterns.failures import IfHeard
-from flowdebate.patterns.loop import Loop, PatternSpec, checked_loop, round_limit
+from flowdebate.patterns.loop import Loop, PatternSpec, checked_loop
 from flowdebate.patterns.output import build_output
 from flowdebate.patterns.roles import NOT_KEPT, SHOWN, RoleOptions
 from flowdebate.patterns.roster import Persona, checked_roster
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from flowdebate.blocks.base import Block
     from flowdebate.blocks.generator import MessagesSlot, TextSlot, Visibility
-    from flowdebate.blocks.handler import BlockLike, Function
+    from flowdebate.blocks.handler import BlockLike
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.blocks.tools import Capability, ToolLike
     from flowdebate.models.base import ModelSettings
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from flowdebate.prompts.template import Length, Profile
     from flowdebate.runs.context import Context
     from flowdebate.runs.events import RunStatus
+    from flowdebate.stop import StopWhen
 
 __all__ = ("deliberation",)
 
@@ -67,7 +68,7 @@ def deliberation(  # noqa: PLR0913 - the pattern's options, each with its defaul
     max_rounds: int = 3,
     moderator: BlockLike | ModeratorOptions | bool | None = None,
     report: ReportForm = "structured",
-    terminate_when: Function | None = None,
+    terminate_when: StopWhen | None = None,
     transcript: DeliberationTranscript | None = None,
     instructions: TextSlot | None = None,
     model: ModelChoice = None,
@@ -213,28 +214,26 @@ def members_of(roster: Sequence[Persona]) -> Members:
 
 def deliberation_spec(roster: Sequence[Persona], max_rounds: int) -> PatternSpec:
     """The loop's parts for a deliberation: it stops when it is settled, and its voices are names."""
-
-    def stops(state: DeliberationState, /, *, predicate: bool) -> str | None:
-        return stop_reason(state, max_rounds=max_rounds, predicate=predicate)
-
     return PatternSpec(
         input_type=DeliberationInput,
         new_state=DeliberationState,
         make_output=partial(raw_output, participants=members_of(roster)),
-        stop_reason=stops,
+        stop_reason=partial(stop_reason, max_rounds=max_rounds),
         voice_of=attrgetter("name"),
         speaker="debater",
     )
 
 
-def stop_reason(state: DeliberationState, *, max_rounds: int, predicate: bool = False) -> str | None:
-    """Why a deliberation ends after the round that was just closed, or None if it goes on; the first that holds wins.
+def stop_reason(state: DeliberationState, *, max_rounds: int) -> str | None:
+    """The deliberation's own reason to end after the round that was just closed, or None; the first that holds wins.
 
     >>> from flowdebate.patterns.deliberation.schemas import DeliberationState
     >>> stop_reason(DeliberationState(round=3), max_rounds=3)
     'max_rounds'
     """
-    return "settled" if state.is_settled else round_limit(state.round, max_rounds=max_rounds, predicate=predicate)
+    if state.is_settled:
+        return "settled"
+    return "max_rounds" if state.round >= max_rounds else None
 
 
 def raw_output(ctx: Context, status: RunStatus, *, participants: Members) -> DeliberationOutput:

@@ -12,6 +12,7 @@ from flowdebate.patterns.output import Entry, PatternOutput
 from flowdebate.patterns.state import (
     Contribution,
     DebateStatus,
+    NamedStop,
     PatternInput,
     PatternState,
     ProviderFailure,
@@ -30,8 +31,10 @@ __all__ = (
     "ReportStatus",
 )
 
-DeliberationStopReason = Literal["settled", "max_rounds", "predicate"]
-"""Why a deliberation ended: its moderator found it settled, its cap, or `terminate_when`."""
+DeliberationStopReason = Literal["settled", "max_rounds", "predicate"] | NamedStop
+"""Why a deliberation ended: its moderator found it settled, its cap, or `terminate_when`.
+
+That is "predicate", or the name of the condition that held."""
 
 ReportStatus = Literal["SETTLED", "CONTINUE"]
 """A moderator's finding: the matter is settled, or it needs another round."""

@@ -30,7 +30,7 @@ from flowdebate.patterns.handoff.decision import (
 from flowdebate.patterns.handoff.prompts import SpeakerTemplate
 from flowdebate.patterns.handoff.schemas import HandoffInput, HandoffOutput, HandoffState, OnInvalid, TransitionForm
 from flowdebate.patterns.handoff.speaker import Speaker, create_speaker
-from flowdebate.patterns.loop import Loop, PatternSpec, checked_loop, round_limit
+from flowdebate.patterns.loop import Loop, PatternSpec, checked_loop
 from flowdebate.patterns.output import build_output
 from flowdebate.patterns.roles import NOT_KEPT, RoleOptions
 from flowdebate.patterns.roster import Persona, checked_roster
@@ -39,7 +39,6 @@ from flowdebate.prompts.template import check_profile
 
 if TYPE_CHECKING:
     from flowdebate.blocks.generator import MessagesSlot, TextSlot, Visibility
-    from flowdebate.blocks.handler import Function
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.blocks.tools import Capability, ToolLike
     from flowdebate.models.base import ModelSettings
@@ -48,6 +47,7 @@ if TYPE_CHECKING:
     from flowdebate.prompts.template import Length, Profile
     from flowdebate.runs.context import Context
     from flowdebate.runs.events import RunStatus
+    from flowdebate.stop import StopWhen
 
 __all__ = ("handoff",)
 
@@ -61,7 +61,7 @@ def handoff(  # noqa: PLR0913 - the pattern's options, each with its default
     transition: TransitionForm = "structured",
     max_turns: int = 10,
     on_invalid: OnInvalid = "retry",
-    terminate_when: Function | None = None,
+    terminate_when: StopWhen | None = None,
     transcript: HandoffTranscript | None = None,
     instructions: TextSlot | None = None,
     model: ModelChoice = None,
@@ -188,8 +188,8 @@ def handoff_spec(*, first: str, max_turns: int) -> PatternSpec:
     A turn has one voice: if its provider fails, somebody else is next.
     """
 
-    def stops(state: HandoffState, /, *, predicate: bool) -> str | None:
-        return round_limit(state.round, max_rounds=max_turns, predicate=predicate, limit="max_turns")
+    def stops(state: HandoffState) -> str | None:
+        return "max_turns" if state.round >= max_turns else None
 
     return PatternSpec(
         input_type=HandoffInput,

@@ -12,6 +12,7 @@ from flowdebate.patterns.output import Entry, PatternOutput
 from flowdebate.patterns.state import (
     Contribution,
     DebateStatus,
+    NamedStop,
     PatternInput,
     PatternState,
     ProviderFailure,
@@ -39,8 +40,8 @@ OnInvalid = Literal["retry", "random", "error"]
 """Reaction if nobody was named who can speak next: the speaker is asked once more and then the lot decides, the
 lot decides at once, the run fails."""
 
-HandoffStopReason = Literal["max_turns", "predicate"]
-"""Why it ended: its number of turns, or `terminate_when`."""
+HandoffStopReason = Literal["max_turns", "predicate"] | NamedStop
+"""Why it ended: its number of turns, or `terminate_when`: "predicate", or the name of the condition that held."""
 
 ChosenBy = Literal["speaker", "retry", "random"]
 """Who chose the next speaker: the speaker at once, the speaker when asked again, or the lot."""

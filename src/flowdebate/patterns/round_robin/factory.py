@@ -12,7 +12,7 @@ from flowdebate.models.output import OutputSchema
 from flowdebate.patterns import checks
 from flowdebate.patterns.binding import is_own
 from flowdebate.patterns.failures import IfHeard
-from flowdebate.patterns.loop import Loop, PatternSpec, checked_loop, round_limit
+from flowdebate.patterns.loop import Loop, PatternSpec, checked_loop
 from flowdebate.patterns.output import build_output, with_synthesizer
 from flowdebate.patterns.roles import NOT_KEPT, SHOWN, PatternKeywords, RoleOptions
 from flowdebate.patterns.roster import Persona, checked_roster
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from flowdebate.blocks.base import Block
     from flowdebate.blocks.generator import MessagesSlot, TextSlot, Visibility
-    from flowdebate.blocks.handler import BlockLike, Function
+    from flowdebate.blocks.handler import BlockLike
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.blocks.tools import Capability, ToolLike
     from flowdebate.models.base import ModelSettings
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from flowdebate.prompts.template import Length, Profile
     from flowdebate.runs.context import Context
     from flowdebate.runs.events import RunStatus
+    from flowdebate.stop import StopWhen
 
 __all__ = (
     "RoundRobinKeywords",
@@ -129,7 +130,7 @@ def round_robin(  # noqa: PLR0913 - the pattern's options, each with its default
     max_rounds: int = 2,
     referee: BlockLike | RefereeOptions | bool | None = None,
     synthesizer: BlockLike | SynthesizerOptions | bool | None = None,
-    terminate_when: Function | None = None,
+    terminate_when: StopWhen | None = None,
     turn_order: TurnOrder = "declared",
     transcript: RoundRobinTranscript | None = None,
     output_schema: Any = None,
@@ -276,8 +277,8 @@ def _audit(
 def round_robin_spec(max_rounds: int, turn_order: TurnOrder = "declared") -> PatternSpec:
     """The loop's parts for a round robin: it stops by its cap, and its voices are names."""
 
-    def stops(state: RoundRobinState, /, *, predicate: bool) -> str | None:
-        return round_limit(state.round, max_rounds=max_rounds, predicate=predicate)
+    def stops(state: RoundRobinState) -> str | None:
+        return "max_rounds" if state.round >= max_rounds else None
 
     return PatternSpec(
         input_type=RoundRobinInput,

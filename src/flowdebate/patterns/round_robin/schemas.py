@@ -12,6 +12,7 @@ from flowdebate.patterns.output import Entry, PatternOutput
 from flowdebate.patterns.state import (
     Contribution,
     DebateStatus,
+    NamedStop,
     PatternInput,
     PatternState,
     ProviderFailure,
@@ -32,8 +33,8 @@ __all__ = (
     "RoundRobinTranscriptState",
 )
 
-RoundRobinStopReason = Literal["max_rounds", "predicate"]
-"""Why a round robin ended: its cap, or `terminate_when`."""
+RoundRobinStopReason = Literal["max_rounds", "predicate"] | NamedStop
+"""Why a round robin ended: its cap, or `terminate_when`: "predicate", or the name of the condition that held."""
 
 
 class RoundRobinInput(PatternInput):

@@ -193,7 +193,8 @@ class ConsensusDocument(Document):
     def ending(self) -> str | None:
         early, rounds = self.raw.early_end, len(self.raw.rounds)
         if early is not None:
-            return f"Rounds: {rounds}, ended by {early.source}: {early.reason}"
+            by = "the application" if early.source == "predicate" else early.source
+            return f"Rounds: {rounds}, ended by {by}: {early.reason}"
         return None if self.raw.outcome is None else f"Rounds: {rounds}, as many as were allowed"
 
     def sections(self) -> Iterator[Section]:

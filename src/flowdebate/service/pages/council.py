@@ -33,7 +33,7 @@ class CouncilOptions(OutputOptions):
 
     SUBJECT: ClassVar[str] = "question"
     ROSTER: ClassVar[str] = "members"
-    WITHOUT: ClassVar[frozenset[str]] = frozenset({"judge_model", "synthesizer"})
+    WITHOUT: ClassVar[frozenset[str]] = frozenset({"judge_model", "synthesizer", "stop"})
 
     question: Annotated[Text | None, Option(help="The question; may be in --file instead.")] = None
     members: Annotated[

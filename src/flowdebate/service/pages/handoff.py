@@ -8,7 +8,7 @@ from pydantic import Field
 
 from flowdebate.patterns.events import RoundStarted, TurnFinished, TurnStarted
 from flowdebate.patterns.handoff.schemas import HandoffMade, HandoffOutput, OnInvalid, TransitionForm
-from flowdebate.service.documents import STOP_REASONS, Document, Speaker
+from flowdebate.service.documents import Document, Speaker, reason_in_words
 from flowdebate.service.live import Live
 from flowdebate.service.options import Count, Option, PatternOptions, PersonaEntry, Text, roster_option
 from flowdebate.service.page import PatternPage
@@ -113,7 +113,7 @@ class HandoffDocument(Document):
     @property
     def ending(self) -> str | None:
         reason = self.raw.stop_reason
-        return None if reason is None else f"Turns: {self.raw.turns}, {STOP_REASONS.get(reason, reason)}"
+        return None if reason is None else f"Turns: {self.raw.turns}, {reason_in_words(reason)}"
 
     def sections(self) -> Iterator[Section]:
         if self.raw.transcript:

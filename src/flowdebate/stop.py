@@ -1,0 +1,425 @@
+"""Conditions that end the rounds of a pattern early: by usage, by time, by similarity, or by an application's own rule.
+
+They are combined with `|` (one of them holds), `&` (both hold) and `~` (it does not hold), and with plain functions:
+
+>>> from flowdebate import stop
+>>> enough = stop.tokens(20_000) | stop.seconds(120) & stop.rounds(2)
+>>> print(enough)
+tokens(20000) | seconds(120) & rounds(2)
+>>> stop.parse("tokens(20_000) | seconds(120) & rounds(2)") == enough
+True
+
+Each pattern takes one as `terminate_when=`. The name of what held is the pattern's `stop_reason`.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import inspect
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from flowdebate._util.text import is_blank
+from flowdebate._util.validation import check_count, check_seconds, check_share, nearest
+from flowdebate.blocks.base import Block
+from flowdebate.blocks.handler import function_name, result_of, takes
+from flowdebate.errors import ConfigurationError, OutputError, add_note, shown
+from flowdebate.measures.similarity import Similarity, best_similarity
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import NoReturn
+
+    from flowdebate.measures.convergence import Convergence
+    from flowdebate.runs.context import Context
+
+__all__ = (
+    "Condition",
+    "StopWhen",
+    "as_condition",
+    "converged",
+    "flag",
+    "is_predicate",
+    "name_of",
+    "parse",
+    "repeated",
+    "rounds",
+    "seconds",
+    "tokens",
+    "when",
+)
+
+PREDICATE = "predicate"
+"""The name of a function that has none."""
+PATTERNS_OWN = frozenset(
+    {"max_rounds", "max_turns", "moderator_done", "settled", "reviewed", "not_reviewed"}
+    | {"convergence", "judge", "agents", "confidence", "budget", "timeout"}
+)
+"""The stop reasons that patterns have themselves, which no condition may be called."""
+_LONGEST_NAME = 100
+_LONGEST_TEXT = 1_000
+
+
+class Condition(ABC):
+    """A condition for the end of the rounds; compose conditions with `|`, `&` and `~`.
+
+    All members of a combination are evaluated after each round, in the order in which they are written, so that their
+    order never changes whether the rounds end. `await condition(ctx)` is the answer as a bool, and
+    `await condition.reason(ctx)` the name of what holds.
+    """
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The condition as an expression, which `parse` reads unless it contains functions."""
+
+    @abstractmethod
+    async def reason(self, ctx: Context) -> str | None:
+        """The name of what holds now, or None: of `a | b` the first member that does, of `a & b` both."""
+
+    @property
+    @abstractmethod
+    def functions(self) -> tuple[Callable[..., object], ...]:
+        """The application's functions in it, in order."""
+
+    async def __call__(self, ctx: Context) -> bool:
+        return await self.reason(ctx) is not None
+
+    def __or__(self, other: StopWhen) -> Condition:
+        return _Any((*_members(self, _Any), *_members(as_condition(other), _Any)))
+
+    def __ror__(self, other: StopWhen) -> Condition:
+        return as_condition(other) | self
+
+    def __and__(self, other: StopWhen) -> Condition:
+        return _All((*_members(self, _All), *_members(as_condition(other), _All)))
+
+    def __rand__(self, other: StopWhen) -> Condition:
+        return as_condition(other) & self
+
+    def __invert__(self) -> Condition:
+        return _Not(self)
+
+    def __bool__(self) -> NoReturn:
+        raise ConfigurationError("stop", self.name, "and, or, not", "combined by |, & and ~")
+
+    def __str__(self) -> str:
+        return self.name
+
+
+StopWhen: TypeAlias = Condition | Callable[["Context"], bool | Awaitable[bool]]
+"""What `terminate_when=` takes: a condition, or a sync or async function of `(ctx)` that returns True or False."""
+
+
+@dataclass(frozen=True)
+class _One(Condition):
+    """A condition that is no combination."""
+
+    called: str
+    test: Callable[[Context], object] = field(compare=False, repr=False)
+    own: Callable[..., object] | None = None
+    """The application's function, if the test is one."""
+
+    @property
+    def name(self) -> str:
+        return self.called
+
+    async def reason(self, ctx: Context) -> str | None:
+        try:
+            held = _as_bool(await result_of(self.test(ctx)), self.name)
+        except Exception as error:
+            handle = ctx.scope.sequencer
+            place = "" if handle is None else f" of {handle.name!r}"
+            add_note(error, f"in the stop condition {self.name}{place}")
+            raise
+        return self.name if held else None
+
+    @property
+    def functions(self) -> tuple[Callable[..., object], ...]:
+        return () if self.own is None else (self.own,)
+
+
+def _as_bool(answer: object, name: str) -> bool:
+    if type(answer).__name__ in ("bool", "bool_") and hasattr(answer, "dtype"):  # comparisons of numpy
+        return bool(answer)
+    if not isinstance(answer, bool):
+        raise OutputError("terminate_when", "True or False", [("", f"got {shown(answer)} from {name}")])
+    return answer
+
+
+@dataclass(frozen=True)
+class _Combined(Condition):
+    members: tuple[Condition, ...]
+
+    @property
+    def functions(self) -> tuple[Callable[..., object], ...]:
+        return tuple(function for member in self.members for function in member.functions)
+
+    async def _reasons(self, ctx: Context) -> list[str | None]:
+        return [await member.reason(ctx) for member in self.members]
+
+
+class _Any(_Combined):
+    @property
+    def name(self) -> str:
+        return " | ".join(member.name for member in self.members)
+
+    async def reason(self, ctx: Context) -> str | None:
+        return next((reason for reason in await self._reasons(ctx) if reason is not None), None)
+
+
+class _All(_Combined):
+    @property
+    def name(self) -> str:
+        return " & ".join(f"({each})" if isinstance(each, _Any) else each.name for each in self.members)
+
+    async def reason(self, ctx: Context) -> str | None:
+        reasons = await self._reasons(ctx)
+        held = [reason for reason in reasons if reason is not None]
+        return " & ".join(held) if len(held) == len(reasons) else None
+
+
+@dataclass(frozen=True)
+class _Not(Condition):
+    inner: Condition
+
+    @property
+    def name(self) -> str:
+        return f"~({self.inner})" if isinstance(self.inner, _Combined) else f"~{self.inner}"
+
+    async def reason(self, ctx: Context) -> str | None:
+        return self.name if await self.inner.reason(ctx) is None else None
+
+    @property
+    def functions(self) -> tuple[Callable[..., object], ...]:
+        return self.inner.functions
+
+
+def _members(condition: Condition, kind: type[_Combined]) -> tuple[Condition, ...]:
+    return condition.members if isinstance(condition, kind) else (condition,)
+
+
+# Conditions
+
+
+def rounds(number: int) -> Condition:
+    """At least `number` rounds (of a handoff: turns) are over; to let another condition hold only from then on."""
+    check_count("stop.rounds()", number=number)
+    return _One(f"rounds({number})", lambda ctx: bool(ctx.sequencer.state.round >= number))
+
+
+def tokens(number: int) -> Condition:
+    """The run has used `number` tokens or more, prompts and answers together, in all its blocks.
+
+    Where a server reports none they are estimated, at four characters a token.
+    """
+    check_count("stop.tokens()", number=number)
+    return _One(f"tokens({number})", lambda ctx: ctx.run.tokens >= number)
+
+
+def seconds(number: float) -> Condition:
+    """`number` seconds or more have passed since the run first began; the time until it was resumed counts."""
+    check_seconds("stop.seconds()", number=number)
+    return _One(f"seconds({_number(number)})", lambda ctx: max(ctx.elapsed, ctx.run.seconds) >= number)
+
+
+def flag(name: str) -> Condition:
+    """`ctx.session.state[name]` is True: a block of the application, or the application itself, has set it.
+
+    Missing, None and False are no; any other value ends the run with an error.
+    """
+    _check_name("stop.flag()", name)
+    return _One(f"flag({json.dumps(name, ensure_ascii=False)})", partial(_flag, name))
+
+
+def _flag(name: str, ctx: Context) -> object:
+    value = ctx.session.state.get(name)
+    return False if value is None else value
+
+
+def converged(threshold: float = 0.9, *, similarity: Similarity | None = None) -> Condition:
+    """What the speakers said last is similar: the mean similarity of all pairs is `threshold` or more.
+
+    Similarity is not agreement: opposite answers in the same words are similar. It does not hold if somebody stands
+    apart, or if speakers state positions that differ (in `consensus`), or if there is only one speaker. `similarity` is
+    the measure (`flowdebate.measures`); None is the best one installed.
+    """
+    return _similar("converged", threshold, similarity, lambda found: found.status == "converged")
+
+
+def repeated(threshold: float = 0.9, *, similarity: Similarity | None = None) -> Condition:
+    """The speakers repeat themselves: what they said last is similar to what each of them said before.
+
+    It holds if everybody has spoken twice, and the mean similarity of their last two contributions is `threshold` or
+    more. `similarity` as in `converged`.
+    """
+    return _similar("repeated", threshold, similarity, lambda found: (found.stability or 0.0) >= threshold)
+
+
+def _similar(
+    kind: str, threshold: float, similarity: Similarity | None, holds: Callable[[Convergence], bool]
+) -> Condition:
+    where = f"stop.{kind}()"
+    check_share(where, threshold=threshold)
+    measure: Any = best_similarity() if similarity is None else similarity
+    if not isinstance(measure, Similarity):
+        allowed = "a measure with a name, to be called with texts, or None"
+        raise ConfigurationError(where, "similarity", measure, allowed)
+
+    async def test(ctx: Context) -> bool:
+        state = ctx.scope.handle.state
+        said: dict[str, list[str]] = state.texts_by_speaker(ctx)
+        if not said or (kind == "repeated" and any(len(texts) == 1 for texts in said.values())):
+            return False
+        from flowdebate.measures.convergence import convergence
+
+        found = await asyncio.to_thread(  # measures load libraries, and must not block the event loop
+            convergence,
+            {speaker: texts[-1] for speaker, texts in said.items()},
+            {speaker: texts[-2] for speaker, texts in said.items() if len(texts) > 1},
+            positions=getattr(state, "positions", None),
+            similarity=measure,
+            converged=threshold,
+            diverging=min(0.4, threshold),
+        )
+        return holds(found)
+
+    about = "" if similarity is None else f", similarity={measure.name}"
+    return _One(f"{kind}({_number(threshold)}{about})", test)
+
+
+def when(function: Callable[[Context], bool | Awaitable[bool]], *, name: str | None = None) -> Condition:
+    """The application's own rule: a sync or async `function` of `(ctx)` that returns True or False.
+
+    `name` is its name in `stop_reason`; None takes the function's ("predicate" for one without a name).
+    """
+    if not is_predicate(function):
+        raise ConfigurationError("stop.when()", "function", function, "a sync or async function of (ctx)")
+    if name is None:
+        name = getattr(function, "__name__", PREDICATE)
+        name = name if str(name).isidentifier() else PREDICATE
+    else:
+        _check_name("stop.when()", name)
+    if name in PATTERNS_OWN:
+        hint = 'stop.when(function, name="…")'
+        raise ConfigurationError("stop.when()", "name", name, "another name than a pattern's own reasons", hint=hint)
+    return _One(name, function, function)
+
+
+def as_condition(value: StopWhen) -> Condition:
+    """`value` if it is a condition, else the function `value` as one: `when(value)`."""
+    if isinstance(value, Condition):
+        return value
+    if not is_predicate(value):
+        allowed = "a condition, or a sync or async function of (ctx)"
+        raise ConfigurationError("stop", "a member of | or &", value, allowed)
+    return when(value)
+
+
+def name_of(value: StopWhen) -> str:
+    """The name of a condition or function in outlines."""
+    return value.name if isinstance(value, Condition) else function_name(value)
+
+
+def is_predicate(value: object) -> bool:
+    """Whether `value` is a function that can be called with the context alone and may return a bool."""
+    if not callable(value) or isinstance(value, Block):
+        return False
+    uncalled = any(value is each for each in _UNCALLED)  # `stop.rounds` without its number
+    generates = inspect.isgeneratorfunction(value) or inspect.isasyncgenfunction(value)
+    return not uncalled and not generates and takes(value, 1)
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if value == int(value) else repr(value)
+
+
+def _check_name(where: str, name: object) -> None:
+    if not isinstance(name, str) or is_blank(name) or not name.isprintable() or len(name) > _LONGEST_NAME:
+        raise ConfigurationError(where, "name", name, f"printable text of one line, at most {_LONGEST_NAME} characters")
+
+
+# Conditions as text
+
+
+_READABLE: Mapping[str, Callable[..., Condition]] = {
+    "tokens": tokens,
+    "seconds": seconds,
+    "rounds": rounds,
+    "converged": converged,
+    "repeated": repeated,
+    "flag": flag,
+}
+
+
+def parse(text: str, *, where: str = "stop.parse()", field: str = "text", flags: bool = True) -> Condition:
+    """Read a condition: `parse("tokens(20_000) | seconds(120) & rounds(2)")`; nothing in it is executed.
+
+    It may contain tokens, seconds, rounds, converged, repeated and flag (unless `flags` is False), each with its one
+    number or name, and `|`, `&`, `~` and parentheses. ConfigurationError points at the place of what it may not.
+    """
+    reader = _Reader(where, field, text, tuple(name for name in _READABLE if flags or name != "flag"))
+    if not isinstance(text, str) or is_blank(text) or len(text) > _LONGEST_TEXT:
+        raise reader.error(None, f"a condition such as tokens(20000) | rounds(2), at most {_LONGEST_TEXT:,} characters")
+    try:
+        parsed = ast.parse(f"({reader.line})", mode="eval").body
+    except SyntaxError as error:
+        raise reader.error(max((error.offset or 2) - 2, 0), "conditions joined by |, & or ~") from None
+    except (ValueError, RecursionError, MemoryError):
+        raise reader.error(None, "conditions joined by |, & or ~, without deep nesting") from None
+    return reader.read(parsed)
+
+
+_UNCALLED: tuple[object, ...] = (*_READABLE.values(), when, parse)
+"""Functions of this module that are no predicates: they make conditions."""
+
+
+@dataclass(frozen=True)
+class _Reader:
+    where: str
+    field: str
+    text: str
+    names: tuple[str, ...]
+
+    @property
+    def line(self) -> str:
+        """The text on one line."""
+        return self.text.replace("\n", " ")
+
+    def read(self, node: ast.expr) -> Condition:
+        match node:
+            case ast.BinOp(left=left, op=ast.BitOr(), right=right):
+                return self.read(left) | self.read(right)
+            case ast.BinOp(left=left, op=ast.BitAnd(), right=right):
+                return self.read(left) & self.read(right)
+            case ast.UnaryOp(op=ast.Invert(), operand=operand):
+                return ~self.read(operand)
+            case ast.BoolOp() | ast.UnaryOp(op=ast.Not()):
+                raise self.error(node, "conditions joined by | (or), & (and), ~ (not)")
+            case ast.Call(func=ast.Name(id=name)) if name not in self.names:
+                meant = nearest(name, self.names)
+                raise self.error(node, f"one of {', '.join(self.names)}", f"Did you mean {meant}?" if meant else "")
+            case ast.Call(func=ast.Name(id=name), args=[argument], keywords=[]):
+                return self._call(name, argument)
+            case _:
+                raise self.error(node, "a condition with its one number, such as tokens(20000) or rounds(2)")
+
+    def _call(self, name: str, argument: ast.expr) -> Condition:
+        try:
+            return _READABLE[name](ast.literal_eval(argument))
+        except ConfigurationError as error:
+            raise self.error(argument, f"{name}(…) with {error.allowed}") from None
+        except (ValueError, TypeError):
+            raise self.error(argument, f"{name}(…) with a plain number or text") from None
+
+    def error(self, at: ast.expr | int | None, allowed: str, hint: str = "") -> ConfigurationError:
+        if isinstance(at, ast.expr):
+            before = self.line.encode()[: at.col_offset - 1]  # it was parsed in parentheses
+            at = len(before.decode(errors="replace"))
+        place = "" if at is None else f", at character {at + 1}"
+        return ConfigurationError(self.where, self.field, self.text, f"{allowed}{place}", hint=hint)

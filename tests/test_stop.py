@@ -1,0 +1,316 @@
+"""Stop conditions by themselves: how they combine, what they are called, and how they are read from text."""
+
+from __future__ import annotations
+
+import asyncio
+import operator
+import subprocess
+import sys
+from contextlib import suppress
+from functools import partial, reduce
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+import flowdebate
+from flowdebate import stop
+from flowdebate.errors import ConfigurationError, OutputError
+from flowdebate.measures import Embeddings, Jaccard
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hypothesis.strategies import SearchStrategy
+
+NAMES = "abc"
+
+
+def leaf(name: str) -> stop.Condition:
+    """A condition that answers with what the context has under its name, at once or later."""
+
+    async def later(ctx: Any) -> bool:
+        return bool(ctx.true[name])
+
+    def now(ctx: Any) -> bool:
+        return bool(ctx.true[name])
+
+    return stop.when(later if name == "b" else now, name=name)
+
+
+def held(condition: stop.Condition, true: dict[str, bool]) -> str | None:
+    """The reason of `condition` with these answers."""
+    ctx: Any = SimpleNamespace(true=true, scope=SimpleNamespace(sequencer=None))
+    reason = asyncio.run(condition.reason(ctx))
+    assert asyncio.run(condition(ctx)) is (reason is not None)
+    return reason
+
+
+Shape = Any
+"""A name; or "~" with a shape; or "|" or "&" with two."""
+SHAPES: SearchStrategy[Shape] = st.recursive(
+    st.sampled_from(NAMES),
+    lambda inner: st.tuples(st.just("~"), inner) | st.tuples(st.sampled_from("|&"), inner, inner),
+    max_leaves=6,
+)
+ANSWERS = st.fixed_dictionaries({name: st.booleans() for name in NAMES})
+OPERATORS: dict[str, Callable[..., Any]] = {"|": operator.or_, "&": operator.and_}
+
+
+def condition_of(shape: Shape, make: Callable[[str], Any] = leaf) -> Any:
+    """The condition of this shape, whose leaves `make` makes."""
+    match shape:
+        case ("~", inner):
+            return ~condition_of(inner, make)
+        case (sign, one, other):
+            return OPERATORS[sign](condition_of(one, make), condition_of(other, make))
+        case name:
+            return make(name)
+
+
+def is_true(shape: Shape, true: dict[str, bool]) -> bool:
+    """Logic, as Python has it."""
+    match shape:
+        case ("~", inner):
+            return not is_true(inner, true)
+        case (sign, one, other):
+            return bool(OPERATORS[sign](is_true(one, true), is_true(other, true)))
+        case name:
+            return true[name]
+
+
+def mirrored(shape: Shape) -> Shape:
+    """The same with the members of each combination in the other order."""
+    match shape:
+        case ("~", inner):
+            return ("~", mirrored(inner))
+        case (sign, one, other):
+            return (sign, mirrored(other), mirrored(one))
+        case name:
+            return name
+
+
+@given(SHAPES, ANSWERS)
+def test_combinations_are_logic(shape: Shape, true: dict[str, bool]) -> None:
+    """Whatever is combined with |, & and ~ holds exactly if the same formula does."""
+    assert (held(condition_of(shape), true) is not None) == is_true(shape, true)
+
+
+@given(SHAPES, SHAPES, SHAPES, ANSWERS)
+def test_the_laws_of_logic(one: Shape, two: Shape, three: Shape, true: dict[str, bool]) -> None:
+    """Commutative, associative, distributive, de Morgan: the members' order and grouping decide nothing."""
+    a, b, c = condition_of(one), condition_of(two), condition_of(three)
+    for same in (
+        (a | b, b | a),
+        (a & b, b & a),
+        ((a | b) | c, a | (b | c)),
+        ((a & b) & c, a & (b & c)),
+        (a & (b | c), a & b | a & c),
+        (a | b & c, (a | b) & (a | c)),
+        (~(a | b), ~a & ~b),
+        (~(a & b), ~a | ~b),
+        (~~a, a),
+        (a | a, a),
+        (a & a, a),
+    ):
+        first, second = (held(condition, true) is not None for condition in same)
+        assert first == second, same
+    assert (a | b) | c == a | (b | c)
+
+
+@given(SHAPES, ANSWERS)
+def test_the_order_of_members_never_changes_the_decision(shape: Shape, true: dict[str, bool]) -> None:
+    """It may change which of several reasons is named."""
+    assert (held(condition_of(shape), true) is None) == (held(condition_of(mirrored(shape)), true) is None)
+
+
+@given(SHAPES, ANSWERS)
+def test_the_reason_is_a_condition_that_holds(shape: Shape, true: dict[str, bool]) -> None:
+    """It is made of members that do, so it says nothing that is not so."""
+    reason = held(condition_of(shape), true)
+    if reason is not None:
+        formula = reason.replace("~", " not ").replace("&", "and").replace("|", "or")
+        assert eval(formula, {}, dict(true)) is True, reason  # noqa: S307 - names, signs and parentheses
+
+
+def test_of_an_or_the_first_member_that_holds_is_named_and_of_an_and_both() -> None:
+    """A member that is a combination is named by what held of it."""
+    a, b, c = map(leaf, NAMES)
+    assert held(a | b, {"a": True, "b": True}) == "a"
+    assert held(a | b, {"a": False, "b": True}) == "b"
+    assert held(a & b, {"a": True, "b": True}) == "a & b"
+    assert held((a | b) & c, {"a": False, "b": True, "c": True}) == "b & c"
+    assert held(~a | b, {"a": False, "b": False}) == "~a"
+    assert held(~(a | b), {"a": False, "b": False}) == "~(a | b)"
+
+
+READABLE = st.one_of(
+    st.integers(1, 10**9).map(stop.tokens),
+    st.integers(1, 10**6).map(stop.rounds),
+    st.floats(1e-9, 1e9).map(stop.seconds),
+    st.floats(0, 1).map(stop.converged),
+    st.floats(0, 1).map(stop.repeated),
+    st.text(st.characters(categories=["L", "N", "P", "S", "Zs"]), min_size=1, max_size=30)
+    .filter(lambda name: name.strip() != "" and name.isprintable())
+    .map(stop.flag),
+)
+
+
+@given(SHAPES, st.lists(READABLE, min_size=3, max_size=3))
+def test_a_name_is_read_back_as_the_same_condition(shape: Shape, leaves: list[stop.Condition]) -> None:
+    """Names are unambiguous: a stored stop reason and a plan mean what they say."""
+    condition = condition_of(shape, lambda name: leaves[NAMES.index(name)])
+    assume(len(str(condition)) <= 1_000)
+    assert stop.parse(str(condition)) == condition
+
+
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ("tokens(20_000) | seconds(120) & rounds(2)", stop.tokens(20_000) | stop.seconds(120) & stop.rounds(2)),
+        (" ( tokens(1)|rounds(2) ) & ~flag('busy') ", (stop.tokens(1) | stop.rounds(2)) & ~stop.flag("busy")),
+        ("tokens(1)\n| rounds(2)", stop.tokens(1) | stop.rounds(2)),
+        ("seconds(1.5)", stop.seconds(1.5)),
+    ],
+)
+def test_conditions_are_read_from_text(text: str, same: stop.Condition) -> None:
+    """As in Python: & binds closer than |."""
+    assert stop.parse(text) == same
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "tokens(20000) | secnds(120)",
+            r"one of tokens, .*, at character 17, .*Did you mean seconds\?",
+        ),
+        ("rounds(0)", r"must be rounds\(…\) with an int >= 1, at character 8"),
+        ("rounds(2) & converged(90)", r"converged\(…\) with a number from 0 to 1, at character 23"),
+        ("tokens(5) or rounds(2)", r"joined by \| \(or\), & \(and\), ~ \(not\), at character 1"),
+        ("not rounds(2)", r"joined by \| \(or\), & \(and\), ~ \(not\), at character 1"),
+        ("rounds", r"with its one number, such as tokens\(20000\) or rounds\(2\), at character 1"),
+        ("rounds()", r"with its one number"),
+        ("rounds(1, 2)", r"with its one number"),
+        ("rounds(number=1)", r"with its one number"),
+        ("'ü' | rounds(1)", r"with its one number, .*, at character 1,"),
+        ("flag('ü') | 7", r"with its one number, .*, at character 13,"),
+        ("rounds(exit())", r"rounds\(…\) with a plain number or text, at character 8"),
+        ("__import__('os').system('true')", r"with its one number"),
+        ("rounds(1) |", r"conditions joined by \|, & or ~, at character"),
+        ("rounds(1) rounds(2)", r"conditions joined by \|, & or ~, at character"),
+        ("", r"a condition such as tokens\(20000\) \| rounds\(2\), at most 1,000 characters"),
+        ("~" * 2_000 + "rounds(1)", r"at most 1,000 characters"),
+        ("(" * 400 + "rounds(1)" + ")" * 400, r"conditions joined by"),
+        ("rounds(1)\x00", r"conditions joined by"),
+        ("when(print)", r"must be one of"),
+    ],
+)
+def test_what_is_no_condition_is_refused_with_its_place(text: str, message: str) -> None:
+    """Nothing in the text is executed."""
+    with pytest.raises(ConfigurationError, match=message):
+        stop.parse(text)
+
+
+WORDS = ["rounds", "tokens", "(", ")", "|", "&", "~", "1", "'x'", ".", ",", "[", "]", "lambda", ":"]
+
+
+@given(st.text(max_size=60) | st.lists(st.sampled_from(WORDS)).map(" ".join))
+def test_any_text_is_a_condition_or_a_configuration_error(text: str) -> None:
+    """Nothing else comes out of it."""
+    with suppress(ConfigurationError):
+        assert isinstance(stop.parse(text), stop.Condition)
+
+
+ROUND: Any = stop.rounds(1)
+
+
+def generates(ctx: object) -> Any:
+    """A function whose answer would be a generator, which is no bool."""
+    yield ctx
+
+
+WRONG: dict[str, Callable[[], object]] = {
+    "tokens": lambda: stop.tokens(0),
+    "tokens of a float": lambda: stop.tokens(1.5),  # type: ignore[arg-type]
+    "seconds": lambda: stop.seconds(float("nan")),
+    "rounds": lambda: stop.rounds(True),  # noqa: FBT003
+    "flag": lambda: stop.flag(" "),
+    "flag of two lines": lambda: stop.flag("a\nb"),
+    "converged": lambda: stop.converged(1.1),
+    "repeated": lambda: stop.repeated(-0.1),
+    "similarity": lambda: stop.converged(0.9, similarity="jaccard"),  # type: ignore[arg-type]
+    "when": lambda: stop.when(lambda: True),  # type: ignore[arg-type,misc]
+    "when without a call": lambda: stop.when(stop.rounds),  # type: ignore[arg-type]
+    "when with a generator": lambda: stop.when(generates),
+    "when with a pattern's reason": lambda: stop.when(lambda _: True, name="max_rounds"),
+    "when with a name of two lines": lambda: stop.when(lambda _: True, name="a\nb"),
+    "a combination with text": lambda: stop.rounds(1) | "rounds(2)",  # type: ignore[operator]
+    "a combination with a bool": lambda: True & stop.rounds(1),  # type: ignore[operator]
+    "a combination with a condition that is not called": lambda: stop.rounds(1) | stop.tokens,  # type: ignore[operator]
+    "or": lambda: ROUND or ROUND,
+    "and": lambda: ROUND and ROUND,
+    "not": lambda: not ROUND,
+}
+
+
+@pytest.mark.parametrize("make", WRONG.values(), ids=WRONG)
+def test_what_cannot_be_a_condition_is_refused_when_it_is_written(make: Callable[[], object]) -> None:
+    """Also Python's `or`, `and` and `not`, which would silently drop a member."""
+    with pytest.raises(ConfigurationError):
+        make()
+
+
+def said_enough(_: object) -> bool:
+    """A function with a name."""
+    return True
+
+
+def test_functions_compose_on_either_side() -> None:
+    """They are named by their names; a lambda is a "predicate"."""
+    assert str(said_enough | stop.rounds(2)) == "said_enough | rounds(2)"
+    assert str(stop.rounds(2) & said_enough) == "rounds(2) & said_enough"
+    assert str((lambda _: True) & stop.rounds(2)) == "predicate & rounds(2)"
+    assert str(stop.when(partial(said_enough))) == "predicate"
+    assert held(stop.when(said_enough) & leaf("a"), {"a": True}) == "said_enough & a"
+
+
+def test_an_answer_that_is_no_bool_names_the_condition() -> None:
+    """Also inside a combination, and behind a member that holds."""
+    with pytest.raises(OutputError, match="must return True or False: got 'no' from my rule"):
+        held(leaf("a") | stop.when(lambda _: "no", name="my rule"), {"a": True})  # type: ignore[arg-type,return-value]
+
+
+def test_a_condition_that_raises_names_itself() -> None:
+    """The application's exception is raised as it is, with a note."""
+    with pytest.raises(ZeroDivisionError) as caught:
+        held(leaf("a") & stop.when(lambda _: bool(1 / 0), name="my rule"), {"a": False})
+    assert "in the stop condition my rule" in caught.value.__notes__
+
+
+def test_a_measure_whose_library_is_missing_is_refused_when_the_condition_is_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Not after a paid round; without a measure, the best one installed is taken."""
+    monkeypatch.setattr("flowdebate._util.validation.find_spec", lambda _: None)
+    monkeypatch.setattr("flowdebate.measures.similarity.find_spec", lambda _: None)
+    with pytest.raises(ConfigurationError, match=r"flowdebate\[similarity\]"):
+        stop.converged(0.9, similarity=Embeddings())
+    assert str(stop.converged(0.9)) == "converged(0.9)"
+    assert str(stop.converged(0.9, similarity=Jaccard())) == "converged(0.9, similarity=jaccard)"
+
+
+def test_stop_is_imported_when_it_is_first_used() -> None:
+    """`import flowdebate` does not pay for it, and `flowdebate.stop` is the module."""
+    assert flowdebate.stop is stop
+    code = "import sys, flowdebate; assert 'flowdebate.stop' not in sys.modules; str(flowdebate.stop.rounds(2))"
+    subprocess.run([sys.executable, "-c", code], check=True)  # noqa: S603 - its own code
+
+
+@given(st.lists(st.sampled_from(NAMES), min_size=1, max_size=8), ANSWERS)
+def test_many_members_are_one_combination(names: list[str], true: dict[str, bool]) -> None:
+    """A long `|` is no deep nesting."""
+    condition = reduce(operator.or_, map(leaf, names))
+    assert (held(condition, true) is not None) == any(true[name] for name in names)
