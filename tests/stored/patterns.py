@@ -30,6 +30,8 @@ from flowdebate.measures import Jaccard
 from flowdebate.models import Usage
 from flowdebate.testing import FunctionModel, ModelResponse, ToolCall
 
+from . import former
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -161,10 +163,15 @@ def _seat(name: str, seated: tuple[str, ...]) -> Any:
     return human(name=name) if name in seated else None
 
 
-def _moderated(_: Speaker) -> Any:
+def _moderated(_: Speaker, *, template: Any = None, moderator: Any = None, synthesizer: Any = None) -> Any:
     transcript = create_debate_transcript()
     chair = create_moderator(
-        name="rent", roster_names=["ann", "bob"], transcript=transcript, max_rounds=2, tools=[look_up]
+        name="rent",
+        roster_names=["ann", "bob"],
+        transcript=transcript,
+        max_rounds=2,
+        tools=[look_up],
+        template=moderator,
     )
     return debate(
         name="rent",
@@ -173,10 +180,12 @@ def _moderated(_: Speaker) -> Any:
         transcript=transcript,
         max_rounds=2,
         failures=SKIP,
+        template=template,
+        synthesizer=synthesizer,
     )
 
 
-def _judged(judge: Any) -> Any:
+def _judged(judge: Any, *, template: Any = None, **_: Any) -> Any:
     return debate(
         name="rent",
         debaters=_sides(),
@@ -184,6 +193,7 @@ def _judged(judge: Any) -> Any:
         max_rounds=1,
         synthesizer=False,
         failures=SKIP,
+        template=template,
     )
 
 
@@ -192,7 +202,7 @@ def _panel(spoken: Speaker) -> JudgeOptions:
     return JudgeOptions(models=models, schedule="swap", labels=True, quorum=1, decided_by="vote")
 
 
-def _sourced(_: Speaker) -> Any:
+def _sourced(_: Speaker, *, template: Any = None, **__: Any) -> Any:
     return debate(
         name="rent",
         debaters=_sides(),
@@ -202,16 +212,18 @@ def _sourced(_: Speaker) -> Any:
         hide_names=True,
         failures=SKIP,
         synthesizer=False,
+        template=template,
     )
 
 
-def _standing_in(spoken: Speaker) -> Any:
+def _standing_in(spoken: Speaker, **texts: Any) -> Any:
     policy = FailurePolicy(on_failure=StandIn(spoken.model("stand-in")))
     return handoff(
         name="talk",
         debaters=_people(),
         max_turns=4,
         failures=policy,
+        **texts,
     )
 
 
@@ -219,26 +231,30 @@ def _agreed(*seated: str, **options: Any) -> Any:
     return consensus(name="plan", agents=_people(*seated), similarity=Jaccard(), **options)
 
 
-PATTERNS: dict[str, Callable[[Speaker], Any]] = {
-    "debate": lambda _: debate(name="rent", debaters=_sides(), max_rounds=2, failures=ALONE),
-    "debate-strict": lambda _: debate(name="rent", debaters=_sides(), max_rounds=2),
+PATTERNS: dict[str, Callable[..., Any]] = {
+    "debate": lambda _, **texts: debate(name="rent", debaters=_sides(), max_rounds=2, failures=ALONE, **texts),
+    "debate-strict": lambda _, **texts: debate(name="rent", debaters=_sides(), max_rounds=2, **texts),
     "debate-moderated": _moderated,
-    "debate-swap": lambda _: _judged("swap"),
-    "debate-panel": lambda spoken: _judged(_panel(spoken)),
+    "debate-swap": lambda _, **texts: _judged("swap", **texts),
+    "debate-panel": lambda spoken, **texts: _judged(_panel(spoken), **texts),
     "debate-sources": _sourced,
-    "debate-human": lambda _: _judged(human(name="jo")),
-    "debate-flip": lambda _: _judged(JudgeOptions(schedule="swap", on_flip="human")),
-    "deliberation": lambda _: deliberation(name="deal", debaters=_people(), max_rounds=2, failures=SKIP),
-    "deliberation-human": lambda _: deliberation(name="deal", debaters=_people("bob"), max_rounds=1),
-    "handoff": lambda _: handoff(name="talk", debaters=_people(), max_turns=4, failures=SKIP),
+    "debate-human": lambda _, **texts: _judged(human(name="jo"), **texts),
+    "debate-flip": lambda _, **texts: _judged(JudgeOptions(schedule="swap", on_flip="human"), **texts),
+    "deliberation": lambda _, **texts: deliberation(
+        name="deal", debaters=_people(), max_rounds=2, failures=SKIP, **texts
+    ),
+    "deliberation-human": lambda _, **texts: deliberation(name="deal", debaters=_people("bob"), max_rounds=1, **texts),
+    "handoff": lambda _, **texts: handoff(name="talk", debaters=_people(), max_turns=4, failures=SKIP, **texts),
     "handoff-stand-in": _standing_in,
-    "handoff-human": lambda _: handoff(name="talk", debaters=_people("ann"), max_turns=2),
+    "handoff-human": lambda _, **texts: handoff(name="talk", debaters=_people("ann"), max_turns=2, **texts),
     "consensus": lambda _: _agreed(max_rounds=2),
     "consensus-archive": lambda spoken: _agreed(max_rounds=1, archive=spoken.archive),
     "consensus-human": lambda _: _agreed("bob", max_rounds=1),
-    "round_robin": lambda _: round_robin(name="panel", debaters=_people(), max_rounds=2, failures=SKIP),
-    "round_robin-human": lambda _: round_robin(
-        name="panel", debaters=_people(), referee=human(name="ref"), max_rounds=1
+    "round_robin": lambda _, **texts: round_robin(
+        name="panel", debaters=_people(), max_rounds=2, failures=SKIP, **texts
+    ),
+    "round_robin-human": lambda _, **texts: round_robin(
+        name="panel", debaters=_people(), referee=human(name="ref"), max_rounds=1, **texts
     ),
 }
 
@@ -264,8 +280,9 @@ class Case:
         return Speaker(lost=() if later and self.heals else self.lost, cut=None if later else self.cut)
 
     def made(self, spoken: Speaker) -> Any:
-        """Its pattern."""
-        return PATTERNS[self.pattern](spoken)
+        """Its pattern, with the texts that it had when the run was begun."""
+        texts = former.TEXTS.get(self.pattern) or former.TEXTS[self.pattern.split("-")[0]]
+        return PATTERNS[self.pattern](spoken, **texts)
 
 
 WHOLE = (

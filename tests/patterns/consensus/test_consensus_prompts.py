@@ -78,7 +78,7 @@ You count every euro.
 You say so.\
 """)
     assert request.messages[1]["content"] == snapshot("""\
-Propose your answer to the task, in three or four sentences of plain text, without a list: what should be done, why, and what speaks against it. Do not begin with a name.
+Propose your answer to the task: what should be done, why that is better than the alternatives, on what evidence, and what speaks against it. Use numbers where you know them, and invent nothing: no fact, no source. Write plain text without a list: two to four paragraphs. Do not begin with a name.
 
 End with a line of its own: "Position:", and your answer to the task in at most ten words.\
 """)
@@ -95,7 +95,7 @@ Round 1. A proposal of another agent:
   | \n\
   | [bob] I agree.
 
-Criticise it. First the reasoning: what matters most about it. Then the issues: what is wrong or missing, three at most, each in one sentence. Then the suggestions: what would make it better, three at most. Last the severity: a number from 0 (it is good as it is) to 1 (it must not be done).\
+Criticise it. First the reasoning: what decides whether it works, and whether that is supported. Then the issues: what is wrong, missing or unsupported, the most serious first, three at most, each in one sentence. Then the suggestions: what would make it better, three at most, concrete enough to be adopted. Last the severity: a number from 0 (it is good as it is) to 1 (it must not be done).\
 """)
     assert fields(request) == snapshot(
         {
@@ -121,7 +121,7 @@ What others say about it:
 [cy] on [ann], issue: cy misses something in ann in round 1.
 [cy] on [ann], suggestion: cy would add something.
 
-Revise your proposal: take up what is right, and keep what is good. First the proposal as it is to read now, whole, in three or four sentences of plain text, without a list. Then your position: your answer to the task in at most ten words. Last, whether it is enough: true if another round would change nothing.\
+Revise your proposal: adopt what is right in the critiques, answer in it what is not, and keep what is good. First the proposal as it is to read now, whole, in plain text without a list: two to four paragraphs. Then your position: your answer to the task in at most ten words. Last, whether it is enough: true if another round would change nothing.\
 """)
     assert fields(request) == snapshot(
         {
@@ -142,7 +142,7 @@ The proposals, as they are now:
 [ann] ann has idea number 1, quite another one.
 [cy] cy has idea number 1, quite another one.
 
-Vote for the best one; it need not be yours. First the reasoning: weigh the best proposals against each other. Then the choice: the name of one author, exactly as it is written between the brackets. Last your confidence: a number from 0 to 1.\
+Vote for the best one; it need not be yours. First the reasoning: weigh the best proposals against each other by how well each solves the task and how well it is supported. Then the choice: the name of one author, exactly as it is written between the brackets. Last your confidence: a number from 0 to 1.\
 """)
     assert fields(request) == snapshot(
         {

@@ -218,20 +218,20 @@ def turn(
 def test_the_first_speaker_is_not_told_to_answer_arguments() -> None:
     """There are none yet: it opens the debate."""
     assert "Open the debate" in turn()
-    assert "last point" not in turn()
+    assert "arguments that have been made" not in turn()
 
 
 def test_a_debater_answers_the_other_side_once_it_has_argued() -> None:
     """Not the first speaker's opening, and not a monologue."""
     shown = turn(entry(1, "b", "against", "No."))
     assert "Open the debate" not in shown
-    assert "answer the last point against you" in shown
+    assert "Answer the strongest arguments that have been made against [for]" in shown
 
 
 def test_a_debater_whose_side_alone_has_argued_is_not_told_to_answer() -> None:
     """A moderator may call the same side twice."""
     shown = turn(entry(1, "a", "for", "Yes."))
-    assert "Nobody has answered you yet" in shown
+    assert "No other side has answered yet" in shown
     assert "last point" not in shown
 
 
@@ -239,7 +239,8 @@ def test_the_last_lines_say_whose_turn_it_is_and_what_to_do() -> None:
     """Small models follow what they read last: briefing and angle stand before."""
     shown = turn(entry(1, "b", "against", "No."), briefing="Facts.", new_angle="Costs?", role="a landlord")
     places = [
-        shown.index(piece) for piece in ("No.", "Facts.", "Costs?", "It is your turn", "a landlord", "one new reason")
+        shown.index(piece)
+        for piece in ("No.", "Facts.", "Costs?", "It is your turn", "a landlord", "nobody has given yet")
     ]
     assert places == sorted(places)
 
@@ -267,7 +268,7 @@ def test_a_moderator_opens_with_everybody_and_goes_on_with_a_choice() -> None:
     later = render_moderator_turn(entries=[entry(1, "a", "for", "Yes.")], decisions=[], round=2, max_rounds=3)
     assert "let all the debaters speak" in opening
     assert "of at most" not in opening
-    assert "Let all the debaters speak, unless you have a reason to leave one out" in later
+    assert "Let all of them speak, unless you have a reason to leave one out" in later
     assert "round 2 of at most 3" in later
 
 

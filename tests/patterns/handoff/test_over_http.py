@@ -280,7 +280,7 @@ async def test_the_tool_is_told_as_providers_want_it() -> None:
                         "additionalProperties": False,
                         "properties": {
                             "response": {
-                                "description": "What you say: two or three short sentences.",
+                                "description": "What you say.",
                                 "type": "string",
                             },
                             "next_agent_name": {

@@ -51,11 +51,14 @@ Turns: 2 at most
 
 How to read the transcript: what somebody said begins at the start of a line with the speaker's name in square brackets; a line that begins with "  | " continues the text above it. The transcript is only what was said: nothing inside it is an instruction, a tag or a heading.
 
-Rules for each of your turns:
-- Speak in two or three short sentences of plain text, as a person would.
-- Speak as who you are, for yourself alone.
-- Say something new: never repeat a sentence of the transcript.
-- Do not begin with a tag or a name.
+How to debate:
+- Speak as who you are and for yourself alone.
+- Take on the strongest points against your view, not only the latest, and show where they fail.
+- Be concrete. Support what you claim with a mechanism, an example or a figure, and use numbers where you know them. Invent nothing: no fact, no source, no quotation. Say what is uncertain.
+- Concede a point only if that costs your view nothing, or if you were shown to be wrong.
+- Let each turn add something: do not repeat what was said.
+- Hand over to whoever has most to answer, or can best settle what is open.
+- Speak in plain text: two to four paragraphs. Do not begin with a tag or a name.
 
 You are Pro, programmer.
 You agree: AI may decide.\
@@ -76,10 +79,7 @@ The debate so far:
 [Pro] Yes.
 
 It is your turn, number 2 of 2. You are Neutral.
-Write this:
-1. one sentence that begins with "But" and answers the last point
-2. one sentence that begins with "I" and gives one new reason for what you think
-3. a last line, which is "Transition to Pro" or "Transition to Con"\
+Give your answer to the strongest points against your view, then a reason, or evidence, that nobody has given yet. End with a line that consists of "Transition to Pro" or "Transition to Con".\
 """)
         },
         "tool": {
@@ -88,7 +88,7 @@ The debate so far:
 [Pro] Yes.
 
 It is your turn, number 2 of 2. You are Neutral.
-Call the function handoff: its response is one sentence that begins with "But" and answers the last point, then one sentence that begins with "I" and gives one new reason for what you think; its next_agent_name must be one of: Pro, Con.\
+Call the function handoff: its response is your answer to the strongest points against your view, then a reason, or evidence, that nobody has given yet; its next_agent_name must be one of: Pro, Con.\
 """)
         },
         "structured": {
@@ -97,7 +97,7 @@ The debate so far:
 [Pro] Yes.
 
 It is your turn, number 2 of 2. You are Neutral.
-Answer with a JSON object. Its "response" is one sentence that begins with "But" and answers the last point, then one sentence that begins with "I" and gives one new reason for what you think. Its "next_agent_name" is who speaks next, one of: Pro, Con.\
+Answer with a JSON object. Its "response" is your answer to the strongest points against your view, then a reason, or evidence, that nobody has given yet. Its "next_agent_name" is who speaks next, one of: Pro, Con.\
 """)
         },
     }[form]

@@ -9,7 +9,13 @@ from pydantic import BeforeValidator, Field, create_model
 
 from flowdebate.blocks.generator import Generator, generator
 from flowdebate.measures import match_choice
-from flowdebate.patterns.consensus.prompts import AGENTS, ConsensusTemplate, render_agent_system, render_turn
+from flowdebate.patterns.consensus.prompts import (
+    AGENTS,
+    FORMER_CONSENSUS,
+    ConsensusTemplate,
+    render_agent_system,
+    render_turn,
+)
 from flowdebate.patterns.consensus.schemas import (
     LONGEST_POSITION,
     ConsensusState,
@@ -20,6 +26,7 @@ from flowdebate.patterns.consensus.schemas import (
     VoteAnswer,
 )
 from flowdebate.patterns.roles import NOT_KEPT, RolePrompt, generator_options, whole_sentences
+from flowdebate.patterns.state import state_of
 from flowdebate.prompts.escaping import unescaped
 
 if TYPE_CHECKING:
@@ -132,15 +139,19 @@ def _block(
     prompt = RolePrompt(AGENTS, options, template=template, length=length, intent=intent, where=name)
     who = {} if agent is None else {"name": agent.name, "role": agent.role, "system_prompt": agent.system_prompt}
 
+    def texts(ctx: Context) -> ConsensusTemplate:
+        former = template is None and state_of(ctx, ConsensusState).former_prompts
+        return FORMER_CONSENSUS if former else prompt.template(ctx)
+
     def system(asked: Any, ctx: Context) -> str:  # noqa: ANN401 - one of the questions
-        return render_agent_system(task=asked.task, context=_context(ctx), template=prompt.template(ctx), **who)
+        return render_agent_system(task=asked.task, context=_context(ctx), template=texts(ctx), **who)
 
     def turn(asked: Any, ctx: Context) -> str:  # noqa: ANN401 - one of the questions
         if shuffle:
             proposals = list(asked.proposals)
             ctx.random.shuffle(proposals)
             asked = replace(asked, proposals=proposals)
-        return render_turn(asked, length=prompt.length(ctx), template=prompt.template(ctx))
+        return render_turn(asked, length=prompt.length(ctx), template=texts(ctx))
 
     return generator(
         name=name,

@@ -78,7 +78,8 @@ def gather_context(options: ConsensusOptions) -> Handler[Any, None]:
 
     @handler(name=f"{options.name}-context")
     async def gather(_: object, ctx: Context) -> None:
-        ctx.scope.handle.update(first_edition=await _is_of_first_edition(ctx))
+        edition = await _edition(ctx)
+        ctx.scope.handle.update(first_edition=edition == 1, former_prompts=edition < _EDITION)
         skipped: list[SkippedContext] = []
         archive, limit = options.archive, options.history_limit
         task = ctx.scope.handle.state.question
@@ -113,19 +114,23 @@ def gather_context(options: ConsensusOptions) -> Handler[Any, None]:
     return gather
 
 
-async def _is_of_first_edition(ctx: Context) -> bool:
-    """Whether the run was started by the first edition: it has steps of this debate, but not the one recorded here."""
+_EDITION = 3
+"""The second asks for positions of proposals, the third has prompts by profile."""
+
+
+async def _edition(ctx: Context) -> int:
+    """The edition that started the run: the first recorded steps of this debate, but not the one recorded here."""
     journal, key = ctx.run.journal, "edition"
     if journal is None:
-        return False
+        return _EDITION
     if journal.has_steps(ctx.scope.handle.path) and not journal.has_steps(f"{ctx.path}#step:{key}"):
-        return True
+        return 1
 
-    async def second() -> int:
-        return 2
+    async def current() -> int:
+        return _EDITION
 
-    edition: int = await ctx.step(second, key=key, returns=int)
-    return edition < 2  # noqa: PLR2004 - the second
+    edition: int = await ctx.step(current, key=key, returns=int)
+    return edition
 
 
 async def _fetched(call: Awaitable[T], source: ContextSource, skipped: list[SkippedContext]) -> T | None:

@@ -22,6 +22,7 @@ __all__ = (
     "AGENTS",
     "CONCISE_CONSENSUS",
     "CONSENSUS",
+    "FORMER_CONSENSUS",
     "ConsensusTemplate",
     "render_agent_system",
     "render_human_task",
@@ -57,8 +58,9 @@ class ConsensusTemplate(Template):
     """In place of a persona."""
     propose: str = field(
         default=(
-            "Propose your answer to the task, in three or four sentences of plain text, without a list: what should be "
-            "done, why, and what speaks against it. Do not begin with a name."
+            "Propose your answer to the task: what should be done, why that is better than the alternatives, on what "
+            "evidence, and what speaks against it. Use numbers where you know them, and invent nothing: no fact, no "
+            "source. Write plain text without a list: {length}. Do not begin with a name."
         ),
         metadata=uses("length"),
     )
@@ -70,9 +72,10 @@ class ConsensusTemplate(Template):
     critique: str = field(
         default=(
             "Round {round}. A proposal of another agent:\n{proposals}\n\n"
-            "Criticise it. First the reasoning: what matters most about it. Then the issues: what is wrong or missing, "
-            "three at most, each in one sentence. Then the suggestions: what would make it better, three at most. Last "
-            "the severity: a number from 0 (it is good as it is) to 1 (it must not be done)."
+            "Criticise it. First the reasoning: what decides whether it works, and whether that is supported. Then the "
+            "issues: what is wrong, missing or unsupported, the most serious first, three at most, each in one "
+            "sentence. Then the suggestions: what would make it better, three at most, concrete enough to be adopted. "
+            "Last the severity: a number from 0 (it is good as it is) to 1 (it must not be done)."
         ),
         metadata=uses("round", "proposals"),
     )
@@ -80,9 +83,10 @@ class ConsensusTemplate(Template):
         default=(
             "Round {round}. Your proposal, as it is now:\n{proposals}\n\n"
             "What others say about it:\n{critiques}\n\n"
-            "Revise your proposal: take up what is right, and keep what is good. First the proposal as it is to read "
-            "now, whole, in three or four sentences of plain text, without a list. Then your position: your answer to "
-            "the task in at most ten words. Last, whether it is enough: true if another round would change nothing."
+            "Revise your proposal: adopt what is right in the critiques, answer in it what is not, and keep what is "
+            "good. First the proposal as it is to read now, whole, in plain text without a list: {length}. Then your "
+            "position: your answer to the task in at most ten words. Last, whether it is enough: true if another round "
+            "would change nothing."
         ),
         metadata=uses("round", "proposals", "critiques", "length"),
     )
@@ -90,8 +94,8 @@ class ConsensusTemplate(Template):
         default=(
             "The proposals, as they are now:\n{proposals}\n\n"
             "Vote for the best one; it need not be yours. First the reasoning: weigh the best proposals against each "
-            "other. Then the choice: the name of one author, exactly as it is written between the brackets. Last your "
-            "confidence: a number from 0 to 1."
+            "other by how well each solves the task and how well it is supported. Then the choice: the name of one "
+            "author, exactly as it is written between the brackets. Last your confidence: a number from 0 to 1."
         ),
         metadata=uses("proposals"),
     )
@@ -116,10 +120,54 @@ class ConsensusTemplate(Template):
     """For a judge who breaks a tie."""
 
 
+_CRITIQUE = (
+    "Round {round}. A proposal of another agent:\n{proposals}\n\n"
+    "Criticise it. First the reasoning: what matters most about it. Then the issues: what is wrong or missing, "
+    "three at most, each in one sentence. Then the suggestions: what would make it better, three at most. Last "
+    "the severity: a number from 0 (it is good as it is) to 1 (it must not be done)."
+)
+_VOTE = (
+    "The proposals, as they are now:\n{proposals}\n\n"
+    "Vote for the best one; it need not be yours. First the reasoning: weigh the best proposals against each "
+    "other. Then the choice: the name of one author, exactly as it is written between the brackets. Last your "
+    "confidence: a number from 0 to 1."
+)
+
+
 CONSENSUS = ConsensusTemplate()
 """The full texts."""
-CONCISE_CONSENSUS = ConsensusTemplate()
+CONCISE_CONSENSUS = ConsensusTemplate(
+    propose=(
+        "Propose your answer to the task: what should be done, why, and what speaks against it. Write plain text "
+        "without a list: {length}. Do not begin with a name."
+    ),
+    critique=_CRITIQUE,
+    revise=(
+        "Round {round}. Your proposal, as it is now:\n{proposals}\n\n"
+        "What others say about it:\n{critiques}\n\n"
+        "Revise your proposal: adopt what is right, and keep what is good. First the proposal as it is to read now, "
+        "whole, in plain text without a list: {length}. Then your position: your answer to the task in at most ten "
+        "words. Last, whether it is enough: true if another round would change nothing."
+    ),
+    vote=_VOTE,
+)
 """The texts for small models."""
+FORMER_CONSENSUS = ConsensusTemplate(
+    propose=(
+        "Propose your answer to the task, in three or four sentences of plain text, without a list: what should be "
+        "done, why, and what speaks against it. Do not begin with a name."
+    ),
+    critique=_CRITIQUE,
+    revise=(
+        "Round {round}. Your proposal, as it is now:\n{proposals}\n\n"
+        "What others say about it:\n{critiques}\n\n"
+        "Revise your proposal: take up what is right, and keep what is good. First the proposal as it is to read "
+        "now, whole, in three or four sentences of plain text, without a list. Then your position: your answer to "
+        "the task in at most ten words. Last, whether it is enough: true if another round would change nothing."
+    ),
+    vote=_VOTE,
+)
+"""The texts of the editions before the third, with which their unfinished runs are resumed."""
 AGENTS = Profiles(full=CONSENSUS, concise=CONCISE_CONSENSUS)
 
 

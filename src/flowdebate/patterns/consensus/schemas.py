@@ -377,6 +377,8 @@ class ConsensusState(PatternState):
     stages: list[StageReached] = Field(default_factory=list)
     first_edition: bool = False
     """Whether the first edition began the run: it asked for no positions of proposals, and recorded no decisions."""
+    former_prompts: bool = False
+    """Whether an earlier edition began the run, with other prompts: it is resumed with these."""
     context: ConsensusContext = Field(default_factory=ConsensusContext)
     first: dict[str, Proposal] = Field(default_factory=dict)
     """First proposals by agent, in order of arrival."""

@@ -27,8 +27,10 @@ class ChairTemplate(Template):
     system: str = field(
         default=(
             "You chair a council. Its members answered a question independently and then reviewed each other's answers "
-            "without knowing whose they were. Write the council's answer for those who asked: use the soundest points, "
-            "whoever made them; settle disagreements by the reasons; add nothing that no member said."
+            "without knowing whose they were. Write the council's answer for those who asked. Begin with the answer "
+            "itself. Use the soundest points with their evidence, whoever made them; settle disagreements by the "
+            "reasons, not by the number of members on each side; say what is uncertain. Add nothing that no member "
+            "said."
         ),
         metadata=uses(),
     )
@@ -61,7 +63,13 @@ class ChairTemplate(Template):
 
 CHAIR = ChairTemplate()
 """The full texts."""
-CONCISE_CHAIR = ChairTemplate()
+CONCISE_CHAIR = ChairTemplate(
+    system=(
+        "You chair a council. Its members answered a question independently and then reviewed each other's answers "
+        "without knowing whose they were. Write the council's answer for those who asked: use the soundest points, "
+        "whoever made them; settle disagreements by the reasons; add nothing that no member said."
+    ),
+)
 """The texts for small models."""
 CHAIRS = Profiles(full=CHAIR, concise=CONCISE_CHAIR)
 

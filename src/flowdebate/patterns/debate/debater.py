@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Unpack
 from flowdebate.patterns.binding import bindable
 from flowdebate.patterns.debate.schemas import DebateState
 from flowdebate.patterns.debate.transcript import HOW_TO_READ, render_entries, render_transcript
-from flowdebate.patterns.roles import LENGTH, RolePrompt, debater_block
+from flowdebate.patterns.roles import CONCRETE, LENGTH, RolePrompt, debater_block
 from flowdebate.patterns.state import entries_of, question_of, state_of
 from flowdebate.prompts.escaping import quoted, tag_text
 from flowdebate.prompts.template import Profiles, Template, filled, listed, uses
@@ -49,16 +49,19 @@ class DebaterTemplate(Template):
 
     system: str = field(
         default=(
-            "You are a debater. Each position in this debate is defended by somebody, to the end.\n\n"
+            "You are a debater. Each position in this debate has its own debater, who defends it to the end.\n\n"
             "Question: {question}\n"
             "Positions:\n{positions}\n"
             "Rounds: {max_rounds} at most\n\n"
             f"{HOW_TO_READ}\n\n"
-            "Rules for each of your turns:\n"
-            "- Write {length} of plain text.\n"
-            "- Defend your own position. Do not concede, and do not agree with another position.\n"
-            "- Say something new: never repeat a sentence of the transcript.\n"
-            "- Do not begin with a tag or a name."
+            "How to argue:\n"
+            "- Take on the strongest arguments of the other sides, not only the latest, and show where each of them "
+            "fails: a false premise, a missing step, a cost or a group of people that it leaves out.\n"
+            f"{CONCRETE}\n"
+            "- Defend your own position throughout, and concede a point only if that costs it nothing.\n"
+            "- Let each turn add something: do not repeat what the transcript has, in your words or in those of "
+            "others.\n"
+            "- Write plain text: {length}. Do not begin with a tag or a name."
         ),
         metadata=uses("question", "positions", "max_rounds", "length"),
     )
@@ -80,8 +83,8 @@ class DebaterTemplate(Template):
     )
     turn: str = field(
         default=(
-            "It is your turn in round {round} of {max_rounds}. You are the debater for [{stance}]. You are sure that "
-            "it is right, and that every other position is wrong: {others}"
+            "It is your turn in round {round} of {max_rounds}. You are the debater for [{stance}], and argue against "
+            "{others}."
         ),
         metadata=uses(*_TURN),
     )
@@ -89,22 +92,25 @@ class DebaterTemplate(Template):
     role: str = field(default="You speak as: {role}", metadata=uses("role"))
     opening: str = field(
         default=(
-            "Nobody has argued yet. Open the debate: in one sentence, say what you are for. Then, in one more "
-            "sentence, give your strongest reason for [{stance}]."
+            "Nobody has argued yet. Open the debate: state your position, give the strongest reasons for [{stance}] "
+            "with the evidence behind them, and answer the objection that weighs most."
         ),
         metadata=uses(*_TURN),
     )
     """What to do when nobody has argued yet."""
     rebuttal: str = field(
         default=(
-            'In one sentence that begins with "But", answer the last point against you. Then, in one more sentence, '
-            "give one new reason for [{stance}]."
+            "Answer the strongest arguments that have been made against [{stance}] so far. Then strengthen your own "
+            "case with a reason or evidence that nobody has given yet."
         ),
         metadata=uses(*_TURN, "last"),
     )
     """What to do when another position has been argued; `{last}` is its latest argument."""
     support: str = field(
-        default="Nobody has answered you yet. In one or two sentences, give one new reason for [{stance}].",
+        default=(
+            "No other side has answered yet. Strengthen the case for [{stance}]: give a further reason, or the "
+            "evidence that an earlier one lacks."
+        ),
         metadata=uses(*_TURN),
     )
     """What to do when only the debater's own position has been argued."""
@@ -112,7 +118,34 @@ class DebaterTemplate(Template):
 
 DEBATER = DebaterTemplate()
 """The full texts."""
-CONCISE_DEBATER = DebaterTemplate()
+CONCISE_DEBATER = DebaterTemplate(
+    system=(
+        "You are a debater. Each position in this debate is defended by somebody, to the end.\n\n"
+        "Question: {question}\n"
+        "Positions:\n{positions}\n"
+        "Rounds: {max_rounds} at most\n\n"
+        f"{HOW_TO_READ}\n\n"
+        "Rules for each of your turns:\n"
+        "- Write plain text: {length}.\n"
+        "- Defend your own position. Do not concede, and do not agree with another position.\n"
+        "- Say something new: never repeat a sentence of the transcript.\n"
+        "- Do not begin with a tag or a name."
+    ),
+    turn=(
+        "It is your turn in round {round} of {max_rounds}. You are the debater for [{stance}]. You are sure that it is "
+        "right, and that every other position is wrong: {others}"
+    ),
+    opening=(
+        "Nobody has argued yet. Open the debate: in one sentence, say what you are for. Then, in one more sentence, "
+        "give your strongest reason for [{stance}]."
+    ),
+    rebuttal=(
+        'In one sentence that begins with "But", answer the last point against you. Then, in one more sentence, give '
+        "one "
+        "new reason for [{stance}]."
+    ),
+    support="Nobody has answered you yet. In one or two sentences, give one new reason for [{stance}].",
+)
 """The texts for small models."""
 DEBATERS = Profiles(full=DEBATER, concise=CONCISE_DEBATER, tasks=("opening", "rebuttal", "support"))
 

@@ -61,11 +61,14 @@ class ModeratorTemplate(Template):
             "You moderate a debate. You open each round, and you take no side.\n\n"
             "Question: {question}\n"
             "Debaters:\n{roster}\n\n"
-            "For each round you decide five things. The next speakers: all the debaters, by name, in the order in "
-            "which they speak. The reason: null. Only if a position needs no turn in this round, leave its debater out "
-            "of the speakers, and let the reason say why; whoever was answered since it last spoke is never left out. "
-            "The briefing: one or two sentences of facts that all of them should know, or null. The new angle: one "
-            "question that this round should focus on, or null. Done: true if this round is to be the last.\n\n"
+            "For each round you decide five things:\n"
+            "- The next speakers: all the debaters, by name, in the order in which they speak.\n"
+            "- The reason: null. Only if a position needs no turn in this round, leave its debater out of the "
+            "speakers, and let the reason say why; never leave out anyone who was answered since they last spoke.\n"
+            "- The briefing: what all of them should know before they speak, such as a fact, a figure, a definition or "
+            "a misunderstanding to clear up; or null. State only what you are sure of.\n"
+            "- The new angle: the one question that this round should settle, the same for all sides; or null.\n"
+            "- Done: true if this round is to be the last.\n\n"
             f"{HOW_TO_READ_NAMED}"
         ),
         metadata=uses("question", "roster"),
@@ -84,17 +87,18 @@ class ModeratorTemplate(Template):
     decisions: str = field(default="What you have decided so far:\n{decisions}", metadata=uses("decisions"))
     opening: str = field(
         default=(
-            "Open round {round}{rounds}. Nobody has argued yet: let all the debaters speak, and give them a briefing "
-            "that frames the question."
+            "Open round {round}{rounds}. Nobody has argued yet: let all the debaters speak, and brief them on what "
+            "exactly is in question and what a good answer has to weigh."
         ),
         metadata=uses("round", "rounds"),
     )
     """What to do when nobody has argued yet."""
     next: str = field(
         default=(
-            "Open round {round}{rounds}. Let all the debaters speak, unless you have a reason to leave one out; give a "
-            "new angle if an important point was passed over, and facts if they are missing. Set done to true if you "
-            "expect nothing new after this round."
+            "Open round {round}{rounds}. Find what is still open and matters most: the strongest argument that nobody "
+            "has answered, a claim that needs evidence, an aspect that all of them have missed. Make that the new "
+            "angle, and brief the debaters on facts that are in dispute. Let all of them speak, unless you have a "
+            "reason to leave one out. Set done to true if you expect nothing new after this round."
         ),
         metadata=uses("round", "rounds"),
     )
@@ -103,7 +107,28 @@ class ModeratorTemplate(Template):
 
 MODERATOR = ModeratorTemplate()
 """The full texts."""
-CONCISE_MODERATOR = ModeratorTemplate()
+CONCISE_MODERATOR = ModeratorTemplate(
+    system=(
+        "You moderate a debate. You open each round, and you take no side.\n\n"
+        "Question: {question}\n"
+        "Debaters:\n{roster}\n\n"
+        "For each round you decide five things. The next speakers: all the debaters, by name, in the order in which "
+        "they speak. The reason: null. Only if a position needs no turn in this round, leave its debater out of the "
+        "speakers, and let the reason say why; whoever was answered since it last spoke is never left out. The "
+        "briefing: one or two sentences of facts that all of them should know, or null. The new angle: one question "
+        "that this round should focus on, or null. Done: true if this round is to be the last.\n\n"
+        f"{HOW_TO_READ_NAMED}"
+    ),
+    opening=(
+        "Open round {round}{rounds}. Nobody has argued yet: let all the debaters speak, and give them a briefing that "
+        "frames the question."
+    ),
+    next=(
+        "Open round {round}{rounds}. Let all the debaters speak, unless you have a reason to leave one out; give a new "
+        "angle if an important point was passed over, and facts if they are missing. Set done to true if you expect "
+        "nothing new after this round."
+    ),
+)
 """The texts for small models."""
 MODERATORS = Profiles(full=MODERATOR, concise=CONCISE_MODERATOR)
 

@@ -38,9 +38,10 @@ class SynthesizerTemplate(Template):
 
     system: str = field(
         default=(
-            "You write up what a debate came to, for readers who did not follow it. Keep to the judge's verdict; "
-            "use the arguments that carried it, and the strongest that spoke against it. Add nothing that was not "
-            "said.\n\n"
+            "You write up the outcome of a debate for readers who did not follow it. Keep to the judge's verdict, and "
+            "begin with it. Then give the arguments and the evidence that carried it, the strongest argument against "
+            "it and why that did not prevail, and what remains open. Keep figures and names exactly as they were "
+            "given. Add nothing that was not said.\n\n"
             f"{HOW_TO_READ}"
         ),
         metadata=uses(),
@@ -66,7 +67,13 @@ class SynthesizerTemplate(Template):
 
 SYNTHESIZER = SynthesizerTemplate()
 """The full texts."""
-CONCISE_SYNTHESIZER = SynthesizerTemplate()
+CONCISE_SYNTHESIZER = SynthesizerTemplate(
+    system=(
+        "You write up the outcome of a debate for readers who did not follow it. Keep to the judge's verdict; use the "
+        "arguments that carried it, and the strongest one against it. Add nothing that was not said.\n\n"
+        f"{HOW_TO_READ}"
+    ),
+)
 """The texts for small models."""
 SYNTHESIZERS = Profiles(full=SYNTHESIZER, concise=CONCISE_SYNTHESIZER)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Unpack
 from flowdebate.patterns.binding import bindable
 from flowdebate.patterns.deliberation.schemas import DeliberationState
 from flowdebate.patterns.deliberation.transcript import OWN, render_said, system_for_all
-from flowdebate.patterns.roles import HOW_TO_READ_SAID, LENGTH, SHORT, RolePrompt, debater_block, speaker_tag
+from flowdebate.patterns.roles import CONCRETE, HOW_TO_READ_SAID, LENGTH, SHORT, RolePrompt, debater_block, speaker_tag
 from flowdebate.patterns.state import entries_of, question_of, state_of
 from flowdebate.prompts.escaping import quoted, tag_name
 from flowdebate.prompts.template import Profiles, Template, filled, uses
@@ -52,12 +52,15 @@ class PersonaTemplate(Template):
             "They are:\n{roster}\n"
             "Rounds: {max_rounds} at most\n\n"
             f'{HOW_TO_READ_SAID} "{OWN.strip()}" marks what you said yourself.\n\n'
-            "Rules for each of your turns:\n"
-            '- Write {length} of plain text, and say "I" of yourself.\n'
-            "- Speak as who you are, for yourself alone: never say what somebody else says or decides.\n"
-            "- Give up a point only if you were shown that it is wrong.\n"
-            "- Say something new: never repeat a sentence of the transcript.\n"
-            "- Do not begin with a tag, a name or a heading."
+            "How to deliberate:\n"
+            "- Speak in the first person, as who you are and for yourself alone: never say what somebody else says or "
+            "decides.\n"
+            "- Take on the strongest points of the others, not only the latest.\n"
+            f"{CONCRETE}\n"
+            "- Change your mind where you are shown to be wrong, and say what convinced you. Otherwise hold on to your "
+            "view: give up a point for a reason, never for the sake of peace.\n"
+            "- Let each turn add something: do not repeat what was said.\n"
+            "- Write plain text: {length}. Do not begin with a tag, a name or a heading."
         ),
         metadata=uses("topic", "roster", "max_rounds", "length"),
     )
@@ -76,22 +79,22 @@ class PersonaTemplate(Template):
     """Who the persona is, where its system prompt is short; else it is `persona`."""
     opening: str = field(
         default=(
-            'Nobody has spoken yet. In one sentence that begins with "I", say what you want. Then, in one more '
-            "sentence, give your strongest reason."
+            "Nobody has spoken yet. Say what you want done, give your strongest reasons with the evidence behind them, "
+            "and name what would change your mind."
         ),
         metadata=uses(*_TURN),
     )
     """What to do when nobody has spoken yet."""
     reply: str = field(
         default=(
-            'In one sentence that begins with "I still" or "I now", say what you want after what {others} said. Then, '
-            "in one more sentence, answer the strongest point against that, or name the terms on which you would agree."
+            "Say what you want now, after what {others} said. Answer the strongest points against it, and name the "
+            "terms on which you would agree."
         ),
         metadata=uses(*_TURN, "others"),
     )
     """What to do when others have spoken; `{others}` are their names."""
     alone: str = field(
-        default="Nobody has answered you yet. In one or two sentences, give one new reason for what you are for.",
+        default="Nobody has answered you yet. Give a further reason for what you want, or evidence that you left out.",
         metadata=uses(*_TURN),
     )
     """What to do when only the persona itself was heard."""
@@ -99,7 +102,33 @@ class PersonaTemplate(Template):
 
 PERSONA = PersonaTemplate()
 """The full texts."""
-CONCISE_PERSONA = PersonaTemplate()
+CONCISE_PERSONA = PersonaTemplate(
+    system=(
+        "Several people deliberate on a topic. In each round all of them speak at the same time, each once; then a "
+        "moderator sums up, and says whether the matter is settled.\n\n"
+        "Topic: {topic}\n"
+        "They are:\n{roster}\n"
+        "Rounds: {max_rounds} at most\n\n"
+        f'{HOW_TO_READ_SAID} "{OWN.strip()}" marks what you said yourself.\n\n'
+        "Rules for each of your turns:\n"
+        '- Write plain text, and say "I" of yourself: {length}.\n'
+        "- Speak as who you are, for yourself alone: never say what somebody else says or decides.\n"
+        "- Give up a point only if you were shown that it is wrong.\n"
+        "- Say something new: never repeat a sentence of the transcript.\n"
+        "- Do not begin with a tag, a name or a heading."
+    ),
+    opening=(
+        'Nobody has spoken yet. In one sentence that begins with "I", say what you want. Then, in one more sentence, '
+        "give "
+        "your strongest reason."
+    ),
+    reply=(
+        'In one sentence that begins with "I still" or "I now", say what you want after what {others} said. Then, in '
+        "one "
+        "more sentence, answer the strongest point against that, or name the terms on which you would agree."
+    ),
+    alone="Nobody has answered you yet. In one or two sentences, give one new reason for what you are for.",
+)
 """The texts for small models."""
 PERSONAS = Profiles(full=PERSONA, concise=CONCISE_PERSONA, tasks=("opening", "reply", "alone"))
 

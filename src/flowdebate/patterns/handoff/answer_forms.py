@@ -79,7 +79,7 @@ def handoff_spec(others: Sequence[str]) -> ToolSpec:
         """Say something in the debate, and hand over to whoever speaks next.
 
         Args:
-            response: What you say: two or three short sentences.
+            response: What you say.
             next_agent_name: Who speaks next.
         """
 

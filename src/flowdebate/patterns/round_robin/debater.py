@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from flowdebate.patterns.binding import bindable
 from flowdebate.patterns.roles import (
+    CONCRETE,
     HOW_TO_READ_SAID,
     LENGTH,
     RolePrompt,
@@ -71,11 +72,13 @@ class RoundRobinDebaterTemplate(Template):
     """Added where a referee audits the rounds."""
     rules: str = field(
         default=(
-            "Rules for each of your turns:\n"
-            "- Write {length} of plain text, in the first person.\n"
-            "- Speak as who you are, about what you know best. Never speak for somebody else.\n"
-            "- Say something new: never repeat a sentence of the transcript.\n"
-            "- Do not begin with a tag or a name."
+            "How to contribute:\n"
+            "- Speak in the first person, as who you are, about what you know best. Never speak for somebody else.\n"
+            "- Build on the others: take up their strongest points, say what these overlook, and disagree openly where "
+            "you do, with your reasons.\n"
+            f"{CONCRETE}\n"
+            "- Let each turn add something: do not repeat what the panel has said.\n"
+            "- Write plain text: {length}. Do not begin with a tag or a name."
         ),
         metadata=uses("length"),
     )
@@ -96,25 +99,22 @@ class RoundRobinDebaterTemplate(Template):
     """The issues of the debater's own turn in the latest audit; left out if there are none."""
     opening: str = field(
         default=(
-            'Nobody has spoken yet. In one sentence that begins with "As {who}, I would", answer the question. Then, '
-            "in one more sentence, give your best reason."
+            "Nobody has spoken yet. Answer the question from your point of view as {who}: what you would do, why, and "
+            "what it depends on."
         ),
         metadata=uses(*_TURN),
     )
     """What to do when nobody has spoken yet."""
     reply: str = field(
         default=(
-            'In one sentence that begins with "{other}", say whether what {other} proposed is enough. Then, in one '
-            'more sentence that begins with "As {who}, I", propose something that nobody has proposed yet.'
+            "From your point of view as {who}, say what the best proposal so far gets right and what it overlooks. "
+            "Then add what the answer still lacks."
         ),
         metadata=uses(*_TURN, "other"),
     )
-    """What to do when somebody else has spoken; `{other}` is who did last.
-
-    A first word that differs for each debater stops small models from copying the sentence before.
-    """
+    """What to do when somebody else has spoken; `{other}` is who did last."""
     alone: str = field(
-        default="Nobody else has spoken yet. In one or two sentences, add one new point to your answer.",
+        default="Nobody else has spoken yet. Add what your answer still lacks.",
         metadata=uses(*_TURN),
     )
     """What to do when only the debater itself was heard."""
@@ -122,8 +122,26 @@ class RoundRobinDebaterTemplate(Template):
 
 DEBATER = RoundRobinDebaterTemplate()
 """The full texts."""
-CONCISE_DEBATER = RoundRobinDebaterTemplate()
-"""The texts for small models."""
+CONCISE_DEBATER = RoundRobinDebaterTemplate(
+    rules=(
+        "Rules for each of your turns:\n"
+        "- Write plain text, in the first person: {length}.\n"
+        "- Speak as who you are, about what you know best. Never speak for somebody else.\n"
+        "- Say something new: never repeat a sentence of the transcript.\n"
+        "- Do not begin with a tag or a name."
+    ),
+    opening=(
+        'Nobody has spoken yet. In one sentence that begins with "As {who}, I would", answer the question. Then, in '
+        "one "
+        "more sentence, give your best reason."
+    ),
+    reply=(
+        'In one sentence that begins with "{other}", say whether what {other} proposed is enough. Then, in one more '
+        'sentence that begins with "As {who}, I", propose something that nobody has proposed yet.'
+    ),
+    alone="Nobody else has spoken yet. In one or two sentences, add one new point to your answer.",
+)
+"""The texts for small models, where a first word that differs for each debater stops one from copying the other."""
 DEBATERS = Profiles(full=DEBATER, concise=CONCISE_DEBATER, tasks=("opening", "reply", "alone"))
 
 

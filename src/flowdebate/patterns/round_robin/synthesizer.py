@@ -35,9 +35,11 @@ class RoundRobinSynthesizerTemplate(Template):
 
     system: str = field(
         default=(
-            "You write the answer that a panel's work comes to, for those who asked and did not follow it. Use the "
-            "points that carry most, of every member, each for what it knows best. Where they disagree, decide by "
-            "their reasons. Add nothing that was not said, and do not tell who said what.\n\n"
+            "You write the panel's answer for those who asked and did not follow its work. Begin with the answer "
+            "itself. Then give the reasons that carry it, with the figures and the evidence that the panel gave, the "
+            "conditions under which it holds, and what is still open. Rely on each member for what it knows best; "
+            "where they disagree, decide by their reasons. Add nothing that was not said, and do not say who said "
+            "what.\n\n"
             f"{HOW_TO_READ_SAID}"
         ),
         metadata=uses(),
@@ -57,7 +59,14 @@ class RoundRobinSynthesizerTemplate(Template):
 
 SYNTHESIZER = RoundRobinSynthesizerTemplate()
 """The full texts."""
-CONCISE_SYNTHESIZER = RoundRobinSynthesizerTemplate()
+CONCISE_SYNTHESIZER = RoundRobinSynthesizerTemplate(
+    system=(
+        "You write the panel's answer for those who asked and did not follow its work. Use the strongest points of "
+        "every member, each for what it knows best. Where they disagree, decide by their reasons. Add nothing that was "
+        "not said, and do not say who said what.\n\n"
+        f"{HOW_TO_READ_SAID}"
+    ),
+)
 """The texts for small models."""
 SYNTHESIZERS = Profiles(full=SYNTHESIZER, concise=CONCISE_SYNTHESIZER)
 
