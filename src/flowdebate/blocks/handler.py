@@ -142,7 +142,8 @@ def _awaits(kind: Hashable) -> bool:
 
 async def result_of(outcome: Any) -> Any:  # noqa: ANN401 - the result of the application's function
     """`outcome`, awaited if it is awaitable."""
-    return await outcome if is_awaitable(outcome) else outcome
+    kind: Any = type(outcome)
+    return await outcome if _awaits(kind) else outcome
 
 
 def function_name(function: Function) -> str:

@@ -54,18 +54,20 @@ class TaskChanged(BaseEvent):
 
 
 class _ChangeFeed:
-    """Delivers events to a listener, one at a time, in the order of the changes."""
+    """Delivers the changes of a collection to a listener, one at a time, in their order."""
 
-    __slots__ = ("_busy", "_listener", "_waiting")
+    __slots__ = ("_busy", "_collection_id", "_listener", "_waiting")
 
-    def __init__(self, listener: Callable[[TaskChanged], None]) -> None:
+    def __init__(self, collection_id: str, listener: Callable[[TaskChanged], None]) -> None:
+        self._collection_id = collection_id
         self._listener = listener
         self._waiting: deque[TaskChanged] = deque()
         self._busy = False
 
-    def send(self, events: Iterable[TaskChanged]) -> None:
-        """Deliver `events` after those that are waiting already."""
-        self._waiting.extend(events)
+    def send(self, changes: Iterable[tuple[TaskChange, Task]]) -> None:
+        """Deliver an event for each of `changes`, after those that are waiting already."""
+        for change, task in changes:
+            self._waiting.append(TaskChanged(collection_id=self._collection_id, change=change, task=task))
         if self._busy:
             return
         failures: list[Exception] = []
@@ -133,7 +135,7 @@ class TaskCollection(Protectable):
         """Ids of the tasks that only the pattern may change if the collection is protected."""
         self._where = f"task collection {collection_id!r}"
         self._now = now
-        self._feed = None if on_change is None else _ChangeFeed(on_change)
+        self._feed = None if on_change is None else _ChangeFeed(collection_id, on_change)
         self._tasks: dict[str, Task] = {}  # in order of creation
         self._unfinished: dict[str, None] = {}  # their ids, in the same order
         self._counts: Counter[TaskStatus] = Counter()
@@ -368,9 +370,7 @@ class TaskCollection(Protectable):
 
     def _emit(self, changes: Iterable[tuple[TaskChange, Task]]) -> None:
         if self._feed is not None:
-            self._feed.send(
-                [TaskChanged(collection_id=self._collection_id, change=change, task=task) for change, task in changes]
-            )
+            self._feed.send(changes)
 
     def _enqueue(self, task: Task) -> None:
         """Queue a task whose deps are completed; the queue ignores it until it is pending."""
