@@ -202,15 +202,15 @@ def test_a_bad_row_is_an_error_before_anything_is_paid(folder: Path, content: st
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        (("--pattern", "duel"), "`--pattern` must be one of 'debate', "),
-        (("--max-concurrency", "0"), "`--max-concurrency` must be an int >= 1"),
-        (("--batch", " "), "`--batch` must be text"),
-        (("--format", "xml"), "`--format` must be 'csv', "),
+        (("--pattern", "duel"), "There is no pattern 'duel'. Patterns: debate, "),
+        (("--max-concurrency", "0"), "--max-concurrency must be an int >= 1"),
+        (("--batch", " "), "--batch must be text"),
+        (("--format", "xml"), "--format must be 'csv', "),
         (("--seed", "x"), "Invalid value"),
-        (("--max-calls", "0"), "`--max-calls` must be an int >= 1"),
+        (("--max-calls", "0"), "--max-calls must be an int >= 1"),
         (
             ("--pattern", "handoff", "--judge-model", "m"),
-            "`--judge-model` must be left out: handoff has no such option",
+            "handoff has no option --judge-model.",
         ),
         (("--file", "recorded.toml"), "recorded.toml: `record` must be left out in a batch"),
         (("--file", "replayed.toml"), "replayed.toml: `replay` must be left out in a batch"),

@@ -183,8 +183,8 @@ MISUSE = {
         ("--debater", "a=x", "--debater", "b=y", "--debater", "c=z"),
         "question 1: has 2 choices for 3 debaters",
     ),
-    "no such baseline": (FACTS, ("--baseline", "double"), "`--baseline` must be 'single', 'drafts'"),
-    "no such gain": (FACTS, ("--min-gain", "2"), "`--min-gain` must be a number between 0 and 1"),
+    "no such baseline": (FACTS, ("--baseline", "double"), "--baseline must be 'single', 'drafts'"),
+    "no such gain": (FACTS, ("--min-gain", "2"), "--min-gain must be a number between 0 and 1"),
     "no room on stdout": (FACTS, ("--out", "-"), "the report is written on stdout"),
 }
 

@@ -15,6 +15,7 @@ from flowdebate.patterns import PATTERNS
 from flowdebate.service.options import FilePath, OutputOptions, PatternOptions, Reach, Text
 
 from .stage import OnTerminal, Stage
+from .test_run import SIDES
 from .test_stored import command, ended_early
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ def test_a_terminal_shows_what_is_named_and_asks(theirs: Stage, tmp_path: Path) 
 def test_an_answer_to_an_imported_run_reaches_nobody_unasked(theirs: Stage, secret: Path, tmp_path: Path) -> None:
     """The answer is recorded; resuming the run needs what `resume` needs."""
     store = ("--store", str(tmp_path / "theirs.db"))
-    held = command(*theirs.options("--human", "pro", "--rounds", "1", "--suspend", "--json", *store))
+    held = command(*theirs.options("--human", "pro", *SIDES, "--rounds", "1", "--suspend", "--json", *store))
     run_id = json.loads(held.stdout)["runId"]
     file = tmp_path / "gift.jsonl"
     file.write_text(command("export", run_id, *store).stdout)
@@ -161,7 +162,13 @@ def test_a_run_of_one_s_own_store_is_resumed_unasked(theirs: Stage) -> None:
 def test_a_plan_file_is_the_user_s_own(theirs: Stage, secret: Path, tmp_path: Path) -> None:
     """`run PLAN` uses the addresses and paths in it."""
     plan = tmp_path / "plan.toml"
-    options = {"pattern": "debate", "question": "Q?", "model": "staged", "base_url": theirs.base_url, "rounds": 1}
+    options = {
+        "pattern": "debate",
+        "question": "Should we ship?",
+        "model": "staged",
+        "base_url": theirs.base_url,
+        "rounds": 1,
+    }
     lines = [f"{key} = {json.dumps(value)}" for key, value in {**options, "sources": [secret.name]}.items()]
     plan.write_text("\n".join(lines))
     assert command("run", str(plan), "--no-store").exit_code == 0
@@ -183,7 +190,7 @@ def test_a_plan_that_no_version_wrote_is_an_error(change: dict[str, Any], theirs
     assert command("import", str(file)).exit_code == 0
     result = command("resume", run_id)
     assert (result.exit_code, theirs.bodies) == (2, [])
-    assert result.stderr.startswith("Error: command line: ")
+    assert result.stderr.startswith("Error: ")
 
 
 # Options

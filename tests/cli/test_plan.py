@@ -205,18 +205,18 @@ def test_a_side_is_read_back_or_refused(name: str, stance: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["debate"], "command line: `QUESTION` must be text that is not blank"),
-        (["debate", " "], "`QUESTION` must be text that is not blank"),
-        (["debate", "Q", "--debater", "pro"], "command line: `--debater` must be name=stance, got 'pro'"),
-        (["debate", "Q", "--debater", "a=b"], "command line: `--debater` must be given at least twice, got ['a']"),
-        (["debate", "Q", "--debater", "=b"], "`--debater` must be name=stance, got '=b'"),
-        (["debate", "Q", "--rounds", "0"], "command line: `--rounds` must be an int >= 1, got 0"),
-        (["debate", "Q", "--model", "\x1b[2J"], "command line: `--model` must be"),
+        (["debate"], 'Give a question, for example: flowdebate debate "Should we cap rents?"'),
+        (["debate", " "], "QUESTION must be text that is not blank"),
+        (["debate", "Q", "--debater", "pro"], "--debater must be name=stance, got 'pro'"),
+        (["debate", "Q", "--debater", "a=b"], "--debater must be given at least twice, got ['a']"),
+        (["debate", "Q", "--debater", "=b"], "--debater must be name=stance, got '=b'"),
+        (["debate", "Q", "--rounds", "0"], "--rounds must be an int >= 1, got 0"),
+        (["debate", "Q", "--model", "\x1b[2J"], "--model must be"),
         (["debate", "Q", "--file", "none\x1b.toml"], "none\\x1b.toml: cannot be read: No such file"),
         (["debate", "Q", "--schema", "."], ".: cannot be read: Is a directory"),
         (["debate", "Q", "--markdown", "no/folder/x.md"], "no/folder/x.md: cannot be written: there is no folder"),
         (["debate", "Q", "--markdown", "."], ".: cannot be written: it is a folder"),
-        (["debate", "Q\ud800"], "`QUESTION` must be text that is not blank"),
+        (["debate", "Q\ud800"], "QUESTION must be text that is not blank"),
     ],
 )
 def test_misuse_is_one_line_and_exit_code_2(arguments: list[str], message: str) -> None:

@@ -219,26 +219,26 @@ def test_a_terminated_run_leaves_its_document(verb: str) -> None:
 
 
 MISUSE = [
-    (["deliberation"], "command line: `TOPIC` must be text that is not blank: give it as an argument"),
-    (["deliberation", "Q", "--debater", "a"], "`--debater` must be given at least twice, got ['a']"),
-    (["deliberation", "Q", "--debater", "a="], "`--debater` must be name=role, or a name, got 'a='"),
-    (["deliberation", "Q", "--report", "json"], "`--report` must be 'structured' or 'text', got 'json'"),
-    (["handoff", "Q", "--first", "nobody"], "command line: `--first` must be None, or one of 'Proponent', 'Opponent'"),
+    (["deliberation"], 'Give a topic, for example: flowdebate deliberation "'),
+    (["deliberation", "Q", "--debater", "a"], "--debater must be given at least twice, got ['a']"),
+    (["deliberation", "Q", "--debater", "a="], "--debater must be name=role, or a name, got 'a='"),
+    (["deliberation", "Q", "--report", "json"], "--report must be 'structured' or 'text', got 'json'"),
+    (["handoff", "Q", "--first", "nobody"], "--first must be None, or one of 'Proponent', 'Opponent'"),
     (
         ["handoff", "Q", "--transition", "sign"],
-        "`--transition` must be 'text', 'tool' or 'structured', got 'sign'",
+        "--transition must be 'text', 'tool' or 'structured', got 'sign'",
     ),
-    (["handoff", "Q", "--turns", "0"], "`--turns` must be an int >= 1, got 0"),
+    (["handoff", "Q", "--turns", "0"], "--turns must be an int >= 1, got 0"),
     (["round-robin", "Q", "--debater", "a", "--debater", "A"], "different from that of debaters[0]"),
     (["round-robin", "Q", "--schema", "none.json"], "none.json: cannot be read: No such file"),
-    (["consensus", "Q", "--hub", "Maker"], "command line: `--hub` must be None: only the star has a hub, got 'Maker'"),
-    (["consensus", "Q", "--topology", "star", "--hub", "x"], "command line: `--hub` must be"),
-    (["consensus", "Q", "--convergence", "2"], "`--convergence` must be a number from 0 to 1, or off"),
-    (["consensus", "Q", "--convergence", "yes"], "`--convergence` must be a number from 0 to 1, or off"),
-    (["consensus", "Q", "--quorum", "4"], "command line: `--quorum` must be no more than the 3 agents, got 4"),
-    (["consensus", "Q", "--turn-timeout", "0"], "`--turn-timeout` must be a number of seconds > 0, or off (in a file:"),
-    (["consensus", "Q", "--sparsity", "2"], "`--sparsity` must be a number from 0 to 1, got 2"),
-    (["consensus", "Q", "--voting", "loud"], "`--voting` must be 'majority', 'supermajority'"),
+    (["consensus", "Q", "--hub", "Maker"], "--hub must be None: only the star has a hub, got 'Maker'"),
+    (["consensus", "Q", "--topology", "star", "--hub", "x"], "--hub must be"),
+    (["consensus", "Q", "--convergence", "2"], "--convergence must be a number from 0 to 1, or off"),
+    (["consensus", "Q", "--convergence", "yes"], "--convergence must be a number from 0 to 1, or off"),
+    (["consensus", "Q", "--quorum", "4"], "--quorum must be no more than the 3 agents, got 4"),
+    (["consensus", "Q", "--turn-timeout", "0"], "--turn-timeout must be a number of seconds > 0, or off (in a file:"),
+    (["consensus", "Q", "--sparsity", "2"], "--sparsity must be a number from 0 to 1, got 2"),
+    (["consensus", "Q", "--voting", "loud"], "--voting must be 'majority', 'supermajority'"),
 ]
 
 

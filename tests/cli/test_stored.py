@@ -179,7 +179,7 @@ def test_no_secret_is_kept(store: Path) -> None:
     assert not any(b"geheim" in data for data in kept)
     assert newest(store).header.plan is not None
     assert (without.exit_code, result.exit_code) == (2, 0)
-    assert "`--base-url` must be given again: that of http://127.0.0.1:" in without.stderr
+    assert "--base-url must be given again: that of http://127.0.0.1:" in without.stderr
     assert "geheim" not in without.stderr
 
 
@@ -271,14 +271,14 @@ def test_what_cannot_be_carried_on_is_one_paragraph(store: Path) -> None:
         posts = len(on.bodies)
         cases = {
             ("resume", "changed-1"): (2, "outline -  → old", "--allow-changes resumes it all the same."),
-            ("resume", "dead-1"): (1, "30 times in a row", "(--retry-dead-letter)"),
-            ("resume", "dead"): (2, "2 do: dead-1, dead-2", "dead"),
+            ("resume", "dead-1"): (1, "30 times in a row", "resumed with --retry-dead-letter"),
+            ("resume", "dead"): (2, "2 runs begin with 'dead': dead-1, dead-2", "Type more"),
             ("resume", "cha"): (2, "at least 4 characters", "cha"),
             ("resume", "nobody"): (2, "there is no run 'nobody'", "flowdebate runs lists"),
-            ("resume", "a\udcffbcd"): (2, "`RUN` must be the id of a run", ""),
-            ("resume", "dead-2", "--model", "other"): (2, "`--model`", "given with --allow-changes"),
-            ("resume", "dead-2", "--last"): (2, "`RUN`", "or else --last"),
-            ("resume",): (2, "`RUN`", "or else --last"),
+            ("resume", "a\udcffbcd"): (2, "RUN must be the id of a run", ""),
+            ("resume", "dead-2", "--model", "other"): (2, "Another --model", "add --allow-changes"),
+            ("resume", "dead-2", "--last"): (2, "Name one run, or give --last, not both.", "flowdebate runs"),
+            ("resume",): (2, "Say which run: flowdebate resume RUN, or --last.", "flowdebate runs"),
             ("resume", "dead-2", "--on-uncertain", "x"): (2, "'retry' or 'raise'", ""),
         }
         for arguments, (code, *parts) in cases.items():
@@ -338,7 +338,7 @@ def test_runs_are_listed_by_what_is_asked_for(store: Path) -> None:
     for option, value in (("--status", "lost"), ("--limit", "0"), ("--search", " "), ("--block", "\udcff")):
         result = command("runs", option, value)
         assert (result.exit_code, result.stdout) == (2, "")
-        assert f"`{option}` must be " in result.stderr
+        assert f"Error: {option} must be " in result.stderr
 
 
 def test_a_run_is_shown_step_by_step(store: Path) -> None:
@@ -372,7 +372,7 @@ def test_what_is_deleted_is_gone(store: Path) -> None:
     add_like(store, "whole", status="complete")
     asking = command("delete", run_id)
     assert (asking.exit_code, asking.stdout) == (2, "")
-    assert "1 run would go" in asking.stderr
+    assert "To delete 1 run, add --yes." in asking.stderr
     for arguments in ((), (run_id, "--status", "limit"), (run_id, "--older-than", "1"), ("--older-than", "-1")):
         assert command("delete", "--yes", *arguments).exit_code == 2
     assert command("delete", "--older-than", "30", "--yes").stdout == "Deleted 1 run.\n"

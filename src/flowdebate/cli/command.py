@@ -10,18 +10,17 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
+from flowdebate.cli.errors import sentence_of
 from flowdebate.cli.process import ExitCode, WriteFailed, killed_by, leave_stdout, tell, writing
 from flowdebate.errors import (
     BadFile,
     ConfigurationError,
-    DeadLetter,
     FlowDebateError,
     RunChanged,
     RunNotFound,
-    RunUncertain,
     StoreError,
 )
-from flowdebate.service.options import COMMAND
+from flowdebate.service.options import Misuse
 
 if TYPE_CHECKING:
     import signal
@@ -72,7 +71,7 @@ def run_plan(
     from flowdebate.service.runs import opened
 
     if no_store and store is not None:
-        raise ConfigurationError(COMMAND, "--store", store, "left out where --no-store is given")
+        raise Misuse("--store", store, "--store and --no-store exclude each other.")
     check_report(markdown)
     show = _Show(as_json=as_json, quiet=quiet, models=models_line(plan))
     plan = with_policies(plan)
@@ -235,7 +234,7 @@ def _written(finished: _Finished, *, as_json: bool, markdown: Path | None) -> in
     except WriteFailed as error:
         unwritten = error
     if failure is not None:
-        tell(f"Error: {_message(failure)}")
+        tell(f"Error: {sentence_of(failure)}")
     if unwritten is None and finished.place is not None and (hint := _resume_command(finished.end)):
         tell(f"To resume: {hint}{finished.place.option}")
     write_report(document, markdown)
@@ -280,7 +279,7 @@ def problems_reported() -> Iterator[None]:
     except (KeyboardInterrupt, typer.Abort):
         raise typer.Exit(killed_by(_SIGINT)) from None
     except FlowDebateError as error:
-        tell(f"Error: {_message(error)}")
+        tell(f"Error: {sentence_of(error)}")
         raise typer.Exit(_exit_code(error)) from None
     except WriteFailed as error:
         leave_stdout()
@@ -300,8 +299,6 @@ def _exit_code(error: FlowDebateError) -> int:
 _ENDED = ("interrupted", "failed", "limit")
 _HIGHER_LIMIT = {"calls": " --max-calls N", "tokens": " --max-tokens N"}
 """Options that must be raised to resume a run, since these limits count from the run's beginning."""
-_LINES = 6
-"""Maximum number of changed lines shown."""
 
 
 def _resume_command(finished: Ended) -> str | None:
@@ -326,27 +323,3 @@ def _show_command(finished: _Finished) -> str:
     if run_id is None or finished.place is None or _resume_command(finished.end) is not None:
         return ""
     return f"flowdebate show {short_id(run_id)}{finished.place.option}"
-
-
-def _message(error: Exception) -> str:
-    """`error` as one paragraph, in the words of the command line."""
-    match error:
-        case RunChanged():
-            return _changed(error)
-        case RunUncertain():
-            return str(error).replace('on_uncertain="retry"', "--on-uncertain retry")
-        case DeadLetter():
-            return f"{error} (--retry-dead-letter)"
-        case RunNotFound():
-            return f"{error}. flowdebate runs lists the stored runs."
-        case _:
-            return str(error)
-
-
-def _changed(error: RunChanged) -> str:
-    lines = [f"{name} {line.strip()}" for name, changes in error.differences.items() for line in changes]
-    more = f" and {len(lines) - _LINES} more lines" if len(lines) > _LINES else ""
-    return (
-        f"store {error.store}: run {error.run_id} was started with other options (- then, + now): "
-        f"{'; '.join(lines[:_LINES])}{more}. --allow-changes resumes it all the same."
-    )

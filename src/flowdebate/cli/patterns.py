@@ -14,9 +14,8 @@ from flowdebate.cli import options as opt
 from flowdebate.cli.command import problems_reported, run_plan
 from flowdebate.cli.help import Command
 from flowdebate.cli.process import warnings_reported
-from flowdebate.errors import ConfigurationError
 from flowdebate.patterns import PATTERNS
-from flowdebate.service.options import COMMAND, Option, OutputOptions, PatternOptions, option_of
+from flowdebate.service.options import Misuse, Option, OutputOptions, PatternOptions, option_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -106,8 +105,9 @@ def _run_command() -> Callable[..., None]:
             from flowdebate.service.plan import pattern_of_file
 
             if not Path(path).is_file():
-                hint = 'To debate a question: flowdebate debate "…"'
-                raise ConfigurationError(COMMAND, "PLAN", path, "the path of a plan file", hint=hint)
+                raise Misuse(
+                    "PLAN", path, f'There is no plan file {path!r}. To debate a question: flowdebate debate "…"'
+                )
             info = pattern_of_file(path)
             given = known_options(info, given)
         _run(info, given, file=path, **here)
@@ -146,7 +146,7 @@ def known_options(info: PatternInfo, given: dict[str, Any]) -> dict[str, Any]:
     for key, value in given.items():
         if key not in options.keys().values():
             option = f"--{key.replace('_', '-')}"
-            raise ConfigurationError(COMMAND, option, value, f"left out: {info.name} has no such option")
+            raise Misuse(option, value, f"{info.verb} has no option {option}.")
     return given
 
 

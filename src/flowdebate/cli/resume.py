@@ -12,7 +12,7 @@ from flowdebate.cli import options as opt
 from flowdebate.cli.command import resume_run
 from flowdebate.cli.process import tell
 from flowdebate.errors import NotAwaited
-from flowdebate.service.options import Option
+from flowdebate.service.options import Misuse, Option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,8 +48,13 @@ def resume(  # noqa: PLR0913 - the options of the command
 
     No recorded call is paid for twice. The run is shown from its beginning, and its limits count for the whole run.
     """
-    opt.check(last != (run is not None), "RUN", run, "the id of a run, or its beginning; or else --last")
-    opt.check(model is None or allow_changes, "--model", model, "left out, or given with --allow-changes")
+    if last == (run is not None):
+        which = (
+            "Name one run, or give --last, not both." if last else "Say which run: flowdebate resume RUN, or --last."
+        )
+        raise Misuse("RUN", run, f"{which} flowdebate runs lists the stored runs.")
+    if model is not None and not allow_changes:
+        raise Misuse("--model", model, "Another --model changes the run: add --allow-changes.")
     resume_run(
         run,
         {**given, "model": model},
@@ -90,7 +95,8 @@ def answer(
     """Answer what a run asks a human, and resume it. Only the first answer to a request counts."""
     from flowdebate.service.runs import find_run, opened
 
-    opt.check(text is None or data is None, "--json", data, "left out where there is a TEXT")
+    if text is not None and data is not None:
+        raise Misuse("--json", data, "Give the answer as TEXT or as --json DATA, not both.")
     given = data if text is None else text
     with opened(store) as where:
         stored = asyncio.run(find_run(where.store, run))

@@ -14,8 +14,8 @@ from pydantic import Field
 from flowdebate.cli import options as opt
 from flowdebate.cli.command import check_report, write_json, write_report
 from flowdebate.cli.process import ExitCode, writing
-from flowdebate.errors import BadFile, ConfigurationError, RunConflict
-from flowdebate.service.options import COMMAND, Count, Option, allowed
+from flowdebate.errors import BadFile, RunConflict
+from flowdebate.service.options import Count, Misuse, Option, allowed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ("delete", "export", "import_", "runs", "show")
 
+_WHICH_TO_DELETE = "Say which runs to delete: their ids, or --older-than DAYS, or --status STATUS."
 _DAY = 86_400
 _MOST = 20
 _Days = Annotated[float, Field(ge=0, allow_inf_nan=False), allowed("a number of days >= 0")]
@@ -97,7 +98,8 @@ def delete(
     from flowdebate.service.runs import opened
 
     if bool(runs) == (older_than is not None or status is not None):
-        raise ConfigurationError(COMMAND, "RUN", runs or None, "the ids of runs; or else --older-than, --status")
+        say = "Name the runs, or give --older-than or --status, not both." if runs else _WHICH_TO_DELETE
+        raise Misuse("RUN", runs or None, say)
     with opened(store) as place:
         meant = asyncio.run(_meant(place.store, runs or [], older_than=older_than, status=status))
         if not yes and meant:
@@ -129,8 +131,7 @@ async def _delete(store: Store, runs: Sequence[StoredRun]) -> None:
 
 def _ask(runs: Sequence[StoredRun]) -> None:
     if not sys.stdin.isatty():
-        allowed = f"given where nobody can be asked; {_counted(len(runs))} would go"
-        raise ConfigurationError(COMMAND, "--yes", None, allowed)
+        raise Misuse("--yes", None, f"Nobody can be asked here. To delete {_counted(len(runs))}, add --yes.")
     with writing():
         _list(runs, more=False, as_json=False)
         if not typer.confirm(f"Delete {_counted(len(runs))}?"):
@@ -174,7 +175,8 @@ def export(
     from flowdebate.service.runs import opened
 
     if everything == bool(runs):
-        raise ConfigurationError(COMMAND, "RUN", runs or None, "the ids of runs; or else --all")
+        say = "Name the runs, or give --all, not both." if runs else "Say which runs to export: their ids, or --all."
+        raise Misuse("RUN", runs or None, say)
     if output is not None:
         check_report(output)
         if output.exists():

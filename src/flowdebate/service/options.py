@@ -39,6 +39,7 @@ __all__ = (
     "Count",
     "FilePath",
     "Flag",
+    "Misuse",
     "ModelName",
     "ModelNames",
     "Option",
@@ -76,6 +77,14 @@ MEGABYTES = 1
 _STORED = "the stored run"
 PlanFile: TypeAlias = str | Mapping[str, Any] | None
 """A plan as a file: its path, or its stored form."""
+
+
+class Misuse(ConfigurationError):
+    """Options of a front end that are missing, or do not go together; the sentence is the whole message."""
+
+    def __init__(self, field: str, got: object, sentence: str) -> None:
+        super().__init__(COMMAND, field, got, sentence)
+        self.args = (sentence,)
 
 
 # Types of values, with what they allow

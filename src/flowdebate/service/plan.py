@@ -10,7 +10,7 @@ from flowdebate.errors import BadFile, ConfigurationError, shown
 from flowdebate.models.openai.endpoint import address_of
 from flowdebate.patterns import PATTERNS, find_pattern
 from flowdebate.service.files import parse_json, read_text
-from flowdebate.service.options import COMMAND, MEGABYTES, OutputOptions, read_plan_file
+from flowdebate.service.options import MEGABYTES, Misuse, OutputOptions, read_plan_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -42,6 +42,13 @@ __all__ = (
 )
 
 _FORMAT = 2
+_EXAMPLES = {
+    "question": "Should we cap rents?",
+    "topic": "Should we move to the cloud?",
+    "proposition": "Homework should be abolished",
+    "task": "Name the product",
+}
+"""Of each kind of subject."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,8 +180,9 @@ def make_plan(
     page = info.load_page()
     options: PatternOptions = page.options.read(given, file=file)
     if getattr(options, info.subject) is None:
-        hint = f'text that is not blank: give it as an argument, or as "{info.subject}" in --file'
-        raise ConfigurationError(COMMAND, options.flag_of(info.subject), None, hint)
+        example = f'flowdebate {info.verb} "{_EXAMPLES.get(info.subject, "…")}"'
+        sentence = f"Give a {info.subject}, for example: {example}; or put `{info.subject}` into the file of --file."
+        raise Misuse(options.flag_of(info.subject), None, sentence)
     if options.base_url is not None and options.model is None:
         allowed = f"the model's name as the server at {address_of(options.base_url)} has it"
         raise ConfigurationError(*options.place("model"), None, allowed)
@@ -305,8 +313,8 @@ def plan_of(
     if to_ask and not trusted and (reached := reached_by(run, given)):
         raise _unconfirmed(run, reached)
     if to_ask and given.get("base_url") is None and stored.get("withheld") == ["base_url"]:
-        allowed = f"given again: that of {options.get('base_url')} had a secret, which is not stored"
-        raise ConfigurationError(COMMAND, "--base-url", None, allowed)
+        secret = f"that of {options.get('base_url')} had a secret, which is not stored"
+        raise Misuse("--base-url", None, f"--base-url must be given again: {secret}.")
     if run.header.foreign and not to_ask:
         keys = info.load_page().options
         unread = keys.read({}, file=options).reached("file")
@@ -336,12 +344,11 @@ def pattern_of_run(run: StoredRun) -> PatternInfo | None:
 def _unconfirmed(run: StoredRun, reached: Mapping[str, Sequence[str]]) -> ConfigurationError:
     run_id = run.header.run_id
     named = "; ".join(f"{flag} {', '.join(map(shown, texts))}" for flag, texts in reached.items())
-    return ConfigurationError(
-        COMMAND,
+    return Misuse(
         "RUN",
         run_id,
-        f"one whose addresses and paths are confirmed; it was imported, and its plan names {named}",
-        hint=f"To use them: flowdebate resume {run_id} --trust-plan. To use another address: --base-url URL",
+        f"Run {run_id} was imported, and its plan names {named}. "
+        f"To use them: flowdebate resume {run_id} --trust-plan. To use another address: --base-url URL",
     )
 
 
@@ -353,7 +360,7 @@ def _read_stored(run: StoredRun) -> tuple[PatternInfo, dict[str, Any], str]:
     stored: Any = run.header.plan
     info, options, number = pattern_of_run(run), stored.get("options"), stored.get("format")
     if info is None or not isinstance(options, dict) or number not in range(1, _FORMAT + 1):
-        raise ConfigurationError(COMMAND, "RUN", run.header.run_id, "started by this or an earlier version")
+        raise Misuse("RUN", run.header.run_id, f"Run {run.header.run_id} was started by a newer version of flowdebate.")
     options = dict(options)
     if number == 1 and info.name == "debate" and "schema" not in options:
         options["synthesizer"] = options.pop("synthesize", False)
@@ -367,7 +374,7 @@ def _read_stored(run: StoredRun) -> tuple[PatternInfo, dict[str, Any], str]:
 def _of_another(run: StoredRun) -> ConfigurationError:
     run_id = run.header.run_id
     hint = f"Resume it where its block is built: await block.resume({run_id!r}) in Python."
-    return ConfigurationError(COMMAND, "RUN", run_id, "a run that this command has started", hint=hint)
+    return Misuse("RUN", run_id, f"Run {run_id} was started by a program, not by this command. {hint}")
 
 
 def with_shared_models(plan: Plan, base: Plan) -> Plan:

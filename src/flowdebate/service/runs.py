@@ -9,9 +9,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, get_args
 
-from flowdebate.errors import BadFile, ConfigurationError, FlowDebateError, RunNotFound, StoreError
+from flowdebate.errors import ConfigurationError, FlowDebateError, RunNotFound, StoreError
 from flowdebate.service.documents import Tokens
-from flowdebate.service.options import COMMAND, State, is_text
+from flowdebate.service.options import COMMAND, Misuse, State, is_text
 from flowdebate.service.plan import plan_of, stored_plan
 from flowdebate.service.policies import with_models
 from flowdebate.store.base import StoredStatus
@@ -245,23 +245,23 @@ async def find_run(store: Store, name: str) -> StoredRun:
         return await store.run(name)
     except RunNotFound:
         if len(name) < _SHORTEST:
-            allowed = f"the id of a run, or at least {_SHORTEST} characters that it begins with"
-            raise ConfigurationError(COMMAND, "RUN", name, allowed) from None
+            sentence = f"There is no run {name!r}. Type at least {_SHORTEST} characters that its id begins with."
+            raise Misuse("RUN", name, sentence) from None
         runs = [run for run in await store.runs() if run.header.run_id.startswith(name)]
         if not runs:
             raise
     if len(runs) > 1:
         ids = ", ".join(run.header.run_id for run in runs[:_NAMED]) + (", …" if len(runs) > _NAMED else "")
-        raise ConfigurationError(COMMAND, "RUN", name, f"what one id begins with; {len(runs)} do: {ids}")
+        raise Misuse("RUN", name, f"{len(runs)} runs begin with {name!r}: {ids}. Type more characters of the id.")
     return runs[0]
 
 
 async def last_resumable(store: Store) -> StoredRun:
-    """The newest run that can be resumed; BadFile if there is none."""
+    """The newest run that can be resumed; ConfigurationError if there is none."""
     for run in await store.runs():
         if _is_resumable(run):
             return run
-    raise BadFile(f"store {store.name}", "has no interrupted run to resume")
+    raise Misuse("--last", True, f"No interrupted run to resume in {store.name}.")  # noqa: FBT003 - what was given
 
 
 async def list_runs(

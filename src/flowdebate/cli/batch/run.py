@@ -9,6 +9,7 @@ import sys
 import warnings
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from flowdebate._util.text import counted
@@ -21,7 +22,7 @@ from flowdebate.patterns import PATTERNS, find_pattern
 from flowdebate.patterns.debate.proposer import create_side_proposer
 from flowdebate.patterns.debate.sides import yes_no_sides
 from flowdebate.runs.batch.batch import Batch
-from flowdebate.service.options import COMMAND
+from flowdebate.service.options import Misuse
 from flowdebate.service.plan import make_plan, stored_plan, with_shared_models, with_sides
 from flowdebate.service.policies import with_policies
 
@@ -162,8 +163,11 @@ class Plans:
     def __init__(self, pattern: str, options: Mapping[str, Any], file: str | None, *, first: str) -> None:
         info = find_pattern(pattern)
         if info is None or pattern in info.former_names:
-            allowed = f"one of {', '.join(map(repr, PATTERNS))}"
-            raise ConfigurationError(COMMAND, "--pattern", pattern, allowed)
+            close = get_close_matches(pattern, PATTERNS, n=1)
+            hint = f" Did you mean {close[0]}?" if close else ""
+            raise Misuse(
+                "--pattern", pattern, f"There is no pattern {pattern!r}.{hint} Patterns: {', '.join(PATTERNS)}."
+            )
         self._info = info
         planned = make_plan(info, known_options(info, {**options, info.subject: first}), file=file)
         for key in ("record", "replay"):

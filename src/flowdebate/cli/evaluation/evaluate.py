@@ -6,6 +6,7 @@ import asyncio
 import sys
 from collections import Counter
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -15,7 +16,7 @@ from flowdebate.cli import options as opt
 from flowdebate.cli.command import write_json
 from flowdebate.cli.process import ExitCode, killed_by, tell, writing
 from flowdebate.patterns.debate.schemas import BASELINES, BaselineName
-from flowdebate.service.options import COMMAND, FilePath, ModelName, Option, Text, allowed
+from flowdebate.service.options import COMMAND, FilePath, Misuse, ModelName, Option, Text, allowed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -105,13 +106,13 @@ def evaluate(  # noqa: PLR0913 - the options of the command
     from flowdebate.cli.batch.rows import read_rows
     from flowdebate.cli.batch.run import Totals, run_batch, warned_once
     from flowdebate.cli.evaluation.dataset import EvaluationPlans
-    from flowdebate.evaluation.statistics import check_scipy
     from flowdebate.patterns.debate.baselines import baselines_asked
     from flowdebate.service.runs import opened
 
     opt.check(out != "-", "--out", "-", "the path of a file: the report is written on stdout")
     compared = baselines_asked(list(dict.fromkeys(baselines)), where=COMMAND) if baselines else None
-    check_scipy(COMMAND)
+    if find_spec("scipy") is None:
+        raise Misuse("scipy", None, '`evaluate` needs scipy: pip install "flowdebate[audit]"')
     rows = read_rows(questions)[:limit]
     opt.check(
         cluster is None or all(cluster in row.others for row in rows), "--cluster", cluster, "a column of all rows"

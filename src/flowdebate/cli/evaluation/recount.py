@@ -13,7 +13,7 @@ from flowdebate.cli import options as opt
 from flowdebate.cli.command import write_json
 from flowdebate.cli.options import check
 from flowdebate.cli.process import ExitCode, tell, writing
-from flowdebate.service.options import FilePath, Option
+from flowdebate.service.options import FilePath, Misuse, Option
 from flowdebate.service.text import in_line
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ("recount",)
 
-_ONE_RUN = "the id of a run, or else --last, or else --data FILE"
+_ONE_RUN = "Say which debate to recount: the id of its run, or --last, or --data FILE."
 _HEAD = ("RULE", "FINDS FOR", "BALLOTS", "WHY")
 _ENDS = {"tie": "(a tie)", "short": "(not enough)"}
 
@@ -69,7 +69,8 @@ def recount(
 
     The findings say whether the outcome depends on the rule, and which rules cannot count these ballots.
     """
-    check((run is not None) + (data is not None) + last == 1, "RUN", run, _ONE_RUN)
+    if (run is not None) + (data is not None) + last != 1:
+        raise Misuse("RUN", run, _ONE_RUN)
     check(data is None or store is None, "--store", store, "left out where --data is given")
     weights = _weights(weight or [])
     decided = _read(data) if data is not None else _stored(run, store)
@@ -120,8 +121,8 @@ async def _found(store: Store, run: str | None) -> _Decided:
         return _of_run(await find_run(store, run))
     every = [_of_run(each) for each in await store.runs()]
     decided = next((each for each in every if not isinstance(each.ballots, str)), None)
-    check(decided, "--last", True, f"left out: no run in {store.name} has ballots")  # noqa: FBT003
-    assert decided is not None  # noqa: S101 - checked
+    if decided is None:
+        raise Misuse("--last", True, f"No run in {store.name} has ballots.")  # noqa: FBT003 - what was given
     return decided
 
 

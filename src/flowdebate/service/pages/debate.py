@@ -17,6 +17,7 @@ from flowdebate.service.options import (
     Count,
     FilePath,
     Flag,
+    Misuse,
     ModelName,
     ModelNames,
     Option,
@@ -208,6 +209,9 @@ class DebatePage(PatternPage):
         options: DebateOptions = plan.options
         roles = [*(debater.name for debater in plan.speakers), "judge", "moderator"]
         humans = set(options.humans or ())
+        if not plan.speakers and not humans.issubset(roles):
+            name = "name them (--debater NAME=STANCE) for a human to play one."
+            raise Misuse("--human", sorted(humans), f"The question does not say what the sides are: {name}")
         if not humans.issubset(roles):
             allowed = f"among {', '.join(roles)}"
             raise ConfigurationError(*options.place("humans"), sorted(humans.difference(roles)), allowed)

@@ -1,0 +1,110 @@
+"""Errors of the command, read as a user reads them: one line each that says what to type."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from typer.testing import CliRunner
+
+from flowdebate.cli.app import app
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MISUSE = {
+    "debate": 'Give a question, for example: flowdebate debate "Should we cap rents?"; '
+    "or put `question` into the file of --file.",
+    "council": 'Give a question, for example: flowdebate council "Should we cap rents?"; '
+    "or put `question` into the file of --file.",
+    "handoff": 'Give a proposition, for example: flowdebate handoff "Homework should be abolished"; '
+    "or put `proposition` into the file of --file.",
+    "consensus": 'Give a task, for example: flowdebate consensus "Name the product"; '
+    "or put `task` into the file of --file.",
+    "debate Q --rounds 0": "--rounds must be an int >= 1, got 0",
+    "debate Q --debater pro": "--debater must be name=stance, got 'pro'",
+    "debate Q --max-seconds -1": "--max-seconds must be a number of seconds > 0, got -1.0",
+    "debate Q --on-flip x": "--on-flip must be 'average', 'abstain', 'tie' or 'human', got 'x'",
+    "debate Why? --human pro": "The question does not say what the sides are: "
+    "name them (--debater NAME=STANCE) for a human to play one.",
+    "debate Q --store x --no-store": "--store and --no-store exclude each other.",
+    "debate Q --record a --replay b": "Leave --replay out where answers are recorded",
+    "debate Q --base-url http://x/v1": "--model must be the model's name as the server at http://x/v1 has it",
+    "debate Q --model gpt-5-mini": None,
+    "debate Q --schema none.json": "none.json: cannot be read: No such file or directory",
+    "debate Q --file none.toml": "none.toml: cannot be read: No such file or directory",
+    "run none.toml": "There is no plan file 'none.toml'. To debate a question: flowdebate debate \"…\"",
+    "batch none.txt": "none.txt: cannot be read: No such file or directory",
+    "resume": "Say which run: flowdebate resume RUN, or --last. flowdebate runs lists the stored runs.",
+    "resume abcd --last": "Name one run, or give --last, not both. flowdebate runs lists the stored runs.",
+    "resume --last": "No interrupted run to resume in STORE.",
+    "resume --last --model local": "Another --model changes the run: add --allow-changes.",
+    "resume abc": "There is no run 'abc'. Type at least 4 characters that its id begins with.",
+    "resume abcd": "store STORE: there is no run 'abcd'. flowdebate runs lists the stored runs.",
+    "answer abcd yes --json 1": "Give the answer as TEXT or as --json DATA, not both.",
+    "show abcd": "store STORE: there is no run 'abcd'. flowdebate runs lists the stored runs.",
+    "runs --limit 0": "--limit must be an int >= 1, got 0",
+    "delete": "Say which runs to delete: their ids, or --older-than DAYS, or --status STATUS.",
+    "delete abcd --status failed": "Name the runs, or give --older-than or --status, not both.",
+    "export": "Say which runs to export: their ids, or --all.",
+    "export abcd --all": "Name the runs, or give --all, not both.",
+    "import none.jsonl": None,
+    "render none.json": "none.json: cannot be read: No such file or directory",
+    "recount": "Say which debate to recount: the id of its run, or --last, or --data FILE.",
+    "recount --last": "No run in STORE has ballots.",
+    "recount --data x --store y": "Leave --store out where --data is given",
+    "audit --data x --block debate": "Leave --block out where --data is given",
+    "audit --schedule full": "Leave --schedule out without --rejudge",
+}
+"""What is said of a command line; None where only the form is looked at."""
+TYPER = {
+    "debat Q": ("No such command 'debat'", "Did you mean 'debate'"),
+    "debate Q --moderater": ("No such option: --moderater", "--moderator"),
+    "show": ("Missing argument 'RUN'",),
+    "debate Q --rounds x": ("Invalid value for '--rounds'",),
+}
+"""What the parser says, in parts."""
+
+
+@pytest.mark.parametrize("line", MISUSE)
+def test_misuse_is_one_sentence_about_what_to_type(
+    line: str, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On stderr, with exit code 2; not forced into "must be …, got None"."""
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, line.split(), catch_exceptions=False)
+    said = result.stderr.replace(str(store), "STORE")
+    assert (result.exit_code, result.stdout, said.count("\n")) == (2, "", 1)
+    assert said.startswith("Error: ")
+    assert not [part for part in ("got None", "got True", "command line:", "Traceback") if part in said]
+    if MISUSE[line] is not None:
+        assert said == f"Error: {MISUSE[line]}\n"
+
+
+@pytest.mark.parametrize("line", TYPER)
+def test_typing_errors_are_answered_with_what_was_meant(line: str) -> None:
+    """By the parser, with the usage and exit code 2."""
+    result = CliRunner().invoke(app, line.split(), catch_exceptions=False)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert all(part in result.stderr for part in TYPER[line])
+
+
+@pytest.mark.parametrize(
+    "meant", ["openai:gpt-5-mini", "gpt-5-mini", "openai / gpt-5-mini", "OpenAI/gpt-5-mini", "opnai/gpt-5-mini"]
+)
+@pytest.mark.parametrize("option", ["--model", "--judge-model", "--fallback", "--panel"])
+def test_a_model_s_mistyped_name_is_answered_with_the_right_one(option: str, meant: str) -> None:
+    """Before anything is asked."""
+    result = CliRunner().invoke(
+        app, ["debate", "Should we ship?", "--model", "local", option, meant], catch_exceptions=False
+    )
+    assert result.exit_code == 2
+    assert "Did you mean 'openai/gpt-5-mini'?" in result.stderr
+
+
+def test_evaluate_says_how_to_install_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command, the library, and the extra."""
+    monkeypatch.setattr("flowdebate.cli.evaluation.evaluate.find_spec", lambda _: None)
+    result = CliRunner().invoke(app, ["evaluate", "x.csv"], catch_exceptions=False)
+    assert result.exit_code == 2
+    assert result.stderr == 'Error: `evaluate` needs scipy: pip install "flowdebate[audit]"\n'
