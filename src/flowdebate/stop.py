@@ -301,8 +301,8 @@ def when(function: Callable[[Context], bool | Awaitable[bool]], *, name: str | N
     if not is_predicate(function):
         raise ConfigurationError("stop.when()", "function", function, "a sync or async function of (ctx)")
     if name is None:
-        name = getattr(function, "__name__", PREDICATE)
-        name = name if str(name).isidentifier() else PREDICATE
+        own = str(getattr(function, "__name__", PREDICATE))
+        name = own if own.isidentifier() else PREDICATE
     else:
         _check_name("stop.when()", name)
     if name in PATTERNS_OWN:

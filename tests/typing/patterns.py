@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, assert_type
+from typing import TYPE_CHECKING, Any, assert_type
 
 from pydantic import BaseModel
 
@@ -22,8 +22,12 @@ from flowdebate import (
     generator,
     handoff,
     round_robin,
+    stop,
 )
 from flowdebate.runs.result import RunHandle, RunResult
+
+if TYPE_CHECKING:
+    from flowdebate.runs.context import Context
 
 SIDES = [Debater("a", "for"), Debater("b", "against")]
 PEOPLE = [Persona("a"), Persona("b")]
@@ -47,6 +51,23 @@ async def check_a_debate_gives_what_its_schema_says() -> None:
     assert_type(debate(name="a", debaters=SIDES, synthesizer=own).run_sync("?").output, Plan)
     assert_type(debate(name="a", debaters=SIDES, output_schema={"type": "object"}).run_sync("?").output, Any)
     assert_type(debate(name="a", debaters=SIDES, synthesizer=str, output_schema=Plan).run_sync("?").output, Plan)
+
+
+def check_conditions_compose_with_functions_on_either_side() -> None:
+    """The result is a condition, which every pattern takes as it takes a function."""
+
+    async def later(ctx: Context) -> bool:
+        return ctx.elapsed > 1
+
+    assert_type(stop.tokens(5) | stop.seconds(1.5) & ~stop.rounds(2), stop.Condition)
+    assert_type(later | stop.rounds(2), stop.Condition)
+    assert_type(stop.rounds(2) & later, stop.Condition)
+    assert_type(stop.when(later, name="late") & stop.flag("enough"), stop.Condition)
+    for ends in (stop.parse("converged(0.9)"), later, None):
+        debate(name="a", debaters=SIDES, terminate_when=ends)
+        round_robin(name="a", debaters=PEOPLE, terminate_when=lambda ctx: ctx.usage.calls > 4)
+        handoff(name="a", debaters=PEOPLE, terminate_when=ends)
+        consensus(name="a", agents=PEOPLE, terminate_when=ends)
 
 
 def check_the_siblings_give_their_outputs() -> None:
