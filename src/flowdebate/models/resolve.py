@@ -126,11 +126,13 @@ class ModelResolver:
     `choice` is the `model` of the run; `environment` replaces the environment in a resumed run.
     """
 
-    __slots__ = ("_by_intent", "_environment", "_known", "override")
+    __slots__ = ("_by_intent", "_environment", "_known", "_only", "_override")
 
     def __init__(self, choice: ModelChoice = None, *, environment: str | None = None) -> None:
-        self.override: ModelSpec | None = None if isinstance(choice, Mapping) else choice
+        self._override: ModelSpec | None = None if isinstance(choice, Mapping) else choice
         """The model that replaces all others; None where there is none."""
+        self._only: Model | None = None
+        """The same, once it is resolved: each call asks for it several times."""
         self._by_intent: ModelChoice = choice if isinstance(choice, Mapping) else None
         self._environment = environment
         self._known: dict[str, Model] = {}
@@ -143,8 +145,10 @@ class ModelResolver:
         """
         if isinstance(spec, PinnedModel):
             spec = spec.spec
-        elif self.override is not None:
-            return self._real(self.override)
+        elif self._override is not None:
+            if self._only is None:
+                self._only = self._real(self._override)
+            return self._only
         if spec is None:
             spec = "intent/chat"
         if isinstance(spec, str) and spec.startswith(_PREFIX):
