@@ -187,7 +187,7 @@ def test_a_wrong_condition_is_refused_before_anything_is_asked(tmp_path: Path, c
     """The error points at the place, and names the option, or the file and its key."""
     file = tmp_path / "debate.toml"
     file.write_text(f"stop = '{condition}'")
-    for place, options in (("`--stop`", ("--stop", condition)), (f"{file}: `stop`", ("--file", str(file)))):
+    for place, options in (("--stop", ("--stop", condition)), (f"{file}: `stop`", ("--file", str(file)))):
         with Stage() as stage:
             result = run(stage, *SIDES, *options)
         assert (result.exit_code, stage.bodies) == (2, [])
