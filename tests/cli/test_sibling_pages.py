@@ -75,7 +75,7 @@ def test_no_foreign_text_acts_on_a_terminal(pattern: str, folder: Path, text: st
 
 
 HEADS = {
-    "deliberation": ["Topic", "Round 1 of 2", "X", "Moderator finds", "Decision"],
+    "deliberation": ["Topic", "Round 1 of 2", "X", "Moderator: ", "Decision"],
     "handoff": ["Proposition", "Turns", "X", "The lot names: "],
     "round_robin": ["Question", "Round 1 of 2", "X", "Referee", "Output"],
     "consensus": ["Task", "Proposals", "X", "Round 1 of 2", "X", "Vote", "Outcome"],
@@ -157,7 +157,7 @@ Bear:
 Bull:
   Homes first.
 
-Moderator finds: CONTINUE
+Moderator: not settled yet
   Summary: They differ.
 
 Round 2 of 3
@@ -168,7 +168,7 @@ Bull:
 Bear:
   Homes first.
 
-Moderator finds: SETTLED
+Moderator: the matter is settled
   Summary: Both want a cap.
   Decision: Cap them at 3%.
 
@@ -195,7 +195,7 @@ def test_a_moderator_s_model_may_be_asked_for_text() -> None:
         result = hold(on, "deliberation", "--report", "text")
         assert all("response_format" not in body for body in on.bodies)
     assert result.exit_code == 0
-    assert "Moderator finds: SETTLED\n  Summary: One mind.\n  Decision: Cap.\n" in result.stdout
+    assert "Moderator: the matter is settled\n  Summary: One mind.\n  Decision: Cap.\n" in result.stdout
 
 
 def test_a_deliberation_may_go_on_without_a_turn() -> None:
@@ -337,9 +337,9 @@ Vote
 
 Outcome
   Outcome: consensus: 'Planner' has 2 of 2 votes; majority asks for more than half of the eligible voters
-  Votes: Planner 2, Guardian 0; spoiled 0, failed 0, of 2
+  Votes: Planner 2, Guardian 0 (of 2)
   Strength: unanimous, confidence 0.70
-  Similarity: round 1 1.00 (converged)
+  Similarity: round 1: 1.00 (converged)
   Winner: Planner
   Answer: Cap rents at 3%.
   Insight: suggested 2 times: Give one.

@@ -352,7 +352,7 @@ def test_a_run_is_shown_step_by_step(store: Path) -> None:
         document = json.loads(command("show", run_id, "--page", "--json").stdout)
         assert len(on.bodies) == asked
     order = [f"Run: {run_id}", "About: Cap rents?", "Command: flowdebate debate", "chat: staged", "Status: complete"]
-    order += ["debate/round[1]/debate-turn-pro/", "(served, tokens: 10 in, 3 out, ", " s)", "  Homes first."]
+    order += ["debate/round[1]/debate-turn-pro/", "(staged, tokens: 10 in, 3 out, ", " s)", "  Homes first."]
     order += ["debate-turn-con/", "Build more.", "debate/debate-judge", "Outcome", "Verdict: ", "Both are right."]
     rest = shown.stdout
     for part in order:

@@ -210,7 +210,7 @@ class Page:
             parts.append(cost_text(cost).capitalize())
         if parts:
             self.line()
-            self.line(self._joined(parts), style="dim")
+            self._facts(parts)
 
     def ending(self, document: Document, *, hint: str = "") -> None:
         """The ending, unless complete; notes and totals; the run, its seed, and a `hint`."""
@@ -228,10 +228,22 @@ class Page:
         run = [] if document.run_id is None else [f"Run: {in_line(document.run_id)}"]
         seed = [] if document.seed is None else [f"Seed: {document.seed}"]
         if run or seed:
-            self.line(self._joined([*run, *seed, *([hint] if hint else [])]), style="dim")
+            self._facts([*run, *seed, *([hint] if hint else [])])
 
-    def _joined(self, parts: Sequence[str]) -> str:
-        return (" · " if self.screen.is_utf8 else "; ").join(parts)
+    def _facts(self, facts: Sequence[str]) -> None:
+        """Write as many of `facts` on a line as fit."""
+        from rich.cells import cell_len
+
+        between = " · " if self.screen.is_utf8 else "; "
+        lines = [facts[0]]
+        for fact in facts[1:]:
+            longer = f"{lines[-1]}{between}{fact}"
+            if self.screen.is_terminal and cell_len(longer) > self.screen.width:
+                lines.append(fact)
+            else:
+                lines[-1] = longer
+        for line in lines:
+            self.line(line, style="dim")
 
     def columns(self, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         """A table; in a terminal its last column is cut to the width."""
@@ -260,6 +272,7 @@ class Page:
 
     def line(self, text: str = "", *, style: str = "", indent: str = "") -> None:
         """A line of the page's own words, or as many as it takes."""
+        indent += " " * (len(text) - len(text.lstrip(" ")))
         self._set([(text, style)], indent=indent, first=indent)
 
     def _set(self, texts: Sequence[tuple[str, str]], *, indent: str, first: str) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+from contextlib import suppress
 from dataclasses import fields
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -15,6 +17,7 @@ from flowdebate.service.documents import Tokens, as_json
 from flowdebate.service.documents import document_of as read_raw
 from flowdebate.service.plan import pattern_of_run, plan_of
 from flowdebate.service.runs import WORDS, ago, short_id, state_of
+from flowdebate.service.sections import Output
 from flowdebate.service.text import in_line
 
 if TYPE_CHECKING:
@@ -24,11 +27,9 @@ if TYPE_CHECKING:
     from flowdebate.service.documents import Document
     from flowdebate.store.base import StepRow, StoredRun
 
-__all__ = ("document_of", "run_data", "show_run", "show_table", "step_data")
+__all__ = ("document_of", "prose", "run_data", "show_run", "show_table", "step_data")
 
 _HEAD = ("RUN", "WHEN", "WHAT", "STATUS", "STEPS", "ABOUT")
-_FOUND = {"verdict": "Verdict", "finalDecision": "Decision", "winner": "Winner", "answer": "Answer"}
-"""Labels of the patterns' results, by their keys in raw outputs."""
 _USAGE = tuple(item.name for item in fields(Usage))
 """The counts of a stored call, in their order."""
 
@@ -98,7 +99,7 @@ def step_data(step: StepRow) -> dict[str, Any]:
         "at": None if step.at is None else _moment(step.at).isoformat(),
         "attempts": step.attempts,
         "failures": list(step.failures),
-        "model": body.get("model"),
+        "model": _model(body),
         "usage": _usage(body),
         "seconds": body.get("seconds"),
         "text": _text(step, body),
@@ -126,7 +127,8 @@ def _show_step(step: StepRow, page: Page) -> None:
     body = _body(step)
     page.line()
     page.line(in_line(step.key), style="bold cyan")
-    facts = [str(body["model"])] if body.get("model") else []
+    model = _model(body)
+    facts = [model] if model else []
     usage = _usage(body)
     if usage:
         counts = (usage["promptTokens"], usage["completionTokens"])
@@ -140,11 +142,12 @@ def _show_step(step: StepRow, page: Page) -> None:
     if facts:
         page.remark(", ".join(facts))
     for failure in step.failures:
-        page.labelled("Failed", failure, "yellow")
+        page.labelled("Failed", _failure(failure), "yellow")
     if step.body is None:
         page.remark("not finished")
         return
-    page.text(_text(step, body))
+    data = body.get("data")
+    page.text(_text(step, body) if data is None or body.get("tool_calls") else prose(data))
     page.end_text()
 
 
@@ -157,13 +160,15 @@ def _show_outcome(run: StoredRun, page: Page) -> None:
     if outcome.get("error"):
         page.labelled("Error", str(outcome["error"]), "red")
     output, raw = outcome.get("output"), outcome.get("raw")
-    if isinstance(raw, dict) and output in (None, raw):  # the contributions are shown above
-        for label, found in ((label, raw.get(name)) for name, label in _FOUND.items()):
-            if found is not None:
-                page.labelled(label, found if isinstance(found, str) else as_json(found), "bold")
-    elif output is not None:
-        page.text(output if isinstance(output, str) else as_json(output))
-        page.end_text()
+    if isinstance(raw, dict):
+        with suppress(BadFile):  # of a block that is no pattern
+            sections = list(document_of(run, ()).outcome())  # the contributions are shown above
+            for section in sections:
+                page.show(section)
+            if output in (None, raw) or any(isinstance(section, Output) for section in sections):
+                return
+    if output is not None:
+        page.output(output)
 
 
 def document_of(run: StoredRun, steps: Sequence[StepRow]) -> Document:
@@ -191,6 +196,51 @@ def document_of(run: StoredRun, steps: Sequence[StepRow]) -> Document:
     return plan_of(run, {}, to_ask=False).document(bare.raw, outcome.get("output"), **facts)
 
 
+def prose(value: object) -> str:
+    """JSON data as lines for readers: labels, values, and lists.
+
+    >>> print(prose({"winner": None, "nextSpeakers": ["ann", "bob"], "issues": [{"text": "No source.", "score": 5}]}))
+    Winner: none
+    Next speakers: ann, bob
+    Issues:
+      - Text: No source.
+        Score: 5
+    """
+    match value:
+        case dict():
+            return "\n".join(_labelled(str(key), each) for key, each in value.items()) or "nothing"
+        case list() if any(isinstance(each, (dict, list)) for each in value):
+            return "\n".join(f"- {_indented(prose(each))}" for each in value)
+        case list():
+            return ", ".join(map(prose, value)) or "none"
+        case None:
+            return "none"
+        case bool():
+            return "yes" if value else "no"
+        case _:
+            return str(value)
+
+
+def _labelled(key: str, value: object) -> str:
+    words = re.sub(r"(?<=[a-z])_?([A-Z])|_", lambda found: f" {(found[1] or '').lower()}", key)
+    text = prose(value)
+    behind = " " if "\n" not in text or isinstance(value, str) else "\n  "
+    return f"{words[:1].upper()}{words[1:]}:{behind}{_indented(text)}"
+
+
+def _indented(text: str) -> str:
+    return text.replace("\n", "\n  ")
+
+
+def _failure(text: str) -> str:
+    """What failed, from its record."""
+    try:
+        error = json.loads(text)["error"]
+    except (ValueError, KeyError, TypeError):
+        return text
+    return str(error)
+
+
 def _moment(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, UTC)
 
@@ -201,6 +251,14 @@ def _body(step: StepRow) -> dict[str, Any]:
         return {}
     body = json.loads(step.body)
     return body if isinstance(body, dict) else {}
+
+
+def _model(body: dict[str, Any]) -> str | None:
+    """The model that answered, by the name that it was asked by, not the one that its server gave."""
+    attempts = body.get("attempts")
+    if isinstance(attempts, list) and attempts and isinstance(attempts[-1], list) and attempts[-1]:
+        return str(attempts[-1][0])
+    return None if body.get("model") is None else str(body["model"])
 
 
 def _usage(body: dict[str, Any]) -> dict[str, Any] | None:

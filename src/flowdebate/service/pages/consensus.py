@@ -282,13 +282,15 @@ def _outcome(raw: ConsensusOutput) -> Iterator[Section]:
     if counted is None:
         return
     votes = ", ".join(f"{name} {count}" for name, count in counted.counts.items())
-    failed = f"spoiled {counted.spoiled}, failed {counted.failed}, of {counted.eligible}"
+    failed = ((counted.spoiled, "invalid"), (counted.failed, "missing"))
+    lost = [f"{number} {what}" for number, what in failed if number]
+    of = ", ".join([f"of {counted.eligible}", *lost])
     measured = [(one.round, one.convergence) for one in raw.rounds if one.convergence is not None]
-    similar = ", ".join(f"round {number} {found.similarity:.2f} ({found.status})" for number, found in measured)
+    similar = ", ".join(f"round {number}: {found.similarity:.2f} ({found.status})" for number, found in measured)
     early, found = raw.early_end, raw.analytics
     parts = [
         ("Outcome", f"{'consensus' if raw.consensus_reached else 'no consensus'}: {counted.reason}"),
-        ("Votes", f"{votes}; {failed}"),
+        ("Votes", f"{votes or 'none'} ({of})"),
         ("Strength", f"{raw.strength}, confidence {raw.confidence:.2f}"),
         ("Similarity", similar),
         ("Rounds ended early", "" if early is None else f"{early.source}, {early.reason}"),

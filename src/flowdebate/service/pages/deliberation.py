@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from flowdebate.patterns.deliberation.schemas import DeliberationOutput, ModeratorReported
+from flowdebate.patterns.deliberation.schemas import DeliberationOutput, ModeratorReported, ReportStatus
 from flowdebate.service.documents import RoundsDocument, Speaker
 from flowdebate.service.live import Together
 from flowdebate.service.options import Count, Option, PatternOptions, PersonaEntry, Text, roster_option
@@ -35,6 +35,10 @@ _DEBATERS = (
     },
 )
 """Two who differ about any topic."""
+
+
+_STATUSES: Mapping[ReportStatus, str] = {"SETTLED": "the matter is settled", "CONTINUE": "not settled yet"}
+"""A moderator's finding in words."""
 
 
 class DeliberationOptions(PatternOptions):
@@ -109,7 +113,7 @@ def _report(report: ModeratorReport | None) -> Iterator[Section]:
     if report is not None:
         parts = (("Summary", report.summary), ("Decision", report.decision))
         facts = tuple(Fact(label=label, text=text, tone="dim") for label, text in parts if text is not None)
-        yield Group(label="Moderator finds", text=report.status, parts=facts)
+        yield Group(label="Moderator", text=_STATUSES[report.status], parts=facts)
 
 
 class DeliberationPage(PatternPage):
