@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
 import contextlib
 import fcntl
 import json
@@ -151,6 +152,7 @@ class OnTerminal:
 
     def __init__(self, *arguments: str, stdout: int | None = None, columns: int = 100, **env: str) -> None:
         self.seen = ""
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
         self._master, terminal = pty.openpty()
         fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
         self.process = subprocess.Popen(  # noqa: S603 - our own command
@@ -192,7 +194,7 @@ class OnTerminal:
             data = os.read(self._master, 65536)
         except OSError:  # Linux says so when nobody holds the terminal any more
             return False
-        self.seen += data.decode().replace("\r\n", "\n")
+        self.seen += self._decoder.decode(data).replace("\r\n", "\n")
         return bool(data)
 
     def __enter__(self) -> Self:

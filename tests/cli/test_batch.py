@@ -6,11 +6,13 @@ import csv
 import io
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
 import threading
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -416,11 +418,28 @@ def test_without_a_terminal_there_is_a_line_now_and_then(capsys: pytest.CaptureF
     now = 20.0
     view.progress(replace(summary, failures={}, total=200))
     assert capsys.readouterr().err.splitlines() == [
-        "100 of 10,000 done; 2 failed, 1 calls, 2.0 a second, about 1 h 22 min left",
-        "100 done; 2 failed, 1 calls, 1,001 tokens, 12.0 a minute",
-        "9,900 of 10,000 done; 1 calls, 198.0 a second, about 1 s left",
-        "100 of 200 done; 1 calls, 2.0 a second, about 50 s left",
+        "100 of 10,000 done; about 1 h 22 min left, 2 failed, 1 call, 2.0 a second",
+        "100 done; 2 failed, 1 call, 1,001 tokens, 12.0 a minute",
+        "9,900 of 10,000 done; about 1 s left, 1 call, 198.0 a second",
+        "100 of 200 done; about 50 s left, 1 call, 2.0 a second",
     ]
+
+
+@given(st.integers(1, 9), st.integers(2, 50), st.integers(1, 40), st.floats(0.5, 1000))
+def test_the_time_left_is_known_from_the_first_call_on(usual: int, total: int, calls: int, seconds: float) -> None:
+    """By the usual calls of a question until one has ended, by its own calls then; what was complete before is free."""
+    view = BatchView(calls=usual)
+    summary = BatchSummary(total=total, running=1, seconds=seconds, usage=Usage(calls=calls))
+    assert view.left(replace(summary, usage=Usage.none())) is None
+    assert view.left(summary) == pytest.approx(seconds / calls * max(usual * total - calls, 0))
+    ended = SimpleNamespace(error=None, replayed=False, run=SimpleNamespace(usage=Usage(calls=calls)))
+    view.item(ended)  # type: ignore[arg-type]  # as much of an item as is looked at
+    done = replace(summary, done=1)
+    assert view.left(done) == pytest.approx(seconds * (total - 1))
+    ended.replayed = True
+    view.item(ended)  # type: ignore[arg-type]  # as above
+    both = replace(done, done=2, replayed=1, usage=Usage(calls=2 * calls))
+    assert view.left(both) == pytest.approx(seconds * (total - 2))
 
 
 @pytest.fixture
@@ -467,7 +486,7 @@ def test_a_terminal_shows_a_bar_that_goes() -> None:
         view.progress(BatchSummary(total=4, done=1, seconds=1.0, usage=Usage.unknown()))
         view.item(failed("Cap\n\x1b[2J?" + "x" * 100))
     seen = OWN_ESCAPES.sub("", stream.getvalue())
-    assert "1/4 1 calls, 1.0 a second, about 3 s left" in seen
+    assert "1/4 about 3 s left, 1 call, 1.0 a second" in seen
     assert "Question 3 failed (Cap \\x1b[2J?x" in seen
     assert "x…): ValueError: no [bold]\n" in seen
 
@@ -539,3 +558,20 @@ def test_ctrl_c_in_a_terminal_leaves_all_and_says_how_to_go_on(folder: Path) -> 
         again = batch(played, "q.txt", "--max-concurrency", "1", "--batch", "b", "--out", "r.jsonl")
     assert again.exit_code == 0
     assert len(lines(folder / "r.jsonl")) == 3
+
+
+def test_a_batch_is_one_row_among_the_runs(folder: Path) -> None:
+    """With how many of its runs came to what; --batch lists them one by one."""
+    with Stage(broken={1}) as played:
+        command = ("q.csv", "--max-concurrency", "1", "--batch", "rents", "--attempts", "1", "--rounds", "1")
+        batch(played, *command)
+    runner = CliRunner()
+    listed = runner.invoke(app, ["runs", "--limit", "1"]).stdout
+    assert re.search(r"^rents \(\d runs\) .* 1 failed", listed, re.MULTILINE)
+    assert "The runs of a batch, one by one: --batch rents" in listed
+    assert "There are more" not in listed
+    alone = runner.invoke(app, ["runs", "--batch", "rents"]).stdout
+    numbers = re.findall(r"^rents-(\d) ", alone, re.MULTILINE)
+    assert sorted(numbers) == [str(index) for index in range(len(numbers))]
+    assert f"rents ({len(numbers)} runs)" in listed
+    assert len(json.loads(runner.invoke(app, ["runs", "--json"]).stdout)) == len(numbers)

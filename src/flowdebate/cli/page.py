@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from itertools import groupby
+from itertools import groupby, pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TextIO, assert_never
 
@@ -97,7 +97,7 @@ class Page:
             case Group():
                 self._group(section)
             case Card():
-                self._card(section)
+                self.card(section.title, section.facts)
             case Output():
                 self.output(section.value)
             case Remark():
@@ -130,9 +130,6 @@ class Page:
             self._fact(part)
         if group.remark is not None:
             self.line(in_line(group.remark), indent="  ")
-
-    def _card(self, card: Card) -> None:
-        self.card(card.title, [(fact.label, fact.text, _STYLES[fact.tone]) for fact in card.facts])
 
     def heading(self, title: str) -> None:
         """A heading."""
@@ -171,23 +168,24 @@ class Page:
         """A remark of the page itself, in brackets."""
         self.line(f"({in_line(text)})", style="dim", indent="  ")
 
-    def card(self, title: str, parts: Sequence[tuple[str, str, str]]) -> None:
-        """A result in a frame: `parts` are label, text, style; one of the title's name needs no label there."""
+    def card(self, title: str, facts: Sequence[Fact]) -> None:
+        """A result in a frame; a fact with the title's name needs no label there, and long ones are set apart."""
         self.line()
         if not self.screen.is_terminal:
             self.line(title)
-            for label, text, _ in parts:
-                self.labelled(label, text, "bold")
+            for fact in facts:
+                self.labelled(fact.label, fact.text, "bold")
             return
         from rich.console import Group
         from rich.panel import Panel
         from rich.text import Text
 
         shown: list[Text] = []
-        for label, text, style in parts:
-            before = "\n" if shown and (label == title or shown[-1].plain.endswith("\n")) else ""
-            own = [] if label == title else [(f"{in_line(label)}: ", "bold")]
-            shown.append(Text.assemble(before, *own, (_squeezed(text), style)))
+        for before, fact in pairwise([None, *facts]):
+            assert fact is not None  # noqa: S101 - only the first is
+            apart = "\n" if before is not None and not (fact.short and before.short) else ""
+            label = [] if fact.label == title else [(f"{in_line(fact.label)}: ", "bold")]
+            shown.append(Text.assemble(apart, *label, (_squeezed(fact.text), _STYLES[fact.tone])))
         self.screen.print(Panel(Group(*shown), title=Text(title, "bold"), border_style="green", padding=(1, 2)))
 
     def output(self, value: object) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections import Counter
 from contextlib import suppress
 from dataclasses import fields
 from datetime import UTC, datetime
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from flowdebate.errors import BadFile, error_text
 from flowdebate.models.codec import failure_of
 from flowdebate.models.usage import Usage
+from flowdebate.runs.batch.batch import BATCH_LABEL
 from flowdebate.service.documents import Tokens, as_json
 from flowdebate.service.documents import document_of as read_raw
 from flowdebate.service.plan import pattern_of_run, plan_of
@@ -21,37 +23,50 @@ from flowdebate.service.sections import Output
 from flowdebate.service.text import in_line
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from flowdebate.cli.page import Page
     from flowdebate.service.documents import Document
     from flowdebate.store.base import StepRow, StoredRun
 
-__all__ = ("document_of", "prose", "run_data", "show_run", "show_table", "step_data")
+__all__ = ("document_of", "folded", "prose", "run_data", "show_run", "show_table", "step_data")
 
 _HEAD = ("RUN", "WHEN", "WHAT", "STATUS", "STEPS", "ABOUT")
 _USAGE = tuple(item.name for item in fields(Usage))
 """The counts of a stored call, in their order."""
 
 
-def show_table(runs: Sequence[StoredRun], page: Page, *, now: float, more: bool) -> None:
-    """Write a table of `runs`; `more` adds a hint that the store has others."""
-    if not runs:
+def show_table(rows: Sequence[Sequence[StoredRun]], page: Page, *, now: float, more: bool) -> None:
+    """Write a table with a row for each run, or for the runs of a batch; `more` says that the store has others."""
+    if not rows:
         page.line("No runs.")
         return
-    page.columns(_HEAD, [_row(run, now) for run in runs])
+    page.columns(_HEAD, [_row(runs, now) for runs in rows])
+    if folded := next((runs[0].header.labels[BATCH_LABEL] for runs in rows if len(runs) > 1), None):
+        page.line(f"The runs of a batch, one by one: --batch {in_line(folded)}", style="dim")
     if more:
         page.line("There are more: --limit N", style="dim")
 
 
-def _row(run: StoredRun, now: float) -> tuple[str, ...]:
-    header = run.header
+def folded(runs: Iterable[StoredRun]) -> list[list[StoredRun]]:
+    """`runs` with those of one batch together, where its newest one is."""
+    rows: dict[tuple[str, str], list[StoredRun]] = {}
+    for run in runs:
+        batch = run.header.labels.get(BATCH_LABEL)
+        rows.setdefault(("run", run.header.run_id) if batch is None else ("batch", batch), []).append(run)
+    return list(rows.values())
+
+
+def _row(runs: Sequence[StoredRun], now: float) -> tuple[str, ...]:
+    run, header = runs[0], runs[0].header
+    states = Counter(WORDS[state_of(each)] for each in runs)
+    several = ", ".join(f"{count} {state}" for state, count in states.most_common())
     return (
-        short_id(header.run_id),
+        short_id(header.run_id) if len(runs) == 1 else f"{header.labels[BATCH_LABEL]} ({len(runs)} runs)",
         ago(now - header.created_at) or f"{_moment(header.created_at):%Y-%m-%d}",
         _what(run),
-        WORDS[state_of(run)],
-        f"{run.steps}",
+        next(iter(states)) if len(states) == 1 else several,
+        f"{sum(each.steps for each in runs)}",
         header.question,
     )
 

@@ -15,7 +15,7 @@ from flowdebate.cli import options as opt
 from flowdebate.cli.command import check_report, write_json, write_report
 from flowdebate.cli.process import ExitCode, writing
 from flowdebate.errors import BadFile, RunConflict
-from flowdebate.service.options import Count, Misuse, Option, allowed
+from flowdebate.service.options import Count, Misuse, Option, Text, allowed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -37,17 +37,35 @@ def runs(
     status: opt.Status = None,
     block: opt.Block = None,
     search: opt.Search = None,
-    limit: Annotated[Count, Option(metavar="N", help="Maximum number of runs in the list.")] = _MOST,
+    batch: Annotated[
+        Text | None, Option(metavar="NAME", help="Only runs of this batch, each in a row of its own.")
+    ] = None,
+    limit: Annotated[Count, Option(metavar="N", help="Maximum number of rows in the list.")] = _MOST,
     store: opt.StoreName = None,
     as_json: opt.Json = False,
 ) -> None:
-    """List the stored runs, the newest first."""
-    from flowdebate.service.runs import list_runs, opened
+    """List the stored runs, the newest first. The runs of a batch are one row."""
+    from flowdebate.service.runs import opened
 
+    filters = {"state": status, "block": block, "search": search, "batch": batch}
     with opened(store) as place:
-        found = asyncio.run(list_runs(place.store, state=status, block=block, search=search, limit=limit + 1))
+        rows = asyncio.run(_rows(place.store, filters, limit + 1, fold=batch is None and not as_json))
     with writing():
-        _list(found[:limit], more=len(found) > limit, as_json=as_json)
+        _list(rows[:limit], more=len(rows) > limit, as_json=as_json)
+
+
+async def _rows(store: Store, filters: dict[str, Any], limit: int, *, fold: bool) -> list[list[StoredRun]]:
+    """The newest runs in `limit` rows, or in as many as there are."""
+    from flowdebate.cli.run_view import folded
+    from flowdebate.service.runs import list_runs
+
+    most = limit
+    while True:
+        runs = await list_runs(store, **filters, limit=most)
+        rows = folded(runs) if fold else [[run] for run in runs]
+        if len(rows) >= limit or len(runs) < most:
+            return rows
+        most *= 4
 
 
 @opt.command()
@@ -133,19 +151,19 @@ def _ask(runs: Sequence[StoredRun]) -> None:
     if not sys.stdin.isatty():
         raise Misuse("--yes", None, f"Nobody can be asked here. To delete {_counted(len(runs))}, add --yes.")
     with writing():
-        _list(runs, more=False, as_json=False)
+        _list([[run] for run in runs], more=False, as_json=False)
         if not typer.confirm(f"Delete {_counted(len(runs))}?"):
             raise typer.Exit(ExitCode.FAILED)
 
 
-def _list(runs: Sequence[StoredRun], *, more: bool, as_json: bool) -> None:
+def _list(rows: Sequence[Sequence[StoredRun]], *, more: bool, as_json: bool) -> None:
     from flowdebate.cli.run_view import run_data, show_table
     from flowdebate.service.documents import as_json as json_of
 
     if as_json:
-        write_json(json_of([run_data(run) for run in runs]))
+        write_json(json_of([run_data(run) for runs in rows for run in runs]))
     else:
-        show_table(runs, _page(), now=time.time(), more=more)
+        show_table(rows, _page(), now=time.time(), more=more)
 
 
 def _page(speakers: Sequence[Any] = ()) -> Page:

@@ -341,12 +341,14 @@ def tokens_text(usage: Usage | None) -> str:
 def cost_text(cost: float | None) -> str:
     """The cost so far, in words; "" without prices.
 
-    >>> cost_text(0.00213), cost_text(12.5), cost_text(0.0), cost_text(None)
-    ('cost 0.0021', 'cost 12.50', 'cost 0', '')
+    >>> cost_text(0.000213), cost_text(12.5), cost_text(0.0), cost_text(None)
+    ('cost 0.00021', 'cost 12.50', 'cost 0.00', '')
     """
     if cost is None:
         return ""
-    return f"cost {cost:,.2f}" if cost >= 1 else f"cost {cost:.2g}"
+    if not cost or cost >= 1:
+        return f"cost {cost:,.2f}"
+    return f"cost {float(f'{cost:.2g}'):.12f}".rstrip("0")
 
 
 def _ends_turn(event: object) -> bool:

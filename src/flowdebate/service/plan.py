@@ -109,6 +109,11 @@ class Plan:
         return length
 
     @property
+    def usual_calls(self) -> int:
+        """About how many calls a run takes: each speaker once in each round, and one for the result."""
+        return len(self.speakers) * self.length + 1
+
+    @property
     def common(self) -> dict[str, Any]:
         """Keywords that all factories have."""
         return {"name": self.name, "instructions": self.options.instructions}

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, get_args
 
 from flowdebate.errors import ConfigurationError, FlowDebateError, RunNotFound, StoreError
+from flowdebate.runs.batch.batch import BATCH_LABEL
 from flowdebate.service.documents import Tokens
 from flowdebate.service.options import COMMAND, Misuse, State, is_text
 from flowdebate.service.plan import plan_of, stored_plan
@@ -270,13 +271,15 @@ async def list_runs(
     state: str | None = None,
     block: str | None = None,
     search: str | None = None,
+    batch: str | None = None,
     limit: int | None = None,
 ) -> Sequence[StoredRun]:
     """The runs that match all filters, the newest first."""
+    labels = None if batch is None else {BATCH_LABEL: batch}
     if state not in ("running", "left_behind"):
         status = next((each for each in get_args(StoredStatus) if each == state), None)
-        return await store.runs(status=status, block=block, text=search, limit=limit)
-    runs = await store.runs(status="running", block=block, text=search)
+        return await store.runs(status=status, block=block, text=search, labels=labels, limit=limit)
+    runs = await store.runs(status="running", block=block, text=search, labels=labels)
     return [run for run in runs if state_of(run) == state][:limit]
 
 

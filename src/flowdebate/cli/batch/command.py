@@ -76,18 +76,18 @@ def batch(  # noqa: PLR0913 - the options of the command
                 out=out,
             )
         )
-    _finish(finished, name, out=out)
+    _finish(finished, name, models=plans.models, out=out)
     raise typer.Exit(_exit_code(finished))
 
 
-def _finish(finished: FinishedBatch, name: str, *, out: str | None) -> None:
+def _finish(finished: FinishedBatch, name: str, *, models: str, out: str | None) -> None:
     """Write the summary, and how to continue."""
     from flowdebate.cli.batch.view import show_summary
     from flowdebate.cli.page import Page
 
     with writing():
         page = Page(sys.stderr if out == "-" else sys.stdout, [])
-        show_summary(page, name, finished.summary, out=None if out == "-" else out)
+        show_summary(page, name, finished.summary, models=models, out=None if out == "-" else out)
     summary = finished.summary
     if finished.signal is not None:
         tell(f"Interrupted. To continue: the same command, or any with --batch {name}")

@@ -22,6 +22,7 @@ from flowdebate.patterns import PATTERNS, find_pattern
 from flowdebate.patterns.debate.proposer import create_side_proposer
 from flowdebate.patterns.debate.sides import yes_no_sides
 from flowdebate.runs.batch.batch import Batch
+from flowdebate.service.models import models_line
 from flowdebate.service.options import Misuse
 from flowdebate.service.plan import make_plan, stored_plan, with_shared_models, with_sides
 from flowdebate.service.policies import with_policies
@@ -106,7 +107,8 @@ async def run_batch(
                     writer.write(line)
                     view.item(item)
 
-    with view_of(sys.stderr) as view:
+    with view_of(sys.stderr, calls=base.usual_calls) as view:
+        view.begin(plans.models)
         received = await _interruptible(read(view), batch, view)
     return FinishedBatch(summary=batch.summary, missing=missing, signal=received)
 
@@ -182,6 +184,8 @@ class Plans:
             planned = with_sides(planned, yes_no_sides(first))
         self._proposed: dict[str, Sequence[Debater]] = {}
         """Sides that the model has proposed, by question."""
+        self.models = models_line(planned)
+        """The line about the models."""
         self.base: Plan = with_policies(planned)
         """The plan of the first question."""
         self.base.pattern()  # refuses invalid options before a model is called

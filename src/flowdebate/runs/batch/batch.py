@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     OnError = Literal["collect", "raise"]
 
 
-_LABEL = "batch"
+BATCH_LABEL = "batch"
 """The label that names the batch of a run."""
 _OVER = ("complete", "degraded", "no_verdict")
 """Statuses of runs that are complete."""
@@ -177,7 +177,7 @@ class Batch(Generic[OutT]):
         """Read the stored runs; if all questions are known, check them before anything is paid: RunChanged."""
         if self._store is None:
             return
-        runs = await self._store.runs(labels={_LABEL: self.batch_id})
+        runs = await self._store.runs(labels={BATCH_LABEL: self.batch_id})
         self._stored = {run.header.run_id: run for run in runs}
         if isinstance(self._questions, Sequence):
             for index, row in enumerate(self._questions):
@@ -192,7 +192,9 @@ class Batch(Generic[OutT]):
         pairs = changes_of(then, now)
         if self._allow_changes:
             pairs = {name: pairs[name] for name in ("question", "seed")}
-        check_unchanged(self._store, run.run_id, {_LABEL: (then.labels.get(_LABEL, ""), self.batch_id), **pairs})
+        check_unchanged(
+            self._store, run.run_id, {BATCH_LABEL: (then.labels.get(BATCH_LABEL, ""), self.batch_id), **pairs}
+        )
 
     # Runs
 
@@ -318,7 +320,7 @@ def _store_options(store: StoreChoice | StoreOptions, batch_id: str, where: str)
     opened = open_store(options.store, where=where)
     if opened is None:
         return None
-    return replace(options, store=opened, labels={**options.labels, _LABEL: batch_id})
+    return replace(options, store=opened, labels={**options.labels, BATCH_LABEL: batch_id})
 
 
 def _check(

@@ -1,0 +1,228 @@
+"""Pages at several widths, the line that says who is at work, and what is left of it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from flowdebate.cli.page import LivePage, Page, render
+from flowdebate.cli.screen import AskOnScreen, Screen
+from flowdebate.errors import FlowDebateError
+from flowdebate.models.usage import Usage
+from flowdebate.patterns import PATTERNS
+from flowdebate.runs.events import CallStarted
+from flowdebate.service.documents import document_of
+from flowdebate.service.models import models_line, prices_of
+from flowdebate.service.plan import make_plan
+from flowdebate.service.sections import Working
+from flowdebate.testing import FunctionModel
+
+from .emulator import screen_of
+from .siblings import saved
+from .stage import OnTerminal, Stage
+from .test_render import DOCUMENT, HOSTILE
+from .test_terminal import SIDES
+
+if TYPE_CHECKING:
+    from flowdebate.testing import ModelRequest
+
+WIDTHS = (60, 80, 120)
+LONG = st.sampled_from(["x" * 200, "日本語" * 60, "👩\u200d🔬 " * 40, "flowdebate[audit]", "word " * 90, "a\n\n\nb"])
+FOREIGN = st.lists(LONG | HOSTILE, min_size=1, max_size=4).map(" ".join)
+
+
+class Terminal(io.StringIO):
+    """A terminal, as far as its stream knows."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def environ(columns: int, **more: str) -> dict[str, str]:
+    """An environment with a terminal of so many columns."""
+    return {"TERM": "xterm", "COLUMNS": str(columns), **more}
+
+
+@given(
+    FOREIGN, st.sampled_from(WIDTHS), st.sampled_from(["debate", "deliberation", "handoff", "round_robin", "consensus"])
+)
+def test_no_line_of_a_page_is_wider_than_the_terminal(text: str, columns: int, pattern: str) -> None:
+    """At 60, 80 and 120 columns, whatever is in every place of a document: characters count as rich counts them."""
+    value: dict[str, Any] = {**DOCUMENT, "debaters": [{"name": "anna", "stance": text, "role": text}], "output": text}
+    value["raw"] = {
+        **DOCUMENT["raw"],
+        "question": text,
+        "transcript": [{"round": 1, "agentName": "anna", "stance": text, "text": text}],
+        "verdict": {"verdict": text, "winner": text, "reasoning": text},
+    }
+    document = document_of(value if pattern == "debate" else saved(text)[pattern], where="here")
+    screen = Terminal()
+    render(document, Page(screen, document.speakers, environ=environ(columns, NO_COLOR="1")))
+    assert max(map(cell_len, screen.getvalue().split("\n"))) <= min(columns, 100)
+
+
+@pytest.mark.parametrize("columns", WIDTHS)
+def test_words_of_a_page_are_whole(columns: int) -> None:
+    """Remarks, warnings and findings too, and names with brackets."""
+    page = Page(screen := Terminal(), [], environ=environ(columns, NO_COLOR="1"))
+    text = "the extra flowdebate[audit] is needed for the intervals of styles and the findings on each of them"
+    page.line(text)
+    page.remark(text)
+    page.labelled("Left out", text, "")
+    assert screen.getvalue().split() == f"{text} ({text}) Left out: {text}".split()
+    assert screen.getvalue().count("\n") >= (6 if columns < len(text) else 3)
+
+
+WORK = Working(
+    who="The judge is weighing the arguments",
+    since=5.0,
+    facts=("turn 3 of 4", "1,200 tokens in, 80 out", "cost 0.0021"),
+)
+
+
+@pytest.mark.parametrize(
+    ("columns", "shown"),
+    [
+        (120, "The judge is weighing the arguments · 1 min 3 s · turn 3 of 4 · 1,200 tokens in, 80 out · cost 0.0021"),
+        (80, "The judge is weighing the arguments · 1 min 3 s · turn 3 of 4"),
+        (60, "The judge is weighing the arguments · 1 min 3 s"),
+        (40, "The judge is weighing th… · 1 min 3 s"),
+    ],
+)
+def test_the_live_line_says_who_is_at_work_and_for_how_long(columns: int, shown: str) -> None:
+    """In one line, with as much else as fits; when the run is over it is gone, and the text stays."""
+    now = 5.0
+    screen = Screen(stream := Terminal(), environ=environ(columns), clock=lambda: now)
+    with screen.live():
+        screen.write("alpha\nbe")
+        screen.working(WORK)
+        now = 68.9
+        screen.tick()
+        first, rest, blank, line = screen_of(stream.getvalue()).split("\n")
+        assert (first, rest, blank, line[1:].strip()) == ("alpha", "be", "", shown)
+        screen.write("ta\n")
+    assert screen_of(stream.getvalue()).rstrip("\n") == "alpha\nbeta"
+
+
+@pytest.mark.parametrize("env", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
+def test_without_colours_there_is_no_live_line_and_no_escape_code(env: dict[str, str]) -> None:
+    """What is written is the text alone."""
+    screen = Screen(stream := Terminal(), environ=environ(80, **env))
+    with screen.live():
+        screen.working(WORK)
+        screen.write("alpha", "bold")
+        screen.tick()
+    assert stream.getvalue() == "alpha"
+
+
+def test_a_human_is_asked_without_a_live_line() -> None:
+    """It is gone while somebody types, and comes back; text that was not finished stays."""
+    screen = Screen(stream := Terminal(), environ=environ(80), clock=lambda: 6.0)
+
+    async def ask(_: object) -> str:
+        stream.write("?")
+        assert screen_of(stream.getvalue()).rstrip("\n") == "alpha?"
+        screen.tick()
+        assert "weighing" not in screen_of(stream.getvalue())
+        return "typed"
+
+    asking: Any = AskOnScreen(ask)
+    asking.screen = screen
+    with screen.live():
+        screen.working(WORK)
+        screen.write("alpha")
+        assert asyncio.run(asking(None)) == "typed"
+        screen.tick()
+        assert "weighing" in screen_of(stream.getvalue())
+
+
+@pytest.mark.parametrize("pattern", list(PATTERNS))
+def test_each_call_of_each_pattern_has_somebody_at_work(pattern: str) -> None:
+    """By a name or a role, never by the name of a block, with the time since the call began."""
+    info = PATTERNS[pattern]
+    plan = make_plan(info, {info.subject: "Cap rents?", "model": "staged", "base_url": "http://127.0.0.1:9/v1"})
+    seen: list[tuple[str, Working]] = []
+
+    async def follow() -> None:
+        live = info.load_page().live(plan)
+        live.clock = lambda: 7.0
+        handle = plan.pattern().start(plan.subject, model=FunctionModel(simulated))
+        live.attend(handle)
+        async for event in handle:
+            sections = list(live.follow(event))
+            if isinstance(event, CallStarted):
+                assert isinstance(sections[-1], Working)
+                seen.append((event.block, sections[-1]))
+        with contextlib.suppress(FlowDebateError):
+            await handle
+
+    asyncio.run(follow())
+    assert seen
+    for block, work in seen:
+        assert block not in work.who
+        assert " is " in work.who or " are " in work.who
+        assert work.since == 7.0
+
+
+def simulated(request: ModelRequest) -> Any:
+    """Text for text; for a schema, no answer that fits, which ends the run."""
+    return "Homes first." if request.output is None else "{}"
+
+
+def test_quiet_shows_only_the_result() -> None:
+    """The verdict and the totals, in a terminal and elsewhere."""
+    with Stage() as stage, OnTerminal(*stage.options(*SIDES, "--quiet")) as terminal:
+        assert terminal.end() == 0
+    assert "Verdict" in terminal.screen
+    assert "Calls: " in terminal.screen
+    assert "Homes first." not in terminal.screen
+    assert "Round" not in terminal.screen
+    assert "\x1b[?25l" not in terminal.seen
+
+
+@pytest.mark.parametrize("columns", WIDTHS)
+def test_a_run_on_a_terminal_of_any_width_has_whole_lines(columns: int) -> None:
+    """The first line names the model; cost and tokens are in the last ones."""
+    with Stage() as stage, OnTerminal(*stage.options(*SIDES, "--price", "1/2"), columns=columns) as terminal:
+        assert terminal.end() == 0
+    lines = terminal.screen.split("\n")
+    assert lines[0].startswith("Model: staged at http://")
+    assert max(map(cell_len, lines)) <= min(columns, 100)
+    assert "Cost 0.00008" in terminal.screen
+
+
+def test_models_are_named_by_what_they_are_asked_for() -> None:
+    """Sides, panel and judge with models of their own; a recording asks none."""
+    sides = [{"name": "anna", "stance": "a", "model": "openai/gpt-5"}, {"name": "ben", "stance": "b"}]
+    given = {"question": "Q?", "model": "ollama/gemma3", "judge_model": "openai/gpt-5"}
+    plan = make_plan(PATTERNS["debate"], given, file={"debaters": sides})
+    assert models_line(plan) == "Models: ollama/gemma3; moderator, judge, synthesizer, anna: openai/gpt-5"
+    replay = make_plan(PATTERNS["debate"], {"question": "Q?", "replay": "answers.jsonl"})
+    assert models_line(replay) == "Model: none is asked, the answers are those recorded in answers.jsonl"
+
+
+def test_a_price_holds_for_all_models_or_for_one() -> None:
+    """The local model is free; without a price for all, a model that has none is an error of the limits."""
+    usage = Usage(calls=1, prompt_tokens=1_000_000, completion_tokens=1_000_000)
+    price: Any = prices_of(["1/2", "big=10/20"])
+    assert [price(model, usage) for model in ("small", "big", "local")] == [3.0, 30.0, 0.0]
+    assert set(prices_of(["big=10/20"]) or ()) == {"big", "local"}
+    assert prices_of([]) is None
+
+
+def test_a_page_that_is_no_terminal_is_plain_lines() -> None:
+    """Nothing is transient, and no line is broken."""
+    plan = make_plan(
+        PATTERNS["debate"], {"question": "word " * 60, "model": "staged", "base_url": "http://127.0.0.1:9/v1"}
+    )
+    page = io.StringIO()
+    LivePage(plan, page, models="Model: staged")
+    first, second, *_ = page.getvalue().split("\n")
+    assert (first, second) == ("Model: staged", f"Question: {'word ' * 60}".rstrip())
