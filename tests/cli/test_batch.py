@@ -565,13 +565,13 @@ def test_a_batch_is_one_row_among_the_runs(folder: Path) -> None:
     with Stage(broken={1}) as played:
         command = ("q.csv", "--max-concurrency", "1", "--batch", "rents", "--attempts", "1", "--rounds", "1")
         batch(played, *command)
-    runner = CliRunner()
-    listed = runner.invoke(app, ["runs", "--limit", "1"]).stdout
+    runner, where = CliRunner(), ("--store", str(folder / "runs.sqlite3"))
+    listed = runner.invoke(app, ["runs", "--limit", "1", *where]).stdout
     assert re.search(r"^rents \(\d runs\) .* 1 failed", listed, re.MULTILINE)
     assert "The runs of a batch, one by one: --batch rents" in listed
     assert "There are more" not in listed
-    alone = runner.invoke(app, ["runs", "--batch", "rents"]).stdout
+    alone = runner.invoke(app, ["runs", "--batch", "rents", *where]).stdout
     numbers = re.findall(r"^rents-(\d) ", alone, re.MULTILINE)
     assert sorted(numbers) == [str(index) for index in range(len(numbers))]
     assert f"rents ({len(numbers)} runs)" in listed
-    assert len(json.loads(runner.invoke(app, ["runs", "--json"]).stdout)) == len(numbers)
+    assert len(json.loads(runner.invoke(app, ["runs", "--json", *where]).stdout)) == len(numbers)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
@@ -82,6 +82,9 @@ def run_plan(
             if place is not None and place.named:
                 with _store_needed():  # fails before anything is paid for
                     asyncio.run(place.store.runs(limit=1))
+            if show.models and not quiet:
+                tell(show.models)
+                show = replace(show, models="")  # it is asked now
             plan = with_proposed_sides(plan, yes=yes)
         finished = asyncio.run(_follow(plan, lambda: _started(plan, place), show))
         return _written(finished, as_json=as_json, markdown=markdown)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from itertools import groupby, pairwise
+from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TextIO, assert_never
 
@@ -148,7 +148,7 @@ class Page:
         if about:
             self.labelled(name, about, self.colour(name), indent="")
         else:
-            self.line(f"{in_line(name)}:", style=self.colour(name))
+            self.line(f"{in_line(name).lstrip(' ')}:", style=self.colour(name))
 
     def text(self, piece: str) -> None:
         """A piece of a contribution or of the output."""
@@ -181,9 +181,8 @@ class Page:
         from rich.text import Text
 
         shown: list[Text] = []
-        for before, fact in pairwise([None, *facts]):
-            assert fact is not None  # noqa: S101 - only the first is
-            apart = "\n" if before is not None and not (fact.short and before.short) else ""
+        for index, fact in enumerate(facts):
+            apart = "\n" if index and not (fact.short and facts[index - 1].short) else ""
             label = [] if fact.label == title else [(f"{in_line(fact.label)}: ", "bold")]
             shown.append(Text.assemble(apart, *label, (_squeezed(fact.text), _STYLES[fact.tone])))
         self.screen.print(Panel(Group(*shown), title=Text(title, "bold"), border_style="green", padding=(1, 2)))
