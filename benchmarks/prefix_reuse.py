@@ -1,4 +1,4 @@
-"""How many prompt tokens of a debate have to be computed anew, on the local model, with two layouts of the prompt.
+"""Prompt tokens of a debate that have to be computed anew, on the local model, by layout of the prompt and turn order.
 
 `MODEL_FILE=path.gguf` runs it on another model.
 """
@@ -13,6 +13,7 @@ from flowdebate import Debater, create_debate_transcript, debate, generator
 from flowdebate.errors import ModelUnavailable
 from flowdebate.models import LocalModel, ModelSettings
 from flowdebate.patterns.debate.debater import render_debater_system, render_debater_turn
+from flowdebate.patterns.turn_order import TURN_ORDERS
 from flowdebate.runs.events import ModelCalled
 from report import print_table
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from flowdebate.blocks.base import Block
     from flowdebate.models import Model
     from flowdebate.patterns.debate.transcript import Transcript
+    from flowdebate.patterns.turn_order import TurnOrder
     from flowdebate.runs.context import Context
     from flowdebate.runs.result import RunResult
 
@@ -75,7 +77,7 @@ def role_last(name: str, stance: str, transcript: Transcript) -> Block[Any, str]
     )
 
 
-async def argued(layout: Layout, model: Model) -> list[tuple[int, int, float]]:
+async def argued(layout: Layout, model: Model, turn_order: TurnOrder = "declared") -> list[tuple[int, int, float]]:
     """For each turn: tokens of its prompt, those computed anew, and the seconds of the call."""
     transcript = create_debate_transcript()
     pattern = debate(
@@ -83,6 +85,7 @@ async def argued(layout: Layout, model: Model) -> list[tuple[int, int, float]]:
         transcript=transcript,
         debaters=[Debater(name, stance, block=layout(name, stance, transcript)) for name, stance in SIDES.items()],
         max_rounds=ROUNDS,
+        turn_order=turn_order,
         judge=lambda _: {"verdict": "", "winner": None, "reasoning": ""},
         synthesizer=False,
     )
@@ -97,10 +100,16 @@ async def argued(layout: Layout, model: Model) -> list[tuple[int, int, float]]:
     return turns
 
 
+MEASURED: tuple[tuple[str, Layout, TurnOrder], ...] = (
+    *((f"role last (flowdebate), {order}", role_last, order) for order in TURN_ORDERS),
+    ("stance and round first, declared", stance_first, "declared"),
+)
+
+
 async def compare(model: Model) -> None:
     rows = []
-    for name, layout in (("role last (flowdebate)", role_last), ("stance and round first", stance_first)):
-        turns = await argued(layout, model)
+    for name, layout, order in MEASURED:
+        turns = await argued(layout, model, order)
         few = sum(fresh for _, fresh, _ in turns[:SHORT])
         for part in (turns[:SHORT], turns):
             total = sum(prompt for prompt, _, _ in part)
@@ -121,7 +130,8 @@ async def compare(model: Model) -> None:
         "Prompt tokens computed anew, one slot, local model",
         ["layout", "after", "prompt tokens", "computed anew", "share", "seconds", "growth"],
         rows,
-        note="The layouts say the same; seconds include the answers, which differ.",
+        note="The layouts say the same; seconds include the answers, which differ. With one slot, those who speak at "
+        "once are answered one after the other, and find each other's prompt.",
     )
 
 

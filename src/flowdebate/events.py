@@ -23,7 +23,7 @@ from flowdebate.patterns.consensus.events import (
     VoteCast,
 )
 from flowdebate.patterns.council.schemas import ReviewFinished
-from flowdebate.patterns.debate.schemas import JudgeViewMade, ModeratorDecided, VerdictReached
+from flowdebate.patterns.debate.schemas import JudgeViewMade, MirrorStarted, ModeratorDecided, VerdictReached
 from flowdebate.patterns.deliberation.schemas import ModeratorReported
 from flowdebate.patterns.events import (
     RoleFailed,
@@ -66,6 +66,7 @@ __all__ = (
     "HandoffMade",
     "HumanAsked",
     "JudgeViewMade",
+    "MirrorStarted",
     "ModelCalled",
     "ModeratorDecided",
     "ModeratorReported",
@@ -114,6 +115,7 @@ PatternEvent: TypeAlias = (
     | RoleFailed
     | RoundsEnded
     | ModeratorDecided
+    | MirrorStarted
     | JudgeViewMade
     | VerdictReached
     | ModeratorReported

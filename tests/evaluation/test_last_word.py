@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from flowdebate.evaluation.judges.audit import audit, full_audit, spoken_of
 from flowdebate.evaluation.judges.report import LIMITS
 from flowdebate.evaluation.statistics import place_test, sign_flip_test
-from flowdebate.patterns.debate.judging.ballots import JudgeBallot
+from flowdebate.patterns.debate.judging.ballots import JudgeBallot, decide
 from tests.patterns.test_turn_order import Speakers, held
 
 scipy = pytest.importorskip("scipy")
@@ -136,3 +136,30 @@ def test_the_command_and_the_json_document_have_the_figure(capsys: pytest.Captur
     assert "100%" in row
     assert "16 of 16" in row
     assert found.model_dump(mode="json", by_alias=True)["lastWord"]["rate"] == 1.0
+
+
+def test_mirrors_undo_a_last_word_that_is_worth_as_much_as_quality() -> None:
+    """Simulated, in log-odds: quality N(0, 1), the last word 1, noise N(0, .5); one debate, two mirrored, two alike."""
+    np = pytest.importorskip("numpy")
+    draw = np.random.default_rng(20261122)
+    debates = 400_000
+    quality = draw.normal(0, 1, debates)
+
+    def share(last: float) -> Any:
+        """The share of the side that is better where `quality` is positive."""
+        return 1 / (1 + np.exp(-(quality + last + draw.normal(0, 0.5, debates))))
+
+    def right(mean: Any) -> float:
+        return float(((mean > 0.5) == (quality > 0)).mean())
+
+    first, again, reverse = share(1), share(1), share(-1)
+    assert right(first) == pytest.approx(0.682, abs=0.003)
+    assert right((first + reverse) / 2) == pytest.approx(0.892, abs=0.003)
+    assert right((first + again) / 2) == pytest.approx(0.673, abs=0.003)
+    for one, other in zip(first[:300].tolist(), reverse[:300].tolist(), strict=True):
+        both = [
+            JudgeBallot(view=view, order=["a", "b"], scores={"a": part, "b": 1 - part})
+            for view, part in enumerate((one, other))
+        ]
+        mean = (one + other) / 2
+        assert decide(both, sides=["a", "b"]).winner == ("a" if mean > 0.5 else "b")

@@ -416,6 +416,9 @@ def correct_patterns() -> dict[str, Callable[[], Any]]:
         "debate, all at once": lambda: debate(
             name="rent", debaters=SIDES, turn_order="simultaneous", moderator=True, failures=SKIP
         ),
+        "debate, mirrored": lambda: debate(
+            name="rent", debaters=SIDES, mirror=True, moderator=True, judge="swap", failures=SKIP
+        ),
         "debate, by lot": lambda: rent(turn_order="shuffled", failures=SKIP),
         "debate, judged in both orders": lambda: rent(lambda _: "No.", judge="swap", failures=SKIP),
         "deliberation": lambda: deliberation(name="rent", debaters=MEMBERS, failures=SKIP),

@@ -25,7 +25,7 @@ def check_a_match_over_all_events_is_exhaustive(event: Event) -> str:  # noqa: C
             return ", ".join(event.speakers)
         case events.RoundsEnded():
             return event.reason
-        case events.ModeratorDecided() | events.JudgeViewMade() | events.VerdictReached():
+        case events.ModeratorDecided() | events.JudgeViewMade() | events.VerdictReached() | events.MirrorStarted():
             return "debate"
         case events.ModeratorReported() | events.HandoffMade() | events.RefereeReported() | events.ReviewFinished():
             return "sibling"

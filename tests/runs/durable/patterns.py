@@ -64,6 +64,11 @@ def _at_once() -> Any:
     return debate(name="rent", debaters=sides, max_rounds=2, turn_order="simultaneous", failures=SKIP)
 
 
+def _mirrored() -> Any:
+    sides = [Debater("ann", "for"), Debater("bob", "against")]
+    return debate(name="rent", debaters=sides, max_rounds=1, turn_order="shuffled", mirror=True, failures=SKIP)
+
+
 def _personas() -> list[Persona]:
     return [Persona(name, role="expert") for name in _NAMES]
 
@@ -72,6 +77,7 @@ PATTERNS: dict[str, Callable[[], Any]] = {
     "debate": _debate,
     "moderated": _moderated,
     "at once": _at_once,
+    "mirrored": _mirrored,
     "deliberation": lambda: deliberation(name="deal", debaters=_personas(), max_rounds=2, failures=SKIP),
     "handoff": lambda: handoff(name="talk", debaters=_personas(), max_turns=4, failures=SKIP),
     "consensus": lambda: consensus(name="plan", agents=_personas(), max_rounds=2),

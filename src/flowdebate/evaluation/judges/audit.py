@@ -28,6 +28,7 @@ from flowdebate.evaluation.judges.report import (
 from flowdebate.evaluation.statistics import ALPHA, Resampling, check_scipy, holm, place_test, sign_flip_test
 from flowdebate.patterns.anonymity.model_families import kin_among
 from flowdebate.patterns.debate.judging.ballots import effective_n
+from flowdebate.patterns.debate.mirror import spoken_in
 from flowdebate.patterns.debate.schemas import JudgeViewMade
 from flowdebate.patterns.events import TurnStarted
 from flowdebate.runs.events import ModelCalled
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from flowdebate.evaluation.judges.counts import ItemCounts, PlaceWins
     from flowdebate.evaluation.judges.report import PlaceKind
     from flowdebate.patterns.debate.judging.ballots import JudgeBallot
-    from flowdebate.patterns.debate.schemas import DebateContributionEntry
     from flowdebate.runs.result import RunView
 
 __all__ = (
@@ -124,19 +124,6 @@ def audit_run(run: RunView) -> RunAudit:
             [model for block, model in called if block in debaters],
         ),
     )
-
-
-def spoken_in(entries: Iterable[DebateContributionEntry]) -> list[str]:
-    """The sides in the order in which they spoke in the last round.
-
-    >>> from flowdebate import DebateContributionEntry
-    >>> said = [DebateContributionEntry(round=1, agent_name=n, stance=n, text="So.") for n in ("tea", "coffee")]
-    >>> spoken_in(said)
-    ['tea', 'coffee']
-    """
-    turns = [(entry.round, entry.stance) for entry in entries]
-    last = max((number for number, _ in turns), default=0)
-    return list(dict.fromkeys(stance for number, stance in turns if number == last))
 
 
 def spoken_of(raw: Any) -> list[str] | None:  # noqa: ANN401 - a raw output of any pattern

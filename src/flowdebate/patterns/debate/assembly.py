@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 from flowdebate.blocks.handler import Handler, handler
 from flowdebate.blocks.router import router
 from flowdebate.blocks.sequencer import sequencer
-from flowdebate.errors import BadAnswer, FlowDebateError, OutputError, RosterError, shown
+from flowdebate.errors import BadAnswer, ConfigurationError, FlowDebateError, OutputError, RosterError, shown
 from flowdebate.patterns.binding import is_own
 from flowdebate.patterns.debate.debater import create_debater
 from flowdebate.patterns.debate.judging.judge import Judge, create_judge, create_judge_panel
 from flowdebate.patterns.debate.judging.options import JudgeOptions
 from flowdebate.patterns.debate.judging.prompt import verdict_among
+from flowdebate.patterns.debate.mirror import Mirror, mirrored_loop, verdict_of_both
 from flowdebate.patterns.debate.moderator import (
     Moderator,
     create_moderator,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.models.output import OutputSchema
     from flowdebate.patterns.anonymity.anonymity import Anonymity
+    from flowdebate.patterns.debate.judging.ballots import OnFlip
     from flowdebate.patterns.debate.quotes.schemas import VerifiedQuote
     from flowdebate.patterns.debate.schemas import DebateModeratorDecision, StopReason
     from flowdebate.patterns.roles import RoleOptions
@@ -85,6 +87,8 @@ class DebateOptions:
     shuffle_for_judge: bool
     anonymity: Anonymity | None
     sources: Mapping[str, str] | None
+    mirror: bool = False
+    """Whether the debate is held again, with the order of speakers reversed."""
 
     @property
     def names(self) -> list[str]:
@@ -112,8 +116,16 @@ def assemble(debate: DebateOptions) -> Sequencer[Any, Any]:
         dispatch = router(name=f"{loop.name}-dispatch", choose=_itself, routes=turns)
         pipeline = pipeline.tap(_moderation(debate)).tap_each(dispatch, over=_speakers_of_round, max_concurrency=1)
     pipeline = loop.until_stopped(pipeline, *([] if debate.moderator is None else ["done (moderator)"]))
+    on_flip: OnFlip | None = None
+    if debate.mirror:
+        on_flip = judge.how.on_flip if isinstance(judge, Judge) else "average"
+        if on_flip == "human":
+            raise ConfigurationError(loop.where, "mirror", True, "left out with on_flip='human'")  # noqa: FBT003
+        mirrored = replace(debate, loop=mirrored_loop(loop), synthesizer=False, output_schema=None, mirror=False)
+        pipeline = pipeline.tap(Mirror(assemble(mirrored)))
     judged = IfHeard(loop.guarded(judge, without_verdict), role="judge", instead="no_verdict")
-    pipeline = pipeline.then(judged).then(build_raw_output(loop, judge.name, debate.roster, own=is_own(debate.judge)))
+    build = build_raw_output(loop, judge.name, debate.roster, own=is_own(debate.judge), on_flip=on_flip)
+    pipeline = pipeline.then(judged).then(build)
     return with_synthesizer(
         pipeline,
         loop,
@@ -255,6 +267,8 @@ def raw_output(
         leaks=None if anonymity is None else anonymity.leaks(ctx),
         quotes=_quotes(ctx, sources),
         turn_order=turn_order,
+        mirrored=state.mirrored,
+        first_verdict=state.first_verdict,
     )
 
 
@@ -266,8 +280,13 @@ def _quotes(ctx: Context, sources: Mapping[str, str] | None) -> list[list[Verifi
     return quotes_in(entries_of(ctx), sources)
 
 
-def build_raw_output(loop: Loop, judge: str, roster: Sequence[Debater], *, own: bool) -> Handler[Any, DebateRawOutput]:
-    """A block that takes the judge's verdict, or `MISSING`, and publishes the raw output."""
+def build_raw_output(
+    loop: Loop, judge: str, roster: Sequence[Debater], *, own: bool, on_flip: OnFlip | None = None
+) -> Handler[Any, DebateRawOutput]:
+    """A block that takes the judge's verdict, or `MISSING`, and publishes the raw output.
+
+    With `on_flip` the debate was mirrored: its verdict is that on both.
+    """
     stances = list(dict.fromkeys(debater.stance for debater in roster))
 
     @handler(name=f"{loop.name}-build-raw-output")
@@ -279,14 +298,29 @@ def build_raw_output(loop: Loop, judge: str, roster: Sequence[Debater], *, own: 
             verdict = await accepted(read, ctx, returns=DebateVerdict, own=own)
             if not isinstance(value, JudgedVerdict):
                 verdict = of_application(verdict, stances, ctx, block=judge)
-            ctx.scope.handle.update(verdict=verdict)
-            ctx.emit(VerdictReached(block=judge, verdict=verdict))
-            status = status_of(ctx)
+            found = verdict if on_flip is None else _of_both(verdict, stances, ctx, on_flip=on_flip)
+            if found is not None:
+                found = as_model(found, DebateVerdict, block=judge)
+                ctx.scope.handle.update(verdict=found)
+                ctx.emit(VerdictReached(block=judge, verdict=found))
+                status = _worse(status_of(ctx), state_of(ctx, DebateState).mirrored)
         raw: Any = loop.spec.make_output(ctx, status)
         published: DebateRawOutput = publish(raw, ctx)
         return published
 
     return build
+
+
+def _of_both(verdict: DebateVerdict, stances: Sequence[str], ctx: Context, *, on_flip: OnFlip) -> DebateVerdict | None:
+    """The verdict on the debate and its mirror; None if there is none on the mirror."""
+    ctx.scope.handle.update(first_verdict=verdict)
+    mirrored = state_of(ctx, DebateState).mirrored
+    return None if mirrored is None else verdict_of_both(verdict, mirrored, ctx, sides=stances, on_flip=on_flip)
+
+
+def _worse(status: RunStatus, mirrored: DebateRawOutput | None) -> RunStatus:
+    """The status of a debate whose mirror may have gone on without something."""
+    return "degraded" if mirrored is not None and status == "complete" != mirrored.status else status
 
 
 def of_application(verdict: DebateVerdict, stances: Sequence[str], ctx: Context, *, block: str) -> DebateVerdict:

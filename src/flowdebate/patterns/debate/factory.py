@@ -6,7 +6,7 @@ import warnings
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 from flowdebate._util.validation import suggesting
-from flowdebate.errors import FlowDebateWarning
+from flowdebate.errors import ConfigurationError, FlowDebateWarning
 from flowdebate.models.output import OutputSchema
 from flowdebate.models.resolve import of_intent
 from flowdebate.patterns import checks
@@ -56,6 +56,7 @@ class DebateKeywords(PatternKeywords, total=False):
     transcript: Transcript | None
     template: DebaterTemplate | None
     turn_order: TurnOrder
+    mirror: bool
     anonymize_transcript: bool
     shuffle_for_judge: bool
     hide_names: bool
@@ -130,6 +131,7 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
     moderator: BlockLike | ModeratorOptions | bool | None = None,
     terminate_when: StopWhen | None = None,
     turn_order: TurnOrder = "declared",
+    mirror: bool = False,
     transcript: Transcript | None = None,
     output_schema: Any = None,
     instructions: TextSlot | None = None,
@@ -169,6 +171,8 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
       round from the run's seed; "simultaneous": all speak at once, and see the arguments of earlier rounds only. With a
       moderator it orders the debaters that it picks, "declared" as it names them. A debater who is picked twice speaks
       again once all others have spoken, if they speak at once.
+    - `mirror`: the debate is held again with the order of speakers reversed in every round, and the verdict is that on
+      both: all ballots count alike, and the judge's `on_flip` decides if they disagree. It costs twice as much.
     - `transcript`: pass one to share it with your own blocks; None creates one.
     - `model` reaches all blocks inside that name none; it is one model, or one by intent.
     - `instructions`, `tools`, `uses`, `context`, `settings` and the visibilities apply to the default blocks only. By
@@ -209,6 +213,7 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
     if not isinstance(moderator, bool):
         checks.check_role(where, "moderator", moderator, "None or False, which leave it out, True, the default one,")
     checks.check_synthesizer(where, synthesizer, output_schema)
+    check_mirror(mirror, turn_order, where=where)
     texts = check_sources(sources, where=where)
     given = [judge if asked is None else None, *(debater.block for debater in roster)]
     ours = any(own_options(block) is not None for block in given)
@@ -248,6 +253,7 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
             sources=texts,
             anonymize_transcript=anonymize_transcript,
             shuffle_for_judge=shuffle_for_judge,
+            mirror=mirror,
         )
     )
     checks.warn_of_rounds(where, max_rounds, who="debaters")
@@ -261,6 +267,15 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
     from flowdebate.patterns.debate.baselines import compared
 
     return compared(pipeline, roster, baselines=baselines, model=model, options=defaults.for_block())
+
+
+def check_mirror(mirror: object, turn_order: object, *, where: str) -> None:
+    """ConfigurationError for what is no bool, and for the mirror of a debate in which all speak at once."""
+    if not isinstance(mirror, bool):
+        raise ConfigurationError(where, "mirror", mirror, "True or False")
+    if mirror and turn_order == "simultaneous":
+        allowed = "False with turn_order='simultaneous': nobody has the last word, and there is no order to reverse"
+        raise ConfigurationError(where, "mirror", mirror, allowed)
 
 
 def _anonymity(roster: Sequence[Debater], model: ModelChoice, judge: JudgeOptions | None) -> Anonymity:

@@ -43,6 +43,7 @@ __all__ = (
     "DebateVerdict",
     "JudgeViewMade",
     "JudgedVerdict",
+    "MirrorStarted",
     "ModeratorDecided",
     "StopReason",
     "VerdictReached",
@@ -199,6 +200,10 @@ class DebateState(PatternState):
     """Why the loop ended; None while it goes on."""
     verdict: DebateVerdict | None = None
     """The judge's; None before it was reached, and if the judge's provider failed."""
+    mirrored: DebateRawOutput | None = None
+    """The mirrored debate, once it was held; None without `mirror`."""
+    first_verdict: DebateVerdict | None = None
+    """The judge's verdict on the debate without its mirror; None without `mirror`."""
 
     @property
     def decision(self) -> DebateModeratorDecision | None:
@@ -243,6 +248,11 @@ class DebateRawOutput(PatternOutput):
     """Answers without a debate; None (and not written) unless `baselines` asked for them."""
     turn_order: TurnOrder = Field(default="declared", exclude_if=is_declared)
     """The order of turns in each round; not written where it is the declared one."""
+    mirrored: DebateRawOutput | None = Field(default=None, exclude_if=_is_none)
+    """The same debate in the reverse order of speakers, with the judge's verdict on it; None (and not written) without
+    `mirror`. `verdict` is the one on both debates."""
+    first_verdict: DebateVerdict | None = Field(default=None, exclude_if=_is_none)
+    """The judge's verdict on `transcript` alone; None (and not written) without `mirror`."""
 
     def task_for_human(self) -> str | None:
         """The verdict in words, for a human synthesizer; None without one."""
@@ -287,6 +297,15 @@ class ModeratorDecided(BaseEvent):
     kind: ClassVar[str] = "moderator_decided"
     block: str
     decision: DebateModeratorDecision
+
+
+@dataclass(slots=True, kw_only=True)
+class MirrorStarted(BaseEvent):
+    """The debate is held again, with the order of speakers reversed."""
+
+    kind: ClassVar[str] = "mirror_started"
+    block: str
+    """The mirrored debate; the paths of its events have it."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns.debate.judging.ballots import DecidedBy, OnFlip  # noqa: TC001 - pydantic reads them
-from flowdebate.patterns.debate.schemas import BaselineName, ModeratorDecided, VerdictReached
+from flowdebate.patterns.debate.schemas import BaselineName, MirrorStarted, ModeratorDecided, VerdictReached
 from flowdebate.patterns.turn_order import TurnOrder  # noqa: TC001 - pydantic reads it
 from flowdebate.service.files import read_text
 from flowdebate.service.live import Live, OneByOne
@@ -29,7 +29,7 @@ from flowdebate.service.options import (
     roster_option,
 )
 from flowdebate.service.page import PatternPage, roster
-from flowdebate.service.pages.debate_document import DebateDocument, decision_group, verdict_card
+from flowdebate.service.pages.debate_document import DebateDocument, decision_group, mirror_heading, verdict_card
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,6 +78,13 @@ class DebateOptions(OutputOptions):
         Option(
             panel="Rounds",
             help="Order of the turns in each round; with simultaneous, all speak at once. Default: declared.",
+        ),
+    ] = None
+    mirror: Annotated[
+        Flag | None,
+        Option(
+            panel="Rounds",
+            help="Hold the debate again with the order of speakers reversed; the verdict is on both. Costs double.",
         ),
     ] = None
     moderator: Annotated[
@@ -153,8 +160,12 @@ class DebateLive(OneByOne):
     def sections(self, event: object) -> Iterator[Section]:
         yield from super().sections(event)
         match event:
+            case MirrorStarted():
+                yield mirror_heading()
             case ModeratorDecided():
                 yield decision_group(event.decision)
+            case VerdictReached() if "-mirrored/" in event.path:  # shown with that on both
+                pass
             case VerdictReached():
                 yield verdict_card(event.verdict, self.plan.speakers)
                 self.await_output()
@@ -207,6 +218,9 @@ class DebatePage(PatternPage):
 
     def check(self, plan: Plan) -> None:
         options: DebateOptions = plan.options
+        if options.mirror and options.turn_order == "simultaneous":
+            allowed = "left out where all speak at once: there is no order to reverse"
+            raise ConfigurationError(*options.place("mirror"), True, allowed)  # noqa: FBT003
         roles = [*(debater.name for debater in plan.speakers), "judge", "moderator"]
         humans = set(options.humans or ())
         if not plan.speakers and not humans.issubset(roles):
@@ -232,6 +246,7 @@ class DebatePage(PatternPage):
             ],
             max_rounds=plan.length,
             turn_order=options.turn_order or "declared",
+            mirror=bool(options.mirror),
             moderator=self._moderator(plan, transcript, humans),
             judge=_human(plan, "judge") if "judge" in humans else self._judging(plan),
             sources=options.sources if isinstance(options.sources, dict) and options.sources else None,

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from flowdebate.patterns.debate.schemas import DebateRawOutput  # noqa: TC001 - pydantic reads it
 from flowdebate.service.documents import RoundsDocument, Side
-from flowdebate.service.sections import Card, Entry, Fact, Group, Output, Section
+from flowdebate.service.sections import Card, Entry, Fact, Group, Heading, Output, Section
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -19,7 +19,15 @@ if TYPE_CHECKING:
     from flowdebate.patterns.roster import Debater
     from flowdebate.service.documents import Tokens
 
-__all__ = ("DebateDocument", "ballots_of", "decision_group", "notes_on", "verdict_card", "winner_of")
+__all__ = (
+    "DebateDocument",
+    "ballots_of",
+    "decision_group",
+    "mirror_heading",
+    "notes_on",
+    "verdict_card",
+    "winner_of",
+)
 
 
 class DebateDocument(RoundsDocument):
@@ -48,6 +56,29 @@ class DebateDocument(RoundsDocument):
         spoke = dict.fromkeys((entry.agent_name, entry.stance) for entry in self.raw.transcript)
         return [Side(name=name, stance=stance) for name, stance in spoke]
 
+    def closing(self, number: int) -> Iterator[Section]:
+        if self.raw.mirrored is not None and number == max(self.rounds()):
+            yield from self._mirror(self.raw.mirrored)
+
+    def _mirror(self, raw: DebateRawOutput) -> Iterator[Section]:
+        """The mirrored debate: what was said in it, and how it ended if it has no verdict."""
+        yield mirror_heading()
+        bare = raw.model_copy(update={"verdict": None})  # shown with that on both
+        page = DebateDocument.model_construct(
+            status=raw.status, debaters=self.debaters, max_rounds=self.max_rounds, raw=bare, output=None
+        )
+        yield from page.sections()
+
+    def _winners(self) -> Iterator[Fact]:
+        """The winner of each debate, where there are two."""
+        mirrored = self.raw.mirrored
+        for label, verdict in (
+            ("In this order", self.raw.first_verdict),
+            ("Reversed", None if mirrored is None else mirrored.verdict),
+        ):
+            if verdict is not None:
+                yield Fact(label=label, text=winner_of(verdict, self.speakers), tone="dim", short=True)
+
     @property
     def has_result(self) -> bool:
         return self.raw.verdict is not None
@@ -65,9 +96,14 @@ class DebateDocument(RoundsDocument):
 
     def outcome(self) -> Iterator[Section]:
         if self.raw.verdict is not None:
-            yield verdict_card(self.raw.verdict, self.speakers)
+            yield verdict_card(self.raw.verdict, self.speakers, *self._winners())
         if self.output is not None:
             yield Output(value=self.output)
+
+
+def mirror_heading() -> Heading:
+    """The heading over the mirrored debate."""
+    return Heading(title="The debate again, with the order of speakers reversed")
 
 
 def winner_of(verdict: DebateVerdict, sides: Sequence[Side | Debater]) -> str:
@@ -124,8 +160,8 @@ def decision_group(decision: DebateModeratorDecision) -> Group:
     )
 
 
-def verdict_card(verdict: DebateVerdict, sides: Sequence[Side | Debater]) -> Card:
-    """The verdict: winner, reasoning and ballots."""
+def verdict_card(verdict: DebateVerdict, sides: Sequence[Side | Debater], *more: Fact) -> Card:
+    """The verdict: winner, reasoning and ballots, and `more` facts."""
     facts = [
         Fact(label="Winner", text=winner_of(verdict, sides), tone="good", short=True),
         Fact(label="Verdict", text=verdict.verdict),
@@ -133,7 +169,7 @@ def verdict_card(verdict: DebateVerdict, sides: Sequence[Side | Debater]) -> Car
     ]
     if verdict.judging is not None and (ballots := ballots_of(verdict.judging)) is not None:
         facts.append(Fact(label="Ballots", text=ballots, tone="dim", short=True))
-    return Card(title="Verdict", facts=tuple(facts))
+    return Card(title="Verdict", facts=(*facts, *more))
 
 
 # Notes on fairness

@@ -1,0 +1,143 @@
+"""Mirror of a debate: it is held again with the order of speakers reversed, and one verdict is made of both."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from flowdebate.blocks.base import Block, merged_resources
+from flowdebate.patterns.debate.judging.ballots import decide, firsts_of
+from flowdebate.patterns.debate.judging.judge import verdict_of
+from flowdebate.patterns.debate.schemas import DebateVerdict, MirrorStarted
+from flowdebate.patterns.state import entries_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from flowdebate.blocks.outline import Outline
+    from flowdebate.blocks.sequencer import Sequencer
+    from flowdebate.patterns.debate.judging.ballots import JudgeBallot, Judging, OnFlip
+    from flowdebate.patterns.debate.schemas import DebateContributionEntry, DebateRawOutput
+    from flowdebate.patterns.loop import Loop
+    from flowdebate.runs.context import Context
+
+__all__ = (
+    "Mirror",
+    "mirrored_loop",
+    "spoken_in",
+    "verdict_of_both",
+)
+
+
+def mirrored_loop(loop: Loop) -> Loop:
+    """The loop of the mirrored debate: its names, its transcript and its audit trail are its own."""
+    return replace(
+        loop,
+        name=f"{loop.name}-mirrored",
+        owns_transcript=True,
+        collection_id=f"{loop.collection_id}-mirrored",
+        reverse=True,
+    )
+
+
+class Mirror(Block[Any, None]):
+    """The mirrored debate, with its judge; its raw output is put into the state of the debate around it."""
+
+    def __init__(self, inner: Sequencer[Any, Any]) -> None:
+        shared, hidden = merged_resources(f"mirror {inner.name!r}", [inner], closed=[inner])
+        super().__init__(inner.name, resources=shared, hidden=hidden)
+        self.inner = inner
+
+    async def act(self, value: object, ctx: Context, /) -> None:
+        ctx.emit(MirrorStarted(block=self.name))
+        transcript = ctx.scope.handles["transcript"]
+        raw: DebateRawOutput = await self.inner(value, ctx)
+        transcript.set(transcript.state)  # what the session has is the transcript of the debate itself
+        ctx.scope.handle.update(mirrored=raw)
+
+    def outline(self) -> Outline:
+        return self.inner.outline()
+
+
+def spoken_in(entries: Sequence[DebateContributionEntry]) -> list[str]:
+    """The sides in the order in which they spoke in the last round.
+
+    >>> from flowdebate import DebateContributionEntry
+    >>> said = [DebateContributionEntry(round=1, agent_name=n, stance=n, text="So.") for n in ("tea", "coffee")]
+    >>> spoken_in(said)
+    ['tea', 'coffee']
+    """
+    turns = [(entry.round, entry.stance) for entry in entries]
+    last = max((number for number, _ in turns), default=0)
+    return list(dict.fromkeys(stance for number, stance in turns if number == last))
+
+
+def verdict_of_both(
+    first: DebateVerdict, mirrored: DebateRawOutput, ctx: Context, *, sides: Sequence[str], on_flip: OnFlip
+) -> DebateVerdict | None:
+    """The verdict on a debate and its mirror; None if the mirror has none.
+
+    All ballots count alike; if the winners differ, as `on_flip` says. A judge without ballots has to name the same
+    winner twice: else nobody wins.
+    """
+    second = mirrored.verdict
+    if second is None:
+        return None
+    if first.judging is None or second.judging is None:
+        return _without_ballots(first, second)
+    spoken = [spoken_in(entries_of(ctx)), spoken_in(mirrored.transcript)]
+    judging = _judging(first, second, spoken, sides=sides, on_flip=on_flip)
+    found = decide(judging.ballots, sides=sides, by=judging.decided_by)
+    if judging.on_flip == "tie":
+        firsts = {side for ballot in judging.ballots if not ballot.problem for side in firsts_of(ballot, sides=sides)}
+        shares = {side: 1 / len(firsts) if side in firsts else 0.0 for side in sides}
+        return verdict_of(judging.model_copy(update={"scores": shares}), None)
+    return verdict_of(judging, None if judging.on_flip == "abstain" else found.winner)
+
+
+def _judging(
+    first: DebateVerdict,
+    second: DebateVerdict,
+    spoken: Sequence[list[str]],
+    *,
+    sides: Sequence[str],
+    on_flip: OnFlip,
+) -> Judging:
+    """The ballots of both debates, those of the mirror as further views."""
+    assert first.judging is not None  # noqa: S101 - the caller has checked
+    one = _tagged(first, spoken[0], after=0)
+    views = max((ballot.view for ballot in one), default=-1) + 1
+    ballots = [*one, *_tagged(second, spoken[1], after=views)]
+    found = decide(ballots, sides=sides, by=first.judging.decided_by)
+    flipped = found.flipped or first.winner != second.winner
+    return first.judging.model_copy(
+        update={
+            "ballots": ballots,
+            "planned": first.judging.planned * 2,
+            "scores": found.scores,
+            "flipped": flipped,
+            "on_flip": on_flip if flipped else None,
+        }
+    )
+
+
+def _tagged(verdict: DebateVerdict, spoken: list[str], *, after: int) -> list[JudgeBallot]:
+    """The ballots with the speaking order of their transcript; an only one gets the words of its verdict."""
+    assert verdict.judging is not None  # noqa: S101 - the caller has checked
+    tagged = []
+    for ballot in verdict.judging.ballots:
+        words = {} if ballot.verdict else {"verdict": verdict.verdict, "reasoning": verdict.reasoning}
+        tagged.append(ballot.model_copy(update={"view": ballot.view + after, "spoken": spoken, **words}))
+    return tagged
+
+
+def _without_ballots(first: DebateVerdict, second: DebateVerdict) -> DebateVerdict:
+    """The verdict of a judge of the application's own: the one that it gave twice, or nobody wins."""
+    reasoning = f"{first.reasoning}\n\nWith the order of speakers reversed: {second.reasoning}"
+    if first.winner == second.winner:
+        return first.model_copy(update={"reasoning": reasoning})
+    return DebateVerdict(
+        verdict="Undecided: the judge found otherwise when the debate was held in the reverse order of speakers.",
+        winner=None,
+        reasoning=reasoning,
+    )

@@ -1,0 +1,272 @@
+"""A mirrored debate: it is held in both orders of speakers, and one verdict is made of both."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flowdebate import Debater, FailurePolicy, JudgeOptions, Limits, Session, create_debate_transcript, debate, outline
+from flowdebate.errors import ConfigurationError, ProviderFailed
+from flowdebate.evaluation.judges.audit import full_audit
+from flowdebate.events import MirrorStarted, RoundStarted, TurnsOrdered, VerdictReached
+from flowdebate.patterns.debate.schemas import DebateRawOutput
+from flowdebate.service.pages.debate_document import DebateDocument
+from flowdebate.store import MemoryStore
+from flowdebate.testing import FunctionModel
+from tests.patterns.debates import QUESTION, decision, events
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from flowdebate.runs.context import Context
+    from flowdebate.testing import ModelRequest
+
+pytestmark = pytest.mark.anyio
+
+SIDES = [Debater("ann", "for"), Debater("bea", "against"), Debater("cid", "neither")]
+
+
+def rent(**options: Any) -> Any:
+    """Two debaters and two rounds, mirrored."""
+    return debate(**{"name": "rent", "debaters": SIDES[:2], "synthesizer": False, "mirror": True, **options})
+
+
+def order(raw: Any) -> list[tuple[int, str]]:
+    """Who spoke when."""
+    return [(entry.round, entry.agent_name) for entry in raw.transcript]
+
+
+def last_in(request: ModelRequest) -> str:
+    """The side that opened the debate less than the others: what the judge of these tests goes by is `(nth)`."""
+    said = re.findall(r"\[(for|against|neither)\] \((\d+)\)", str(request.messages[-1]["content"]))
+    return str(max(said, key=lambda each: int(each[1]))[0])
+
+
+def model(judge: Any) -> FunctionModel:
+    """A model that gives the `answers`."""
+    return FunctionModel(answers(judge))
+
+
+def answers(judge: Any) -> Callable[[ModelRequest], Any]:
+    """Debaters say how many have spoken before them in their debate; `judge(request)` names the winner."""
+
+    def answer(request: ModelRequest) -> Any:
+        if request.output_schema is None:
+            before = len(re.findall(r"\(\d+\)", str(request.messages[-1]["content"]).split("It is your turn")[0]))
+            return f"({before + 1}) I say."
+        found = judge(request)
+        properties = request.output_schema["properties"]
+        if "winner" in properties:
+            return {"verdict": f"{found} it is.", "winner": found, "reasoning": f"{found} is better."}
+        shares = dict.fromkeys(("for", "against"), 0)
+        return {"verdict": f"{found} it is.", "reasoning": "So.", "scores": {**shares, found: 100}}
+
+    return answer
+
+
+def test_it_is_held_again_in_the_reverse_order_and_both_are_in_the_output() -> None:
+    """Two debates, two verdicts, and one that is on both; the cost is twice that of one."""
+    plain = rent(mirror=False).run_sync(QUESTION, model=model(lambda _: "for"))
+    result = rent().run_sync(QUESTION, model=model(lambda _: "for"))
+    raw = result.raw
+    assert result.usage.calls == 2 * plain.usage.calls
+    assert order(raw) == [(1, "ann"), (1, "bea"), (2, "ann"), (2, "bea")]
+    assert order(raw.mirrored) == [(1, "bea"), (1, "ann"), (2, "bea"), (2, "ann")]
+    assert raw.transcript == plain.raw.transcript
+    assert (raw.verdict.winner, raw.first_verdict.winner, raw.mirrored.verdict.winner) == ("for", "for", "for")
+    assert [(ballot.view, ballot.winner, ballot.spoken) for ballot in raw.verdict.judging.ballots] == [
+        (0, "for", ["for", "against"]),
+        (1, "for", ["against", "for"]),
+    ]
+    assert raw.verdict.judging.planned == 2
+    assert raw.verdict.verdict == "for it is."
+    assert DebateRawOutput.model_validate(raw.to_wire()) == raw
+    assert {"mirrored", "firstVerdict"} <= raw.to_wire().keys()
+    assert not {"mirrored", "firstVerdict"} & plain.raw.to_wire().keys()
+    assert result.status == raw.status == "complete"
+    assert result.transcript.entries == raw.transcript
+    (started,) = events(result, MirrorStarted)
+    assert started.block == "rent-mirrored"
+    assert [event.verdict.winner for event in events(result, VerdictReached)] == ["for", "for"]
+    assert len(events(result, RoundStarted)) == 4
+
+
+@pytest.mark.parametrize("on_flip", ["average", "abstain", "tie"])
+def test_a_judge_that_goes_by_the_last_word_makes_nobody_win(on_flip: Any) -> None:
+    """It finds otherwise in the mirror: the shares are even, and the rule for flips says what that means."""
+    result = rent(judge=JudgeOptions(schedule="swap", on_flip=on_flip)).run_sync(QUESTION, model=model(last_in))
+    verdict = result.raw.verdict
+    assert (result.raw.first_verdict.winner, result.raw.mirrored.verdict.winner) == ("against", "for")
+    assert verdict.winner is None
+    assert verdict.judging.scores == {"for": 0.5, "against": 0.5}
+    assert (verdict.judging.flipped, verdict.judging.on_flip) == (True, on_flip)
+    assert len(verdict.judging.ballots) == 4
+    words = {"average": "A tie", "tie": "A tie", "abstain": "The judge abstains"}
+    assert verdict.verdict.startswith(words[on_flip])
+    single = rent().run_sync(QUESTION, model=model(last_in)).raw.verdict
+    assert (single.winner, single.judging.flipped) == (None, True)
+    assert "against is better." in single.reasoning
+    assert "for is better." in single.reasoning
+
+
+def test_the_audit_of_mirrored_debates_finds_a_judge_that_goes_by_the_last_word() -> None:
+    """Without mirrors 100 percent of last words by 23 debates; with them as well, and quality leans nowhere."""
+    for mirror in (False, True):
+        items = []
+        spoken = []
+        for at in range(23):
+            sides = SIDES[:2] if at % 2 else SIDES[1::-1]
+            raw = (
+                rent(debaters=sides, mirror=mirror, judge="swap", max_rounds=1)
+                .run_sync(QUESTION, model=model(last_in))
+                .raw
+            )
+            items.append(raw.verdict.judging.ballots)
+            spoken.append([side.stance for side in sides])
+            assert raw.verdict.winner == (None if mirror else sides[-1].stance)
+        found = full_audit(items, spoken=spoken, resamples=0)
+        assert found.last_word is not None
+        assert found.last_word.rate == 1.0
+        assert found.last_word.p is not None
+        assert found.last_word.p < 1e-6
+    fair = rent(judge="swap").run_sync(QUESTION, model=model(lambda _: "for")).raw.verdict
+    assert fair.winner == "for"
+    last = full_audit([fair.judging.ballots] * 23, resamples=0).last_word
+    assert last is not None
+    assert (last.rate, last.p) == (0.5, 1.0)
+
+
+@settings(max_examples=40)
+@given(
+    turn_order=st.sampled_from(["declared", "rotated", "shuffled"]),
+    count=st.integers(2, 3),
+    rounds=st.integers(1, 3),
+    seed=st.integers(0, 99),
+    moderated=st.booleans(),
+)
+def test_every_round_of_the_mirror_has_the_reverse_order(
+    *, turn_order: Any, count: int, rounds: int, seed: int, moderated: bool
+) -> None:
+    """Whatever the order, with or without a moderator; the outline shows both, and the same seed gives the same run."""
+    names = [side.name for side in SIDES[:count]]
+    moderator = (lambda _, ctx: decision(*names[ctx.sequencer.state.round % 2 :])) if moderated else None
+    pattern = rent(debaters=SIDES[:count], turn_order=turn_order, max_rounds=rounds, moderator=moderator)
+    result = pattern.run_sync(QUESTION, model=model(lambda _: "for"), seed=seed)
+    for number in range(1, rounds + 1):
+        spoke, again = (
+            [name for said_in, name in order(raw) if said_in == number] for raw in (result.raw, result.raw.mirrored)
+        )
+        assert spoke == again[::-1]
+    assert pattern.run_sync(QUESTION, model=model(lambda _: "for"), seed=seed).raw == result.raw
+    assert "rent-mirrored" in str(outline(pattern))
+    if turn_order != "declared":
+        ordered = [event.speakers for event in events(result, TurnsOrdered)]
+        assert ordered[:rounds] == [each[::-1] for each in ordered[rounds:]]
+
+
+@pytest.mark.parametrize(("second", "winner"), [("for", "for"), ("against", None), (None, None)])
+def test_a_judge_of_one_s_own_has_to_name_the_same_winner_twice(second: str | None, winner: str | None) -> None:
+    """Both reasons are in the verdict."""
+    found = iter([second, "for"])  # the mirror is judged first
+
+    def judge(_: object, ctx: Context) -> dict[str, Any]:
+        first = ctx.resources.transcript.state.entries[0].agent_name
+        return {"verdict": "v", "winner": next(found), "reasoning": f"{first} began."}
+
+    raw = rent(judge=judge).run_sync(QUESTION, model=model(lambda _: "for")).raw
+    assert raw.verdict.winner == winner
+    assert "ann began." in raw.verdict.reasoning
+    assert "bea began." in raw.verdict.reasoning
+    assert raw.verdict.judging is None
+
+
+def test_without_a_verdict_on_the_mirror_there_is_none() -> None:
+    """One alone would be the verdict of one order; what it was can be read."""
+
+    def judge(request: ModelRequest) -> str:
+        if "mirrored" in request.block:
+            raise ProviderFailed("down", status=503)
+        return "for"
+
+    result = rent(failures=FailurePolicy(on_failure="skip")).run_sync(QUESTION, model=model(judge))
+    assert (result.status, result.raw.status, result.raw.verdict) == ("no_verdict", "no_verdict", None)
+    assert result.raw.first_verdict.winner == "for"
+    assert result.raw.mirrored.status == "no_verdict"
+
+
+def test_a_limit_in_the_mirror_leaves_the_debate_without_a_verdict() -> None:
+    """The transcript is there; no verdict was reached on half of the evidence."""
+    result = rent().run_sync(QUESTION, model=model(lambda _: "for"), limits=Limits(calls=6))
+    assert (result.status, result.raw.verdict, result.raw.first_verdict) == ("limit", None, None)
+    assert len(result.raw.transcript) == 4
+
+
+@settings(max_examples=25)
+@given(st.integers(1, 10), st.sampled_from(["declared", "shuffled"]))
+async def test_it_is_resumed_wherever_it_ended(stop: int, turn_order: Any) -> None:
+    """To the same output, without asking twice."""
+    pattern, store, calls = rent(turn_order=turn_order), MemoryStore(), 0
+    whole = await pattern.run(QUESTION, model=model(lambda _: "for"), seed=1)
+    inner = answers(lambda _: "for")
+
+    async def answer(request: ModelRequest) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == stop:
+            raise asyncio.CancelledError
+        return inner(request)
+
+    counted = FunctionModel(answer)
+    with pytest.raises(asyncio.CancelledError):
+        await pattern.run(QUESTION, model=counted, seed=1, store=store, run_id="it")
+    result = await pattern.resume("it", store=store, model=counted)
+    assert result.raw == whole.raw
+    assert calls == 11
+
+
+def test_a_shared_transcript_is_that_of_the_debate_itself() -> None:
+    """Also in the session, and for blocks that read it."""
+    transcript, session = create_debate_transcript(), Session()
+    seen: list[list[str]] = []
+
+    def until(ctx: Context) -> bool:
+        seen.append([entry.agent_name for entry in ctx.resources.transcript.state.entries])
+        return False
+
+    pattern = rent(transcript=transcript, terminate_when=until)
+    result = pattern.run_sync(QUESTION, model=model(lambda _: "for"), session=session)
+    assert session.resources["transcript"].entries == result.raw.transcript
+    assert seen == [["ann", "bea"], ["bea", "ann"]]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"mirror": "yes"}, "mirror.*True or False"),
+        ({"turn_order": "simultaneous"}, "no order to reverse"),
+        ({"judge": JudgeOptions(schedule="swap", on_flip="human")}, "on_flip='human'"),
+    ],
+)
+def test_what_cannot_be_mirrored_is_refused(options: dict[str, Any], message: str) -> None:
+    """Before anything is built."""
+    with pytest.raises(ConfigurationError, match=message):
+        rent(**options)
+
+
+def test_the_page_shows_both_and_which_side_won_each() -> None:
+    """The rounds of the mirror under a heading of their own, then one verdict."""
+    raw = rent(judge="swap").run_sync(QUESTION, model=model(last_in)).raw
+    sections = list(DebateDocument(status="complete", raw=raw).sections())
+    titles = [section.title for section in sections if hasattr(section, "title")]
+    assert titles == [
+        "Round 1", "Round 2", "The debate again, with the order of speakers reversed", "Round 1", "Round 2", "Verdict"
+    ]  # fmt: skip
+    facts = {fact.label: fact.text for fact in sections[-1].facts}  # type: ignore[union-attr]
+    assert facts["In this order"] == "bea (against)"
+    assert facts["Reversed"] == "ann (for)"
+    assert facts["Winner"] == "none"
