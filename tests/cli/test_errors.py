@@ -42,6 +42,8 @@ MISUSE = {
     "resume abc": "There is no run 'abc'. Type at least 4 characters that its id begins with.",
     "resume abcd": "store STORE: there is no run 'abcd'. flowdebate runs lists the stored runs.",
     "answer abcd yes --json 1": "Give the answer as TEXT or as --json DATA, not both.",
+    "show": "Say which run: flowdebate show RUN, or --last. flowdebate runs lists the stored runs.",
+    "show --last": "There is no run in STORE.",
     "show abcd": "store STORE: there is no run 'abcd'. flowdebate runs lists the stored runs.",
     "runs --limit 0": "--limit must be an int >= 1, got 0",
     "delete": "Say which runs to delete: their ids, or --older-than DAYS, or --status STATUS.",
@@ -60,7 +62,7 @@ MISUSE = {
 TYPER = {
     "debat Q": ("No such command 'debat'", "Did you mean 'debate'"),
     "debate Q --moderater": ("No such option: --moderater", "--moderator"),
-    "show": ("Missing argument 'RUN'",),
+    "render": ("Missing argument 'FILE'",),
     "debate Q --rounds x": ("Invalid value for '--rounds'",),
 }
 """What the parser says, in parts."""

@@ -13,6 +13,7 @@ from flowdebate.cli.evaluation.audit import audit
 from flowdebate.cli.evaluation.evaluate import evaluate
 from flowdebate.cli.evaluation.recount import recount
 from flowdebate.cli.help import Command, Commands
+from flowdebate.cli.models import models
 from flowdebate.cli.patterns import add_pattern_commands
 from flowdebate.cli.resume import answer, resume
 from flowdebate.cli.runs import delete, export, import_, runs, show
@@ -77,6 +78,7 @@ _COMMANDS = {
         "import": import_, "render": render,
     },
     "Batch and evaluation": {"batch": batch, "evaluate": evaluate, "recount": recount, "audit": audit},
+    "Setup": {"models": models},
 }  # fmt: skip
 """Commands that know no pattern, by the panel of the help that lists them."""
 

@@ -20,7 +20,7 @@ from flowdebate.errors import (
     RunNotFound,
     StoreError,
 )
-from flowdebate.service.options import Misuse
+from flowdebate.service.options import misuse
 
 if TYPE_CHECKING:
     import signal
@@ -71,7 +71,7 @@ def run_plan(
     from flowdebate.service.runs import opened
 
     if no_store and store is not None:
-        raise Misuse("--store", store, "--store and --no-store exclude each other.")
+        raise misuse("--store", store, "--store and --no-store exclude each other.")
     check_report(markdown)
     show = _Show(as_json=as_json, quiet=quiet, models=models_line(plan))
     plan = with_policies(plan)

@@ -10,7 +10,7 @@ from flowdebate.errors import (
     RunUncertain,
     shown,
 )
-from flowdebate.service.options import COMMAND, Misuse
+from flowdebate.service.options import COMMAND
 
 __all__ = ("sentence_of",)
 
@@ -22,7 +22,7 @@ _LEAVE_OUT = "left out"
 def sentence_of(error: Exception) -> str:
     """`error` as one paragraph."""
     match error:
-        case ConfigurationError() if error.where == COMMAND and not isinstance(error, Misuse):
+        case ConfigurationError() if str(error).startswith(f"{COMMAND}: "):
             return _about_option(error)
         case RunChanged():
             return _changed(error)

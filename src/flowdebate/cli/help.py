@@ -31,6 +31,7 @@ EXIT_CODES = {
     "3 nothing to compare or not all done, 130 interrupted, 143 terminated.",
     "audit": "Exit codes: 0 done, 1 failed, 2 misused, 3 there is no ballot to audit.",
     "recount": "Exit codes: 0 done, 2 misused, 3 there is no ballot to decide by.",
+    "models": "Exit codes: 0 done, 1 a model does not answer, 2 misused, 3 no model is set up.",
     **dict.fromkeys(
         ("runs", "show", "delete", "export", "import", "render"), "Exit codes: 0 done, 1 failed, 2 misused."
     ),
@@ -86,6 +87,7 @@ EXAMPLES = {
         "flowdebate evaluate quiz.csv --truth answer --choices a --choices b",
         "flowdebate evaluate quiz.jsonl --limit 20 --out debates.jsonl --json",
     ),
+    "models": ("flowdebate models", "flowdebate models openai/gpt-5-mini local --check"),
     "recount": ("flowdebate recount --last", "flowdebate recount 3f2a91c0 --rule borda --rule approval"),
     "audit": ("flowdebate audit", "flowdebate audit --rejudge --schedule full --repeat 3"),
 }
@@ -94,7 +96,7 @@ _DOCUMENTATION = {
     "batch": "docs/batch.md", "evaluate": "docs/baselines.md", "recount": "docs/recount.md", "audit": "docs/audit.md",
     "answer": "docs/humans.md", "resume": "docs/durable.md", "deliberation": "docs/deliberation.md",
     "handoff": "docs/handoff.md", "consensus": "docs/consensus.md", "round-robin": "docs/round_robin.md",
-    "council": "docs/council.md", "debate": "docs/debate.md",
+    "council": "docs/council.md", "models": "docs/models.md", "debate": "docs/debate.md",
 }  # fmt: skip
 
 

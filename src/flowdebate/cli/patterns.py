@@ -15,7 +15,7 @@ from flowdebate.cli.command import problems_reported, run_plan
 from flowdebate.cli.help import Command
 from flowdebate.cli.process import warnings_reported
 from flowdebate.patterns import PATTERNS
-from flowdebate.service.options import Misuse, Option, OutputOptions, PatternOptions, option_of
+from flowdebate.service.options import Option, OutputOptions, PatternOptions, misuse, option_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -105,7 +105,7 @@ def _run_command() -> Callable[..., None]:
             from flowdebate.service.plan import pattern_of_file
 
             if not Path(path).is_file():
-                raise Misuse(
+                raise misuse(
                     "PLAN", path, f'There is no plan file {path!r}. To debate a question: flowdebate debate "…"'
                 )
             info = pattern_of_file(path)
@@ -146,7 +146,7 @@ def known_options(info: PatternInfo, given: dict[str, Any]) -> dict[str, Any]:
     for key, value in given.items():
         if key not in options.keys().values():
             option = f"--{key.replace('_', '-')}"
-            raise Misuse(option, value, f"{info.verb} has no option {option}.")
+            raise misuse(option, value, f"{info.verb} has no option {option}.")
     return given
 
 

@@ -12,7 +12,7 @@ from flowdebate.cli import options as opt
 from flowdebate.cli.command import resume_run
 from flowdebate.cli.process import tell
 from flowdebate.errors import NotAwaited
-from flowdebate.service.options import Misuse, Option
+from flowdebate.service.options import Option, misuse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,9 +52,9 @@ def resume(  # noqa: PLR0913 - the options of the command
         which = (
             "Name one run, or give --last, not both." if last else "Say which run: flowdebate resume RUN, or --last."
         )
-        raise Misuse("RUN", run, f"{which} flowdebate runs lists the stored runs.")
+        raise misuse("RUN", run, f"{which} flowdebate runs lists the stored runs.")
     if model is not None and not allow_changes:
-        raise Misuse("--model", model, "Another --model changes the run: add --allow-changes.")
+        raise misuse("--model", model, "Another --model changes the run: add --allow-changes.")
     resume_run(
         run,
         {**given, "model": model},
@@ -96,7 +96,7 @@ def answer(
     from flowdebate.service.runs import find_run, opened
 
     if text is not None and data is not None:
-        raise Misuse("--json", data, "Give the answer as TEXT or as --json DATA, not both.")
+        raise misuse("--json", data, "Give the answer as TEXT or as --json DATA, not both.")
     given = data if text is None else text
     with opened(store) as where:
         stored = asyncio.run(find_run(where.store, run))

@@ -15,7 +15,7 @@ from flowdebate.cli import options as opt
 from flowdebate.cli.command import check_report, write_json, write_report
 from flowdebate.cli.process import ExitCode, writing
 from flowdebate.errors import BadFile, RunConflict
-from flowdebate.service.options import Count, Misuse, Option, Text, allowed
+from flowdebate.service.options import Count, Option, Text, allowed, misuse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -70,8 +70,9 @@ async def _rows(store: Store, filters: dict[str, Any], limit: int, *, fold: bool
 
 @opt.command()
 def show(
-    run: Annotated[str, Option(help=opt.RUN)],
+    run: opt.RunName = None,
     *,
+    last: Annotated[bool, Option(help="The newest run.")] = False,
     page: Annotated[bool, Option(help="Show the page of its command, not the steps.")] = False,
     store: opt.StoreName = None,
     as_json: opt.Json = False,
@@ -81,11 +82,14 @@ def show(
     from flowdebate.cli.page import render
     from flowdebate.cli.run_view import document_of, run_data, show_run, step_data
     from flowdebate.service.documents import as_json as json_of
-    from flowdebate.service.runs import find_run, opened
+    from flowdebate.service.runs import find_run, last_run, opened
 
     check_report(markdown)
+    if last == (run is not None):
+        which = "Name one run, or give --last, not both." if last else "Say which run: flowdebate show RUN, or --last."
+        raise misuse("RUN", run, f"{which} flowdebate runs lists the stored runs.")
     with opened(store) as place:
-        stored = asyncio.run(find_run(place.store, run))
+        stored = asyncio.run(last_run(place.store) if run is None else find_run(place.store, run))
         steps = asyncio.run(place.store.steps(stored.header.run_id))
     document = document_of(stored, steps) if page or markdown is not None else None
     with writing():
@@ -117,7 +121,7 @@ def delete(
 
     if bool(runs) == (older_than is not None or status is not None):
         say = "Name the runs, or give --older-than or --status, not both." if runs else _WHICH_TO_DELETE
-        raise Misuse("RUN", runs or None, say)
+        raise misuse("RUN", runs or None, say)
     with opened(store) as place:
         meant = asyncio.run(_meant(place.store, runs or [], older_than=older_than, status=status))
         if not yes and meant:
@@ -149,7 +153,7 @@ async def _delete(store: Store, runs: Sequence[StoredRun]) -> None:
 
 def _ask(runs: Sequence[StoredRun]) -> None:
     if not sys.stdin.isatty():
-        raise Misuse("--yes", None, f"Nobody can be asked here. To delete {_counted(len(runs))}, add --yes.")
+        raise misuse("--yes", None, f"Nobody can be asked here. To delete {_counted(len(runs))}, add --yes.")
     with writing():
         _list([[run] for run in runs], more=False, as_json=False)
         if not typer.confirm(f"Delete {_counted(len(runs))}?"):
@@ -194,7 +198,7 @@ def export(
 
     if everything == bool(runs):
         say = "Name the runs, or give --all, not both." if runs else "Say which runs to export: their ids, or --all."
-        raise Misuse("RUN", runs or None, say)
+        raise misuse("RUN", runs or None, say)
     if output is not None:
         check_report(output)
         if output.exists():

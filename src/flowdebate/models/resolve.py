@@ -38,6 +38,7 @@ __all__ = (
     "PinnedModel",
     "Provider",
     "check_model",
+    "environment_choice",
     "model_of_environment",
     "of_intent",
     "resolve_model",
@@ -222,14 +223,23 @@ def model_of_environment() -> str | None:
     return os.environ.get(_VARIABLE, "").strip() or None
 
 
-def _default() -> str:
+def environment_choice() -> tuple[str, str] | None:
+    """Return the model of blocks and runs that name none, and why it is that one; None where none is set up."""
     named = model_of_environment()
     if named:
-        return named
-    if os.environ.get("OPENAI_API_KEY") or os.environ.get("OPENAI_BASE_URL"):
-        return _OPENAI_DEFAULT
+        return named, f"{_VARIABLE} names it"
+    for variable in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
+        if os.environ.get(variable):
+            return _OPENAI_DEFAULT, f"{variable} is set"
     if local_model_installed():
-        return "local"
+        return "local", "it is installed, and no other one is set up"
+    return None
+
+
+def _default() -> str:
+    choice = environment_choice()
+    if choice is not None:
+        return choice[0]
     nothing = ModelUnavailable(f"no model is set up: {WAYS_OUT}; or set {_VARIABLE}, or pass model=…")
     nothing.providers_fault = False
     raise nothing

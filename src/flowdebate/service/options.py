@@ -39,7 +39,6 @@ __all__ = (
     "Count",
     "FilePath",
     "Flag",
-    "Misuse",
     "ModelName",
     "ModelNames",
     "Option",
@@ -62,6 +61,7 @@ __all__ = (
     "allowed",
     "check_option",
     "is_text",
+    "misuse",
     "option_of",
     "or_off",
     "parse_entry",
@@ -79,12 +79,11 @@ PlanFile: TypeAlias = str | Mapping[str, Any] | None
 """A plan as a file: its path, or its stored form."""
 
 
-class Misuse(ConfigurationError):
-    """Options of a front end that are missing, or do not go together; the sentence is the whole message."""
-
-    def __init__(self, field: str, got: object, sentence: str) -> None:
-        super().__init__(COMMAND, field, got, sentence)
-        self.args = (sentence,)
+def misuse(field: str, got: object, sentence: str) -> ConfigurationError:
+    """The error for options of a front end that are missing, or do not go together; `sentence` is its whole message."""
+    error = ConfigurationError(COMMAND, field, got, sentence)
+    error.args = (sentence,)
+    return error
 
 
 # Types of values, with what they allow

@@ -10,7 +10,7 @@ from flowdebate.errors import BadFile, ConfigurationError, shown
 from flowdebate.models.openai.endpoint import address_of
 from flowdebate.patterns import PATTERNS, find_pattern
 from flowdebate.service.files import parse_json, read_text
-from flowdebate.service.options import MEGABYTES, Misuse, OutputOptions, read_plan_file
+from flowdebate.service.options import MEGABYTES, OutputOptions, misuse, read_plan_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -187,7 +187,7 @@ def make_plan(
     if getattr(options, info.subject) is None:
         example = f'flowdebate {info.verb} "{_EXAMPLES.get(info.subject, "…")}"'
         sentence = f"Give a {info.subject}, for example: {example}; or put `{info.subject}` into the file of --file."
-        raise Misuse(options.flag_of(info.subject), None, sentence)
+        raise misuse(options.flag_of(info.subject), None, sentence)
     if options.base_url is not None and options.model is None:
         allowed = f"the model's name as the server at {address_of(options.base_url)} has it"
         raise ConfigurationError(*options.place("model"), None, allowed)
@@ -319,7 +319,7 @@ def plan_of(
         raise _unconfirmed(run, reached)
     if to_ask and given.get("base_url") is None and stored.get("withheld") == ["base_url"]:
         secret = f"that of {options.get('base_url')} had a secret, which is not stored"
-        raise Misuse("--base-url", None, f"--base-url must be given again: {secret}.")
+        raise misuse("--base-url", None, f"--base-url must be given again: {secret}.")
     if run.header.foreign and not to_ask:
         keys = info.load_page().options
         unread = keys.read({}, file=options).reached("file")
@@ -349,7 +349,7 @@ def pattern_of_run(run: StoredRun) -> PatternInfo | None:
 def _unconfirmed(run: StoredRun, reached: Mapping[str, Sequence[str]]) -> ConfigurationError:
     run_id = run.header.run_id
     named = "; ".join(f"{flag} {', '.join(map(shown, texts))}" for flag, texts in reached.items())
-    return Misuse(
+    return misuse(
         "RUN",
         run_id,
         f"Run {run_id} was imported, and its plan names {named}. "
@@ -365,7 +365,7 @@ def _read_stored(run: StoredRun) -> tuple[PatternInfo, dict[str, Any], str]:
     stored: Any = run.header.plan
     info, options, number = pattern_of_run(run), stored.get("options"), stored.get("format")
     if info is None or not isinstance(options, dict) or number not in range(1, _FORMAT + 1):
-        raise Misuse("RUN", run.header.run_id, f"Run {run.header.run_id} was started by a newer version of flowdebate.")
+        raise misuse("RUN", run.header.run_id, f"Run {run.header.run_id} was started by a newer version of flowdebate.")
     options = dict(options)
     if number == 1 and info.name == "debate" and "schema" not in options:
         options["synthesizer"] = options.pop("synthesize", False)
@@ -379,7 +379,7 @@ def _read_stored(run: StoredRun) -> tuple[PatternInfo, dict[str, Any], str]:
 def _of_another(run: StoredRun) -> ConfigurationError:
     run_id = run.header.run_id
     hint = f"Resume it where its block is built: await block.resume({run_id!r}) in Python."
-    return Misuse("RUN", run_id, f"Run {run_id} was started by a program, not by this command. {hint}")
+    return misuse("RUN", run_id, f"Run {run_id} was started by a program, not by this command. {hint}")
 
 
 def with_shared_models(plan: Plan, base: Plan) -> Plan:

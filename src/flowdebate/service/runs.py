@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, get_args
 from flowdebate.errors import ConfigurationError, FlowDebateError, RunNotFound, StoreError
 from flowdebate.runs.batch.batch import BATCH_LABEL
 from flowdebate.service.documents import Tokens
-from flowdebate.service.options import COMMAND, Misuse, State, is_text
+from flowdebate.service.options import COMMAND, State, is_text, misuse
 from flowdebate.service.plan import plan_of, stored_plan
 from flowdebate.service.policies import with_models
 from flowdebate.store.base import StoredStatus
@@ -37,6 +37,7 @@ __all__ = (
     "ended",
     "find_run",
     "last_resumable",
+    "last_run",
     "list_runs",
     "opened",
     "replayed",
@@ -247,13 +248,13 @@ async def find_run(store: Store, name: str) -> StoredRun:
     except RunNotFound:
         if len(name) < _SHORTEST:
             sentence = f"There is no run {name!r}. Type at least {_SHORTEST} characters that its id begins with."
-            raise Misuse("RUN", name, sentence) from None
+            raise misuse("RUN", name, sentence) from None
         runs = [run for run in await store.runs() if run.header.run_id.startswith(name)]
         if not runs:
             raise
     if len(runs) > 1:
         ids = ", ".join(run.header.run_id for run in runs[:_NAMED]) + (", …" if len(runs) > _NAMED else "")
-        raise Misuse("RUN", name, f"{len(runs)} runs begin with {name!r}: {ids}. Type more characters of the id.")
+        raise misuse("RUN", name, f"{len(runs)} runs begin with {name!r}: {ids}. Type more characters of the id.")
     return runs[0]
 
 
@@ -262,7 +263,14 @@ async def last_resumable(store: Store) -> StoredRun:
     for run in await store.runs():
         if _is_resumable(run):
             return run
-    raise Misuse("--last", True, f"No interrupted run to resume in {store.name}.")  # noqa: FBT003 - what was given
+    raise misuse("--last", True, f"No interrupted run to resume in {store.name}.")  # noqa: FBT003 - what was given
+
+
+async def last_run(store: Store) -> StoredRun:
+    """The newest run; ConfigurationError if there is none."""
+    for run in await store.runs(limit=1):
+        return run
+    raise misuse("--last", True, f"There is no run in {store.name}.")  # noqa: FBT003 - what was given
 
 
 async def list_runs(

@@ -23,7 +23,7 @@ from flowdebate.patterns.debate.proposer import create_side_proposer
 from flowdebate.patterns.debate.sides import yes_no_sides
 from flowdebate.runs.batch.batch import Batch
 from flowdebate.service.models import models_line
-from flowdebate.service.options import Misuse
+from flowdebate.service.options import misuse
 from flowdebate.service.plan import make_plan, stored_plan, with_shared_models, with_sides
 from flowdebate.service.policies import with_policies
 
@@ -167,7 +167,7 @@ class Plans:
         if info is None or pattern in info.former_names:
             close = get_close_matches(pattern, PATTERNS, n=1)
             hint = f" Did you mean {close[0]}?" if close else ""
-            raise Misuse(
+            raise misuse(
                 "--pattern", pattern, f"There is no pattern {pattern!r}.{hint} Patterns: {', '.join(PATTERNS)}."
             )
         self._info = info

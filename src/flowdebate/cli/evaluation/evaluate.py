@@ -16,7 +16,7 @@ from flowdebate.cli import options as opt
 from flowdebate.cli.command import write_json
 from flowdebate.cli.process import ExitCode, killed_by, tell, writing
 from flowdebate.patterns.debate.schemas import BASELINES, BaselineName
-from flowdebate.service.options import COMMAND, FilePath, Misuse, ModelName, Option, Text, allowed
+from flowdebate.service.options import COMMAND, FilePath, ModelName, Option, Text, allowed, misuse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -112,7 +112,7 @@ def evaluate(  # noqa: PLR0913 - the options of the command
     opt.check(out != "-", "--out", "-", "the path of a file: the report is written on stdout")
     compared = baselines_asked(list(dict.fromkeys(baselines)), where=COMMAND) if baselines else None
     if find_spec("scipy") is None:
-        raise Misuse("scipy", None, '`evaluate` needs scipy: pip install "flowdebate[audit]"')
+        raise misuse("scipy", None, '`evaluate` needs scipy: pip install "flowdebate[audit]"')
     rows = read_rows(questions)[:limit]
     opt.check(
         cluster is None or all(cluster in row.others for row in rows), "--cluster", cluster, "a column of all rows"

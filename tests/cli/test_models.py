@@ -1,0 +1,96 @@
+"""`flowdebate models`: what would be asked, why, and whether it answers; never a key."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from typer.testing import CliRunner
+
+from flowdebate.cli.app import app
+
+from .stage import Stage, environment
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from typer.testing import Result
+
+SECRET = "sk-geheim-0123456789"  # noqa: S105 - of nobody
+CLEAN = {"FLOWDEBATE_MODEL": "", "OPENAI_API_KEY": "", "OPENAI_BASE_URL": "", "FLOWDEBATE_LOCAL_MODEL": ""}
+
+
+def models(*arguments: str, **env: str) -> Result:
+    """The command in an environment where nothing is set up but `env`."""
+    return CliRunner(env={**CLEAN, **env}).invoke(app, ["models", *arguments], catch_exceptions=False)
+
+
+@pytest.mark.parametrize(
+    ("env", "model", "source"),
+    [
+        ({"FLOWDEBATE_MODEL": "ollama/gemma3", "OPENAI_API_KEY": SECRET}, "ollama/gemma3", "FLOWDEBATE_MODEL names it"),
+        ({"OPENAI_API_KEY": SECRET}, "openai/gpt-5-mini", "OPENAI_API_KEY is set"),
+        ({"OPENAI_BASE_URL": "http://me:geheim@127.0.0.1:9/v1"}, "openai/gpt-5-mini", "OPENAI_BASE_URL is set"),
+    ],
+)
+def test_the_model_is_shown_with_where_it_comes_from(env: dict[str, str], model: str, source: str) -> None:
+    """As page and as JSON; whether keys are set, and none of them."""
+    page, document = models(**env), json.loads(models("--json", **env).stdout)
+    assert page.exit_code == 0
+    assert f"Model: {model}\n" in page.stdout
+    assert f"  From: {source}\n" in page.stdout
+    assert document["default"] == {"model": model, "from": source}
+    key = next(each for each in document["providers"] if each["name"] == "openai")
+    assert key["keySet"] == ("OPENAI_API_KEY" in env)
+    assert "geheim" not in page.output + json.dumps(document)
+
+
+def test_the_local_model_is_told_with_its_weights(tmp_path: Path) -> None:
+    """Where they are and how large, whatever is installed."""
+    weights = tmp_path / "own.gguf"
+    weights.write_bytes(b"GGUF" + bytes(1_500_000_000 // 1000))
+    local = json.loads(models("--json", FLOWDEBATE_LOCAL_MODEL=str(weights), OPENAI_API_KEY="x").stdout)["local"]
+    assert (local["title"], local["path"], local["bytes"]) == ("own", str(weights), weights.stat().st_size)
+    gone = json.loads(models("--json", FLOWDEBATE_LOCAL_MODEL=str(tmp_path / "no.gguf"), OPENAI_API_KEY="x").stdout)
+    assert (gone["local"]["path"], gone["local"]["bytes"]) == (None, None)
+
+
+def test_where_nothing_is_set_up_the_ways_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With exit code 3."""
+    monkeypatch.setattr("flowdebate.models.resolve.local_model_installed", lambda: False)
+    result = models()
+    assert result.exit_code == 3
+    assert result.stdout.startswith("No model is set up.\nTo set one up: install it with ")
+
+
+def test_a_check_asks_once_and_tells_how_long_it_took() -> None:
+    """Of each named model; one that does not answer is exit code 1, and the others are asked all the same."""
+    with Stage(turns=[["ready"]]) as stage:
+        env = {"OPENAI_BASE_URL": stage.base_url, "OPENAI_API_KEY": SECRET}
+        fine = models("--check", **env)
+        assert len(stage.bodies) == 1
+        both = models("ollama/none", "openai/staged", "--check", "--json", **env)
+    assert fine.exit_code == 0
+    assert "  Answers: openai/gpt-5-mini, in " in fine.stdout
+    assert both.exit_code == 1
+    failed, answered = json.loads(both.stdout)["checks"]
+    assert failed["error"]
+    assert (answered["error"], answered["tokens"]) == (None, 13)
+    assert SECRET not in fine.output + both.output
+
+
+def test_an_unknown_model_is_refused_with_the_one_that_is_meant() -> None:
+    """Before anything is asked."""
+    result = models("openai:gpt-5", "--check")
+    assert result.exit_code == 2
+    assert "Did you mean 'openai/gpt-5'?" in result.stderr
+
+
+def test_python_runs_the_package_as_the_command() -> None:
+    """`python -m flowdebate`, under the name of the command."""
+    arguments = [sys.executable, "-m", "flowdebate", "--help"]
+    done = subprocess.run(arguments, env=environment(), capture_output=True, text=True, check=True)  # noqa: S603 - our own
+    assert done.stdout.startswith("Usage: flowdebate [OPTIONS] COMMAND")
