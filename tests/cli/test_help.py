@@ -47,7 +47,7 @@ def headings(page: str) -> list[str]:
 def test_options_are_listed_in_panels() -> None:
     """By what they are for, those of the pattern before the shared ones; then examples."""
     listed = CliRunner().invoke(app, ["debate", "--help"]).stdout
-    panels = ["Sides:", "Rounds:", "Judge:", "Options:", "Model:", "Limits:", "Storage:", "Output:"]
+    panels = ["Sides:", "Rounds:", "Judge:", "Options:", "Model:", "Prompts:", "Limits:", "Storage:", "Output:"]
     assert headings(listed) == ["Arguments:", *panels, "Examples:"]
 
 
@@ -55,9 +55,7 @@ def test_options_are_listed_in_panels() -> None:
 def test_every_option_of_a_pattern_has_a_panel(name: str) -> None:
     """One that is declared without would be listed between file and seed."""
     options = PATTERNS[name].load_page().options
-    offered = [
-        key for key in options.keys().values() if key not in (options.SUBJECT, "seed", "instructions", "weights")
-    ]
+    offered = [key for key in options.keys().values() if key not in (options.SUBJECT, "seed", "weights")]
     assert [key for key in offered if option_of(options, key).panel is None] == []
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +14,9 @@ from flowdebate import (
     DebaterOptions,
     JudgeOptions,
     ModeratorOptions,
+    Persona,
     RefereeOptions,
+    SynthesizerOptions,
     consensus,
     council,
     debate,
@@ -21,11 +25,20 @@ from flowdebate import (
     round_robin,
 )
 from flowdebate.errors import ConfigurationError
+from flowdebate.patterns.consensus.prompts import ConsensusTemplate
 from flowdebate.patterns.council.chair import ChairTemplate
-from flowdebate.patterns.roles import RoleOptions
+from flowdebate.patterns.debate import DebaterTemplate, JudgeTemplate, ModeratorTemplate, SynthesizerTemplate
+from flowdebate.patterns.deliberation.moderator import ModeratorTemplate as DeliberationModerator
+from flowdebate.patterns.roles import INSTRUCTIONS, RoleOptions
+from flowdebate.patterns.round_robin.referee import RefereeTemplate
+from flowdebate.patterns.round_robin.synthesizer import RoundRobinSynthesizerTemplate
+from flowdebate.prompts.template import words_of
+from flowdebate.testing import FunctionModel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from flowdebate.testing import ModelRequest
 
 
 @pytest.mark.parametrize("options", [RoleOptions, DebaterOptions, ModeratorOptions, RefereeOptions, JudgeOptions])
@@ -74,3 +87,287 @@ def test_every_pattern_refuses_such_options_by_its_name(pattern: str, field: str
     """Even where all its blocks are the application's own."""
     with pytest.raises(ConfigurationError, match=rf"{pattern} 'x'.*`{field}` must be {allowed}"):
         FACTORIES[pattern](**{field: value})
+
+
+# What each role is asked
+
+
+def said(request: Any) -> Any:
+    """An answer for every default block of every pattern."""
+    block = request.block
+    if request.output is None:
+        return "I say so.\nTransition to bea" if "speaker-ann" in block else "I say so.\nTransition to ann"
+    asked = set(request.output_schema["properties"])
+    letters = [letter for letter in "AB" if f"[Answer {letter}]" in request.messages[-1]["content"]]
+    known: dict[str, Any] = {
+        "reasoning": "It held.",
+        "winner": None,
+        "verdict": "Both.",
+        "nextSpeakers": ["ann", "bea"],
+        "next_agent_name": "bea" if "ann" in block else "ann",
+        "response": "I say so.",
+        "summary": "They differ.",
+        "status": "CONTINUE",
+        "decision": None,
+        "assessments": [],
+        "notes": "Give numbers.",
+        "issues": [],
+        "suggestions": [],
+        "severity": 0.5,
+        "proposal": f"Do {block}.",
+        "position": block[-3:],
+        "enough": False,
+        "conclusive": False,
+        "choice": "ann" if block.endswith("ann") else "bea",
+        "confidence": 0.5,
+        "ranking": [{"answer": letter, "reason": "Sound."} for letter in letters],
+        "answer": "Yes.",
+        "dissent": None,
+        "scores": {"for": 60, "against": 40},
+    }
+    return {name: known[name] for name in asked if name in known}
+
+
+PERSONS = [{"name": "ann", "role": "economist"}, {"name": "bea", "system_prompt": "You count."}]
+ROLES: dict[str, tuple[Callable[..., Any], dict[str, tuple[str, Any]]]] = {
+    "debate": (
+        partial(debate, name="x", debaters=[Debater("ann", "for"), Debater("bea", "against")], moderator=True),
+        {
+            "moderator": ("x-moderator", ModeratorOptions),
+            "judge": ("x-judge", JudgeOptions),
+            "synthesizer": ("x-synthesizer", SynthesizerOptions),
+        },
+    ),
+    "deliberation": (
+        partial(deliberation, name="x", debaters=PERSONS, max_rounds=2),
+        {"moderator": ("x-moderator", ModeratorOptions)},
+    ),
+    "handoff": (partial(handoff, name="x", debaters=PERSONS, max_turns=3), {}),
+    "consensus": (
+        partial(consensus, name="x", agents=PERSONS, max_rounds=2, convergence=None, judge=True, tie_break=True),
+        {"judge": ("x-judge", ModeratorOptions), "tie_break": ("x-tie-judge", ModeratorOptions)},
+    ),
+    "round_robin": (
+        partial(round_robin, name="x", debaters=PERSONS, referee=True),
+        {"referee": ("x-referee", RefereeOptions), "synthesizer": ("x-synthesizer", SynthesizerOptions)},
+    ),
+    "council": (partial(council, name="x", members=PERSONS), {"chair": ("x-chair", SynthesizerOptions)}),
+}
+"""How each pattern is made, and its roles without a name: their blocks and their kinds of options."""
+TEXT = "Write three paragraphs in German."
+
+
+def blocks_told(pattern: Any, *, profile: str = "full") -> tuple[set[str], set[str]]:
+    """The blocks of a run whose system message ends in the instructions, and all other blocks."""
+    told: set[str] = set()
+    others: set[str] = set()
+    for request in requests_of(pattern, profile=profile):
+        system = request.messages[0]["content"]
+        assert (f"\n\n{INSTRUCTIONS}\n{TEXT}" in system) == (TEXT in system) == system.endswith(TEXT)
+        (told if TEXT in system else others).add(request.block)
+    assert not told & others
+    return told, others
+
+
+def requests_of(pattern: Any, *, profile: str = "full") -> list[ModelRequest]:
+    """What the model is asked in one run."""
+    requests: list[ModelRequest] = []
+
+    def answer(request: ModelRequest) -> Any:
+        requests.append(request)
+        return said(request)
+
+    model: Any = FunctionModel(answer)
+    model.profile = profile
+    pattern.run_sync("Should we?", model=model, seed=1)
+    return requests
+
+
+@pytest.mark.parametrize("profile", ["concise", "full"])
+@pytest.mark.parametrize("name", ROLES)
+def test_instructions_of_a_pattern_reach_all_of_its_default_blocks(name: str, profile: str) -> None:
+    """At the very end of their system messages, under a heading that puts them above all rules."""
+    make, roles = ROLES[name]
+    told, others = blocks_told(make(instructions=TEXT), profile=profile)
+    assert others == set()
+    assert {block for block, _ in roles.values()} <= told
+    assert len(told) > len(roles)
+
+
+EVERY_ROLE = [(name, role) for name, (_, roles) in ROLES.items() for role in roles]
+
+
+@pytest.mark.parametrize(("name", "role"), EVERY_ROLE)
+def test_instructions_of_a_role_reach_that_role_alone(name: str, role: str) -> None:
+    """They take the place of the pattern's; empty ones leave the role without any."""
+    make, roles = ROLES[name]
+    block, kind = roles[role]
+    told, others = blocks_told(make(**{role: kind(instructions=TEXT)}))
+    assert told == {block}
+    assert others
+    told, others = blocks_told(make(instructions=TEXT, **{role: kind(instructions="")}))
+    assert others == {block}
+    told, others = blocks_told(make(instructions="Be polite.", **{role: kind(instructions=TEXT)}))
+    assert told == {block}
+
+
+@pytest.mark.parametrize("name", ROLES)
+def test_instructions_of_one_speaker_reach_all_of_its_blocks_and_no_other(name: str) -> None:
+    """By `DebaterOptions` of the debater, persona, agent or member."""
+    make, _ = ROLES[name]
+    field = {"consensus": "agents", "council": "members"}.get(name, "debaters")
+    options = DebaterOptions(instructions=TEXT)
+    people: list[Any] = [Persona("ann"), Persona("bea", options=options)]
+    if name == "debate":
+        people = [Debater("ann", "for"), Debater("bea", "against", options=options)]
+    told, others = blocks_told(make(**{field: people}))
+    assert told
+    assert all(block.endswith("-bea") for block in told)
+    assert not any(block.endswith("-bea") for block in others)
+
+
+@pytest.mark.parametrize("blank", ["", "  ", lambda: None, lambda _: ""])
+def test_instructions_without_text_leave_no_heading(blank: Any) -> None:
+    """A function may have nothing to say in a turn."""
+    slot = (lambda _: None) if callable(blank) else blank
+    for request in requests_of(ROLES["debate"][0](instructions=slot)):
+        assert INSTRUCTIONS not in request.messages[0]["content"]
+
+
+def test_instructions_may_be_a_function_of_the_input_and_the_context() -> None:
+    """Which is asked in each call."""
+    told, others = blocks_told(ROLES["council"][0](instructions=lambda _, ctx: TEXT if "ann" in ctx.block else None))
+    assert told == {"x-member-ann", "x-reviewer-ann"}
+    assert others == {"x-member-bea", "x-reviewer-bea", "x-chair"}
+
+
+# No text of a default prompt contradicts them
+
+FORM = re.compile(
+    r"\b(one|two|three|four) (or \w+ )?(more )?(short )?sentences?\b"
+    r"|(?<!line that )begins? with \"|paragraph",
+    re.IGNORECASE,
+)
+
+
+@pytest.mark.parametrize("profile", ["concise", "full"])
+@pytest.mark.parametrize("name", ROLES)
+def test_no_turn_prescribes_a_form_beside_instructions(name: str, profile: str) -> None:
+    """Neither how its sentences begin nor how many there are; the default length says that it yields."""
+    own = ("-debater-", "-speaker-", "-panelist-", "-member-", "-propose-", "-revise-")
+    for request in requests_of(ROLES[name][0](instructions=TEXT), profile=profile):
+        if any(part in request.block for part in own):
+            prompt = "\n".join(str(message["content"]) for message in request.messages).replace(TEXT, "")
+            for length in ("two or three short sentences", "two to four paragraphs"):
+                prompt = prompt.replace(f"{length}, unless the instructions", "")
+            assert FORM.search(prompt) is None, FORM.search(prompt)
+
+
+@pytest.mark.parametrize("profile", ["concise", "full"])
+@pytest.mark.parametrize("name", ROLES)
+def test_a_length_that_is_asked_for_does_not_yield_to_instructions(name: str, profile: str) -> None:
+    """It is the application's own wish, as they are."""
+    prompts = [
+        str(request.messages) for request in requests_of(ROLES[name][0](instructions=TEXT, length=120), profile=profile)
+    ]
+    assert any("about 120 words." in prompt for prompt in prompts)
+    assert not any("unless the instructions" in prompt for prompt in prompts)
+
+
+# Profile, length, template
+
+
+@pytest.mark.parametrize("name", ROLES)
+def test_a_model_is_asked_with_the_prompts_of_its_profile(name: str) -> None:
+    """Unless the pattern decides otherwise."""
+    make, _ = ROLES[name]
+
+    def prompts(pattern: Any, profile: str) -> list[Any]:
+        return [[request.block, request.messages] for request in requests_of(pattern, profile=profile)]
+
+    concise, full = prompts(make(), "concise"), prompts(make(), "full")
+    assert [block for block, _ in concise] == [block for block, _ in full]
+    assert concise[0] != full[0]
+    assert prompts(make(profile="full"), "concise") == full
+    assert prompts(make(profile="concise"), "full") == concise
+    assert "two or three short sentences" in str(concise)
+    assert "two to four paragraphs" in str(full)
+    assert "two or three short sentences" not in str(full)
+
+
+@pytest.mark.parametrize(("name", "role"), EVERY_ROLE)
+def test_a_role_has_a_profile_of_its_own(name: str, role: str) -> None:
+    """And no other role has it then."""
+    make, roles = ROLES[name]
+    block, kind = roles[role]
+
+    def prompts(pattern: Any) -> dict[str, Any]:
+        return {request.block: request.messages for request in requests_of(pattern)}
+
+    usual, other = prompts(make()), prompts(make(**{role: kind(profile="concise")}))
+    assert [each for each in usual if usual[each] != other[each]] in ([], [block])
+    assert prompts(make(**{role: kind(profile="full")})) == usual
+
+
+WISHES = {
+    "short": "two or three short sentences",
+    "medium": "two to four paragraphs",
+    "long": "five to eight paragraphs",
+}
+
+
+@pytest.mark.parametrize(("length", "text"), [*WISHES.items(), (10, "about 10 words"), (2_000, "about 2000 words")])
+@pytest.mark.parametrize("name", ROLES)
+def test_a_turn_is_asked_for_in_its_length(name: str, length: Any, text: str) -> None:
+    """In either profile; a member's options replace the pattern's; a model may make room for it."""
+    make, _ = ROLES[name]
+    field = {"consensus": "agents", "council": "members"}.get(name, "debaters")
+    own = DebaterOptions(length=77)
+    people: list[Any] = [Persona("ann"), Persona("bea", options=own)]
+    if name == "debate":
+        people = [Debater("ann", "for"), Debater("bea", "against", options=own)]
+    for profile in ("concise", "full"):
+        requests = requests_of(make(**{field: people}, length=length), profile=profile)
+        asked = {request.block: request for request in requests if f"{text}." in str(request.messages)}
+        others = {request.block: request for request in requests if "about 77 words." in str(request.messages)}
+        assert asked
+        assert {block[-4:] for block in asked} == {"-ann"}
+        assert {block[-4:] for block in others} == {"-bea"}
+        assert {request.words for request in asked.values()} == {words_of(length)}
+        assert {request.words for request in others.values()} == {77}
+
+
+def test_a_template_of_a_pattern_is_that_of_all_who_speak_and_one_of_their_own_comes_before_it() -> None:
+    """It comes before every profile."""
+    mine = DebaterTemplate(system="All: {question}")
+    hers = DebaterOptions(template=replace(mine, system="Hers: {question}"), profile="concise")
+    people = [Debater("ann", "for"), Debater("bea", "against", options=hers)]
+    begins = {
+        request.block: request.messages[0]["content"][:5]
+        for request in requests_of(debate(name="x", debaters=people, template=mine), profile="concise")
+    }
+    assert begins["x-debater-ann"] == "All: "
+    assert begins["x-debater-bea"] == "Hers:"
+    assert begins["x-judge"] == "You a"
+
+
+TEMPLATES: dict[tuple[str, str], Any] = {
+    ("debate", "moderator"): ModeratorTemplate(system="Mine: {question}\n{roster}"),
+    ("debate", "judge"): JudgeTemplate(system="Mine:\n{positions}"),
+    ("debate", "synthesizer"): SynthesizerTemplate(system="Mine:"),
+    ("deliberation", "moderator"): DeliberationModerator(system="Mine: {topic}\n{roster}"),
+    ("consensus", "judge"): ConsensusTemplate(system="Mine: {task}"),
+    ("consensus", "tie_break"): ConsensusTemplate(system="Mine: {task}"),
+    ("round_robin", "referee"): RefereeTemplate(system="Mine: {question}\n{roster}"),
+    ("round_robin", "synthesizer"): RoundRobinSynthesizerTemplate(system="Mine:"),
+    ("council", "chair"): ChairTemplate(system="Mine:"),
+}
+
+
+@pytest.mark.parametrize(("name", "role"), EVERY_ROLE)
+def test_the_template_of_every_role_is_an_option_of_its_pattern(name: str, role: str) -> None:
+    """And the texts of no other role change."""
+    make, roles = ROLES[name]
+    block, kind = roles[role]
+    requests = requests_of(make(**{role: kind(template=TEMPLATES[name, role])}))
+    assert {request.block for request in requests if request.messages[0]["content"].startswith("Mine:")} == {block}

@@ -25,6 +25,7 @@ from pydantic_core import PydanticCustomError
 
 from flowdebate.errors import BadFile, ConfigurationError
 from flowdebate.models.openai.endpoint import ADDRESS, address_of, check_address
+from flowdebate.prompts.template import Profile
 from flowdebate.service.files import parse_json, parse_toml, read_text
 
 if TYPE_CHECKING:
@@ -157,6 +158,10 @@ _Ratio = Annotated[float, Field(ge=0, le=1)]
 Share = Annotated[_Ratio, allowed("a number from 0 to 1")]
 SecondsOrOff = Annotated[_Time | _Off, allowed("a number of seconds > 0, or off (in a file: false)")]
 ShareOrOff = Annotated[_Ratio | _Off, allowed("a number from 0 to 1, or off (in a file: false)")]
+TurnLength = Annotated[
+    Literal["short", "medium", "long"] | Annotated[int, Field(ge=10, le=2_000)],
+    allowed("short, medium, long, or a number of words from 10 to 2,000"),
+]
 Address = Annotated[_PlainText, Reach("server"), AfterValidator(_address), allowed(ADDRESS)]
 
 State: TypeAlias = Literal[
@@ -183,7 +188,12 @@ def or_off(given: str) -> float | str | bool:
         return given
 
 
-Panel: TypeAlias = Literal["Selection", "Sides", "Rounds", "Judge", "Model", "Limits", "Storage", "Output"]
+def in_words(given: str) -> int | str:
+    """A length as the command line has it: a number of words, or a name."""
+    return int(given) if given.isdecimal() else given
+
+
+Panel: TypeAlias = Literal["Selection", "Sides", "Rounds", "Judge", "Model", "Prompts", "Limits", "Storage", "Output"]
 """Groups of options in a help page, in their order."""
 
 
@@ -309,7 +319,27 @@ class PatternOptions(BaseModel):
             "server; the key is OPENAI_API_KEY.",
         ),
     ] = None
-    instructions: Annotated[Text | None, Option(help="", flag="")] = None
+    profile: Annotated[
+        Profile | None,
+        Option(
+            panel="Prompts",
+            help='Default prompts: "concise" for small models, "full" for others. Default: as each model asks for.',
+        ),
+    ] = None
+    length: Annotated[
+        TurnLength | None,
+        Option(
+            panel="Prompts",
+            metavar="LENGTH",
+            read=in_words,
+            help="Length of a turn: short, medium, long, or a number of words from 10 to 2000. Default: short with "
+            "concise prompts, medium with full ones.",
+        ),
+    ] = None
+    instructions: Annotated[
+        Text | None,
+        Option(panel="Prompts", metavar="TEXT", help="Instructions for all models, above the rules of their prompts."),
+    ] = None
     stop: Annotated[
         Conditions | None,
         Option(

@@ -116,7 +116,13 @@ class Plan:
     @property
     def common(self) -> dict[str, Any]:
         """Keywords that all factories have."""
-        return {"name": self.name, "instructions": self.options.instructions}
+        options = self.options
+        return {
+            "name": self.name,
+            "instructions": options.instructions,
+            "profile": options.profile,
+            "length": options.length,
+        }
 
     @property
     def failures(self) -> FailurePolicy:

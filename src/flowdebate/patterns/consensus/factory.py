@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
 
 from flowdebate._util.validation import suggesting
 from flowdebate.blocks.handler import as_block, invocation
 from flowdebate.measures import best_similarity
 from flowdebate.patterns import checks
+from flowdebate.patterns.consensus.agents import create_conclusive_judge, create_tie_judge
 from flowdebate.patterns.consensus.assembly import ConsensusOptions, assemble
 from flowdebate.patterns.consensus.prompts import ConsensusTemplate
 from flowdebate.patterns.failures import FailurePolicy
@@ -56,8 +58,8 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
     voting: VotingRule = "majority",
     weights: Mapping[str, float] | None = None,
     quorum: int | None = None,
-    judge: BlockLike | None = None,
-    tie_break: BlockLike | None = None,
+    judge: BlockLike | RoleOptions | Literal[True] | None = None,
+    tie_break: BlockLike | RoleOptions | Literal[True] | None = None,
     terminate_when: StopWhen | None = None,
     budget: int | None = None,
     timeout: float | None = None,
@@ -109,8 +111,12 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
       each) and updated after the vote. `research(task, ctx)` or `research(task)` may add text. `output.context` lists
       what was left out and why.
     - `shuffle`: whether each voter sees the proposals in its own random order, drawn from the run's seed.
-    - `instructions`, `tools`, `uses`, `context`, `settings` and `agent_visibility` apply to the agents' default blocks
-      only.
+    - `judge`, `tie_break`: True for the default one, `ModeratorOptions` for its options, a block or a function.
+    - `profile`: default prompts for small models ("concise") or for others ("full"); None: as each model asks for.
+      `length` of a turn: "short", "medium", "long" or a number of words; None: short with concise prompts, medium with
+      full ones. `template`: the texts of the agents' prompts, in place of the profile's.
+    - `instructions`, `tools`, `uses`, `context`, `settings` and `profile` apply to default blocks only, `length`,
+      `template` and `agent_visibility` to those of agents.
 
     `output.failures` lists failed calls, whose partial answers are not used; after a skipped revision the proposal is
     as before. Invalid options raise `ConfigurationError` before anything is built; `NoProposals` is raised if nobody
@@ -140,10 +146,13 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
         tools=tools, uses=uses, context=context, instructions=instructions, settings=settings, profile=profile
     )
     speakers = checks.speaker_options(where, defaults, length=length, template=template, kind=ConsensusTemplate)
+    roster = checked_roster(agents, where=where, kind=Persona, field="agents", least=1)
+    of_judges = {"name": name, **defaults.for_block()}
+    breaks_ties = partial(create_tie_judge, choices=[agent.name for agent in roster])
     options = ConsensusOptions(
         name=name,
         where=where,
-        roster=checked_roster(agents, where=where, kind=Persona, field="agents", least=1),
+        roster=roster,
         max_rounds=max_rounds,
         topology=topology,
         hub=hub,
@@ -155,8 +164,8 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
         voting=voting,
         weights=weights,
         quorum=quorum,
-        judge=_optional(judge, f"{name}-judge", where, "judge"),
-        tie_break=_optional(tie_break, f"{name}-tie-judge", where, "tie_break"),
+        judge=_optional(judge, "judge", create_conclusive_judge, f"{name}-judge", where, of_judges),
+        tie_break=_optional(tie_break, "tie_break", breaks_ties, f"{name}-tie-judge", where, of_judges),
         terminate_when=terminate_when,
         budget=budget,
         timeout=timeout,
@@ -173,5 +182,19 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
     return assemble(options)
 
 
-def _optional(value: BlockLike | None, name: str, where: str, field: str) -> Block[Any, Any] | None:
-    return None if value is None else as_block(value, name=name, where=where, field=field)
+def _optional(
+    value: BlockLike | RoleOptions | Literal[True] | None,
+    field: str,
+    create: Callable[..., Block[Any, Any]],
+    name: str,
+    where: str,
+    defaults: Mapping[str, Any],
+) -> Block[Any, Any] | None:
+    """The block of a judge: the default one, made by `create`, for True or options; the application's own; or none."""
+    if value is None:
+        return None
+    if value is True:
+        return create(**defaults)
+    if isinstance(value, RoleOptions):
+        return create(**{**defaults, **value.for_block()})
+    return as_block(value, name=name, where=where, field=field)

@@ -122,6 +122,9 @@ def council(  # noqa: PLR0913 - the pattern's options, each with its default
     - `hide_names`: whether names of members and models in answers are replaced by aliases for reviewers and chair.
     - `failures`: what to do when a provider fails for good (default: fail). With "skip" or `StandIn(model)`, `quorum`
       counts opinions; a member without an opinion does not review; without a chair the answer is None.
+    - `profile`: default prompts for small models ("concise") or for others ("full"); None: as each model asks for.
+      `length` of a turn: "short", "medium", "long" or a number of words; None: short with concise prompts, medium with
+      full ones. `template`: the texts of the members' prompts, in place of the profile's.
     - `instructions`, `tools`, `uses`, `context`, `settings` and the visibilities reach the default blocks only.
 
     Raises `ConfigurationError` for invalid options, before anything is built.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from flowdebate.patterns.debate.debater import (
+    CONCISE_DEBATER,
     DEBATER,
     DebaterTemplate,
     create_debater,
@@ -24,6 +25,7 @@ from flowdebate.patterns.debate.judging.prompt import (
 )
 from flowdebate.patterns.debate.judging.schedules import JudgeView, Schedule, sampled
 from flowdebate.patterns.debate.moderator import (
+    CONCISE_MODERATOR,
     MODERATOR,
     ModeratorTemplate,
     create_moderator,
@@ -47,6 +49,7 @@ from flowdebate.patterns.debate.schemas import (
     Winner,
 )
 from flowdebate.patterns.debate.synthesizer import (
+    CONCISE_SYNTHESIZER,
     SYNTHESIZER,
     SynthesizerTemplate,
     create_synthesizer,
@@ -57,6 +60,9 @@ from flowdebate.patterns.debate.transcript import create_debate_transcript, pars
 from flowdebate.patterns.roster import Debater
 
 __all__ = (
+    "CONCISE_DEBATER",
+    "CONCISE_MODERATOR",
+    "CONCISE_SYNTHESIZER",
     "DEBATER",
     "JUDGE",
     "MODERATOR",

@@ -175,8 +175,12 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
       both: all ballots count alike, and the judge's `on_flip` decides if they disagree. It costs twice as much.
     - `transcript`: pass one to share it with your own blocks; None creates one.
     - `model` reaches all blocks inside that name none; it is one model, or one by intent.
-    - `instructions`, `tools`, `uses`, `context`, `settings` and the visibilities apply to the default blocks only. By
-      default the client sees the items of all blocks, and those of debaters are not added to the history.
+    - `profile`: default prompts for small models ("concise") or for others ("full"); None: as each model asks for.
+      `length` of a turn: "short", "medium", "long" or a number of words; None: short with concise prompts, medium with
+      full ones. `template`: the texts of the debaters' prompts, in place of the profile's.
+    - `instructions`, `tools`, `uses`, `context`, `settings` and the visibilities apply to all default blocks, and to no
+      others; instructions take precedence over the rules of their prompts. By default the client sees the items of all
+      blocks, and those of debaters are not added to the history.
     - `hide_names`: whether names of debaters and their models inside arguments are replaced by aliases in the prompts
       of the default debaters and of an anonymized judge; `raw.leaks` lists them.
     - `sources`: texts by name that the default debaters may quote. Quotes in arguments are looked up, the default judge

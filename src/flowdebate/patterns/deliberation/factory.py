@@ -100,8 +100,12 @@ def deliberation(  # noqa: PLR0913 - the pattern's options, each with its defaul
     - `transcript`: one from `create_deliberation_transcript()`, to share with your own blocks; None creates one.
     - `model` reaches all blocks inside that name none; it is one model, or one by intent. A role's own options
       (`ModeratorOptions`, `Persona(…, options=DebaterOptions(…))`) take the place of these.
-    - `instructions`, `tools`, `uses`, `context`, `settings` and the visibilities apply to the default blocks only. By
-      default the client sees the items of all blocks, and those of debaters are not added to the history.
+    - `profile`: default prompts for small models ("concise") or for others ("full"); None: as each model asks for.
+      `length` of a turn: "short", "medium", "long" or a number of words; None: short with concise prompts, medium with
+      full ones. `template`: the texts of the debaters' prompts, in place of the profile's.
+    - `instructions`, `tools`, `uses`, `context`, `settings` and the visibilities apply to all default blocks, and to no
+      others; instructions take precedence over the rules of their prompts. By default the client sees the items of all
+      blocks, and those of debaters are not added to the history.
     - `collection_id`: the id of the audit trail (default: `name`).
     - `failures`: a `FailurePolicy`. `on_failure` is "fail" (default: the run raises the error), "skip" or
       `StandIn(model)`. With the latter two, a round whose report failed closes without one. With fewer personas than

@@ -95,6 +95,9 @@ def handoff(  # noqa: PLR0913 - the pattern's options, each with its default
     - `transcript`: one from `create_handoff_transcript()`, to share with your own blocks; None creates one.
     - `model` reaches all blocks inside that name none; it is one model, or one by intent. A role's own options
       (`Persona(…, options=DebaterOptions(…))`) take the place of these.
+    - `profile`: default prompts for small models ("concise") or for others ("full"); None: as each model asks for.
+      `length` of a turn: "short", "medium", "long" or a number of words; None: short with concise prompts, medium with
+      full ones. `template`: the texts of the debaters' prompts, in place of the profile's.
     - `instructions`, `tools`, `uses`, `context`, `settings` and `debater_visibility` apply to the default blocks only.
       By default the client sees their items, and none are added to the history.
     - `collection_id`: the id of the audit trail (default: `name`).

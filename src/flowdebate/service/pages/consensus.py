@@ -335,7 +335,6 @@ class ConsensusPage(PatternPage):
 
     def build(self, plan: Plan) -> Sequencer[Any, Any]:
         from flowdebate.patterns.consensus import CONSENSUS_FAILURES
-        from flowdebate.patterns.consensus.agents import create_conclusive_judge, create_tie_judge
 
         options: ConsensusOptions = plan.options
         bound = _CONVERGENCE if options.convergence is None else options.convergence
@@ -344,7 +343,6 @@ class ConsensusPage(PatternPage):
             failures = replace(failures, on_failure=options.on_failure)
         if options.turn_timeout is not None:
             failures = replace(failures, turn_timeout=options.turn_timeout or None)
-        names = [agent.name for agent in plan.speakers]
         with options.placing({key: key for key in ConsensusOptions.model_fields}):
             return plan.create(
                 agents=plan.speakers,
@@ -353,8 +351,8 @@ class ConsensusPage(PatternPage):
                 convergence=None if bound is False else bound,
                 diverging=_DIVERGING if bound is False else min(_DIVERGING, bound),
                 failures=failures,
-                judge=create_conclusive_judge(name=plan.name) if options.judge else None,
-                tie_break=create_tie_judge(name=plan.name, choices=names) if options.tie_break else None,
+                judge=options.judge or None,
+                tie_break=options.tie_break or None,
             )
 
 

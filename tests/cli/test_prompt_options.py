@@ -1,0 +1,55 @@
+"""`--profile`, `--length` and `--instructions`, as options and in plan files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from flowdebate.patterns.roles import INSTRUCTIONS
+
+from .stage import Stage
+from .test_run import SIDES, run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def prompts(*options: str) -> list[str]:
+    """The system messages of one debate by the command."""
+    with Stage() as stage:
+        result = run(stage, *SIDES, "--rounds", "1", *options)
+    assert result.exit_code == 0, result.stderr
+    return [str(body["messages"][0]["content"]) for body in stage.bodies]
+
+
+def test_profile_length_and_instructions_reach_the_prompts(tmp_path: Path) -> None:
+    """A plan file says the same under the same names."""
+    full = prompts()
+    assert "two to four paragraphs" in full[0]
+    assert "two or three short sentences" in prompts("--profile", "concise")[0]
+    asked = prompts("--length", "120", "--instructions", "Answer in German.")
+    assert "about 120 words" in asked[0]
+    assert len(asked) == len(full)
+    assert all(prompt.endswith(f"{INSTRUCTIONS}\nAnswer in German.") for prompt in asked)
+    file = tmp_path / "debate.toml"
+    file.write_text('profile = "full"\nlength = 120\ninstructions = "Answer in German."\n')
+    assert prompts("--file", str(file)) == asked
+    assert "five to eight paragraphs" in prompts("--file", str(file), "--length", "long")[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (("--length", "5"), "`--length` must be short, medium, long, or a number of words from 10 to 2,000, got 5"),
+        (("--length", "tiny"), "`--length` must be short, medium, long, or a number of words"),
+        (("--profile", "small"), "small"),
+    ],
+)
+def test_a_wrong_choice_is_refused_by_the_name_of_its_option(options: tuple[str, ...], problem: Any) -> None:
+    """Before anything is asked."""
+    with Stage() as stage:
+        result = run(stage, *SIDES, *options)
+    assert result.exit_code == 2
+    assert problem in " ".join(result.stderr.split())
+    assert stage.bodies == []
