@@ -34,7 +34,6 @@ from flowdebate.service.pages.debate_document import DebateDocument, decision_gr
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from flowdebate.blocks.base import Block
     from flowdebate.blocks.human.human import Human
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.patterns.debate.judging.options import JudgeOptions
@@ -234,11 +233,8 @@ class DebatePage(PatternPage):
             raise ConfigurationError(*options.place("humans"), "judge", allowed)
 
     def build(self, plan: Plan) -> Sequencer[Any, Any]:
-        from flowdebate.patterns.debate.transcript import create_debate_transcript
-
         options: DebateOptions = plan.options
         humans = set(options.humans or ())
-        transcript = create_debate_transcript()
         return plan.create(
             debaters=[
                 replace(each, block=_human(plan, f"debater-{each.name}")) if each.name in humans else each
@@ -247,28 +243,13 @@ class DebatePage(PatternPage):
             max_rounds=plan.length,
             turn_order=options.turn_order or "declared",
             mirror=bool(options.mirror),
-            moderator=self._moderator(plan, transcript, humans),
+            moderator=_human(plan, "moderator") if "moderator" in humans else options.moderator,
             judge=_human(plan, "judge") if "judge" in humans else self._judging(plan),
             sources=options.sources if isinstance(options.sources, dict) and options.sources else None,
             baselines=options.baselines or False,
             synthesizer=None if options.synthesizes else False,
-            transcript=transcript,
             output_schema=plan.schema,
             failures=plan.failures,
-        )
-
-    def _moderator(self, plan: Plan, transcript: Any, humans: set[str]) -> Block[Any, Any] | None:  # noqa: ANN401 - a resource
-        from flowdebate.patterns.debate.moderator import create_moderator
-
-        if "moderator" in humans:
-            return _human(plan, "moderator")
-        if not plan.options.moderator:
-            return None
-        return create_moderator.create(
-            **plan.common,
-            roster_names=[debater.name for debater in plan.speakers],
-            transcript=transcript,
-            max_rounds=plan.length,
         )
 
     def _judging(self, plan: Plan) -> JudgeOptions | None:

@@ -133,25 +133,13 @@ class RoundRobinPage(PatternPage):
     default_length = 2
 
     def build(self, plan: Plan) -> Sequencer[Any, Any]:
-        from flowdebate.patterns.round_robin import create_referee, create_round_robin_transcript
-
         options: RoundRobinOptions = plan.options
-        transcript = create_round_robin_transcript()
-        referee = None
-        if options.referee:
-            referee = create_referee(
-                **plan.common,
-                roster_names=[debater.name for debater in plan.speakers],
-                transcript=transcript,
-                max_rounds=plan.length,
-            )
         return plan.create(
             debaters=plan.speakers,
             max_rounds=plan.length,
             turn_order=options.turn_order or "declared",
-            referee=referee,
+            referee=options.referee,
             synthesizer=None if options.synthesizes else False,
-            transcript=transcript,
             output_schema=plan.schema,
             failures=plan.failures,
         )
