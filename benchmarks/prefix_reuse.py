@@ -1,4 +1,4 @@
-"""Prompt tokens of a debate that have to be computed anew, on the local model, by layout of the prompt and turn order.
+"""Prompts of a debate that have to be computed anew: by turn order in characters, and in tokens of the local model.
 
 `MODEL_FILE=path.gguf` runs it on another model.
 """
@@ -15,6 +15,7 @@ from flowdebate.models import LocalModel, ModelSettings
 from flowdebate.patterns.debate.debater import render_debater_system, render_debater_turn
 from flowdebate.patterns.turn_order import TURN_ORDERS
 from flowdebate.runs.events import ModelCalled
+from flowdebate.testing import FunctionModel
 from report import print_table
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from flowdebate.patterns.turn_order import TurnOrder
     from flowdebate.runs.context import Context
     from flowdebate.runs.result import RunResult
+    from flowdebate.testing import ModelRequest
 
     Layout = Callable[[str, str, Transcript], Block[Any, str]]
 
@@ -135,7 +137,44 @@ async def compare(model: Model) -> None:
     )
 
 
+async def shared_by_order() -> None:
+    """How much of each prompt begins as an earlier one did: any earlier one, or one of earlier rounds."""
+    rows = []
+    for order in TURN_ORDERS:
+        prompts: list[tuple[int, str]] = []
+
+        def answer(request: ModelRequest, prompts: list[tuple[int, str]] = prompts) -> str:
+            prompts.append((len(prompts) // len(SIDES), "\n".join(str(each["content"]) for each in request.messages)))
+            return f"Argument {len(prompts)}: {'the river is high in spring and low in summer. ' * 6}"
+
+        await debate(
+            name="prefix",
+            debaters=[Debater(name, stance) for name, stance in SIDES.items()],
+            max_rounds=ROUNDS,
+            turn_order=order,
+            judge=lambda _: {"verdict": "", "winner": None, "reasoning": ""},
+            synthesizer=False,
+        ).run(QUESTION, model=FunctionModel(answer), seed=1)
+        total = sum(len(prompt) for _, prompt in prompts)
+        in_turn = sum(_shared(prompt, prompts[:at]) for at, (_, prompt) in enumerate(prompts))
+        at_once = sum(_shared(prompt, [each for each in prompts if each[0] < number]) for number, prompt in prompts)
+        together = f"{1 - at_once / total:.0%}" if order == "simultaneous" else "does not apply"
+        rows.append([order, total, f"{1 - in_turn / total:.0%}", together])
+    print_table(
+        "Characters of debaters' prompts to be computed anew, three sides, four rounds, by turn order",
+        ["turn order", "characters", "one after the other", "at once"],
+        rows,
+        note="At best, with nothing evicted. At once: turns of one round start together, and cannot reuse each other.",
+    )
+
+
+def _shared(prompt: str, earlier: list[tuple[int, str]]) -> int:
+    by_character = os.path.commonprefix  # of any two strings, on purpose
+    return max((len(by_character([prompt, other])) for _, other in earlier), default=0)
+
+
 def main() -> None:
+    asyncio.run(shared_by_order())
     try:
         asyncio.run(compare(LocalModel(os.environ.get("MODEL_FILE"))))
     except ModelUnavailable as missing:
