@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -90,6 +91,31 @@ async def test_an_answer_that_cannot_be_used_is_an_error_that_names_model_and_bl
         await ask(Returning(case.returned), question())
     assert (caught.value.model, caught.value.block) == ("scripted", "judge")
     assert case.message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "logprobs",
+    [
+        [],
+        {},
+        {"A": -1.0},
+        {"A": -1.0, "B": -1.0, "C": -1.0},
+        {"A": math.nan, "B": -1.0},
+        {"A": -math.inf, "B": -1.0},
+        {"A": 0.5, "B": -1.0},
+        {"A": True, "B": -1.0},
+        {"A": "-1", "B": -1.0},
+    ],
+    ids=str,
+)
+async def test_log_probabilities_that_are_none_are_malformed(logprobs: Any) -> None:
+    """There is a finite one for each choice, and for nothing else."""
+    request = replace(question(), choices=("A", "B"))
+    with pytest.raises(MalformedResponse, match="log-probability of each of"):
+        await ask(Returning(ModelResponse(text="A", logprobs=logprobs)), request)
+    for usable in (None, {"A": -0.5, "B": -1.0}):
+        response = ModelResponse(logprobs=usable)
+        assert await ask(Returning(response), request) is response
 
 
 async def test_a_clean_answer_passes_as_the_same_object() -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date
 from decimal import Decimal
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict
 
 from flowdebate.errors import CassetteMismatch, ModelTimeout, RateLimited
@@ -30,6 +33,21 @@ def test_a_structured_answer_of_a_strict_schema_is_read_again() -> None:
     attempt = Attempt(model="m", waited=0.5, seconds=1.5, usage=Usage(calls=1, prompt_tokens=7), error="EmptyResponse")
     again, attempts, seconds = read_call(call_text(response, [attempt], seconds=2.0, output=output), output)
     assert (again, attempts, seconds) == (response, [attempt], 2.0)
+
+
+@given(st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), st.floats(-1e3, 0), min_size=1))
+def test_log_probabilities_are_read_again_to_the_bit(logprobs: dict[str, float]) -> None:
+    """A resumed run decides by the same numbers."""
+    again, _, _ = read_call(call_text(ModelResponse(text="A", logprobs=logprobs), [], seconds=0, output=None), None)
+    assert again.logprobs == logprobs
+
+
+def test_the_choices_of_a_request_are_in_its_hash() -> None:
+    """And a request without any has the hash that it had before there were choices."""
+    request = ModelRequest(messages=[{"role": "user", "content": "Which?"}], block="b")
+    assert digest_of(request) == "180e90a2b9fa0e9d7e4275e80af8db91"
+    hashes = {digest_of(replace(request, choices=choices)) for choices in ((), ("A", "B"), ("B", "A"))}
+    assert len(hashes) == 3
 
 
 @pytest.mark.parametrize(

@@ -75,6 +75,19 @@ def question(
     )
 
 
+async def test_the_engine_gives_the_log_probabilities_of_choices(path: Path) -> None:
+    """The same ones in any order of asking, whatever the settings say about sampling."""
+    asked = question("Answer A or B.", choices=("A", "B"), max_tokens=None)
+    warm = question("Answer A or B.", choices=("A", "B"), temperature=1.8, extra={"seed": 3})
+    first, again = await ask(LocalModel(path), asked), await ask(LocalModel(path), warm)
+    assert first.logprobs is not None
+    assert again.logprobs is not None
+    assert set(first.logprobs) == {"A", "B"}
+    assert all(value < 0 for value in first.logprobs.values())
+    assert first.logprobs == pytest.approx(again.logprobs, abs=0.01)
+    assert first.usage.completion_tokens == 1
+
+
 def engine_pid(path: Path) -> int:
     """The engine's process."""
     process = running_server(path)._process

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import parse_qsl
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from flowdebate.errors import (
@@ -19,10 +22,12 @@ from flowdebate.errors import (
     ProviderFailed,
     RateLimited,
     Refused,
+    RequestRejected,
     SchemaViolation,
 )
 from flowdebate.models import ModelRequest, ModelSettings, OpenAIModel, OutputSchema, ToolCall, ToolSpec, Usage
 from flowdebate.models.call import ask
+from flowdebate.models.openai.responses import logprobs_of
 
 from .server import ChatServer, Exchange, chunk, completion, tool_call, usage_chunk
 
@@ -525,6 +530,93 @@ async def test_malformed_answers_are_as_malformed_when_a_structure_was_asked_for
             await ask(
                 OpenAIModel("bad", base_url=server.base_url, retry=None, structured=mode), question(output=Verdict)
             )
+
+
+RECORDED = {
+    "token": "A",
+    "logprob": -0.62,
+    "bytes": [65],
+    "top_logprobs": [
+        {"token": "A", "logprob": -0.62, "bytes": [65]},
+        {"token": " A", "logprob": -2.5, "bytes": [32, 65]},
+        {"token": "B", "logprob": -1.5, "bytes": [66]},
+        {"token": "The", "logprob": -3.0, "bytes": [84, 104, 101]},
+        {"token": "b", "logprob": -4.0, "bytes": [98]},
+        {"token": "**", "logprob": -9999.0, "bytes": [42, 42]},
+    ],
+}
+"""The log-probabilities of an answer, in the form in which OpenAI's server gives them."""
+
+
+def chosen(logprobs: Any, text: str = "A") -> dict[str, Any]:
+    """A completion of one token with log-probabilities."""
+    answer = completion(text, finish="length")
+    answer["choices"][0]["logprobs"] = logprobs
+    return answer
+
+
+async def test_a_choice_is_one_token_with_the_log_probability_of_each_choice() -> None:
+    """Spellings are added up; a choice that is not reported has the bound that follows from the others."""
+    reply = replying(chosen({"content": [RECORDED], "refusal": None}))
+    async with ChatServer({"gpt": reply}) as server:
+        model = OpenAIModel("gpt", base_url=server.base_url, retry=None)
+        settings = ModelSettings(temperature=0.9, max_tokens=500, timeout=20)
+        answered = await ask(model, question(choices=("A", "B", "C"), settings=settings))
+    logprobs = answered.logprobs or {}
+    assert logprobs["A"] == pytest.approx(math.log(math.exp(-0.62) + math.exp(-2.5)), abs=1e-12)
+    assert logprobs["B"] == pytest.approx(math.log(math.exp(-1.5) + math.exp(-4.0)), abs=1e-12)
+    assert logprobs["C"] == -4.0
+    assert (answered.text, answered.finish, answered.usage.completion_tokens) == ("A", "stop", 3)
+    body = server.bodies[0]
+    assert body.pop("messages")[1]["content"] == HOSTILE
+    assert body == {"model": "gpt", "temperature": 0, "max_tokens": 1, "logprobs": True, "top_logprobs": 20}
+
+
+@given(st.lists(st.floats(0.001, 1), min_size=1, max_size=20), st.integers(0, 20))
+def test_no_choice_is_more_likely_than_what_the_others_leave(weights: list[float], unlisted: int) -> None:
+    """Whatever a server reports, the bound of an unreported choice is at most each reported one, and the rest of 1."""
+    from openai.types.chat import ChatCompletion
+
+    whole = sum(weights) + unlisted / 100
+    tokens = [{"token": f"t{at}", "logprob": math.log(each / whole)} for at, each in enumerate(weights)]
+    first = {**tokens[0], "top_logprobs": tokens}
+    found = logprobs_of(ChatCompletion.construct(**chosen({"content": [first]})), ("A", "t0"))
+    assert found is not None
+    assert found["t0"] == pytest.approx(min(math.log(weights[0] / whole), 0), abs=1e-9)
+    least = min(token["logprob"] for token in tokens)
+    assert found["A"] <= min(least, math.log(max(unlisted / 100 / whole, 1e-9))) + 1e-6
+
+
+@pytest.mark.parametrize(
+    "logprobs",
+    [
+        None,
+        {},
+        {"content": None},
+        {"content": []},
+        {"content": [{}]},
+        {"content": [{"token": 7, "logprob": -1.0}]},
+        {"content": [{"token": "A", "logprob": "NaN", "top_logprobs": [None]}]},
+    ],
+    ids=str,
+)
+async def test_a_server_without_log_probabilities_gives_none(logprobs: Any) -> None:
+    """What it reports in their place is no number that could count."""
+    async with ChatServer({"gpt": replying(chosen(logprobs))}) as server:
+        model = OpenAIModel("gpt", base_url=server.base_url, retry=None)
+        answered = await ask(model, question(choices=("A", "B")))
+    assert answered.logprobs is None
+
+
+async def test_a_server_that_refuses_log_probabilities_gives_none() -> None:
+    """As OpenAI does for a reasoning model; any other refusal is the error that it is."""
+    refusal = {"error": {"message": "You are not allowed to request logprobs from this model.", "code": None}}
+    other = {"error": {"message": "The messages are invalid.", "code": None}}
+    async with ChatServer({"refuses": replying(refusal, status=400), "fails": replying(other, status=400)}) as server:
+        refuses, fails = (OpenAIModel(name, base_url=server.base_url, retry=None) for name in ("refuses", "fails"))
+        assert (await ask(refuses, question(choices=("A", "B")))).logprobs is None
+        with pytest.raises(RequestRejected):
+            await ask(fails, question(choices=("A", "B")))
 
 
 @pytest.mark.parametrize("transport", ["aiohttp", "httpx2"])

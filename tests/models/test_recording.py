@@ -225,6 +225,7 @@ answers = st.builds(
     model=names,
     asked_as=names,
     flags=st.lists(st.sampled_from(["cleaned", "usage_unknown"]), unique=True).map(tuple),
+    logprobs=st.none() | st.dictionaries(texts, st.floats(-100, 0), max_size=3),
 ) | st.builds(ModelResponse, text=texts, tool_calls=calls, finish=st.just("tool_calls"), usage=usages)
 facts = {
     "status": st.none() | st.integers(100, 599),

@@ -102,6 +102,9 @@ class ModelRequest:
     output: OutputSchema | None = None
     """Schema of the answer; None for text."""
     tools: Sequence[ToolSpec] = ()
+    choices: Sequence[str] = ()
+    """Answers to choose from, each a single token such as "A"; the response has their `logprobs` where the model
+    gives any. Empty for any answer."""
     settings: ModelSettings = field(default_factory=ModelSettings)
     begins: str = ""
     """Words that a text answer begins with (a prefill). A model that can continue them returns them in front of the
@@ -147,6 +150,8 @@ class ModelResponse:
     """Model name reported by the endpoint."""
     asked_as: str | None = None
     """Structured mode that was used, for models that know several."""
+    logprobs: Mapping[str, float] | None = None
+    """Log-probability of each of the request's `choices`; None if the model gives none."""
     flags: tuple[Flag, ...] = ()
     """Oddities of an answer that is usable all the same."""
     validated: OutputSchema | None = field(default=None, repr=False, compare=False)
@@ -157,8 +162,9 @@ class ModelResponse:
 class Model(Protocol):
     """Protocol of all models: a name and `request`; nothing to inherit.
 
-    An optional attribute `profile` chooses the default prompts: "concise" for a small model, "full" otherwise. Its
-    exceptions reach the caller of the run: those of `flowdebate.errors` as such, all others as the application's
+    An optional attribute `profile` chooses the default prompts: "concise" for a small model, "full" otherwise. A model
+    that never gives `logprobs` has the attribute `gives_logprobs = False`. Its exceptions reach the caller of the run:
+    those of `flowdebate.errors` as such, all others as the application's
     own.
     """
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import math
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -51,6 +53,8 @@ async def within(seconds: float | None, call: Awaitable[T]) -> T:
         raise
 
 
+_ROUNDED = 1e-3
+"""The most that the logarithm of a probability may be: servers round."""
 _FINISHES = frozenset({"stop", "length", "tool_calls"})
 
 
@@ -130,6 +134,8 @@ def _checked(response: ModelResponse, request: ModelRequest) -> ModelResponse:
     data = response.data
     if calls:
         _check_calls(calls, request.settings.max_chars)
+    elif request.choices:
+        _check_logprobs(response.logprobs, request.choices)
     elif request.output is not None:
         if response.validated is request.output:  # a wrapper returns the answer of its inner model
             return response
@@ -190,6 +196,19 @@ def _check_calls(calls: Sequence[ToolCall], max_chars: int) -> None:
                 raise _malformed(f"a tool call's {name}", value, "a str")
             if len(value) > max_chars:
                 raise ResponseTooLarge(max_chars, "characters")
+
+
+def _check_logprobs(given: object, choices: Sequence[str]) -> None:
+    """Check that there is a log-probability for each choice, or none at all."""
+    if given is None:
+        return
+    allowed = f"the log-probability of each of {list(choices)}, or None"
+    if not isinstance(given, Mapping) or set(given) != set(choices):
+        raise _malformed("logprobs", given, allowed)
+    for value in given.values():
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if not number or not math.isfinite(value) or value > _ROUNDED:
+            raise _malformed("logprobs", given, allowed)
 
 
 def _malformed(what: str, got: object, allowed: str) -> MalformedResponse:

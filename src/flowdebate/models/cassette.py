@@ -205,6 +205,7 @@ class Answer(_Strict):
     model: str | None = None
     asked_as: str | None = None
     flags: tuple[str, ...] = ()
+    logprobs: dict[str, float] | None = None
 
     def response(self, output: OutputSchema | None) -> ModelResponse:
         """Build the response; SchemaViolation where its data does not fit `output`."""
@@ -262,7 +263,9 @@ class Call(_Strict):
 
 
 def asked(request: ModelRequest) -> dict[str, JsonValue]:
-    """Return the parts of `request` that an answer may depend on, as JSON: messages, tools, schema, form, settings.
+    """Return the parts of `request` that an answer may depend on, as JSON.
+
+    They are messages, tools, output schema, choices, form and settings.
 
     Not among them: the deadline, the largest answer, listeners, and the descriptions of tools.
     """
@@ -272,6 +275,8 @@ def asked(request: ModelRequest) -> dict[str, JsonValue]:
         parts["tools"] = [{"name": tool.name, "parameters": _plain(tool.parameters)} for tool in request.tools]
     if request.output is not None:
         parts["output"] = _plain(request.output_schema)
+    if request.choices:
+        parts["choices"] = _plain(request.choices)
     if request.begins:
         parts["begins"] = clean_text(request.begins)
     if request.sentences is not None:

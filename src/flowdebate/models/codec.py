@@ -77,6 +77,8 @@ def digest_of(request: ModelRequest) -> str:
     }
     if request.begins or request.sentences is not None:
         given["form"] = [request.begins, request.sentences]
+    if request.choices:  # hashes of other requests are those of stored runs
+        given["choices"] = request.choices
     return blake2b(json_text(given).encode(), digest_size=16).hexdigest()
 
 
@@ -111,6 +113,8 @@ def call_text(
         recorded["asked_as"] = response.asked_as
     if response.flags:
         recorded["flags"] = response.flags
+    if response.logprobs is not None:
+        recorded["logprobs"] = response.logprobs
     if response.tool_calls:
         recorded["tool_calls"] = [[call.id, call.name, call.arguments] for call in response.tool_calls]
     elif output is not None:
@@ -132,6 +136,7 @@ def read_call(body: str, output: OutputSchema | None) -> tuple[ModelResponse, li
         model=recorded["model"],
         asked_as=recorded.get("asked_as"),
         flags=tuple(recorded.get("flags", ())),
+        logprobs=recorded.get("logprobs"),
         validated=None if calls else output,
     )
     return response, attempts_of(recorded["attempts"]), recorded["seconds"]

@@ -87,6 +87,7 @@ class Provider:
     """Environment variable of the key; None for servers without one."""
     structured: StructuredMode = "json_schema"
     tools_with_schema: bool = True
+    logprobs: bool = True
 
 
 def _hosted(base_url: str, key_env: str, **options: object) -> Provider:
@@ -100,14 +101,14 @@ def _own(port: int) -> Provider:
 
 PROVIDERS: Mapping[str, Provider] = MappingProxyType(
     {
-        "anthropic": _hosted("https://api.anthropic.com/v1", "ANTHROPIC_API_KEY", structured="tools"),
+        "anthropic": _hosted("https://api.anthropic.com/v1", "ANTHROPIC_API_KEY", structured="tools", logprobs=False),
         "cerebras": _hosted("https://api.cerebras.ai/v1", "CEREBRAS_API_KEY"),
         "deepseek": _hosted("https://api.deepseek.com/v1", "DEEPSEEK_API_KEY", structured="json"),
         "fireworks": _hosted("https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY"),
         "gemini": _hosted(
             "https://generativelanguage.googleapis.com/v1beta/openai", "GEMINI_API_KEY", tools_with_schema=False
         ),
-        "groq": _hosted("https://api.groq.com/openai/v1", "GROQ_API_KEY", structured="tools"),
+        "groq": _hosted("https://api.groq.com/openai/v1", "GROQ_API_KEY", structured="tools", logprobs=False),
         "llama-server": _own(8080),
         "lmstudio": _own(1234),
         "mistral": _hosted("https://api.mistral.ai/v1", "MISTRAL_API_KEY", tools_with_schema=False),
@@ -264,6 +265,7 @@ def _named(spec: str, field: str, where: str = "model") -> Model:
         api_key_env=provider.key_env,
         structured=provider.structured,
         tools_with_schema=provider.tools_with_schema,
+        logprobs=provider.logprobs,
         label=spec,
     )
 

@@ -128,7 +128,10 @@ class ScriptedModel:
 
 
 def response_of(reply: Any, request: ModelRequest, name: str) -> ModelResponse:  # noqa: ANN401 - checked case by case
-    """The response of the model `name` for a reply, in whatever form it is written; raises an exception."""
+    """The response of the model `name` for a reply, in whatever form it is written; raises an exception.
+
+    A dict is a structured answer, or the log-probabilities of the request's choices.
+    """
     if isinstance(reply, BaseException):
         raise reply
     if isinstance(reply, ModelResponse):
@@ -142,6 +145,8 @@ def response_of(reply: Any, request: ModelRequest, name: str) -> ModelResponse: 
         reply = [reply]
     if isinstance(reply, (list, tuple)) and reply and all(isinstance(call, ToolCall) for call in reply):
         return ModelResponse(tool_calls=tuple(reply), finish="tool_calls")
+    if isinstance(reply, Mapping) and request.choices:
+        return ModelResponse(text=max(reply, key=reply.__getitem__, default=""), logprobs=reply)
     if isinstance(reply, (Mapping, BaseModel)) and request.output is not None:
         plain = reply.model_dump(warnings=False) if isinstance(reply, BaseModel) else reply
         return ModelResponse(data=plain)

@@ -168,7 +168,7 @@ def _dialect(settings: ModelSettings, request: ModelRequest) -> Dialect:
     room: int = _ANSWER
     sampling: dict[str, Any] = dict(_STRUCTURED)
     if request.output is None:
-        room, sampling = _TURN, dict(_TEXT)
+        room, sampling = _TURN, {} if request.choices else dict(_TEXT)  # sampling would only distort probabilities
         if request.sentences is not None and not request.tools:
             room = _SENTENCE * request.sentences
             sampling["grammar"] = sentences_grammar(request.sentences)

@@ -11,7 +11,7 @@ from flowdebate._util.text import is_blank
 from flowdebate.errors import MalformedResponse, ResponseTooLarge
 from flowdebate.models.openai.clients import load
 from flowdebate.models.openai.error_mapping import map_error
-from flowdebate.models.openai.responses import Reader, usage_of
+from flowdebate.models.openai.responses import Reader, logprobs_of, usage_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from flowdebate.models.usage import Attempt, Usage
 
 __all__ = (
+    "TOP_LOGPROBS",
     "Chat",
     "Dialect",
     "StructuredMode",
@@ -32,6 +33,9 @@ __all__ = (
 
 StructuredMode = Literal["json_schema", "tools", "json", "md_json"]
 """Structured mode: a response format, a tool call, JSON, or JSON in a code block."""
+
+TOP_LOGPROBS = 20
+"""Number of tokens whose log-probabilities are requested: the most that OpenAI allows."""
 
 Parameters = dict[str, Any]
 """Request parameters, named as in the chat completions API."""
@@ -70,6 +74,8 @@ class Chat:
 
     async def answer(self, request: ModelRequest) -> ModelResponse:
         """Answer a request; a structured answer is JSON in `text`, cut off where `finish` is "length"."""
+        if request.choices:
+            return await self._choice(request)
         if request.output is None:
             return await self._text(request)
         if not request.tools or self.dialect.tools_with_schema:
@@ -92,6 +98,14 @@ class Chat:
             with request.attempts.sending(self.dialect.label, request) as attempt:
                 response = await self._streamed(parameters, request, request.on_text, attempt)
         return _offered(response if self.dialect.reread is None else self.dialect.reread(response, request), request)
+
+    async def _choice(self, request: ModelRequest) -> ModelResponse:
+        """Request one token with the log-probabilities of the likeliest ones."""
+        parameters = self._parameters(request) | {"temperature": 0, self.dialect.room: 1}
+        parameters |= {"messages": list(request.messages), "logprobs": True, "top_logprobs": TOP_LOGPROBS}
+        completion, response = await self._send(parameters, request)
+        logprobs = logprobs_of(completion, request.choices)
+        return replace(response, logprobs=logprobs, tool_calls=(), finish="stop")
 
     async def _structured(self, request: ModelRequest, tools: Sequence[ToolSpec]) -> ModelResponse:
         assert request.output is not None  # noqa: S101 - checked by `answer`

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, get_args
 
 from flowdebate.errors import AuthenticationFailed, ConfigurationError, RequestRejected
-from flowdebate.models.base import ModelSettings
+from flowdebate.models.base import ModelResponse, ModelSettings
 from flowdebate.models.openai.chat import Chat, Dialect, StructuredMode
 from flowdebate.models.openai.clients import Clients, PooledModel, Transport
 from flowdebate.models.openai.endpoint import NO_KEY, Endpoint, address_of, check_address, check_headers
@@ -16,7 +16,7 @@ from flowdebate.models.retry import Retry
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from flowdebate.models.base import ModelRequest, ModelResponse
+    from flowdebate.models.base import ModelRequest
 
 __all__ = (
     "STRUCTURED_MODES",
@@ -38,6 +38,9 @@ _MODE = re.compile(
 )
 """Words in a server's refusal of a structured mode."""
 
+_LOGPROBS = re.compile(r"log_?probs|temperature|max_(completion_)?tokens", re.IGNORECASE)
+"""Words in a server's refusal of log-probabilities: reasoning models also refuse the rest of such a request."""
+
 _RETRY = Retry()
 
 
@@ -55,6 +58,7 @@ class OpenAIModel(PooledModel):
       `asked_as` names the mode.
     - `tools_with_schema`: False for servers that cannot take tools and a response format in one request: then the
       tools are offered first, and once the model calls none of them it is asked again for the structured answer.
+    - `logprobs`: False for servers that give no log-probabilities, which `JudgeOptions(answer="letter")` needs.
     - `retry`: the retry policy; None for no retries.
     - `transport`: "aiohttp", or "httpx2" where necessary: it is slower, and opens a connection for each call.
     - `strict_model`: True rejects the answer of a model by another name (MalformedResponse), which is otherwise marked
@@ -78,6 +82,7 @@ class OpenAIModel(PooledModel):
         settings: ModelSettings | None = None,
         structured: StructuredMode = "json_schema",
         tools_with_schema: bool = True,
+        logprobs: bool = True,
         default_headers: Mapping[str, str] | None = None,
         retry: Retry | None = _RETRY,
         transport: Transport = "aiohttp",
@@ -95,6 +100,7 @@ class OpenAIModel(PooledModel):
         self._settings = settings or ModelSettings()
         self._modes = STRUCTURED_MODES[STRUCTURED_MODES.index(structured) :]
         self._tools_with_schema = tools_with_schema
+        self.gives_logprobs = logprobs
         self._strict_model = strict_model
         self._headers = check_headers("OpenAIModel", default_headers)
         self._clients = Clients(transport=transport)
@@ -127,7 +133,9 @@ class OpenAIModel(PooledModel):
                 try:
                     return await chat.answer(request)
                 except RequestRejected as error:
-                    if request.output is None or len(before) == 1 or not _refuses_mode(error):
+                    if request.choices and _refuses(error, _LOGPROBS):
+                        return ModelResponse(finish="stop")
+                    if request.output is None or len(before) == 1 or not _refuses(error, _MODE):
                         raise
                     # a mode that was refused once will always be: later calls skip it
                     refused = before[min(request.skipped_modes, len(before) - 1)]
@@ -155,9 +163,9 @@ class OpenAIModel(PooledModel):
         return Endpoint.of(url, key or NO_KEY, self._headers)
 
 
-def _refuses_mode(error: RequestRejected) -> bool:
-    """Return whether a server refuses the structured mode of the request."""
-    return type(error) is RequestRejected and _MODE.search(error.message) is not None
+def _refuses(error: RequestRejected, option: re.Pattern[str]) -> bool:
+    """Return whether a server refuses `option` of the request."""
+    return type(error) is RequestRejected and option.search(error.message) is not None
 
 
 def _check_policies(retry: object, transport: object) -> None:

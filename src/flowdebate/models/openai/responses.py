@@ -7,6 +7,7 @@ servers have their own names for it ("eos", "end_turn").
 
 from __future__ import annotations
 
+import math
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = (
     "Reader",
+    "logprobs_of",
     "usage_of",
 )
 
@@ -151,6 +153,44 @@ class Reader:
             model=by,
             flags=tuple(flag for flag, is_so in odd.items() if is_so),
         )
+
+
+def logprobs_of(completion: Json, choices: Sequence[str]) -> dict[str, float] | None:
+    """Read the log-probability of each of `choices` as the answer's first token; None if the server gives none.
+
+    The spellings of a choice ("A", " A", "a") are added up. A choice that is not among the reported tokens is at most
+    as likely as the least likely of these, and as what they leave of 1: the smaller bound is its log-probability.
+    """
+    given = _list(getattr(completion, "choices", None))
+    tokens = _list(getattr(getattr(given[0], "logprobs", None), "content", None)) if given else []
+    if not tokens:
+        return None
+    first = tokens[0]
+    reported = {
+        token: logprob
+        for each in (first, *_list(getattr(first, "top_logprobs", None)))
+        if isinstance(token := getattr(each, "token", None), str)
+        and isinstance(logprob := getattr(each, "logprob", None), (int, float))
+        and _UNLIKELIEST < logprob <= _ROUNDED  # servers write -9999 and the like for "impossible"; NaN is neither
+    }
+    if not reported:
+        return None
+    bound = min(*reported.values(), math.log(max(1 - sum(map(math.exp, reported.values())), _LEAST)))
+    mass: dict[str, float] = {}
+    for token, logprob in reported.items():
+        seen = token.strip(_AROUND).casefold()
+        mass[seen] = mass.get(seen, 0.0) + math.exp(logprob)
+    return {
+        choice: min(math.log(mass[seen]), 0.0) if mass.get(seen := choice.casefold()) else bound for choice in choices
+    }
+
+
+_UNLIKELIEST = -100.0
+_ROUNDED = 1e-3
+"""The most that the logarithm of a probability may be: servers round."""
+_LEAST = 1e-9
+_AROUND = " \t\r\n\u2581\u0120"
+"""White space, and the two signs that some servers write for a space before a token."""
 
 
 @dataclass(slots=True)
