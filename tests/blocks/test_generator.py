@@ -277,3 +277,41 @@ def test_a_block_s_own_model_is_asked_before_that_of_the_run() -> None:
     assert generator(name="a", model=own).run_sync("?", model=run_models).output == "own"
     assert generator(name="a").run_sync("?", model=run_models).output == "chat"
     assert generator(name="a", model="intent/synthesize").run_sync("?", model=run_models).output == "synthesize"
+
+
+def test_a_choice_comes_with_the_log_probability_of_each() -> None:
+    """The model is asked for one of the choices, without tools, and the transform reads how likely each one was."""
+    seen = []
+
+    def likely(request: ModelRequest) -> Any:
+        seen.append((tuple(request.choices), request.tools, request.on_text))
+        return {"A": -0.1, "B": -2.5}
+
+    def look_up(topic: str) -> str:
+        """Look up a topic."""
+        return topic
+
+    uses = [Capability(name="books", tools=[look_up])]
+    block = generator(
+        name="ask", choices=["A", "B"], uses=uses, transform=lambda text, response, _: (text, response.logprobs)
+    )
+    assert block.run_sync("Which?", model=FunctionModel(likely)).output == ("A", {"A": -0.1, "B": -2.5})
+    assert seen == [(("A", "B"), (), None)]
+
+
+@pytest.mark.parametrize(
+    ("options", "allowed"),
+    [
+        ({"choices": "AB"}, "short answers"),
+        ({"choices": ["A", ""]}, "short answers"),
+        ({"choices": ["A", " B"]}, "short answers"),
+        ({"choices": ["A", 7]}, "short answers"),
+        ({"choices": ["a", "A"]}, "different"),
+        ({"choices": ["A", "B"], "output_schema": bool}, "none with an output_schema"),
+    ],
+    ids=str,
+)
+def test_choices_that_are_none_are_refused(options: dict[str, Any], allowed: str) -> None:
+    """Where the block is made, with what would do."""
+    with pytest.raises(ConfigurationError, match=f"generator 'ask': `choices` must be {allowed}"):
+        generator(name="ask", **options)

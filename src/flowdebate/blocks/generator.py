@@ -59,6 +59,7 @@ class Generator(Block[Any, OutT]):
         before: Sequence[Invocation],
         user: Invocation,
         output: OutputSchema | None,
+        choices: Sequence[str],
         tools: Mapping[str, Tool],
         answer_tool: str | None,
         max_tool_rounds: int,
@@ -71,10 +72,11 @@ class Generator(Block[Any, OutT]):
         super().__init__(name, resources=resources, hidden=hidden)
         self.model = model
         self.output = output
+        self.choices = choices
         self.tools = tools
         self.answer_tool = answer_tool
         self.visibility = visibility
-        self._specs = tuple(tool.spec for tool in tools.values())
+        self._specs = () if choices else tuple(tool.spec for tool in tools.values())
         self._system = system
         self._before = before
         self._user = user
@@ -130,6 +132,7 @@ class Generator(Block[Any, OutT]):
                 messages=messages,
                 block=self.name,
                 output=self.output,
+                choices=self.choices,
                 tools=self._specs,
                 settings=self._settings,
                 on_text=self._text_listener(ctx),
@@ -156,7 +159,7 @@ class Generator(Block[Any, OutT]):
             raise
 
     def _text_listener(self, ctx: Context) -> Callable[[str], None] | None:
-        if self.output is not None or not self.visibility.client or not ctx.run.records.listeners:
+        if self.output is not None or self.choices or not self.visibility.client or not ctx.run.records.listeners:
             return None
         return lambda text: ctx.run.tell(TextDelta(block=self.name, text=text, path=ctx.path, at=ctx.now()))
 
@@ -189,6 +192,7 @@ class GeneratorOptions(TypedDict, total=False):
     history: bool | MessagesSlot
     instructions: TextSlot | None
     model: Model | str | None
+    choices: Sequence[str]
     tools: Sequence[ToolLike]
     uses: Sequence[Capability]
     max_tool_rounds: int
@@ -262,6 +266,7 @@ def generator(  # noqa: PLR0913 - every slot of a prompt, each with a default
     instructions: TextSlot | None = None,
     model: Model | str | None = None,
     output_schema: Any = None,
+    choices: Sequence[str] = (),
     tools: Sequence[ToolLike] = (),
     uses: Sequence[Capability] = (),
     answer_tool: ToolLike | None = None,
@@ -280,7 +285,8 @@ def generator(  # noqa: PLR0913 - every slot of a prompt, each with a default
     block's output is the result of that tool, or `SchemaViolation` for invalid arguments; calls before it in the same
     response are executed, calls after it are not. `model` is a `Model`, `"provider/model"`, `"local"`, or an intent
     that the run resolves; None is `"intent/chat"`. `transform(output, response, ctx)` computes the block's output from
-    the model's.
+    the model's. With `choices` ("A", "B") the model answers with one of them, and `response.logprobs` has the
+    log-probability of each, or is None if the model gives none.
 
     Raises the errors of the model: see `flowdebate.errors.ModelError`.
     """
@@ -293,6 +299,7 @@ def generator(  # noqa: PLR0913 - every slot of a prompt, each with a default
         raise ConfigurationError(where, "settings", given, "a ModelSettings, or None", hint=hint)
     if transform is not None and not callable(transform):
         raise ConfigurationError(where, "transform", transform, "a function of (output, response, ctx), or None")
+    _check_choices(choices, where=where, alone=output_schema is None and not tools and answer_tool is None)
     if answer_tool is not None and output_schema is not None:
         raise ConfigurationError(where, "answer_tool", answer_tool, "None with an output_schema: there is one answer")
     offered = [*tools, answer_tool] if answer_tool is not None and isinstance(tools, (list, tuple)) else tools
@@ -316,6 +323,7 @@ def generator(  # noqa: PLR0913 - every slot of a prompt, each with a default
         before=[_slot(messages, where, field) for messages, field in before if messages],
         user=_slot(_as_text if user is None else user, where, "user"),
         output=None if output_schema is None else OutputSchema.of(output_schema, where=where),
+        choices=tuple(choices),
         tools=made,
         answer_tool=None if answer_tool is None else tool(answer_tool, where=where).spec.name,
         max_tool_rounds=max_tool_rounds,
@@ -325,6 +333,18 @@ def generator(  # noqa: PLR0913 - every slot of a prompt, each with a default
         resources=shared,
         hidden=hidden,
     )
+
+
+def _check_choices(choices: Sequence[str], *, where: str, alone: bool) -> None:
+    several = isinstance(choices, Sequence) and not isinstance(choices, str)
+    if not several or not all(isinstance(choice, str) and choice.strip() == choice != "" for choice in choices):
+        raise ConfigurationError(where, "choices", choices, 'short answers such as ["A", "B"], without white space')
+    if len({choice.casefold() for choice in choices}) < len(choices):
+        raise ConfigurationError(where, "choices", list(choices), "different, whatever their case")
+    if choices and not alone:
+        raise ConfigurationError(
+            where, "choices", list(choices), "none with an output_schema or tools: one token fits neither"
+        )
 
 
 def as_visibility(

@@ -164,8 +164,7 @@ class Model(Protocol):
 
     An optional attribute `profile` chooses the default prompts: "concise" for a small model, "full" otherwise. A model
     that never gives `logprobs` has the attribute `gives_logprobs = False`. Its exceptions reach the caller of the run:
-    those of `flowdebate.errors` as such, all others as the application's
-    own.
+    those of `flowdebate.errors` as such, all others as the application's own.
     """
 
     @property

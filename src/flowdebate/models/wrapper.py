@@ -53,6 +53,11 @@ class Wrapper:
         """Profile of the default prompts: the inner model's."""
         return profile_of(self.inner)
 
+    @property
+    def gives_logprobs(self) -> bool:
+        """Whether the inner model may give log-probabilities."""
+        return bool(getattr(self.inner, "gives_logprobs", True))
+
     async def request(self, request: ModelRequest, /) -> ModelResponse:
         """Answer by asking the inner model."""
         return await self.ask(request)
