@@ -578,7 +578,9 @@ def test_no_choice_is_more_likely_than_what_the_others_leave(weights: list[float
     from openai.types.chat import ChatCompletion
 
     whole = sum(weights) + unlisted / 100
-    tokens: list[dict[str, Any]] = [{"token": f"t{at}", "logprob": math.log(each / whole)} for at, each in enumerate(weights)]
+    tokens: list[dict[str, Any]] = [
+        {"token": f"t{at}", "logprob": math.log(each / whole)} for at, each in enumerate(weights)
+    ]
     first = {**tokens[0], "top_logprobs": tokens}
     found = logprobs_of(ChatCompletion.construct(**chosen({"content": [first]})), ("A", "t0"))
     assert found is not None
