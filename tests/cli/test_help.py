@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 import sys
@@ -88,6 +89,21 @@ def test_examples_are_accepted_by_the_parser(example: str) -> None:
     name, *arguments = shlex.split(example.partition(" > ")[0], comments=True)[1:]
     parsed = command.commands[name].make_context(name, list(arguments), resilient_parsing=False)
     assert parsed.args == []
+
+
+def test_width_and_colours_are_options_of_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the name of the subcommand; they hold for this one call."""
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("COLUMNS", "77")
+    seen: dict[str, str | None] = {}
+    monkeypatch.setattr(
+        "flowdebate.cli.models._show",
+        lambda *_: seen.update({name: os.environ.get(name) for name in ("COLUMNS", "NO_COLOR")}),
+    )
+    CliRunner().invoke(app, ["--no-color", "--width", "44", "models", "local"], catch_exceptions=False)
+    assert seen == {"COLUMNS": "44", "NO_COLOR": "1"}
+    assert (os.environ["COLUMNS"], os.environ.get("NO_COLOR")) == ("77", None)
+    assert CliRunner().invoke(app, ["--width", "3", "runs"]).exit_code == 2
 
 
 def test_a_question_without_a_command_is_answered_with_the_command() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated
 
 import typer
@@ -21,6 +22,7 @@ from flowdebate.service.options import Option
 
 __all__ = ("app", "build_app")
 
+_NARROWEST = 20
 _WIDEST = 100
 """Columns beyond which help is hard to read."""
 
@@ -51,15 +53,32 @@ def _version(asked: bool) -> None:  # noqa: FBT001 - typer's callback
 
 
 def flowdebate(
+    ctx: typer.Context,
     *,
-    version: Annotated[
+    version: Annotated[  # noqa: ARG001 - its callback answers
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
+    no_color: Annotated[bool, typer.Option("--no-color", help="Write no colours, as with NO_COLOR=1.")] = False,
+    width: Annotated[
+        int | None, typer.Option(min=_NARROWEST, metavar="N", help="Columns of pages, in place of the terminal's.")
+    ] = None,
 ) -> None:
     """Hold debates between language models.
 
     Start with: flowdebate debate "Should private cars be banned from city centres?"
     """
+    asked = {"NO_COLOR": "1" if no_color else None, "COLUMNS": None if width is None else str(width)}
+    before = {name: os.environ.get(name) for name, value in asked.items() if value is not None}
+    os.environ.update({name: value for name, value in asked.items() if value is not None})  # where pages look
+
+    def restore() -> None:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+    ctx.call_on_close(restore)
 
 
 @opt.command()

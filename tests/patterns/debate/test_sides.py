@@ -422,6 +422,12 @@ def test_a_model_proposes_the_sides_of_other_questions() -> None:
     assert debate(name="db", debaters=sides).name == "db"
 
 
+def test_a_position_is_its_first_sentence() -> None:
+    """Small models go on to explain; abbreviations and versions end no sentence."""
+    sides = propose(proposed("Use Postgres 1.2 by E. Codd. It is known for its speed and", "Use MySQL! Why not"))
+    assert [side.stance for side in sides] == ["Use Postgres 1.2 by E. Codd", "Use MySQL!"]
+
+
 def test_a_plain_question_costs_no_call() -> None:
     """Its words say what the sides are."""
     assert [side.name for side in propose(question="Should we cap rents?")] == ["pro", "con"]

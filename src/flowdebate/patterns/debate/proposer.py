@@ -29,6 +29,8 @@ _LONGEST = 200
 _NAME = 24
 """Characters of a proposed side's name."""
 _FEWEST, _MOST = 2, 4
+_SENTENCE = re.compile(r"(?<=\w\w[.!]) (?=[^\W\d_a-z])")
+"""The end of a sentence: a short word or an initial before the stop is an abbreviation."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,10 +40,10 @@ class SideProposerTemplate(Template):
     system: str = field(
         default=(
             "You prepare a debate. For the question that you are given, name the positions that people would argue "
-            "for: two if the question has two answers, and at most four. Each position is one short sentence that "
-            "answers the question, so that somebody can defend it. The positions exclude each other, and together "
-            "they are the answers that matter. Be fair: give each the wording that its supporters would choose. Write "
-            "in the language of the question. Give each position a name of one or two words."
+            "for: two if the question has two answers, and at most four. Each position is one sentence of at most "
+            "fifteen words that answers the question, so that somebody can defend it. The positions exclude each "
+            "other, and together they are the answers that matter. Be fair: give each the wording that its supporters "
+            "would choose. Write in the language of the question. Give each position a name of one or two words."
         ),
         metadata=uses(),
     )
@@ -53,7 +55,7 @@ SIDE_PROPOSER = SideProposerTemplate()
 
 
 def _position(text: str) -> str:
-    said = " ".join(clean_text(text).split())
+    said = _SENTENCE.split(" ".join(clean_text(text).split()))[0]  # small models explain themselves
     if is_blank(said):
         message = "must not be blank"
         raise ValueError(message)
