@@ -197,7 +197,7 @@ def test_a_run_on_a_terminal_of_any_width_has_whole_lines(columns: int) -> None:
     lines = terminal.screen.split("\n")
     assert lines[0].startswith("Model: staged at http://")
     assert max(map(cell_len, lines)) <= min(columns, 100)
-    assert "Cost 0.00008" in terminal.screen
+    assert "Cost: 0.00008" in terminal.screen
 
 
 def test_models_are_named_by_what_they_are_asked_for() -> None:

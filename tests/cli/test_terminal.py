@@ -62,6 +62,9 @@ def test_no_colour_means_no_escape_codes(tmp_path: Path) -> None:
     path.write_text(json.dumps(DOCUMENT))
     with OnTerminal("render", str(path), NO_COLOR="1") as plain:
         assert plain.end() == 0
+    with OnTerminal("--no-color", "render", str(path)) as asked:
+        assert asked.end() == 0
+    assert asked.seen == plain.seen
     with OnTerminal("render", str(path)) as coloured:
         assert coloured.end() == 0
     assert "\x1b" not in plain.seen

@@ -204,7 +204,7 @@ class Page:
         if seconds is not None:
             parts.append(f"Time: {seconds:.1f} s")
         if cost is not None:
-            parts.append(cost_text(cost).capitalize())
+            parts.append(f"Cost: {cost_text(cost).removeprefix('cost ')}")
         if parts:
             self.line()
             self._facts(parts)

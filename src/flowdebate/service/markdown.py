@@ -152,7 +152,7 @@ def _ending(document: Document) -> Iterator[str]:
     if document.seconds is not None:
         yield f"- Time: {document.seconds:.1f} s"
     if document.cost is not None:
-        yield f"- {cost_text(document.cost).capitalize()}"
+        yield f"- Cost: {cost_text(document.cost).removeprefix('cost ')}"
     if document.seed is not None:
         yield f"- Seed: {document.seed}"
     if document.run_id is not None:

@@ -120,7 +120,7 @@ class TerminalView(BatchView):
         self._bar.update(self._task, completed=summary.done, total=summary.total, about=about, refresh=True)
 
     def tell(self, message: str) -> None:
-        self._bar.console.print(in_line(message), soft_wrap=True)
+        self._bar.console.print(in_line(message))
 
 
 def view_of(stream: TextIO, *, calls: int | None = None) -> BatchView:
