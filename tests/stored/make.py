@@ -159,7 +159,7 @@ def write_shown() -> None:
 
 def write_prompts() -> None:
     """Write down what models are told."""
-    _write(PROMPTS, {name: prompts_of(name) for name in WHOLE})
+    _write(PROMPTS, {profile: {name: prompts_of(name, profile) for name in WHOLE} for profile in ("full", "concise")})
 
 
 def _write(path: Path, value: Any) -> None:

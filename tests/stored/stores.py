@@ -141,10 +141,12 @@ async def archived(store: Store) -> dict[str, Any]:
     return json.loads(to_json(told_of))  # type: ignore[no-any-return]
 
 
-def prompts_of(pattern: str) -> list[Any]:
-    """Who is told what in one run of a pattern that nothing disturbs."""
+def prompts_of(pattern: str, profile: str = "full") -> list[Any]:
+    """Who is told what in one run of a pattern that nothing disturbs, by a model of `profile`."""
     spoken = Speaker()
-    PATTERNS[pattern](spoken).run_sync(QUESTION, model=spoken.model(), seed=7, store=False)
+    model: Any = spoken.model()
+    model.profile = profile
+    PATTERNS[pattern](spoken).run_sync(QUESTION, model=model, seed=7, store=False)
     return [[request.block, json.loads(to_json(request.messages))] for request in spoken.asked]
 
 

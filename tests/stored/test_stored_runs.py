@@ -181,10 +181,11 @@ def test_a_pattern_is_outlined_as_it_was(name: str, unchanged: Path) -> None:
     assert outline(CASES[name].made(Speaker())).structure == kept
 
 
+@pytest.mark.parametrize("profile", ["concise", "full"])
 @pytest.mark.parametrize("pattern", WHOLE)
-def test_models_are_told_what_they_were(pattern: str) -> None:
-    """Every message of one run of the pattern, to the letter."""
-    assert prompts_of(pattern) == read(PROMPTS)[pattern]
+def test_models_are_told_what_they_were(pattern: str, profile: str) -> None:
+    """Every message of one run of the pattern, to the letter, in either profile."""
+    assert prompts_of(pattern, profile) == read(PROMPTS)[profile][pattern]
 
 
 def test_an_archive_is_read_as_it_was_stored(unchanged: Path) -> None:
