@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 __all__ = (
     "CutOff",
+    "Trimmed",
     "clean_data",
     "clean_text",
     "counted",
@@ -73,6 +74,12 @@ def clean_text(text: str) -> str:
 
 class CutOff(str):
     """Text of a model that ran out of room before its end."""
+
+    __slots__ = ()
+
+
+class Trimmed(str):
+    """Text of a model that was cut on purpose to the number of whole sentences that it was asked for."""
 
     __slots__ = ()
 

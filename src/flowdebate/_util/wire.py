@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import Field, dataclass, field, fields, is_dataclass
 from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict
@@ -11,6 +11,7 @@ from pydantic.alias_generators import to_camel
 from pydantic_core import to_jsonable_python
 
 __all__ = (
+    "SPARSE",
     "BaseEvent",
     "WireModel",
     "as_list",
@@ -62,7 +63,16 @@ class BaseEvent:
 
     def to_wire(self) -> dict[str, Any]:
         """The event as JSON data: its `kind`, then its fields with camelCase keys."""
-        return {"kind": self.kind, **{to_camel(each.name): _wire(getattr(self, each.name)) for each in fields(self)}}
+        given = {each.name: getattr(self, each.name) for each in fields(self) if _is_written(self, each)}
+        return {"kind": self.kind, **{to_camel(name): _wire(value) for name, value in given.items()}}
+
+
+SPARSE: Mapping[str, Any] = {"sparse": True}
+"""Metadata of a field that is written only where it differs from its default."""
+
+
+def _is_written(event: BaseEvent, field: Field[Any]) -> bool:
+    return not field.metadata.get("sparse") or getattr(event, field.name) != field.default
 
 
 def _wire(value: Any) -> Any:  # noqa: ANN401 - JSON data of any value

@@ -7,14 +7,14 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypedDict, TypeVar, Unpack, overload
 
-from flowdebate._util.text import CutOff
+from flowdebate._util.text import CutOff, Trimmed
 from flowdebate._util.validation import check_count
 from flowdebate.blocks.base import Block, merged_resources
 from flowdebate.blocks.handler import Invocation, checked_resources, invocation, result_of
 from flowdebate.blocks.outline import Outline
 from flowdebate.blocks.tools import Capability, Tool, ToolLike, as_tools, check_uses, tool
 from flowdebate.errors import ConfigurationError, SchemaViolation, ToolLoopExceeded
-from flowdebate.models.base import Message, Model, ModelRequest, ModelResponse, ModelSettings, ToolCall
+from flowdebate.models.base import CallRetried, Message, Model, ModelRequest, ModelResponse, ModelSettings, ToolCall
 from flowdebate.models.output import OutputSchema
 from flowdebate.runs.context import place_of
 from flowdebate.runs.events import BlockAnswered, TextDelta, ToolCalled
@@ -83,11 +83,17 @@ class Generator(Block[Any, OutT]):
         self._max_tool_rounds = max_tool_rounds
         self._settings = settings
         self._transform = transform
-        self._words: Callable[[Context], int | None] = _unknown
+        self._form: Callable[[Any, Context], AnswerForm] = _any_form
+        self._second: Callable[[Any, str, Context], SecondTry | None] | None = None
 
     async def act(self, value: Any, ctx: Context, /) -> OutT:  # noqa: ANN401 - the slots accept any value
         messages = await self._messages(value, ctx)
-        response, call = await self._converse(messages, ctx)
+        form = self._form(value, ctx)
+        response, call = await self._converse(messages, form, ctx)
+        if call is None and self._second is not None:
+            second = self._second(value, response.text, ctx)
+            if second is not None:
+                response = await self._ask_again(messages, second, ctx)
         output: Any = response.data
         if self.output is None:
             output = CutOff(response.text) if response.finish == "length" else response.text
@@ -96,7 +102,9 @@ class Generator(Block[Any, OutT]):
         if self._transform is not None:
             output = await result_of(self._transform(output, response, ctx))
         if self.visibility.client:
-            ctx.emit(BlockAnswered(block=self.name, output=output, truncated=response.finish == "length"))
+            trimmed = len(response.text) - len(output) if isinstance(output, Trimmed) else 0
+            truncated = response.finish == "length" and not isinstance(output, Trimmed)
+            ctx.emit(BlockAnswered(block=self.name, output=output, truncated=truncated, trimmed=trimmed))
         if self.visibility.history:
             ctx.session.history.append({"role": "assistant", "name": self.name, "content": _as_text(output)})
         result: OutT = output
@@ -108,10 +116,16 @@ class Generator(Block[Any, OutT]):
         changed._transform = transform  # noqa: SLF001 - its own class
         return changed
 
-    def with_words(self, words: Callable[[Context], int | None]) -> Self:
-        """The same block, whose model makes room for the `words` that its prompt asks for."""
+    def with_form(self, form: Callable[[Any, Context], AnswerForm]) -> Self:
+        """The same block, whose requests state the form of the answer that `form(input, ctx)` returns."""
         changed = copy.copy(self)
-        changed._words = words  # noqa: SLF001 - its own class
+        changed._form = form  # noqa: SLF001 - its own class
+        return changed
+
+    def with_second_try(self, second: Callable[[Any, str, Context], SecondTry | None]) -> Self:
+        """The same block, which asks once more where `second(input, text, ctx)` says so: that answer is the one."""
+        changed = copy.copy(self)
+        changed._second = second  # noqa: SLF001 - its own class
         return changed
 
     async def _messages(self, value: object, ctx: Context) -> list[Message]:
@@ -124,7 +138,26 @@ class Generator(Block[Any, OutT]):
             messages.append({"role": "user", "content": str(user)})
         return messages
 
-    async def _converse(self, messages: list[Message], ctx: Context) -> tuple[ModelResponse, ToolCall | None]:
+    async def _ask_again(self, messages: list[Message], second: SecondTry, ctx: Context) -> ModelResponse:
+        """The answer to `second`, a step of its own; readers learn that the text streamed so far does not count."""
+        model = ctx.model(self.model)
+        ctx.emit(
+            CallRetried(
+                block=self.name, model=model.name, attempt=2, error=second.error, message=second.message, wait=0.0
+            )
+        )
+        request = ModelRequest(
+            messages=[*messages[:-1], {"role": "user", "content": second.user}],
+            block=self.name,
+            settings=self._settings,
+            on_text=self._text_listener(ctx),
+            **second.form,
+        )
+        return await ctx.run.ask(model, request, path=f"{ctx.path}#again")
+
+    async def _converse(
+        self, messages: list[Message], form: AnswerForm, ctx: Context
+    ) -> tuple[ModelResponse, ToolCall | None]:
         """The model's final response, after its tool calls; and the call that is the answer, if there is one."""
         model = ctx.model(self.model)
         for turn in range(self._max_tool_rounds + 1):
@@ -136,7 +169,7 @@ class Generator(Block[Any, OutT]):
                 tools=self._specs,
                 settings=self._settings,
                 on_text=self._text_listener(ctx),
-                words=self._words(ctx),
+                **form,
             )
             response = await ctx.run.ask(model, request, path=f"{ctx.path}#{turn}" if turn else ctx.path)
             if not response.tool_calls:
@@ -179,8 +212,28 @@ class Generator(Block[Any, OutT]):
         return Outline(text=self.name, kind="generator")
 
 
-def _unknown(_: Context) -> None:
-    """No number of words that the prompt asks for."""
+class AnswerForm(TypedDict, total=False):
+    """What a request says about the form of a text answer; see `ModelRequest`."""
+
+    words: int | None
+    begins: str
+    sentences: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecondTry:
+    """A further request in place of an answer that will not do."""
+
+    user: str
+    """The message in place of the last one."""
+    form: AnswerForm
+    error: str
+    """What is wrong with the answer, in a word, as the class name of an error would say it."""
+    message: str
+
+
+def _any_form(_: object, __: Context) -> AnswerForm:
+    return {}
 
 
 class GeneratorOptions(TypedDict, total=False):

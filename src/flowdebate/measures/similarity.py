@@ -26,6 +26,7 @@ __all__ = (
     "Similarity",
     "TfIdf",
     "best_similarity",
+    "copied_run",
     "text_words",
 )
 
@@ -114,6 +115,20 @@ def text_words(text: str) -> list[str]:
     plain = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
     words = [part for word in _WORD.findall(plain) for part in _parts(word)]
     return words or [char for char in plain if not char.isspace()]
+
+
+def copied_run(text: str, source: str) -> int:
+    """The length of the longest run of words of `text` that is in `source`, without case and punctuation.
+
+    >>> copied_run("But trams are quiet, and clean.", "I say: trams are quiet and fast.")
+    4
+    """
+    words, longest = text_words(text), 0
+    within = f" {' '.join(text_words(source))} "
+    for begin in range(len(words)):
+        while begin + longest < len(words) and f" {' '.join(words[begin : begin + longest + 1])} " in within:
+            longest += 1
+    return longest
 
 
 _WORD = re.compile(r"\d+(?:[.,]\d+)+|[^\W_]+(?:['’][^\W_]+)*")

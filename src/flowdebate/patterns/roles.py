@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypedDict, TypeVar
 
-from flowdebate._util.text import CutOff, is_blank
+from flowdebate._util.text import CutOff, Trimmed, is_blank
 from flowdebate.blocks.base import Block
 from flowdebate.blocks.generator import Generator, Visibility, as_visibility, generator
 from flowdebate.blocks.handler import invocation, result_of
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Self
 
-    from flowdebate.blocks.generator import MessagesSlot, TextSlot
+    from flowdebate.blocks.generator import AnswerForm, MessagesSlot, SecondTry, TextSlot
     from flowdebate.blocks.outline import Outline
     from flowdebate.blocks.tools import Capability, ToolLike
     from flowdebate.models.base import Model, ModelResponse, ModelSettings
@@ -50,6 +50,7 @@ __all__ = (
     "RosterBlock",
     "SynthesizerOptions",
     "debater_block",
+    "first_sentences",
     "generator_options",
     "render_flag",
     "render_members",
@@ -58,6 +59,10 @@ __all__ = (
     "whole_sentences",
 )
 
+_SHORT_TURN = 120
+"""Words of the longest turn that is bounded by its sentences."""
+_SENTENCE = 20
+"""Words of a sentence."""
 SHOWN = Visibility()
 """The default of moderators, judges and synthesizers: shown to the client and added to the session's history."""
 LENGTH = length_text("medium")
@@ -238,7 +243,7 @@ class RolePrompt(Generic[TemplateT]):
         """The texts of a prompt."""
         if self._template is not None:
             return self._template
-        return self._profiles.template(self._profile_in(ctx), instructed=self._instructed)
+        return self._profiles.template(self.profile(ctx), instructed=self._instructed)
 
     def length(self, ctx: Context) -> str:
         """The length as the prompt states it: the default one yields to instructions."""
@@ -249,6 +254,18 @@ class RolePrompt(Generic[TemplateT]):
         """The words that the prompt asks for at most; None where instructions may ask for any number."""
         return None if self._yields else words_of(self._length_in(ctx))
 
+    def room(self, _: object, ctx: Context) -> AnswerForm:
+        """The form of an answer of which only the length is known."""
+        return {"words": self.words(ctx)}
+
+    def sentences(self, ctx: Context) -> int | None:
+        """The most sentences of a short turn in the concise profile, which is cut there; None for no bound."""
+        words = self.words(ctx)
+        own = self._template is not None and self._length is None
+        if own or words is None or words > _SHORT_TURN or self.profile(ctx) == "full":
+            return None
+        return max(1, round(words / _SENTENCE))
+
     @property
     def _yields(self) -> bool:
         return self._length is None and self._instructed
@@ -256,9 +273,10 @@ class RolePrompt(Generic[TemplateT]):
     def _length_in(self, ctx: Context) -> Length:
         if self._length is not None:
             return self._length
-        return "medium" if self._profile_in(ctx) == "full" else "short"
+        return "medium" if self.profile(ctx) == "full" else "short"
 
-    def _profile_in(self, ctx: Context) -> Profile:
+    def profile(self, ctx: Context) -> Profile:
+        """The profile of the model that is asked, or the one that was chosen."""
         return profile_of(ctx.model(self._model)) if self._profile is None else self._profile
 
 
@@ -270,19 +288,39 @@ def debater_block(
     turn: Callable[[Any, Context], str],
     transcript: StateResource[Any],
     options: BlockOptions,
+    begins: Callable[[Context, int], str] | None = None,
+    second_try: Callable[[str, AnswerForm, Context], SecondTry | None] | None = None,
 ) -> Generator[str]:
     """The default block of a debater in any pattern: a model that speaks in text.
 
-    An answer that ran out of room is cut at its last full sentence.
+    An answer that ran out of room is cut at its last full sentence; a short turn in the concise profile ends, on
+    purpose, with the last of the sentences that were asked for. `begins(ctx, shift)` are the words that a turn begins
+    with, where the model can continue them. `second_try(text, form, ctx)` is what to ask in place of an answer that
+    will not do; not with tools, whose results it would not have.
     """
-    return generator(
+
+    def form(_: object, ctx: Context, shift: int = 0) -> AnswerForm:
+        opening = "" if begins is None else begins(ctx, shift)
+        return {"words": prompt.words(ctx), "begins": opening, "sentences": prompt.sentences(ctx)}
+
+    def cut(text: str, response: ModelResponse, ctx: Context) -> str:
+        most = prompt.sentences(ctx)
+        if most is None:
+            return whole_sentences(text, response, ctx)
+        return first_sentences(text, most, begins=form(None, ctx)["begins"], unfinished=response.finish == "length")
+
+    def again(_: object, text: str, ctx: Context) -> SecondTry | None:
+        return None if second_try is None else second_try(text, form(None, ctx, 1), ctx)
+
+    block = generator(
         name=name,
         prompt=system,
         user=turn,
-        transform=whole_sentences,
+        transform=cut,
         resources={"transcript": transcript},
         **generator_options(options, "intent/chat", NOT_KEPT, where=name),
-    ).with_words(prompt.words)
+    ).with_form(form)
+    return block if second_try is None or block.tools else block.with_second_try(again)
 
 
 OutT = TypeVar("OutT")
@@ -308,7 +346,35 @@ def whole_sentences(text: str, response: ModelResponse, _: Context) -> str:
     return CutOff(trim_to_sentence(text)) if response.finish == "length" else text
 
 
-_SENTENCE_END = re.compile(r"[.!?。！？…][\"'”’)\]]*(?=\s|$)")
+_SENTENCE_END = re.compile(
+    "[.!?\u2026\u061f\u06d4\u0964]+[\"'\u201d\u2019)\\]\u00bb]*(?=\\s|$)"
+    "|[\u3002\uff01\uff1f]+[\"'\u201d\u2019\u300d\u300f\uff09)\\]]*"
+)
+"""Ends of sentences, in scripts with and without blanks."""
+_ABBREVIATED = re.compile(r"(?:\b(?:[A-Z]|e\.g|i\.e|U\.[SK]|[ap]\.m|Mrs?|Ms|Dr|St|vs|z\.B))\.\Z")
+"""Abbreviations, whose full stop ends no sentence."""
+
+
+def first_sentences(text: str, most: int, *, begins: str = "", unfinished: bool = False) -> str:
+    """The first `most` sentences of `text`, as `Trimmed` where it had more.
+
+    An `unfinished` text loses its last words if a whole sentence stands between `begins` and them; else it is `CutOff`.
+
+    >>> first_sentences("Cars are loud. They stink. They also po", 3, unfinished=True)
+    'Cars are loud. They stink.'
+    """
+    whole = text.rstrip()
+    ends = [
+        end.end()
+        for end in _SENTENCE_END.finditer(whole)
+        if not _ABBREVIATED.search(whole, max(0, end.end() - 8), end.end())
+    ]
+    ends = [end for end in ends if end > len(begins) or not whole.startswith(begins)]
+    if unfinished and not ends:
+        return CutOff(trim_to_sentence(text))
+    last = ends[-1] if unfinished else len(whole)
+    end = ends[most - 1] if len(ends) >= most else last
+    return Trimmed(whole[:end]) if end < len(whole) or unfinished else whole
 
 
 def trim_to_sentence(text: str) -> str:

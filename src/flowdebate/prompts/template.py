@@ -45,7 +45,7 @@ _LINES = frozenset(
     {"context", "critiques", "decisions", "framing", "positions", "proposals", "roster", "sources", "transcript"}
 )
 """Fields that are rendered as whole lines: each must be alone on its line."""
-_PLAIN = frozenset({"length", "max_rounds", "round", "rounds"})
+_PLAIN = frozenset({"label", "length", "max_rounds", "position", "round", "rounds"})
 """Fields that may be anywhere. All others are text of models or users, and must follow a label."""
 
 

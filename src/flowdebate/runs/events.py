@@ -9,10 +9,10 @@ Events are not frozen, since creating frozen ones would be a large part of a run
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from flowdebate._util.wire import BaseEvent
+from flowdebate._util.wire import SPARSE, BaseEvent
 from flowdebate.models.base import CallFellBack, CallRetried, CircuitChanged
 
 if TYPE_CHECKING:
@@ -100,6 +100,8 @@ class BlockAnswered(BaseEvent):
     """The block's output: any type, since an output schema may be of any."""
     truncated: bool = False
     """True if the answer reached the maximum length before its end."""
+    trimmed: int = field(default=0, metadata=SPARSE)
+    """Characters after the sentences that were asked for, which are not part of `output`."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -160,7 +160,7 @@ def _block(
         output_schema=output_schema,
         transform=transform,
         **generator_options(options, intent, NOT_KEPT, where=name),
-    ).with_words(prompt.words)
+    ).with_form(prompt.room)
 
 
 def _context(ctx: Context) -> ConsensusContext | None:

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import re
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from string import ascii_uppercase
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from flowdebate.errors import ViewError
 from flowdebate.patterns.debate.schemas import DebateContributionEntry, DebateTranscriptState
@@ -36,9 +37,11 @@ __all__ = (
     "HOW_TO_READ",
     "HOW_TO_READ_LABELLED",
     "HOW_TO_READ_NAMED",
+    "Labels",
     "Transcript",
     "create_debate_transcript",
     "create_record_argument",
+    "labels_of",
     "parse_entries",
     "render_entries",
     "render_transcript",
@@ -78,6 +81,22 @@ def create_record_argument(
     )
 
 
+Labels: TypeAlias = tuple[tuple[str, str], ...]
+"""Short labels of stances, by stance."""
+
+
+def labels_of(stances: Iterable[str]) -> Labels:
+    """A letter for each stance; none if a stance could be mistaken for one.
+
+    >>> labels_of(["Trams are better", "Buses are better"])
+    (('Trams are better', 'A'), ('Buses are better', 'B'))
+    """
+    sides = list(dict.fromkeys(stances))
+    letters = [f"{ascii_uppercase[place % 26]}{place // 26 or ''}" for place in range(len(sides))]
+    taken = {side.strip().casefold() for side in sides}
+    return () if taken & {letter.casefold() for letter in letters} else tuple(zip(sides, letters, strict=True))
+
+
 EMPTY = "(empty)"
 """The text of an empty transcript."""
 
@@ -103,44 +122,57 @@ def render_entries(
     *,
     names: bool = False,
     below: Iterable[str] = (),
+    labels: Labels = (),
 ) -> str:
     """The transcript as text: `[stance] …`, or with `names` `[name, stance] …`, under a heading for each round.
 
     Rendering more entries only adds to the end. No entries are `(empty)`. A line below a flagged argument says that it
     is cut off or empty. `below` has another line for each entry (empty for none), such as
-    `flowdebate.patterns.debate.quotes.prompt.render_quotes` writes.
+    `flowdebate.patterns.debate.quotes.prompt.render_quotes` writes. A stance with a label is shown by it.
 
     >>> print(render_entries([DebateContributionEntry(round=1, agent_name="a", stance="for", text="Yes.")], names=True))
     Round 1:
     [a, for] Yes.
     """
-    return "\n".join(_lines(entries, None, names=names, below=below)) or EMPTY
+    return "\n".join(_lines(entries, None, names=names, below=below, labels=labels)) or EMPTY
 
 
 def render_transcript(
-    shown: Sequence[DebateContributionEntry], ctx: Context, *, names: bool = False, anonymity: Anonymity | None = None
+    shown: Sequence[DebateContributionEntry],
+    ctx: Context,
+    *,
+    names: bool = False,
+    anonymity: Anonymity | None = None,
+    labels: Labels = (),
 ) -> str:
     """`render_entries` of the transcript so far, each entry once a debate; `shown` is what `anonymity` shows of it."""
 
     def extended(text: str, _: object, count: int) -> str:
         last = shown[count - 1].round if count else None
-        further = "\n".join(_lines(shown[count:], last, names=names))
+        further = "\n".join(_lines(shown[count:], last, names=names, labels=labels))
         return f"{text}\n{further}" if text else further
 
-    return derived(ctx, (render_transcript, names, anonymity), "", extended) or EMPTY
+    return derived(ctx, (render_transcript, names, anonymity, labels), "", extended) or EMPTY
 
 
 def _lines(
-    entries: Iterable[DebateContributionEntry], heading: int | None, *, names: bool, below: Iterable[str] = ()
+    entries: Iterable[DebateContributionEntry],
+    heading: int | None,
+    *,
+    names: bool,
+    below: Iterable[str] = (),
+    labels: Labels = (),
 ) -> Iterator[str]:
     """The lines of `entries` behind one of the round `heading`."""
     notes = iter(below)
+    label_of = dict(labels)
     for entry in entries:
         if entry.round != heading:
             heading = entry.round
             yield f"Round {heading}:"
         speaker = f"{tag_name(entry.agent_name)}, " if names else ""
-        yield f"[{speaker}{tag_text(entry.stance)}] {quoted(entry.text)}"
+        stance = label_of.get(entry.stance, entry.stance)
+        yield f"[{speaker}{tag_text(stance)}] {quoted(entry.text)}"
         if entry.flag is not None:
             yield render_flag(entry.flag)
         if line := next(notes, ""):

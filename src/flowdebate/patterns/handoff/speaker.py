@@ -158,7 +158,7 @@ def create_speaker(  # noqa: PLR0913 - what a speaker is made of, each with its 
         resources={"transcript": transcript},
         **form,
         **{**filled_in, "visibility": Visibility(client=visibility.client, history=False)},
-    ).with_words(prompt.words)
+    ).with_form(prompt.room)
     return Speaker(
         inner,
         agent_name=agent_name,
