@@ -1,0 +1,302 @@
+"""The concise profile: turns begin with their position, end with whole sentences, and copy nobody."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flowdebate import Debater, DebaterOptions, ModeratorOptions, debate
+from flowdebate._util.text import CutOff, Trimmed
+from flowdebate.errors import ProviderFailed
+from flowdebate.events import BlockAnswered, CallRetried
+from flowdebate.measures.similarity import copied_run, text_words
+from flowdebate.models import ModelResponse
+from flowdebate.patterns.debate.debater import CONCISE_DEBATER, DebaterTemplate, opening_words
+from flowdebate.patterns.debate.schemas import DebateContributionEntry
+from flowdebate.patterns.debate.transcript import labels_of
+from flowdebate.patterns.roles import first_sentences
+from flowdebate.store import MemoryStore
+from flowdebate.testing import ScriptedModel
+
+if TYPE_CHECKING:
+    from flowdebate import RunResult
+
+pytestmark = pytest.mark.anyio
+
+TRAMS = "Trams are better than buses"
+BUSES = "Buses are better than trams"
+SIDES = [Debater("ann", TRAMS), Debater("bea", BUSES)]
+LONG = " ".join(f"word{number}" for number in range(20)) + "."
+
+
+def verdict(_: object) -> dict[str, Any]:
+    """The judge."""
+    return {"winner": None, "verdict": "-", "reasoning": "-"}
+
+
+async def argued(
+    model: ScriptedModel, *, question: str = "Should the line be a tram?", **options: Any
+) -> RunResult[Any]:
+    """A debate of the concise profile, without a judge's call."""
+    given: dict[str, Any] = {"debaters": SIDES, "max_rounds": 1, "profile": "concise", **options}
+    return await debate(name="d", judge=verdict, synthesizer=False, **given).run(question, model=model, seed=1)
+
+
+async def test_every_turn_begins_with_its_own_position() -> None:
+    """For models that can continue it; the choices take turns, so that no two turns of a round begin alike."""
+    model = ScriptedModel(*[f"{number}." for number in ["one", "two", "three", "four", "five", "six"]])
+    await argued(model, max_rounds=3)
+    begins = [call.begins for call in model.calls]
+    assert all((TRAMS, BUSES)[turn % 2] in text for turn, text in enumerate(begins))
+    assert begins[:2] == [f"{TRAMS}, because", f"I see it differently. {BUSES}, because"]
+    assert len({text.replace(TRAMS, "-").replace(BUSES, "-") for text in begins}) >= 4
+    assert [call.sentences for call in model.calls] == [3] * 6
+
+
+async def test_the_prompts_of_a_debate_share_their_beginning() -> None:
+    """System message and transcript come first; the transcript calls positions by letters, which the system lists."""
+    model = ScriptedModel("Quiet.", "Cheap.", "Clean.", "Quick.")
+    await argued(model, max_rounds=2)
+    assert len({call.messages[0]["content"] for call in model.calls}) == 1
+    assert f"- [A] {TRAMS}\n- [B] {BUSES}" in model.calls[0].messages[0]["content"]
+    third, fourth = (call.messages[1]["content"] for call in model.calls[2:])
+    said = "The debate so far:\nRound 1:\n[A] Quiet.\n[B] Cheap."
+    assert third.startswith(said)
+    assert fourth.startswith(f"{said}\nRound 2:\n[A] Clean.")
+    assert f"You are side A. You argue for this position only: {TRAMS}" in third
+
+
+async def test_instructions_decide_how_a_turn_begins() -> None:
+    """No default text may contradict them."""
+    model = ScriptedModel("Quiet.", "Cheap.")
+    await argued(model, instructions="Answer in verse.")
+    assert [(call.begins, call.sentences) for call in model.calls] == [("", None)] * 2
+
+
+async def test_full_prompts_begin_and_bound_nothing() -> None:
+    """Other models do without."""
+    model = ScriptedModel("Quiet.", "Cheap.")
+    await argued(model, profile="full")
+    assert [(call.begins, call.sentences) for call in model.calls] == [("", None)] * 2
+
+
+def entry(name: str, text: str = "So.") -> DebateContributionEntry:
+    """An argument."""
+    return DebateContributionEntry(round=1, agent_name=name, stance=name, text=text)
+
+
+@pytest.mark.parametrize(
+    ("stance", "question", "begins"),
+    [
+        ("cap the rents!", "Should rents be capped?", "Cap the rents, because"),
+        ("PostgreSQL", "Which database should we use?", "PostgreSQL, because"),
+        ("iPhone", "What is better?", "iPhone, because"),
+        ("Die Mieten deckeln", "Soll man Mieten deckeln?", "Die Mieten deckeln:"),
+        ("家賃に上限を", "家賃に上限は必要か?", "家賃に上限を:"),
+        ("two\n lines", "What is it?", "Two lines, because"),
+        ("word " * 50, "What is it?", ""),
+        ("?!", "What is it?", ""),
+    ],
+)
+def test_a_position_is_put_as_the_beginning_of_a_sentence(stance: str, question: str, begins: str) -> None:
+    """Whatever it is; in another language it stands alone, and a speech begins no turn."""
+    assert opening_words(entries=[], agent_name="ann", stance=stance, question=question) == begins
+
+
+def test_own_words_are_used_in_any_language() -> None:
+    """Only the default ones are English."""
+    template = DebaterTemplate(begins="{position}, denn")
+    about: Any = {"entries": [], "agent_name": "ann", "question": "Soll man?", "template": template}
+    assert opening_words(stance="Mieten deckeln", **about) == "Mieten deckeln, denn"
+    assert opening_words(stance="Mieten deckeln", **{**about, "entries": [entry("bea")]}) == ""
+
+
+@given(st.lists(st.text(), max_size=60), st.text())
+def test_labels_are_told_apart(stances: list[str], other: str) -> None:
+    """From each other and from all positions."""
+    labels = dict(labels_of([*stances, other]))
+    assert len(set(labels.values())) == len(labels)
+    assert not labels or labels.keys() == {*stances, other}
+    assert not {label.casefold() for label in labels.values()} & {stance.strip().casefold() for stance in labels}
+
+
+async def test_a_long_turn_is_cut_to_its_sentences_on_purpose() -> None:
+    """It is complete, and the event says how much is left out."""
+    result = await argued(ScriptedModel("One. Two e.g. this. Three! Four. Five.", "Cheap."))
+    assert [turn.text for turn in result.raw.transcript] == ["One. Two e.g. this. Three!", "Cheap."]
+    assert result.status == "complete"
+    answers = [event for event in result.events if isinstance(event, BlockAnswered)]
+    assert [(answer.trimmed, answer.truncated) for answer in answers] == [(len(" Four. Five."), False), (0, False)]
+    assert ["trimmed" in answer.to_wire() for answer in answers] == [True, False]
+
+
+async def test_a_turn_that_ran_out_of_room_ends_with_a_whole_sentence() -> None:
+    """It is cut off only where it has none besides the words that it was to begin with."""
+    part = f"I see it differently. {BUSES}, because they"
+    result = await argued(
+        ScriptedModel(
+            ModelResponse(text="One. Two. And thr", finish="length"), ModelResponse(text=part, finish="length")
+        )
+    )
+    assert [(turn.text, turn.flag) for turn in result.raw.transcript] == [
+        ("One. Two.", None),
+        ("I see it differently.", "cut_off"),
+    ]
+    assert result.status == "degraded"
+    answers = [event for event in result.events if isinstance(event, BlockAnswered)]
+    assert [(answer.trimmed, answer.truncated) for answer in answers] == [(8, False), (0, True)]
+
+
+async def test_a_copied_turn_is_asked_for_once_more_without_the_other_side() -> None:
+    """A step of its own, which usage counts and an event tells; the second answer is the turn."""
+    model = ScriptedModel(LONG, f"But {LONG}", "Cheap.")
+    result = await argued(model)
+    assert [turn.text for turn in result.raw.transcript] == [LONG, "Cheap."]
+    first, second = model.calls[1:]
+    assert "word7" in first.messages[1]["content"]
+    assert "word7" not in second.messages[1]["content"]
+    assert second.begins == f"I disagree. {BUSES}, because"
+    assert result.usage.calls == 3
+    told = [event for event in result.events if isinstance(event, CallRetried)]
+    assert [(event.block, event.error, event.message) for event in told] == [
+        ("d-debater-bea", "Copied", "it copies 20 words in a row from the transcript")
+    ]
+
+
+async def test_the_second_try_is_kept_by_a_stored_run() -> None:
+    """A resumed run makes neither call again."""
+    store = MemoryStore()
+    pattern = debate(name="d", debaters=SIDES, judge=verdict, synthesizer=False, max_rounds=2, profile="concise")
+    with pytest.raises(ProviderFailed):
+        await pattern.run(
+            "Trams?",
+            model=ScriptedModel(LONG, f"But {LONG}", "Cheap.", ProviderFailed("down")),
+            store=store,
+            run_id="r",
+        )
+    later = ScriptedModel("Clean.", "Quick.")
+    result = await pattern.resume("r", store=store, model=later)
+    later.assert_complete()
+    assert [turn.text for turn in result.raw.transcript] == [LONG, "Cheap.", "Clean.", "Quick."]
+    assert result.usage.calls == 6
+
+
+async def test_one_s_own_words_count_as_copied_and_the_position_does_not() -> None:
+    """It is the same in every turn."""
+    position = " ".join(f"because{number}" for number in range(13))
+    model = ScriptedModel(
+        "Quiet.", f"{position.capitalize()}, because so.", "Clean.", f"Again. {LONG}", "Quiet.", LONG, "New."
+    )
+    sides = [SIDES[0], Debater("bea", position)]
+    await argued(model, debaters=sides, max_rounds=3)
+    assert len(model.calls) == 7
+    assert "word7" not in model.calls[6].messages[1]["content"]
+
+
+@pytest.mark.parametrize("options", [{"profile": "full"}, {"tools": [lambda: "fact"]}], ids=["full", "tools"])
+async def test_larger_models_are_not_asked_again(options: dict[str, Any]) -> None:
+    """They may quote; and a second request would not have the results of tools."""
+    if "tools" in options:
+
+        def look_up(topic: str) -> str:
+            """Look it up."""
+            return topic
+
+        options = {"tools": [look_up]}
+    model = ScriptedModel(LONG, LONG)
+    await argued(model, **options)
+    assert len(model.calls) == 2
+
+
+async def test_the_moderator_asks_one_question_and_all_sides_speak() -> None:
+    """Nothing else is up to a small model."""
+    model = ScriptedModel("What does it cost? And who pays?", "Quiet.", "Cheap.", "No question", "Clean.", "Quick.")
+    result = await argued(model, max_rounds=2, moderator=True)
+    asked = [(each.next_speakers, each.new_angle, each.briefing, each.done) for each in result.raw.moderator_decisions]
+    assert asked == [(["ann", "bea"], "What does it cost?", None, False), (["ann", "bea"], None, None, False)]
+    assert [(model.calls[call].begins, model.calls[call].sentences) for call in (0, 3)] == [("What", 1), ("How", 1)]
+    assert model.calls[0].output_schema is None
+    assert "The moderator asks in this round: What does it cost?" in model.calls[1].messages[1]["content"]
+    assert len(result.raw.transcript) == 4
+
+
+@pytest.mark.parametrize("option", ["instructions", "tools"])
+async def test_a_moderator_with_a_task_of_its_own_decides(option: str) -> None:
+    """As in the full profile: it may have to choose speakers, or to look facts up."""
+
+    def look_up(topic: str) -> str:
+        """Look it up."""
+        return topic
+
+    options = (
+        ModeratorOptions(instructions="Let Bea begin.")
+        if option == "instructions"
+        else ModeratorOptions(tools=[look_up])
+    )
+    model = ScriptedModel({"next_speakers": ["bea", "ann"]}, "Cheap.", "Quiet.")
+    result = await argued(model, moderator=options)
+    assert [turn.agent_name for turn in result.raw.transcript] == ["bea", "ann"]
+    assert "five things" in model.calls[0].messages[0]["content"]
+
+
+async def test_a_debater_s_own_length_bounds_its_turn() -> None:
+    """A number of words makes sentences; a turn of paragraphs has no bound."""
+    sides = [
+        Debater("ann", TRAMS, options=DebaterOptions(length=20)),
+        Debater("bea", BUSES, options=DebaterOptions(length="long")),
+    ]
+    model = ScriptedModel("One. Two.", "One. Two. Three. Four. Five.")
+    result = await argued(model, debaters=sides)
+    assert [call.sentences for call in model.calls] == [1, None]
+    assert [turn.text for turn in result.raw.transcript] == ["One.", "One. Two. Three. Four. Five."]
+
+
+TEXTS = st.text(st.sampled_from("ab .!?…。！」\"')\n1e"), max_size=60) | st.text(max_size=60)
+
+
+@given(TEXTS, st.integers(1, 4), TEXTS, st.booleans())
+def test_a_cut_text_is_a_beginning_of_it(text: str, most: int, begins: str, unfinished: bool) -> None:  # noqa: FBT001
+    """In any language; cutting it again changes nothing, and it is cut off only if it was unfinished."""
+    cut = first_sentences(text, most, begins=begins, unfinished=unfinished)
+    assert text.startswith(cut)
+    assert not isinstance(cut, CutOff) or unfinished
+    if not isinstance(cut, CutOff):
+        assert first_sentences(cut, most, begins=begins) == cut
+    if isinstance(cut, Trimmed):
+        assert len(cut) < len(text.rstrip()) or unfinished
+    assert text.strip() == "" or cut.strip() != ""
+
+
+@given(
+    st.lists(st.sampled_from(["One.", "Two!", "e.g. so?", "とても静か。", "He said “no.”"]), min_size=1, max_size=6),
+    st.integers(1, 6),
+)
+def test_a_cut_text_has_as_many_sentences_as_it_may(sentences: list[str], most: int) -> None:
+    """Abbreviations end none, and quotation marks belong to theirs."""
+    assert first_sentences(" ".join(sentences), most) == " ".join(sentences[:most])
+
+
+WORDS = st.lists(st.sampled_from(["a", "b", "c", "é", "3.5"]), max_size=12)
+
+
+@given(WORDS, WORDS)
+def test_the_copied_run_is_the_longest_one(words: list[str], source: list[str]) -> None:
+    """Whichever text is the copy."""
+    runs = {tuple(source[i:j]) for i in range(len(source)) for j in range(i, len(source) + 1)}
+    longest = max(
+        (j - i for i in range(len(words)) for j in range(i, len(words) + 1) if tuple(words[i:j]) in runs), default=0
+    )
+    assert copied_run(", ".join(words), " ".join(source).upper()) == longest
+    assert copied_run(" ".join(source), " ".join(words)) == longest
+
+
+@given(st.text(), st.text(), st.text())
+def test_a_text_that_is_quoted_as_a_whole_is_copied_as_a_whole(text: str, before: str, after: str) -> None:
+    """In any script."""
+    if any(char.isalnum() for char in text):
+        assert copied_run(text, f"{before} “{text}” {after}") >= len(text_words(text)) or not text.isascii()
+    assert copied_run(text, "") == 0
+    assert CONCISE_DEBATER.labelled
