@@ -22,7 +22,7 @@ from flowdebate.store import MemoryStore
 from flowdebate.testing import ScriptedModel
 
 if TYPE_CHECKING:
-    from flowdebate import RunResult
+    from flowdebate.runs.result import RunResult
 
 pytestmark = pytest.mark.anyio
 
@@ -74,6 +74,14 @@ async def test_instructions_decide_how_a_turn_begins() -> None:
     model = ScriptedModel("Quiet.", "Cheap.")
     await argued(model, instructions="Answer in verse.")
     assert [(call.begins, call.sentences) for call in model.calls] == [("", None)] * 2
+
+
+async def test_a_debate_without_sources_cites_none() -> None:
+    """With sources, quoting them is the task."""
+    for sources, told in ((None, True), ({"report": "Trams are quiet."}, False)):
+        model = ScriptedModel("Quiet.", "Cheap.")
+        await argued(model, sources=sources)
+        assert model.calls[0].messages[1]["content"].endswith("Cite no study, no organization and no figure.") is told
 
 
 async def test_full_prompts_begin_and_bound_nothing() -> None:
@@ -217,7 +225,10 @@ async def test_the_moderator_asks_one_question_and_all_sides_speak() -> None:
     result = await argued(model, max_rounds=2, moderator=True)
     asked = [(each.next_speakers, each.new_angle, each.briefing, each.done) for each in result.raw.moderator_decisions]
     assert asked == [(["ann", "bea"], "What does it cost?", None, False), (["ann", "bea"], None, None, False)]
-    assert [(model.calls[call].begins, model.calls[call].sentences) for call in (0, 3)] == [("What", 1), ("How", 1)]
+    assert [(model.calls[call].begins, model.calls[call].sentences) for call in (0, 3)] == [
+        ("What would each choice mean for", 1),
+        ("Who would be affected most", 1),
+    ]
     assert model.calls[0].output_schema is None
     assert "The moderator asks in this round: What does it cost?" in model.calls[1].messages[1]["content"]
     assert len(result.raw.transcript) == 4

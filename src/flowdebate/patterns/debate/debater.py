@@ -118,6 +118,8 @@ class DebaterTemplate(Template):
         metadata=uses(*_TURN),
     )
     """What to do when only the debater's own position has been argued."""
+    unsourced: str = field(default="", metadata=uses())
+    """Last line of a turn's message in a debate without sources."""
     begins: str = field(default="", metadata=uses("position"))
     """Words that a debater's first turn begins with, where its model can continue them: a small model that begins with
     its position argues for it. Each line is a choice; turns take them in order, so that they do not sound alike."""
@@ -134,7 +136,6 @@ class DebaterTemplate(Template):
 
 DEBATER = DebaterTemplate()
 """The full texts."""
-_HONEST = "Cite no study, no organization and no figure that is not given above."
 CONCISE_DEBATER = DebaterTemplate(
     system=(
         "You take part in a debate.\n\n"
@@ -146,9 +147,10 @@ CONCISE_DEBATER = DebaterTemplate(
     ),
     new_angle="The moderator asks in this round: {new_angle} Bear this in mind.",
     turn="You are side {label}. You argue for this position only: {stance}",
-    opening=f"Give your strongest reason, with an example from daily life. {_HONEST}",
-    rebuttal=f"Give a new reason, with a new example from daily life. {_HONEST} Do not repeat what was said.",
-    support=f"Give a new reason, with a new example from daily life. {_HONEST} Do not repeat what was said.",
+    opening="Give your strongest reason, with an example from daily life.",
+    rebuttal="Give a new reason, with a new example from daily life. Do not repeat what was said.",
+    support="Give a new reason, with a new example from daily life. Do not repeat what was said.",
+    unsourced="Cite no study, no organization and no figure.",
     begins="{position}, because",
     begins_reply="I disagree. {position}, because\nI see it differently. {position}, because",
     begins_again=(
@@ -161,7 +163,7 @@ CONCISE_DEBATER = DebaterTemplate(
 DEBATERS = Profiles(
     full=DEBATER,
     concise=CONCISE_DEBATER,
-    tasks=("opening", "rebuttal", "support", "begins", "begins_reply", "begins_again"),
+    tasks=("opening", "rebuttal", "support", "unsourced", "begins", "begins_reply", "begins_again"),
 )
 
 
@@ -203,12 +205,14 @@ def render_debater_turn(  # noqa: PLR0913 - what a turn is made of
     briefing: str | None = None,
     new_angle: str | None = None,
     transcript: str | None = None,
+    sourced: bool = False,
     template: DebaterTemplate = DEBATER,
 ) -> str:
     """The transcript so far, then whose turn it is and what to do; `briefing` and `new_angle` are this round's.
 
-    Empty ones are left out; `transcript` is the text of `entries`, if it is known already. The messages of two turns of
-    a debate begin alike, up to the end of the shorter transcript.
+    Empty ones are left out; `sourced` says whether the system message has sources, and `transcript` is the text of
+    `entries`, if it is known already. The messages of two turns of a debate begin alike, up to the end of the shorter
+    transcript.
     """
     labels = labels_of(stances) if template.labelled else ()
     others = [f"[{tag_text(other)}]" for other in dict.fromkeys(stances) if other != stance]
@@ -229,6 +233,8 @@ def render_debater_turn(  # noqa: PLR0913 - what a turn is made of
     if role is not None:
         last.append(filled(template.role, role=quoted(role)))
     last.append(_task(entries, stance, about, template))
+    if template.unsourced and not sourced:
+        last.append(template.unsourced)
     return "\n\n".join([*parts, "\n".join(last)])
 
 
@@ -373,6 +379,7 @@ def create_debater(  # noqa: PLR0913 - what a debater may be told
             transcript=None
             if entries is not None
             else render_transcript(said, ctx, anonymity=anonymity, labels=labels),
+            sourced=bool(sources),
             template=template,
         )
 

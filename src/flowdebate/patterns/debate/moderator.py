@@ -126,7 +126,7 @@ CONCISE_MODERATOR = ModeratorTemplate(
         "Write one neutral question for round {round} that every debater can answer, about something that nobody has "
         "talked about yet. One short sentence that ends with a question mark. Do not answer it."
     ),
-    begins="What\nHow\nWho",
+    begins="What would each choice mean for\nWho would be affected most\nHow would each side deal with",
 )
 """The texts for small models, which ask a question and decide nothing."""
 MODERATORS = Profiles(
