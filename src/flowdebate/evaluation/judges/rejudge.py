@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import chain
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -74,7 +75,7 @@ def create_rejudge(
     replace by aliases (None: nobody). `options` are those of default blocks. ConfigurationError for a judge that leaves
     ballots out or asks a person.
     """
-    how = JudgeOptions(schedule="cyclic") if judge is None else judge
+    how = replace(JudgeOptions(schedule="cyclic") if judge is None else judge, quotes=False)
     check_count(NAME, repeat=repeat)
     if how.curtail or how.on_flip == "human":
         field = "curtail" if how.curtail else "on_flip"

@@ -59,8 +59,10 @@ class SimJudge:
     - `noise`: the standard deviation for one side; between two of them it is √2 of it.
     - `quality`: None draws it from what a side says, standard normal.
 
-    It answers requests of `create_judge()` in both forms, scores and winner. `settings.extra["seed"]` draws the noise
-    anew, as it does with a real model. `log_odds()` is the formula for one view, `log_odds_of()` for arrays of them.
+    It answers requests of `create_judge()` in all forms: winner, scores, and letters with these log-odds to the bit of
+    a float. A letter's prompt has no stances, so that `quality` is a function of what a side says, or None.
+    `settings.extra["seed"]` draws the noise anew, as it does with a real model. `log_odds()` is the formula for one
+    view, `log_odds_of()` for arrays of them.
 
     >>> judge = SimJudge(slot=1.0)
     >>> judge.log_odds([0.5, 0.0], order=[1, 0])
@@ -99,7 +101,12 @@ class SimJudge:
     async def request(self, request: ModelRequest, /) -> ModelResponse:
         """Judge the view that the prompt holds."""
         view = read_view(request)
-        shares = self.shares(view, draw=request.settings.extra.get("seed"))
+        draw = request.settings.extra.get("seed")
+        if request.choices:
+            logprobs = self._logprobs(view, draw=draw)
+            usage = Usage(calls=1, prompt_tokens=0, cached_tokens=0, completion_tokens=1)
+            return ModelResponse(text=max(logprobs, key=logprobs.__getitem__), logprobs=logprobs, usage=usage)
+        shares = self.shares(view, draw=draw)
         best = [name for name, share in shares.items() if share == max(shares.values())]
         shown = ", ".join(f"{name}: {share:.3f}" for name, share in shares.items())
         answer: dict[str, Any] = dict.fromkeys(view.fields, f"Simulated ({shown}).")
@@ -111,7 +118,22 @@ class SimJudge:
 
     def shares(self, view: SimView, *, draw: object = None) -> dict[str, float]:
         """The share of each side of `view`, by its name there; they add up to 1."""
-        odds = self.log_odds(
+        odds = self._odds(view, draw=draw)
+        most = max(odds)
+        weights = [math.exp(value - most) for value in odds]
+        whole = math.fsum(weights)
+        return {side.called: weight / whole for side, weight in zip(view.sides, weights, strict=True)}
+
+    def _logprobs(self, view: SimView, *, draw: object) -> dict[str, float]:
+        """The logarithms of `shares()`; of a sentence to quote, by its quality alone."""
+        quoted = view.form == "quote"
+        odds = [self._quality_of(side) for side in view.sides] if quoted else self._odds(view, draw=draw)
+        most = max(odds)
+        whole = most + math.log(math.fsum(math.exp(value - most) for value in odds))
+        return {side.called: value - whole for side, value in zip(view.sides, odds, strict=True)}
+
+    def _odds(self, view: SimView, *, draw: object) -> list[float]:
+        return self.log_odds(
             [self._quality_of(side) for side in view.sides],
             order=range(len(view.sides)),
             called=view.labels,
@@ -120,10 +142,6 @@ class SimJudge:
             view=view.number if draw is None else key_of(str(view.number), repr(draw)),
             names=sorted(side.called for side in view.sides),
         )
-        most = max(odds)
-        weights = [math.exp(value - most) for value in odds]
-        whole = math.fsum(weights)
-        return {side.called: weight / whole for side, weight in zip(view.sides, weights, strict=True)}
 
     def log_odds(
         self,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from flowdebate.errors import MalformedResponse, ViewError
 from flowdebate.patterns.debate.transcript import parse_entries
-from flowdebate.prompts.escaping import unescaped
+from flowdebate.prompts.escaping import BAR, unescaped
 from flowdebate.testing.simulated.draws import key_of
 
 if TYPE_CHECKING:
@@ -23,10 +23,13 @@ __all__ = (
     "read_view",
 )
 
-Form = Literal["scores", "winner"]
-"""The form of a judge's answer."""
+Form = Literal["scores", "winner", "letter", "quote"]
+"""The form of a judge's answer; a quote is one of the sentences of a side, by letter."""
 
 _TRANSCRIPT = re.compile(r"^Round [1-9][0-9]*:\n\[.*?(?=\n\n|\Z)", re.MULTILINE | re.DOTALL)
+_BY_SIDE = re.compile(r"^Side ([A-Z]):((?:\n(?:- |  [|] ).*|\n\(empty\))*)", re.MULTILINE)
+_ARGUMENT = re.compile(r"^- (.*(?:\n  [|] .*)*)", re.MULTILINE)
+_SENTENCE = re.compile(r"^([A-Z]): (.*(?:\n  [|] .*)*)", re.MULTILINE)
 _LISTED = re.compile(r"^- (.*)$", re.MULTILINE)
 
 
@@ -74,6 +77,8 @@ def read_view(request: ModelRequest) -> SimView:
 
     Slots are in the order of reading. A side without arguments is last.
     """
+    if request.choices:
+        return _lettered(str(request.messages[-1]["content"]), tuple(request.choices))
     form, names, fields = _asked(request)
     system = "\n".join(str(message["content"]) for message in request.messages if message["role"] == "system")
     entries = _entries(str(request.messages[-1]["content"]), names)
@@ -91,6 +96,26 @@ def read_view(request: ModelRequest) -> SimView:
         for name in order
     )
     return SimView(sides=sides, form=form, fields=fields)
+
+
+def _lettered(turn: str, letters: tuple[str, ...]) -> SimView:
+    """The view of a request for a letter: arguments by side, or sentences to choose a quote from."""
+    blocks = {match[1]: match[2] for match in _BY_SIDE.finditer(turn)}
+    if set(blocks) == set(letters):
+        said = {letter: tuple(map(_original, _ARGUMENT.findall(block))) for letter, block in blocks.items()}
+        sides = tuple(SimSide(called=letter, stance=letter, texts=texts) for letter, texts in said.items())
+        return SimView(sides=sides, form="letter", fields=())
+    sentences = {match[1]: _original(match[2]) for match in _SENTENCE.finditer(turn)}
+    sides = tuple(
+        SimSide(called=letter, stance=letter, texts=(sentences[letter],)) for letter in letters if letter in sentences
+    )
+    if len(sides) < len(letters):
+        sides = tuple(SimSide(called=letter, stance=letter, texts=(turn,)) for letter in letters)
+    return SimView(sides=sides, form="quote", fields=())
+
+
+def _original(text: str) -> str:
+    return unescaped(text.replace(BAR, "\n"))
 
 
 def _asked(request: ModelRequest) -> tuple[Form, tuple[str, ...], tuple[str, ...]]:

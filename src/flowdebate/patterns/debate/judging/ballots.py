@@ -16,23 +16,35 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 __all__ = (
+    "MIN_LOG_ODDS",
     "PUBLISHED_CORRELATION",
+    "Answer",
     "DecidedBy",
     "Decision",
     "JudgeBallot",
+    "JudgeQuote",
     "Judging",
     "OnFlip",
+    "Statement",
+    "balanced",
+    "centred",
     "decide",
     "effective_n",
     "firsts_of",
     "is_settled",
     "leader_of",
+    "softmax",
 )
 
-DecidedBy = Literal["mean", "vote"]
-"""The decision rule: the mean of the scores, or one vote per ballot for the side it ranks first."""
+Answer = Literal["winner", "scores", "letter", "letter_after_reasons"]
+"""The form of a judge's answer: a winner, a score for each side, or one letter whose log-probabilities count."""
+DecidedBy = Literal["mean", "vote", "log_odds"]
+"""The decision rule: the mean of scores, one vote per ballot for the side it ranks first, or the mean of log-odds."""
+MIN_LOG_ODDS = 0.1
+"""Mean log-odds below which there is no clear winner, as chosen on the cases in docs/judging.md."""
 OnFlip = Literal["average", "abstain", "tie", "human"]
 """The policy for a flipped verdict: one model picked different winners in different views."""
+LogOdds = Annotated[float, Field(allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 """A side's part of a ballot; the shares of all sides add up to 1."""
 PUBLISHED_CORRELATION = 0.4375
@@ -56,6 +68,10 @@ class JudgeBallot(WireModel):
     """The judging model; None if unknown."""
     scores: dict[str, Share] | None = None
     """The share of each side; None if the judge was only asked for a winner."""
+    log_odds: dict[str, LogOdds] | None = Field(default=None, exclude_if=_is_none)
+    """For a letter: each side's log-probability less the mean of all sides. None (and not written) otherwise."""
+    mass: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = Field(default=None, exclude_if=_is_none)
+    """For a letter: the probability of all letters together. None (and not written) otherwise."""
     winner: str | None = None
     """The winning side; None for none of them."""
     verdict: str = ""
@@ -78,8 +94,35 @@ class JudgeBallot(WireModel):
         return {side: float(side == self.winner) for side in self.order}
 
 
+class Statement(WireModel):
+    """A sentence of the debate, verbatim."""
+
+    entry: Annotated[int, Field(ge=0)]
+    """The index of its argument in the transcript."""
+    text: str
+
+    @property
+    def turn(self) -> int:
+        """The number of its turn, from 1."""
+        return self.entry + 1
+
+
+class JudgeQuote(WireModel):
+    """A statement that a judge picked as a side's most concrete one."""
+
+    side: str
+    statement: Statement
+    reply: Statement | None = None
+    """The statement of another side afterwards that shares most words with it; None if none of them spoke again."""
+
+
 class Judging(WireModel):
     """The record behind a verdict: every ballot, and their sum."""
+
+    answer: Answer | None = Field(default=None, exclude_if=_is_none)
+    """The form of the answers, for letters; None (and not written) otherwise."""
+    fallback: str | None = Field(default=None, exclude_if=_is_none)
+    """Why the judge answered in another form, such as "letter -> scores: …"; None (and not written) if it did not."""
 
     schedule: str = "single"
     """The schedule of views: "single", "swap", "cyclic", "full" or "sampled(n)"."""
@@ -96,6 +139,8 @@ class Judging(WireModel):
     """The policy that was applied to a flipped verdict; None if it was not needed."""
     effective_n: Annotated[float, Field(gt=0)] = 1.0
     """The number of independent judges that the panel is worth; see `effective_n()`."""
+    quotes: list[JudgeQuote] | None = Field(default=None, exclude_if=_is_none)
+    """For letters: a statement of each side that has any; None (and not written) otherwise."""
 
     @property
     def saved(self) -> int:
@@ -114,11 +159,16 @@ class Decision(NamedTuple):
     """Whether one model picked different winners in different views."""
 
 
-def decide(ballots: Sequence[JudgeBallot], *, sides: Sequence[str], by: DecidedBy = "mean") -> Decision:
-    """Combine the usable `ballots`: the mean of their scores, or the share of votes for each side.
+def decide(
+    ballots: Sequence[JudgeBallot], *, sides: Sequence[str], by: DecidedBy = "mean", min_log_odds: float = MIN_LOG_ODDS
+) -> Decision:
+    """Combine the usable `ballots`: the mean of their scores, the share of votes for each side, or mean log-odds.
 
     A tied ballot counts in equal parts for the tied sides. Sums are exact, so the order of the ballots does not matter.
     Without a usable ballot all sides have equal shares.
+
+    By log-odds, what favours a slot cancels only in all orders together: a model of which one ballot is unusable is
+    left out. The first side wins if it is `min_log_odds` ahead of the second; scores are probabilities of the means.
 
     >>> first = JudgeBallot(view=0, order=["yes", "no"], scores={"yes": 0.75, "no": 0.25}, winner="yes")
     >>> second = JudgeBallot(view=1, order=["no", "yes"], scores={"yes": 0.5, "no": 0.5})
@@ -128,6 +178,8 @@ def decide(ballots: Sequence[JudgeBallot], *, sides: Sequence[str], by: DecidedB
     if not sides:
         raise ConfigurationError("decide()", "sides", sides, "at least one side")
     used = [ballot for ballot in ballots if ballot.problem is None]
+    if by == "log_odds":
+        return _by_log_odds(ballots, sides, min_log_odds)
     totals = _totals(used, sides, by)
     whole = sum(totals.values(), Fraction(0))
     scores = {side: float(total / whole) if whole else 1 / len(sides) for side, total in totals.items()}
@@ -172,6 +224,45 @@ def leader_of(scores: Mapping[str, float]) -> str | None:
     ('yes', None)
     """
     return _only(leaders(scores))
+
+
+def centred(logprobs: Mapping[str, float]) -> dict[str, float]:
+    """Log-probabilities less their mean: differences are log-odds.
+
+    >>> centred({"yes": -1.0, "no": -2.0})
+    {'yes': 0.5, 'no': -0.5}
+    """
+    mean = math.fsum(logprobs.values()) / len(logprobs)
+    return {side: logprob - mean for side, logprob in logprobs.items()}
+
+
+def softmax(log_odds: Mapping[str, float]) -> dict[str, float]:
+    """The probabilities of which these are log-odds.
+
+    >>> softmax({"yes": 0.0, "no": 0.0})
+    {'yes': 0.5, 'no': 0.5}
+    """
+    most = max(log_odds.values())
+    weights = {side: math.exp(value - most) for side, value in log_odds.items()}
+    whole = math.fsum(weights.values())
+    return {side: weight / whole for side, weight in weights.items()}
+
+
+def _by_log_odds(ballots: Sequence[JudgeBallot], sides: Sequence[str], least: float) -> Decision:
+    used = balanced(ballots)
+    if not used:
+        return Decision({side: 1 / len(sides) for side in sides}, None, flipped=False)
+    sums = {side: sum((Fraction((ballot.log_odds or {})[side]) for ballot in used), Fraction(0)) for side in sides}
+    means = {side: float(total / len(used)) for side, total in sums.items()}
+    first, *others = sorted(means.values(), reverse=True)
+    ahead = all(first - other >= least for other in others)
+    return Decision(softmax(means), _only(leaders(sums)) if ahead else None, _flipped(used, sides))
+
+
+def balanced(ballots: Sequence[JudgeBallot]) -> list[JudgeBallot]:
+    """The ballots of those models of which each ballot has log-odds and no problem."""
+    spoiled = {ballot.model for ballot in ballots if ballot.problem is not None or ballot.log_odds is None}
+    return [ballot for ballot in ballots if ballot.model not in spoiled]
 
 
 def _only(sides: Sequence[str]) -> str | None:

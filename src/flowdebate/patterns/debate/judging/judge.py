@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import partial
 from inspect import signature
-from typing import TYPE_CHECKING, Any, ParamSpec, Unpack
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Unpack
 
 from flowdebate._util.text import one_line
 from flowdebate.blocks.base import Block, merged_resources
@@ -14,18 +14,29 @@ from flowdebate.blocks.generator import Visibility
 from flowdebate.blocks.human.prompt import with_answer_schema
 from flowdebate.blocks.outline import Outline
 from flowdebate.errors import BadAnswer, ConfigurationError, ModelError, error_text
+from flowdebate.models.base import profile_of
 from flowdebate.patterns.binding import bindable
 from flowdebate.patterns.debate.judging.ballots import (
+    MIN_LOG_ODDS,
     PUBLISHED_CORRELATION,
     JudgeBallot,
+    JudgeQuote,
     Judging,
+    balanced,
     decide,
     effective_n,
     firsts_of,
     is_settled,
 )
 from flowdebate.patterns.debate.judging.juror import JudgeInput, Juror
-from flowdebate.patterns.debate.judging.options import JudgeOptions, labels_for
+from flowdebate.patterns.debate.judging.letters import (
+    MOST_LETTERS,
+    NO_LOGPROBS,
+    LetterJuror,
+    letter_views,
+    letters_for,
+)
+from flowdebate.patterns.debate.judging.options import CROSSED, LETTERS, JudgeOptions, labels_for
 from flowdebate.patterns.debate.judging.prompt import (
     JUDGE,
     JudgeTemplate,
@@ -35,6 +46,8 @@ from flowdebate.patterns.debate.judging.prompt import (
     verdict_among,
 )
 from flowdebate.patterns.debate.judging.schedules import JudgeView
+from flowdebate.patterns.debate.judging.statements import reply_to, statements_of
+from flowdebate.patterns.debate.judging.wording import headed, letter_reasoning, letter_verdict
 from flowdebate.patterns.debate.quotes.prompt import quotes_line
 from flowdebate.patterns.debate.schemas import JudgedVerdict, JudgeViewMade
 from flowdebate.patterns.failures import discard, is_provider_failure, record_failure, recorded_failure
@@ -50,7 +63,7 @@ if TYPE_CHECKING:
     from flowdebate.blocks.human.human import Ask
     from flowdebate.models.base import Model
     from flowdebate.patterns.anonymity.anonymity import Anonymity
-    from flowdebate.patterns.debate.judging.ballots import DecidedBy, OnFlip
+    from flowdebate.patterns.debate.judging.ballots import Answer, DecidedBy, OnFlip, Statement
     from flowdebate.patterns.debate.judging.schedules import ScheduleLike
     from flowdebate.patterns.debate.transcript import Transcript
     from flowdebate.patterns.roles import BlockOptions
@@ -76,12 +89,15 @@ def create_judge(  # noqa: PLR0913 - the options of a judge
     random: Random | None = None,
     anonymity: Anonymity | None = None,
     sources: Mapping[str, str] | None = None,
-    template: JudgeTemplate = JUDGE,
-    schedule: ScheduleLike = "single",
+    template: JudgeTemplate | None = None,
+    answer: Answer | None = None,
+    schedule: ScheduleLike | None = None,
     models: Sequence[Model | str] = (),
-    decided_by: DecidedBy = "mean",
+    decided_by: DecidedBy | None = None,
+    min_log_odds: float = MIN_LOG_ODDS,
+    quotes: bool = True,
     on_flip: OnFlip = "average",
-    labels: bool | Sequence[str] = False,
+    labels: bool | Literal["crossed"] | Sequence[str] = False,
     curtail: bool = False,
     quorum: int | None = None,
     correlation: float | None = None,
@@ -92,17 +108,21 @@ def create_judge(  # noqa: PLR0913 - the options of a judge
 
     The judge reads stances instead of names. With the `schedule` "single" it is asked once for a winner, with the
     arguments of each round shuffled by `random` (None: from the run's seed, so that one seed always gives one order).
-    Otherwise it scores each side in every view, and all views are judged concurrently. `schedule` to `ask` are
-    described in `JudgeOptions`.
+    Otherwise it scores each side in every view, or names the letter of one, and all views are judged concurrently.
+    `answer` to `ask` are described in `JudgeOptions`; with all of them left open, a model whose profile is concise
+    names letters.
 
     `verdict.judging` records the ballots, and each view emits `JudgeViewMade`. A winner that is not among `stances` is
     a `SchemaViolation`; of several ballots, an unusable one is left out unless all are. `anonymity` replaces names
     inside arguments by aliases. With `sources`, texts by name, the judge reads which quotes they contain.
     """
     how = JudgeOptions(
+        answer=answer,
         schedule=schedule,
         models=models,
         decided_by=decided_by,
+        min_log_odds=min_log_odds,
+        quotes=quotes,
         on_flip=on_flip,
         labels=labels,
         curtail=curtail,
@@ -169,33 +189,32 @@ class Judge(Block[Any, JudgedVerdict]):
         sides = tuple(dict.fromkeys(stances))
         if not sides:
             raise ConfigurationError(where, "stances", stances, "at least one stance")
-        how.plan.calls(len(sides))
         own: BlockOptions = {**(options or {}), **how.for_block()}
         given = generator_options(own, "intent/synthesize", SHOWN, where=block_name)
         self._visibility: Visibility = given["visibility"]
-        if how.scored:  # the history gets the verdict, not each ballot
-            given["visibility"] = Visibility(client=self._visibility.client, history=False)
-        self._jurors = [
-            Juror(
-                block_name,
-                sides=sides,
-                scored=how.scored,
-                named=not anonymize_transcript,
-                has_sources=bool(sources),
-                template=how.template or JUDGE,
-                transcript=transcript,
-                options=given,
-                panel_model=model,
-            )
-            for model in how.models or (None,)
-        ]
+        self._model: Model | str = given["model"]
+        self._profile = own.get("profile")
+        common: dict[str, Any] = {
+            "sides": sides,
+            "named": not anonymize_transcript,
+            "has_sources": bool(sources),
+            "template": how.template or JUDGE,
+            "transcript": transcript,
+        }
+        self._labels = labels_for(sides, how.labels, where=where)
+        self._ask = partial(Asking.of, name=block_name, given=given, common=common)
+        self._asking = self._ask(how)
+        lettered = how.is_open and 1 < len(sides) <= MOST_LETTERS
+        self._by_letter = self._ask(replace(how, answer="letter")) if lettered else None
+        for asking in (self._asking, self._by_letter):
+            if asking is not None:
+                asking.planned(len(sides))
         self._person = _person(block_name, how, sides) if how.on_flip == "human" else None
-        acting = [*(juror.block for juror in self._jurors), *([] if self._person is None else [self._person])]
+        acting = [*(juror.block for juror in self._asking.jurors), *([] if self._person is None else [self._person])]
         shared, hidden = merged_resources(f"judge {block_name!r}", acting)
         super().__init__(block_name, resources=shared, hidden=hidden)
         self.how = how
         self.sides = sides
-        self._labels = labels_for(sides, how.labels, where=where)
         self._anonymized = anonymize_transcript
         self._shuffle = shuffle_for_judge
         self._random = random
@@ -204,12 +223,19 @@ class Judge(Block[Any, JudgedVerdict]):
 
     async def act(self, value: Any, ctx: Context, /) -> JudgedVerdict:  # noqa: ANN401 - the debate's input
         question = question_of(value, ctx)
-        if not self.how.scored:
-            juror, shown = self._jurors[0], self._shuffled(question, ctx)
+        asking = self._by_letter if self._by_letter is not None and self._is_concise(ctx) else self._asking
+        first = asking.jurors[0]
+        if asking.how.form == "winner" and isinstance(first, Juror):
+            shown = self._shuffled(question, ctx)
             self._announce(shown, ctx)
-            only: JudgedVerdict = await juror.asking(shown)(shown, ctx.child(self.name, ctx.path))
+            only: JudgedVerdict = await first.asking(shown)(shown, ctx.child(self.name, ctx.path))
             return only
-        verdict = await self._decided(await self._ballots(question, ctx), question, ctx)
+        fallback, ballots = None, await self._ballots(asking, question, ctx)
+        if any(ballot.problem == NO_LOGPROBS for ballot in ballots):
+            fallback = f"{asking.how.form} -> scores: {NO_LOGPROBS}"
+            asking = self._ask(replace(asking.how, answer="scores", decided_by=None, schedule=asking.how.plan))
+            ballots = await self._ballots(asking, question, ctx, step="scores")
+        verdict = await self._decided(asking, ballots, question, ctx, fallback)
         if self._visibility.client:
             ctx.emit(BlockAnswered(block=self.name, output=verdict))
         if self._visibility.history:
@@ -236,31 +262,43 @@ class Judge(Block[Any, JudgedVerdict]):
         shown = labelled([entries[place] for place in places], view)
         return JudgeInput(question=question, view=view, entries=shown, notes=notes, places=places, number=number)
 
-    async def _ballots(self, question: str, ctx: Context) -> list[JudgeBallot]:
+    def _is_concise(self, ctx: Context) -> bool:
+        return (self._profile or profile_of(ctx.model(self._model))) == "concise"
+
+    def _views(self, asking: Asking, ctx: Context) -> tuple[JudgeView, ...]:
+        plan, source, crossed = asking.how.plan, self._random or ctx.random, asking.how.labels == CROSSED
+        by_letter = asking.how.form in LETTERS
+        labels = None if by_letter or crossed else self._labels
+        views = plan.views(self.sides, random=source, shuffle=self._shuffle, labels=labels)
+        if not (by_letter or crossed):
+            return views
+        letters = self._labels or letters_for(len(self.sides), where=self.name)
+        return letter_views(views, letters, crossed=crossed)
+
+    async def _ballots(self, asking: Asking, question: str, ctx: Context, *, step: str = "ballot") -> list[JudgeBallot]:
         """The ballots in the order of the schedule; with `curtail`, only until the winner is certain."""
-        entries, source = entries_of(ctx), self._random or ctx.random
-        views = self.how.plan.views(self.sides, random=source, shuffle=self._shuffle, labels=self._labels)
+        entries = entries_of(ctx)
         calls: list[Callable[[], Awaitable[BallotCall]]] = []
-        for number, view in enumerate(views):
+        for number, view in enumerate(self._views(asking, ctx)):
             shown = self._shown(question, view, in_view(entries, view), ctx, number=number)
-            for juror in self._jurors:
-                inner = ctx.child(self.name, f"{ctx.path}/ballot[{len(calls)}]")
+            for juror in asking.jurors:
+                inner = ctx.child(self.name, f"{ctx.path}/{step}[{len(calls)}]")
                 calls.append(partial(self._ballot, juror, replace(shown, model=juror.voter), inner))
         if not self.how.curtail:
             return await self._usable(await in_order(calls), ctx)
         cast = await in_order(calls[: len(calls) // 2 + 1])  # the other calls could outvote any fewer
         while not is_settled(
-            [each.ballot for each in cast], left=len(calls) - len(cast), sides=self.sides, by=self.how.decided_by
+            [each.ballot for each in cast], left=len(calls) - len(cast), sides=self.sides, by=self.how.rule
         ):
             cast.append(await calls[len(cast)]())
         return await self._usable(cast, ctx)
 
-    async def _ballot(self, juror: Juror, shown: JudgeInput, ctx: Context) -> BallotCall:
+    async def _ballot(self, juror: Juror | LetterJuror, shown: JudgeInput, ctx: Context) -> BallotCall:
         self._announce(shown, ctx)
         error = recorded_failure(ctx, block=self.name)
         try:
             if error is None:
-                return BallotCall(await juror.asking(shown)(shown, ctx), juror, ctx)
+                return BallotCall(await juror.cast(shown, ctx), juror, ctx)
         except ModelError as failure:
             if not (isinstance(failure, BadAnswer) or (self.how.quorum is not None and is_provider_failure(failure))):
                 raise
@@ -279,7 +317,7 @@ class Judge(Block[Any, JudgedVerdict]):
         failed = [(each, each.error) for each in cast if each.error is not None]
         answered = {id(each.juror) for each in cast if each.error is None}
         asked = {id(each.juror) for each in cast}
-        if failed and len(answered) < min(self.how.quorum or len(self._jurors), len(asked)):
+        if failed and len(answered) < min(self.how.quorum or len(asked), len(asked)):
             raise failed[0][1]
         for each, error in failed:
             await discard(each.ctx, error, block=self.name)
@@ -288,22 +326,30 @@ class Judge(Block[Any, JudgedVerdict]):
                 record_failure(error, ctx, block=self.name, role="judge", name=model, instead="skipped")
         return [each.ballot for each in cast]
 
-    async def _decided(self, ballots: list[JudgeBallot], question: str, ctx: Context) -> JudgedVerdict:
+    async def _decided(
+        self, asking: Asking, ballots: list[JudgeBallot], question: str, ctx: Context, fallback: str | None
+    ) -> JudgedVerdict:
         """One verdict from all ballots."""
+        how = asking.how
+        by_letter = how.form in LETTERS
         correlation = PUBLISHED_CORRELATION if self.how.correlation is None else self.how.correlation
         used = [ballot for ballot in ballots if ballot.problem is None]
-        found = decide(ballots, sides=self.sides, by=self.how.decided_by)
+        found = decide(ballots, sides=self.sides, by=how.rule, min_log_odds=how.min_log_odds)
         on_flip = self.how.on_flip if found.flipped else None
         judging = Judging(
-            schedule=str(self.how.plan),
-            decided_by=self.how.decided_by,
+            answer=how.form if by_letter else None,
+            fallback=fallback,
+            schedule=str(how.plan),
+            decided_by=how.rule,
             ballots=ballots,
-            planned=self._planned(),
+            planned=asking.planned(len(self.sides)),
             scores=found.scores,
             flipped=found.flipped,
             on_flip=on_flip,
-            effective_n=effective_n(len({ballot.model for ballot in used}), correlation),
+            effective_n=effective_n(max(len({ballot.model for ballot in used}), 1), correlation),
         )
+        if how.form == "letter" and how.quotes:
+            judging = judging.model_copy(update={"quotes": await self._quotes(asking.jurors[0], question, ctx)})
         if on_flip == "human" and (person := self._person) is not None:
             shown = FlippedBallots(subject=question, ballots=ballots)
             answer = await person(shown, ctx.child(person.name, f"{ctx.path}/{person.place}"))
@@ -314,7 +360,48 @@ class Judge(Block[Any, JudgedVerdict]):
             first = {side for ballot in used for side in firsts_of(ballot, sides=self.sides)}
             tied = {side: 1 / len(first) if side in first else 0.0 for side in self.sides}
             return verdict_of(judging.model_copy(update={"scores": tied}), None)
-        return verdict_of(judging, None if on_flip == "abstain" else found.winner)
+        winner = None if on_flip == "abstain" else found.winner
+        if by_letter and on_flip != "abstain":
+            usable = bool(balanced(ballots) if how.rule == "log_odds" else used)
+            words = letter_verdict(winner, len(self.sides), usable=usable)
+            if how.form == "letter":
+                why = letter_reasoning(judging, hint=self._is_concise(ctx))
+            else:
+                why = verdict_of(judging, winner).reasoning
+            return JudgedVerdict(verdict=words, winner=winner, reasoning=why, judging=judging)
+        return verdict_of(judging, winner)
+
+    async def _quotes(self, juror: Juror | LetterJuror, question: str, ctx: Context) -> list[JudgeQuote]:
+        """The statement of each side that the model picks as its most concrete one."""
+        assert isinstance(juror, LetterJuror)  # noqa: S101 - of a judge by letter
+        said, hide = entries_of(ctx), None if self._anonymity is None else self._anonymity.aliases(ctx).hide
+        calls: list[Callable[[], Awaitable[JudgeQuote | None]]] = []
+        for side in self.sides:
+            if statements := statements_of(said, side):
+                texts = [each.text if hide is None else hide(each.text).text for each in statements]
+                inner = ctx.child(self.name, f"{ctx.path}/quote[{len(calls)}]")
+                pick = partial(juror.pick, question, texts)
+                calls.append(partial(self._quote, side, statements, pick, inner))
+        return [quote for quote in await in_order(calls) if quote is not None]
+
+    async def _quote(
+        self,
+        side: str,
+        statements: Sequence[Statement],
+        pick: Callable[[Context], Awaitable[int]],
+        ctx: Context,
+    ) -> JudgeQuote | None:
+        """A side's quote; None if the model's provider fails, without which the verdict is as good."""
+        error = recorded_failure(ctx, block=self.name)
+        try:
+            if error is None:
+                chosen = statements[0] if len(statements) == 1 else statements[await pick(ctx)]
+                return JudgeQuote(side=side, statement=chosen, reply=reply_to(chosen, entries_of(ctx)))
+        except ModelError as failure:
+            if not (isinstance(failure, BadAnswer) or is_provider_failure(failure)):
+                raise
+            await discard(ctx, failure, block=self.name)
+        return None
 
     def _announce(self, shown: JudgeInput, ctx: Context) -> None:
         ctx.emit(
@@ -327,13 +414,40 @@ class Judge(Block[Any, JudgedVerdict]):
             )
         )
 
-    def _planned(self) -> int:
-        """The number of calls if none is left out."""
-        return self.how.plan.calls(len(self.sides)) * len(self._jurors)
-
     def outline(self) -> Outline:
-        text = f"{self.name} ({self.how.plan}, {self._planned()} ballots)" if self.how.scored else self.name
+        how = self.how
+        text = self.name
+        if how.form != "winner":
+            text = f"{text} ({how.plan}, {self._asking.planned(len(self.sides))} ballots)"
         return Outline(text=text, kind="generator")
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """A way to ask: the options of the judge, and its jurors."""
+
+    how: JudgeOptions
+    jurors: Sequence[Juror | LetterJuror]
+
+    @classmethod
+    def of(cls, how: JudgeOptions, *, name: str, given: Mapping[str, Any], common: Mapping[str, Any]) -> Asking:
+        """The jurors for `how`; `given` are the options of their blocks."""
+        form, options = how.form, dict(given)
+        if form != "winner":  # the history gets the verdict, not each ballot
+            options["visibility"] = Visibility(client=given["visibility"].client, history=False)
+        models = how.models or (None,)
+        if form in LETTERS:
+            reasons = form == "letter_after_reasons"
+            return cls(
+                how,
+                [LetterJuror(name, reasons=reasons, options=options, panel_model=each, **common) for each in models],
+            )
+        scored = form == "scores"
+        return cls(how, [Juror(name, scored=scored, options=options, panel_model=each, **common) for each in models])
+
+    def planned(self, sides: int) -> int:
+        """The number of ballots if none is left out; ConfigurationError for more sides than the schedule takes."""
+        return self.how.plan.calls(sides) * len(self.jurors) * (sides if self.how.labels == CROSSED else 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,7 +455,7 @@ class BallotCall:
     """One call for a ballot: the ballot, its juror and context, and the error of a failed call."""
 
     ballot: JudgeBallot
-    juror: Juror
+    juror: Juror | LetterJuror
     ctx: Context
     error: Exception | None = None
 
@@ -383,7 +497,8 @@ def verdict_of(judging: Judging, winner: str | None) -> JudgedVerdict:
         why = _UNDECIDED[judging.on_flip if judging.on_flip in ("abstain", "tie") else None]
         return JudgedVerdict(verdict=why, winner=None, reasoning=_each(used), judging=judging)
     best = max(used, key=lambda ballot: ballot.shares.get(winner, 0.0))  # the first of those that are as clear
-    return JudgedVerdict(verdict=best.verdict, winner=winner, reasoning=_reasons(best), judging=judging)
+    verdict = headed(best.verdict, winner, best.order)
+    return JudgedVerdict(verdict=verdict, winner=winner, reasoning=_reasons(best), judging=judging)
 
 
 def render_ballots(ballots: Sequence[JudgeBallot]) -> str:

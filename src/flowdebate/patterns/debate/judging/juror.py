@@ -16,6 +16,7 @@ from flowdebate.patterns.debate.judging.prompt import (
     shares_of,
     verdict_among,
 )
+from flowdebate.patterns.debate.judging.wording import headed
 from flowdebate.patterns.debate.quotes.prompt import HOW_TO_READ_QUOTES
 from flowdebate.patterns.debate.schemas import JudgedVerdict
 from flowdebate.patterns.debate.transcript import render_entries
@@ -52,6 +53,8 @@ class JudgeInput:
     """The number of the view in the judge's schedule, from 0."""
     model: str | None = None
     """The model of a panel; None for the judge's own."""
+    reasons: str = ""
+    """The reasons that the model gave before it is asked for a letter."""
 
 
 class Juror:
@@ -88,6 +91,11 @@ class Juror:
     def block(self) -> Generator[Any]:
         """The block that calls the model, with the sides in declared order."""
         return self._generators(self._sides)
+
+    async def cast(self, shown: JudgeInput, ctx: Context) -> JudgeBallot:
+        """The ballot about one view."""
+        ballot: JudgeBallot = await self.asking(shown)(shown, ctx)
+        return ballot
 
     def asking(self, shown: JudgeInput) -> Generator[Any]:
         """The block for `shown`; it returns a `JudgeBallot`, or a `JudgedVerdict` if only a winner is asked for."""
@@ -139,7 +147,7 @@ class Juror:
         """The verdict of a single-view judge."""
         ballot = self._ballot(shown, answer, response, ctx)
         return JudgedVerdict(
-            verdict=answer.verdict,
+            verdict=headed(answer.verdict, answer.winner, self._sides),
             winner=answer.winner,
             reasoning=answer.reasoning,
             judging=Judging(ballots=[ballot], scores=ballot.shares),

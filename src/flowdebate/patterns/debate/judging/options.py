@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import string
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from flowdebate._util.validation import check_count
 from flowdebate.errors import ConfigurationError
-from flowdebate.models.resolve import check_model
-from flowdebate.patterns.debate.judging.ballots import DecidedBy, OnFlip
+from flowdebate.models.resolve import check_model, resolve_model
+from flowdebate.patterns.debate.judging.ballots import MIN_LOG_ODDS, Answer, DecidedBy, OnFlip
 from flowdebate.patterns.debate.judging.schedules import NAMES, Schedule, ScheduleLike, as_schedule
 from flowdebate.prompts.template import check_profile
 
@@ -26,11 +27,16 @@ if TYPE_CHECKING:
     from flowdebate.prompts.template import Profile
 
 __all__ = (
+    "CROSSED",
+    "LETTERS",
     "JudgeOptions",
     "as_judge_options",
     "labels_for",
 )
 
+LETTERS = ("letter", "letter_after_reasons")
+"""The forms of answers that are one letter."""
+CROSSED: Literal["crossed"] = "crossed"
 _WHERE = "JudgeOptions"
 _BLOCK = ("model", "profile", "instructions", "tools", "uses", "context", "settings", "visibility")
 """Options of the judge's block, not of the judging."""
@@ -43,18 +49,30 @@ class JudgeOptions:
     Invalid or contradictory options raise ConfigurationError.
     """
 
-    schedule: ScheduleLike = "single"
-    """The orders in which the judge is asked: "single", "swap", "cyclic", "full", "sampled(n)", or a `Schedule`."""
+    answer: Answer | None = None
+    """The form of its answers: "winner" (one view only), "scores", "letter", whose log-probabilities are the ballot, or
+    "letter_after_reasons". None: scores where there are several ballots or labels; a letter with decided_by="log_odds",
+    and for a model whose profile is concise if all options that follow are left open; else a winner."""
+    schedule: ScheduleLike | None = None
+    """The orders in which the judge is asked: "single", "swap", "cyclic", "full", "sampled(n)", or a `Schedule`. None:
+    "cyclic" for letters, which show little but the slot in a single order; else "single"."""
     models: Sequence[Model | str] = ()
     """The models of a panel, each of which judges every view; empty for a single judge with its own model."""
-    decided_by: DecidedBy = "mean"
-    """The decision rule: "mean" averages scores, "vote" counts the first choice of each ballot."""
+    decided_by: DecidedBy | None = None
+    """The decision rule: "mean" averages scores, "vote" counts the first choice of each ballot, "log_odds" averages the
+    log-odds of letters. None: "log_odds" for letters, else "mean"."""
+    min_log_odds: float = MIN_LOG_ODDS
+    """With decided_by="log_odds": how far the first side must be ahead of the second to be a clear winner."""
+    quotes: bool = True
+    """With answer="letter": whether the verdict quotes the statement of each side that the judge picks as its most
+    concrete one; a call of one token a side."""
     on_flip: OnFlip = "average"
     """The policy if a model picks different winners in different views: "average" lets the mean decide, "abstain" and
     "tie" name no winner (with the mean's scores, or equal ones for sides that came first), "human" asks a person."""
-    labels: bool | Sequence[str] = False
+    labels: bool | Literal["crossed"] | Sequence[str] = False
     """Whether views call the sides "A", "B", … instead of by their stances, rotated against the slots; or your own
-    labels."""
+    labels. "crossed" asks about each order with each rotation of the labels: as many times as many calls as there are
+    sides. Letters always are labels, in the order of the slots unless crossed."""
     curtail: bool = False
     """Whether to stop asking for ballots once no remaining one could change the winner."""
     quorum: int | None = None
@@ -82,13 +100,16 @@ class JudgeOptions:
     """The parsed `schedule`."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "plan", as_schedule(self.schedule, where=_WHERE))
-        for option, kind in (("decided_by", DecidedBy), ("on_flip", OnFlip)):
-            self._require(
-                getattr(self, option) in get_args(kind), option, f"one of {', '.join(map(repr, get_args(kind)))}"
-            )
         check_profile(_WHERE, self.profile)
+        for option, kind in (("answer", Answer), ("decided_by", DecidedBy), ("on_flip", OnFlip)):
+            given, allowed = getattr(self, option), get_args(kind)
+            valid = given in allowed or (given is None and option != "on_flip")
+            self._require(valid, option, f"one of {', '.join(map(repr, allowed))}")
+        by_letter = self.form in LETTERS
+        schedule = ("cyclic" if by_letter else "single") if self.schedule is None else self.schedule
+        object.__setattr__(self, "plan", as_schedule(schedule, where=_WHERE))
         self._check_models()
+        self._check_answer(by_letter=by_letter)
         average, person = self.on_flip == "average", self.on_flip == "human" and callable(self.ask)
         self._require(
             average or not self.curtail,
@@ -96,13 +117,32 @@ class JudgeOptions:
             "False unless on_flip is 'average': ballots that are left out cannot flip",
         )
         self._require(self.ask is None or person, "ask", "a function of (request) with on_flip='human', else None")
-        if not isinstance(self.labels, bool):
+        if not isinstance(self.labels, bool) and self.labels != CROSSED:
             several = isinstance(self.labels, Sequence) and not isinstance(self.labels, str)
             named = several and all(isinstance(label, str) and label.strip() for label in self.labels)
-            self._require(named, "labels", "True, False, or a label for each side")
+            self._require(named, "labels", "True, False, 'crossed', or a label for each side")
         number = isinstance(self.correlation, (int, float)) and not isinstance(self.correlation, bool)
         valid = self.correlation is None or (number and 0 <= self.correlation <= 1)
         self._require(valid, "correlation", "None or a number from 0 to 1")
+
+    def _check_answer(self, *, by_letter: bool) -> None:
+        self._require(by_letter or self.decided_by != "log_odds", "decided_by", "'mean' or 'vote' without letters")
+        self._require(not (by_letter and self.curtail), "curtail", "False with letters: log-odds have no bound")
+        own = not isinstance(self.labels, (bool, str))
+        self._require(not (by_letter and own), "labels", "True, False or 'crossed' with letters: they are the labels")
+        self._require(not (self.answer == "letter" and self.tools), "tools", "none: a letter leaves no room for calls")
+        several = bool(self.models) or self.plan.kind != "single" or self.labels is not False
+        self._require(not (self.answer == "winner" and several), "answer", "'scores' with several ballots or labels")
+        least = self.min_log_odds
+        number = isinstance(least, (int, float)) and not isinstance(least, bool)
+        self._require(number and 0 <= least < math.inf, "min_log_odds", "a number >= 0")
+        self._require(isinstance(self.quotes, bool), "quotes", "True or False")
+        models = (*self.models, *(() if self.model is None else (self.model,))) if self.answer in LETTERS else ()
+        for model in models:
+            if not (isinstance(model, str) and model.startswith("intent/")):
+                gives = getattr(resolve_model(model), "gives_logprobs", True)
+                allowed = f"one that gives log-probabilities, which answer={self.answer!r} needs"
+                self._require(bool(gives), "model" if self.models == () else "models", allowed)
 
     def _check_models(self) -> None:
         several = isinstance(self.models, Sequence) and not isinstance(self.models, str)
@@ -128,9 +168,26 @@ class JudgeOptions:
         return options
 
     @property
-    def scored(self) -> bool:
-        """Whether judges score each side; only a single judge with one view and no labels names a winner."""
-        return bool(self.models) or self.plan.kind != "single" or self.labels is not False
+    def form(self) -> Answer:
+        """The form of answers, for a model with a full profile if that decides."""
+        if self.answer is not None:
+            return self.answer
+        if self.decided_by == "log_odds":
+            return "letter"
+        single = self.schedule is None or as_schedule(self.schedule, where=_WHERE).kind == "single"
+        return "winner" if single and not self.models and self.labels is False else "scores"
+
+    @property
+    def rule(self) -> DecidedBy:
+        """The decision rule."""
+        return self.decided_by or ("log_odds" if self.form in LETTERS else "mean")
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the profile of the model decides on the form of answers."""
+        given = (self.answer, self.schedule, self.decided_by, self.template, self.tools)
+        several = bool(self.models) or self.labels is not False or self.on_flip != "average"
+        return given == (None,) * len(given) and not several
 
 
 def as_judge_options(value: object, *, where: str) -> JudgeOptions | None:
@@ -147,8 +204,9 @@ def labels_for(sides: Sequence[str], labels: bool | Sequence[str], *, where: str
     """Choose labels for `sides`; None for their own names. Ambiguous labels raise ConfigurationError."""
     if labels is False:
         return None
-    names = tuple(string.ascii_uppercase) if labels is True else tuple(labels)
-    if len(names) < len(sides) or (labels is not True and len(names) > len(sides)):
+    drawn = labels is True or labels == CROSSED
+    names = tuple(string.ascii_uppercase) if drawn else tuple(labels)  # type: ignore[arg-type] # a sequence
+    if len(names) < len(sides) or (not drawn and len(names) > len(sides)):
         raise ConfigurationError(where, "labels", labels, f"a label for each of the {len(sides)} sides")
     names = names[: len(sides)]
     called = {side.strip().casefold() for side in sides}

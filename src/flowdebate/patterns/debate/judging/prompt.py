@@ -84,6 +84,43 @@ class JudgeTemplate(Template):
         ),
         metadata=uses("question", "transcript"),
     )
+    letter: str = field(
+        default=(
+            "You judge arguments. Facts that bear on the question count. Slogans, anecdotes and digressions do not."
+        ),
+        metadata=uses(),
+    )
+    """The system message of a judge that answers with a letter."""
+    letter_turn: str = field(
+        default=(
+            "Question: {question}\n\n{sides}\n\n"
+            "Which side offered concrete facts that bear on the question? Answer {letters}."
+        ),
+        metadata=uses("question", "letters", lines=("sides",)),
+    )
+    quote_turn: str = field(
+        default=(
+            "Question: {question}\n\n{sentences}\n\n"
+            "Which of these sentences states the most concrete fact? Answer with its letter."
+        ),
+        metadata=uses("question", lines=("sentences",)),
+    )
+    """The request to pick a side's statement."""
+    reasons: str = field(
+        default=(
+            f"{_OFFICE}{HOW_TO_READ_LABELLED} {_IGNORE}Name the strongest argument of each position, say how it was "
+            "answered, and then which position was argued better, and why. Write plain text, without a heading."
+        ),
+        metadata=uses("positions"),
+    )
+    """The system message of a judge that answers with a letter after its reasons."""
+    after_reasons: str = field(
+        default=(
+            "Your reasons:\n- {reasons}\n\nBy these reasons, which position was argued better? "
+            "Answer with its label alone: {letters}."
+        ),
+        metadata=uses("reasons", "letters"),
+    )
 
 
 JUDGE = JudgeTemplate()
@@ -157,13 +194,13 @@ def render_judge_system(*, stances: Sequence[str], template: JudgeTemplate = JUD
     return filled(template.system, positions=listed(*map(tag_text, dict.fromkeys(stances))))
 
 
-def render_judge_office(*, view: JudgeView, template: JudgeTemplate = JUDGE) -> str:
-    """The system message of a judge that scores each position, in the order of `view`."""
+def render_judge_office(*, view: JudgeView, template: JudgeTemplate = JUDGE, reasons: bool = False) -> str:
+    """The system message of a judge that scores each position, or writes `reasons`, in the order of `view`."""
     positions = map(tag_text, view.order)
     if view.labels is None:
         return filled(template.scored, positions=listed(*positions))
     named = [f"{tag_text(view.named(side))}: {text}" for side, text in zip(view.order, positions, strict=True)]
-    return filled(template.labelled, positions=listed(*named))
+    return filled(template.reasons if reasons else template.labelled, positions=listed(*named))
 
 
 def render_judge_turn(*, question: str, transcript: str, template: JudgeTemplate = JUDGE) -> str:
