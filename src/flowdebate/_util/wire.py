@@ -30,6 +30,16 @@ class WireModel(BaseModel):
         defer_build=True,  # validators are built at first use, so that the import is fast
     )
 
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """A copy with other values in some fields, as pydantic's own."""
+        if deep or self.__pydantic_extra__ is not None:
+            return super().model_copy(update=update, deep=deep)
+        copy = self.__copy__()
+        if update:
+            copy.__dict__.update(update)
+            copy.__pydantic_fields_set__.update(update)
+        return copy
+
     def __copy__(self) -> Self:
         """A shallow copy, as pydantic's own, in half the time for the usual model: one of declared fields only."""
         if self.__pydantic_private__ is not None or self.__pydantic_extra__ is not None:

@@ -210,6 +210,19 @@ def _headed(instructions: TextSlot, where: str) -> TextSlot:
 TemplateT = TypeVar("TemplateT", bound=Template)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wording(Generic[TemplateT]):
+    """Template and length of a role's prompts for one model."""
+
+    template: TemplateT
+    length: str
+    """As the prompt states it."""
+    words: int | None
+    """The most that the prompt asks for; None where instructions may ask for any number."""
+    sentences: int | None
+    """The most of a short turn in the concise profile, which is cut there; None for no bound."""
+
+
 class RolePrompt(Generic[TemplateT]):
     """Template and length of a role's prompts, chosen when a prompt is made, for the model that is asked.
 
@@ -241,43 +254,40 @@ class RolePrompt(Generic[TemplateT]):
 
     def template(self, ctx: Context) -> TemplateT:
         """The texts of a prompt."""
-        if self._template is not None:
-            return self._template
-        return self._profiles.template(self.profile(ctx), instructed=self._instructed)
+        return self.wording(ctx).template
 
     def length(self, ctx: Context) -> str:
         """The length as the prompt states it: the default one yields to instructions."""
-        text = length_text(self._length_in(ctx))
-        return f"{text}, unless the instructions below say otherwise" if self._yields else text
-
-    def words(self, ctx: Context) -> int | None:
-        """The words that the prompt asks for at most; None where instructions may ask for any number."""
-        return None if self._yields else words_of(self._length_in(ctx))
+        return self.wording(ctx).length
 
     def room(self, _: object, ctx: Context) -> AnswerForm:
         """The form of an answer of which only the length is known."""
-        return {"words": self.words(ctx)}
+        return {"words": self.wording(ctx).words}
 
-    def sentences(self, ctx: Context) -> int | None:
-        """The most sentences of a short turn in the concise profile, which is cut there; None for no bound."""
-        words = self.words(ctx)
+    def wording(self, ctx: Context) -> Wording[TemplateT]:
+        """The template and the length for the model that is asked, which is looked up once in a pattern's run."""
+        handle, models = ctx.scope.sequencer, ctx.scope.models
+        if handle is not None and (known := handle.derived.get(self)) is not None and known[0] is models:
+            found: Wording[TemplateT] = known[1]
+            return found
+        found = self._wording(profile_of(ctx.model(self._model)) if self._profile is None else self._profile)
+        if handle is not None:
+            handle.derived[self] = models, found
+        return found
+
+    def _wording(self, profile: Profile) -> Wording[TemplateT]:
+        length = self._length or ("medium" if profile == "full" else "short")
+        yields = self._length is None and self._instructed
+        words = None if yields else words_of(length)
         own = self._template is not None and self._length is None
-        if own or words is None or words > _SHORT_TURN or self.profile(ctx) == "full":
-            return None
-        return max(1, round(words / _SENTENCE))
-
-    @property
-    def _yields(self) -> bool:
-        return self._length is None and self._instructed
-
-    def _length_in(self, ctx: Context) -> Length:
-        if self._length is not None:
-            return self._length
-        return "medium" if self.profile(ctx) == "full" else "short"
-
-    def profile(self, ctx: Context) -> Profile:
-        """The profile of the model that is asked, or the one that was chosen."""
-        return profile_of(ctx.model(self._model)) if self._profile is None else self._profile
+        bounded = not own and words is not None and words <= _SHORT_TURN and profile != "full"
+        text = length_text(length)
+        return Wording(
+            template=self._template or self._profiles.template(profile, instructed=self._instructed),
+            length=f"{text}, unless the instructions below say otherwise" if yields else text,
+            words=words,
+            sentences=max(1, round(words / _SENTENCE)) if words is not None and bounded else None,
+        )
 
 
 def debater_block(
@@ -289,7 +299,7 @@ def debater_block(
     transcript: StateResource[Any],
     options: BlockOptions,
     begins: Callable[[Context, int], str] | None = None,
-    second_try: Callable[[str, AnswerForm, Context], SecondTry | None] | None = None,
+    second_try: Callable[[str, Callable[[], AnswerForm], Context], SecondTry | None] | None = None,
 ) -> Generator[str]:
     """The default block of a debater in any pattern: a model that speaks in text.
 
@@ -300,17 +310,18 @@ def debater_block(
     """
 
     def form(_: object, ctx: Context, shift: int = 0) -> AnswerForm:
+        wording = prompt.wording(ctx)
         opening = "" if begins is None else begins(ctx, shift)
-        return {"words": prompt.words(ctx), "begins": opening, "sentences": prompt.sentences(ctx)}
+        return {"words": wording.words, "begins": opening, "sentences": wording.sentences}
 
     def cut(text: str, response: ModelResponse, ctx: Context) -> str:
-        most = prompt.sentences(ctx)
+        most = prompt.wording(ctx).sentences
         if most is None:
             return whole_sentences(text, response, ctx)
         return first_sentences(text, most, begins=form(None, ctx)["begins"], unfinished=response.finish == "length")
 
     def again(_: object, text: str, ctx: Context) -> SecondTry | None:
-        return None if second_try is None else second_try(text, form(None, ctx, 1), ctx)
+        return None if second_try is None else second_try(text, lambda: form(None, ctx, 1), ctx)
 
     block = generator(
         name=name,

@@ -105,7 +105,7 @@ class SequencerHandle:
         if isinstance(state, dict):
             self.state = {**state, **changes}
         elif isinstance(state, BaseModel):
-            self._check(changes, type(state).model_fields)
+            self._check(changes, type(state).__pydantic_fields__)
             self.state = state.model_copy(update=changes)
         else:
             self._check(changes, {field.name for field in fields(state)})

@@ -12,6 +12,8 @@ from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from pydantic_core import to_json
+
 from flowdebate._util.wire import BaseEvent
 from flowdebate.errors import FlowDebateWarning, LimitReached, ModelError, error_text
 from flowdebate.models import call
@@ -377,8 +379,8 @@ class Run:
         for attempt in made:
             tokens = attempt.usage.total_tokens
             if tokens is None:
-                said = "" if response is None or attempt is not made[-1] else response.text or str(response.data)
-                tokens = estimated_tokens((0 if request is None else request.characters) + len(said))
+                said = 0 if response is None or attempt is not made[-1] else _characters(response)
+                tokens = estimated_tokens((0 if request is None else request.characters) + said)
             self.tokens += tokens
 
     def _called(
@@ -420,6 +422,13 @@ class Run:
             await self._open_connections.aclose()
         except Exception:
             _LOGGER.warning("run %s: the connections of a model could not be closed", self.run_id, exc_info=True)
+
+
+def _characters(response: ModelResponse) -> int:
+    """The characters of an answer; of one that is data alone, those of its JSON."""
+    if response.text or response.data is None:
+        return len(response.text)
+    return len(to_json(response.data, serialize_unknown=True))
 
 
 _LOGGER = logging.getLogger("flowdebate")

@@ -150,7 +150,9 @@ def _numbers(count: int, avoid: frozenset[str], random: Random) -> list[int]:
     """Distinct numbers of two digits, or of more if there are too few."""
     low = 10
     while True:
-        free = [number for number in range(low, low * 10) if str(number) not in avoid]
+        free: Sequence[int] = range(low, low * 10)
+        if not avoid.isdisjoint(map(str, free)):
+            free = [number for number in free if str(number) not in avoid]
         if len(free) >= count:
             return random.sample(free, count)
         low *= 10

@@ -23,7 +23,7 @@ from flowdebate.prompts.escaping import quoted, tag_text
 from flowdebate.prompts.template import Profiles, Template, filled, listed, uses
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from flowdebate.blocks.generator import AnswerForm, Generator
     from flowdebate.patterns.anonymity.anonymity import Anonymity
@@ -247,7 +247,9 @@ def _task(
     against = next((entry.text for entry in reversed(entries) if entry.stance != stance), None)
     if against is None:
         return filled(template.support, **about)
-    return filled(template.rebuttal, last=quoted(against), **about)
+    if "{last}" in template.rebuttal:
+        about = {**about, "last": quoted(against)}
+    return filled(template.rebuttal, **about)
 
 
 def opening_words(
@@ -347,13 +349,14 @@ def create_debater(  # noqa: PLR0913 - what a debater may be told
     positions = [stance] if stances is None else list(stances)
 
     def system(value: object, ctx: Context) -> str:
+        wording = prompt.wording(ctx)
         return render_debater_system(
             question=question_of(value, ctx),
             stances=positions,
             max_rounds=max_rounds,
             sources=sources,
-            length=prompt.length(ctx),
-            template=prompt.template(ctx),
+            length=wording.length,
+            template=wording.template,
         )
 
     def shown(ctx: Context) -> Sequence[DebateContributionEntry]:
@@ -384,16 +387,19 @@ def create_debater(  # noqa: PLR0913 - what a debater may be told
         )
 
     def begins(ctx: Context, shift: int) -> str:
+        template = prompt.template(ctx)
+        if not (template.begins or template.begins_reply or template.begins_again):
+            return ""
         return opening_words(
             entries=entries_of(ctx),
             agent_name=agent_name,
             stance=stance,
             question=state_of(ctx, DebateState).question,
             shift=shift,
-            template=prompt.template(ctx),
+            template=template,
         )
 
-    def without_copy(text: str, form: AnswerForm, ctx: Context) -> SecondTry | None:
+    def without_copy(text: str, form: Callable[[], AnswerForm], ctx: Context) -> SecondTry | None:
         if prompt.template(ctx) is not CONCISE_DEBATER:  # others may ask for quotations
             return None
         own_words = text.removeprefix(begins(ctx, 0))
@@ -404,7 +410,7 @@ def create_debater(  # noqa: PLR0913 - what a debater may be told
         own = [each for each, run in copied.items() if each.agent_name == agent_name and run <= LONGEST_COPY]
         return SecondTry(
             user=turn(None, ctx, own),
-            form=form,
+            form=form(),
             error="Copied",
             message=f"it copies {most} words in a row from the transcript",
         )

@@ -101,14 +101,12 @@ _Draft = make_dataclass("_Draft", _WIRE_KEYS, slots=True)
 
 
 def changed(task: Task, changes: Mapping[str, Any]) -> Task:
-    """`task` with other values in some fields; AttributeError for an unknown field.
+    """`task` with other values in some fields; TypeError for an unknown field.
 
     Five times as fast as `dataclasses.replace`: the copy is filled as a draft, which has the same slots and is not
     frozen, and then becomes a task.
     """
-    draft = _Draft(*_values(task))
-    for name, value in changes.items():
-        setattr(draft, name, value)
+    draft = _Draft(**{**dict(zip(_WIRE_KEYS, _values(task), strict=True)), **changes})
     draft.__class__ = Task
     made: Task = draft
     return made
