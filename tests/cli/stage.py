@@ -24,7 +24,7 @@ from tests.cli.emulator import screen_of
 from tests.models.server import ChatServer, Exchange, chunk, completion, usage_chunk
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from types import TracebackType
 
 MODELS = ("staged", "other", "ann-model", "bob-model")
@@ -50,6 +50,8 @@ class Stage:
     output: Any = field(default_factory=lambda: {"answer": 42})
     answers: Mapping[str, Any] = field(default_factory=dict)
     """What answers a schema that has a word in it, by that word; a list is used in turn, a function is called."""
+    letters: Callable[[str], Mapping[str, float]] | None = None
+    """The log-probability of each token, from the prompt, where a letter is asked for; None gives none."""
     hold: tuple[int, int] | None = None
     broken: Collection[int] = ()
     """Requests, counted from 0, that are answered with status 503."""
@@ -103,6 +105,9 @@ class Stage:
         if len(self.bodies) - 1 in self.broken:
             await exchange.json({"error": {"message": "overloaded"}}, status=503)
             return
+        if exchange.body.get("logprobs"):
+            await exchange.json(self._chosen(exchange.body["messages"][-1]["content"]))
+            return
         schema = json.dumps(exchange.body.get("response_format", {}))
         if word := next((word for word in self.answers if f'"{word}"' in schema), None):
             answer = self.answers[word]
@@ -120,6 +125,15 @@ class Stage:
             await exchange.json(completion(json.dumps(self.output)))
         else:
             await self._speak(exchange)
+
+    def _chosen(self, prompt: str) -> dict[str, Any]:
+        likely = {} if self.letters is None else self.letters(prompt)
+        tokens = [{"token": token, "logprob": logprob, "bytes": None} for token, logprob in likely.items()]
+        answer = completion(max(likely, key=likely.__getitem__, default="A"))
+        if tokens:
+            best = max(tokens, key=lambda token: token["logprob"])
+            answer["choices"][0]["logprobs"] = {"content": [{**best, "top_logprobs": tokens}], "refusal": None}
+        return answer
 
     async def _speak(self, exchange: Exchange) -> None:
         with self._asked:

@@ -69,11 +69,84 @@ def test_a_panel_of_two_models_votes() -> None:
     assert {body["model"] for body in stage.bodies} == {"staged", "other"}
 
 
+def _likely(prompt: str) -> dict[str, float]:
+    """The side of the first argument is ahead in both orders, and the first slot more so."""
+    if "Build more." not in prompt.partition("Side B")[0]:
+        return {"A": -0.2, "B": -1.8, "The": -9.0}
+    return {"A": -3.0, "B": -2.5} if "Side B" in prompt else {"A": -0.1}
+
+
+def test_a_judge_by_letter_shows_its_log_odds(tmp_path: Path) -> None:
+    """Each order with its log-odds, little probability, and quotes once; the document and the stored run have them."""
+    report = tmp_path / "report.md"
+    with Stage(letters=_likely) as stage:
+        plain = _run(stage, "--judge-answer", "letter", "--seed", "1", "--markdown", str(report))
+        again = CliRunner().invoke(app, ["show", "--last", "--page", "--json"])
+        shown = CliRunner().invoke(app, ["show", "--last", "--page"])
+    assert plain.exit_code == 0, plain.stderr
+    odds = (
+        "cap rents first: cap rents +0.80, free rents -0.80; "
+        "free rents first: free rents -0.25, cap rents +0.25 (the letters had 13% of the probability)"
+    )
+    for page in (plain.stdout, shown.stdout, report.read_text().replace("\\", "")):
+        words = " ".join(page.replace("**", "").split())
+        assert "2 (cyclic, by letter): cap rents 0.74, free rents 0.26" in words
+        assert odds in words
+        assert words.count("“Homes first.”") == 1
+    raw = DebateRawOutput.model_validate(json.loads(again.stdout)["raw"])
+    assert raw.found.winner == "cap rents"
+    assert raw.found.judging is not None
+    assert raw.found.judging.answer == "letter"
+    assert len(raw.found.judging.ballots) == 2
+
+
+def test_letters_are_asked_for_in_each_way(tmp_path: Path) -> None:
+    """Crossed with slots; after reasons; by the rule alone; and by a plan file, whose options are stored."""
+    plan = tmp_path / "plan.toml"
+    plan.write_text('judge_answer = "letter"\nschedule = "single"\n')
+    ways = {
+        ("--judge-answer", "letter", "--crossed-labels"): ("letter", 4),
+        ("--judge-answer", "letter_after_reasons", "--schedule", "swap"): ("letter_after_reasons", 2),
+        ("--decided-by", "log_odds"): ("letter", 2),
+        ("--file", str(plan)): ("letter", 1),
+    }
+    for given, (answer, ballots) in ways.items():
+        with Stage(letters=_likely) as stage:
+            result = _run(stage, *given, "--json")
+        assert result.exit_code == 0, result.stderr
+        judging = DebateRawOutput.model_validate(json.loads(result.stdout)["raw"]).found.judging
+        assert judging is not None
+        assert (judging.answer, len(judging.ballots), judging.decided_by) == (answer, ballots, "log_odds")
+
+
+def test_a_server_without_log_probabilities_is_told() -> None:
+    """The judge scores, and the page has the reason; and shows no log-odds."""
+    with Stage(answers={"scores": _scored(90, 10)}) as stage:
+        result = _run(stage, "--judge-answer", "letter")
+    assert result.exit_code == 0, result.stderr
+    words = " ".join(result.stdout.split())
+    assert "letter -> scores: the model gives no log-probabilities" in words
+    assert "Log-odds" not in words
+
+
+def test_a_judge_by_letter_that_prefers_a_slot_finds_nobody() -> None:
+    """The page says so, and does not call it a synthesis or a tie."""
+    with Stage(letters=lambda _: {"A": -0.1, "B": -2.5}) as stage:
+        result = _run(stage, "--judge-answer", "letter")
+    assert "none, no side is clearly ahead" in result.stdout
+    assert "2 (cyclic, by letter), which disagree: cap rents 0.50, free rents 0.50" in " ".join(result.stdout.split())
+
+
 WRONG = {
+    ("--judge-answer", "word"): "--judge-answer must be 'winner', 'scores', 'letter' or 'letter_after_reasons'",
+    ("--judge-answer", "winner", "--schedule", "swap"): "--judge-answer must be 'scores' with several ballots",
+    ("--judge-answer", "letter", "--curtail"): "--curtail must be False with letters: log-odds have no bound",
+    ("--judge-answer", "scores", "--decided-by", "log_odds"): "--decided-by must be 'mean' or 'vote' without letters",
+    ("--judge-answer", "letter", "--human", "judge"): "--human out where options of a judging model are given",
     ("--schedule", "both"): '"single", "swap", "cyclic", "full" or "sampled(n)"',
     ("--on-flip", "ignore"): "'average', 'abstain', 'tie' or 'human'",
-    ("--curtail", "--on-flip", "tie"): "left out with another --on-flip than average",
-    ("--schedule", "swap", "--human", "judge"): "left out where options of a judging model are given",
+    ("--curtail", "--on-flip", "tie"): "Leave --curtail out with another --on-flip than average",
+    ("--schedule", "swap", "--human", "judge"): "Leave --human out where options of a judging model are given",
 }
 
 

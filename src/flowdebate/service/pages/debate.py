@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from flowdebate.errors import ConfigurationError
-from flowdebate.patterns.debate.judging.ballots import DecidedBy, OnFlip  # noqa: TC001 - pydantic reads them
+from flowdebate.patterns.debate.judging.ballots import Answer, DecidedBy, OnFlip  # noqa: TC001 - pydantic reads them
 from flowdebate.patterns.debate.schemas import BaselineName, MirrorStarted, ModeratorDecided, VerdictReached
 from flowdebate.patterns.turn_order import TurnOrder  # noqa: TC001 - pydantic reads it
 from flowdebate.service.files import read_text
@@ -42,8 +42,16 @@ if TYPE_CHECKING:
 
 __all__ = ("PAGE", "DebateLive", "DebateOptions", "former_sides")
 
-_JUDGING = ("schedule", "panel", "decided_by", "on_flip", "labels", "curtail")
-"""Options of a judging model."""
+_JUDGING = {
+    "answer": "judge_answer",
+    "schedule": "schedule",
+    "models": "panel",
+    "decided_by": "decided_by",
+    "on_flip": "on_flip",
+    "labels": "labels",
+    "curtail": "curtail",
+}
+"""Options of a judging model, by what `JudgeOptions` calls them."""
 
 
 class SideEntry(RosterEntry):
@@ -123,12 +131,21 @@ class DebateOptions(OutputOptions):
         | None,
         Option(panel="Output", help="Also ask without a debate: once, and by votes."),
     ] = None
+    judge_answer: Annotated[
+        Answer | None,
+        Option(
+            panel="Judge",
+            help="Form of the judge's answers; by letter, their probabilities decide, which takes a model that gives "
+            "them. Default: by letter with concise prompts, else as the other options need.",
+        ),
+    ] = None
     schedule: Annotated[
         Text | None,
         Option(
             panel="Judge",
             metavar="NAME",
-            help="Orders in which the judge sees the sides: single, swap, cyclic, full, sampled(N). Default: single.",
+            help="Orders in which the judge sees the sides: single, swap, cyclic, full, sampled(N). Default: cyclic "
+            "by letter, else single.",
         ),
     ] = None
     panel: Annotated[
@@ -141,7 +158,11 @@ class DebateOptions(OutputOptions):
     ] = None
     decided_by: Annotated[
         DecidedBy | None,
-        Option(panel="Judge", help="Average the scores of all ballots, or count each ballot for one side."),
+        Option(
+            panel="Judge",
+            help="Average the scores of all ballots, count each ballot for one side, or average the log-odds of "
+            "letters. Default: log_odds by letter, else mean.",
+        ),
     ] = None
     on_flip: Annotated[
         OnFlip | None,
@@ -149,6 +170,12 @@ class DebateOptions(OutputOptions):
     ] = None
     labels: Annotated[
         Flag | None, Option(panel="Judge", help="Call the sides A, B, … before the judge, not by their stances.")
+    ] = None
+    crossed_labels: Annotated[
+        Flag | None,
+        Option(
+            panel="Judge", help="Ask about each order of the sides with each assignment of A, B, …: many more calls."
+        ),
     ] = None
     curtail: Annotated[Flag | None, Option(panel="Judge", help="Skip ballots that could not change the winner.")] = None
 
@@ -254,28 +281,28 @@ class DebatePage(PatternPage):
 
     def _judging(self, plan: Plan) -> JudgeOptions | None:
         """The options of the judge; None without any."""
-        from flowdebate.patterns.debate.judging.options import JudgeOptions
-        from flowdebate.patterns.debate.judging.schedules import as_schedule
+        from flowdebate.patterns.debate.judging.options import CROSSED, JudgeOptions
 
         options: DebateOptions = plan.options
-        if all(getattr(options, key) is None for key in _JUDGING):
+        labels: bool | Literal["crossed"] = CROSSED if options.crossed_labels else bool(options.labels)
+        if labels is False and all(getattr(options, key) is None for key in _JUDGING.values()):
             return None
-        where, field = options.place("schedule")
-        schedule = as_schedule(options.schedule or "single", where=where, field=field)
         where, field = options.place("panel")
-        on_flip: Literal["average", "abstain", "tie", "human"] = options.on_flip or "average"
+        on_flip: OnFlip = options.on_flip or "average"
         if options.curtail and on_flip != "average":
             allowed = "left out with another --on-flip than average"
             raise ConfigurationError(*options.place("curtail"), True, allowed)  # noqa: FBT003
-        return JudgeOptions(
-            schedule=schedule,
-            models=[plan.made(spec, where, f"{field}[{index}]") for index, spec in enumerate(options.panel or ())],
-            decided_by=options.decided_by or "mean",
-            on_flip=on_flip,
-            labels=bool(options.labels),
-            curtail=bool(options.curtail),
-            ask=plan.ask if on_flip == "human" else None,
-        )
+        with options.placing(_JUDGING):
+            return JudgeOptions(
+                answer=options.judge_answer,
+                schedule=options.schedule,
+                models=[plan.made(spec, where, f"{field}[{index}]") for index, spec in enumerate(options.panel or ())],
+                decided_by=options.decided_by,
+                on_flip=on_flip,
+                labels=labels,
+                curtail=bool(options.curtail),
+                ask=plan.ask if on_flip == "human" else None,
+            )
 
 
 def _human(plan: Plan, role: str) -> Human:

@@ -14,7 +14,7 @@ from flowdebate.service.sections import Card, Entry, Fact, Group, Heading, Outpu
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from flowdebate.patterns.debate.judging.ballots import Judging
+    from flowdebate.patterns.debate.judging.ballots import JudgeBallot, Judging
     from flowdebate.patterns.debate.schemas import DebateModeratorDecision, DebateVerdict
     from flowdebate.patterns.roster import Debater
     from flowdebate.service.documents import Tokens
@@ -23,6 +23,7 @@ __all__ = (
     "DebateDocument",
     "ballots_of",
     "decision_group",
+    "log_odds_of",
     "mirror_heading",
     "notes_on",
     "verdict_card",
@@ -119,6 +120,8 @@ def winner_of(verdict: DebateVerdict, sides: Sequence[Side | Debater]) -> str:
     if verdict.unknown_winner is not None:
         return f"none; the judge named {verdict.unknown_winner!r}, which is no position"
     judging = verdict.judging
+    if judging is not None and judging.answer is not None and judging.on_flip in {None, "average"}:
+        return "none, no side is clearly ahead"
     if judging is None or len(judging.ballots) < 2:  # noqa: PLR2004 - a judge that was asked once
         return "none, the answer combines several positions"
     return {"abstain": "none, the judge abstains", "tie": "none, a tie"}.get(judging.on_flip or "tie", "none")
@@ -132,15 +135,43 @@ def ballots_of(judging: Judging) -> str | None:
     >>> ballots_of(Judging(schedule="swap", ballots=both, planned=2, scores={"a": 0.5, "b": 0.5}, flipped=True))
     '2 (swap), which disagree: a 0.50, b 0.50'
     """
-    if judging.planned == 1:
+    if judging.planned == 1 and judging.answer is None:
         return None
     unusable = sum(ballot.problem is not None for ballot in judging.ballots)
     notes = [judging.schedule]
+    notes += ["by letter"] * (judging.answer is not None)
     notes += [f"{unusable} could not be used"] * bool(unusable)
     notes += [f"{judging.saved} saved"] * bool(judging.saved)
     shares = ", ".join(f"{side} {share:.2f}" for side, share in judging.scores.items())
     flipped = ", which disagree" if judging.flipped else ""
     return f"{len(judging.ballots)} ({', '.join(notes)}){flipped}: {shares}"
+
+
+def log_odds_of(judging: Judging) -> str | None:
+    """The log-odds of ballots by letter in one line, by the side that was shown first; None for other ballots.
+
+    >>> from flowdebate.patterns.debate.judging.ballots import JudgeBallot, Judging
+    >>> ballot = JudgeBallot(order=["a", "b"], log_odds={"a": 0.284, "b": -0.284}, mass=0.3)
+    >>> log_odds_of(Judging(answer="letter", ballots=[ballot], scores={"a": 0.64, "b": 0.36}))
+    'a first: a +0.28, b -0.28 (the letters had 30% of the probability)'
+    """
+    panel = len({ballot.model for ballot in judging.ballots}) > 1
+    shown = [_log_odds(ballot, panel=panel) for ballot in judging.ballots if ballot.log_odds is not None]
+    more = [f"and {len(shown) - _MOST_BALLOTS} more"] * (len(shown) > _MOST_BALLOTS)
+    return "; ".join([*shown[:_MOST_BALLOTS], *more]) or None
+
+
+_MOST_BALLOTS = 8
+_LOW_MASS = 0.5
+
+
+def _log_odds(ballot: JudgeBallot, *, panel: bool) -> str:
+    """Each side's log-odds, and what the letters had of the probability if that is little."""
+    who = f"{ballot.model}, " if panel and ballot.model else ""
+    odds = ", ".join(f"{side} {round(value, 2) + 0.0:+.2f}" for side, value in (ballot.log_odds or {}).items())
+    low = ballot.mass is not None and ballot.mass < _LOW_MASS
+    mass = f" (the letters had {ballot.mass:.0%} of the probability)" if low else ""
+    return f"{who}{ballot.order[0]} first: {odds}{mass}"
 
 
 def decision_group(decision: DebateModeratorDecision) -> Group:
@@ -167,8 +198,13 @@ def verdict_card(verdict: DebateVerdict, sides: Sequence[Side | Debater], *more:
         Fact(label="Verdict", text=verdict.verdict),
         Fact(label="Reasoning", text=verdict.reasoning),
     ]
-    if verdict.judging is not None and (ballots := ballots_of(verdict.judging)) is not None:
-        facts.append(Fact(label="Ballots", text=ballots, tone="dim", short=True))
+    if (judging := verdict.judging) is not None:
+        dim = (("Ballots", ballots_of(judging)), ("Log-odds", log_odds_of(judging)), ("Fallback", judging.fallback))
+        facts += [
+            Fact(label=label, text=text, tone="dim", short=label != "Log-odds")
+            for label, text in dim
+            if text is not None
+        ]
     return Card(title="Verdict", facts=(*facts, *more))
 
 

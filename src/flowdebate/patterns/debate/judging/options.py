@@ -186,7 +186,7 @@ class JudgeOptions:
     def is_open(self) -> bool:
         """Whether the profile of the model decides on the form of answers."""
         given = (self.answer, self.schedule, self.decided_by, self.template, self.tools)
-        several = bool(self.models) or self.labels is not False or self.on_flip != "average"
+        several = bool(self.models) or self.labels is not False or self.on_flip != "average" or self.curtail
         return given == (None,) * len(given) and not several
 
 
