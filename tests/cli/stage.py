@@ -129,10 +129,11 @@ class Stage:
     def _chosen(self, prompt: str) -> dict[str, Any]:
         likely = {} if self.letters is None else self.letters(prompt)
         tokens = [{"token": token, "logprob": logprob, "bytes": None} for token, logprob in likely.items()]
-        answer = completion(max(likely, key=likely.__getitem__, default="A"))
+        best = max(likely, key=likely.__getitem__, default="A")
+        answer = completion(best)
         if tokens:
-            best = max(tokens, key=lambda token: token["logprob"])
-            answer["choices"][0]["logprobs"] = {"content": [{**best, "top_logprobs": tokens}], "refusal": None}
+            first = {"token": best, "logprob": likely[best], "bytes": None, "top_logprobs": tokens}
+            answer["choices"][0]["logprobs"] = {"content": [first], "refusal": None}
         return answer
 
     async def _speak(self, exchange: Exchange) -> None:

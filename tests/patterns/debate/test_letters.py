@@ -421,6 +421,31 @@ def test_a_verdict_quotes_what_the_model_picks_and_what_was_said_afterwards() ->
     ]
 
 
+@pytest.mark.parametrize(
+    "judge", [JudgeOptions(answer="letter"), create_judge(answer="letter")], ids=["options", "block"]
+)
+def test_what_is_said_at_the_same_time_is_no_reply(judge: Any) -> None:
+    """Where all speak at once, only a later round is afterwards, in whatever order its arguments are recorded."""
+
+    def answer(request: ModelRequest) -> Any:
+        if request.choices:
+            return {letter: -1.0 - at for at, letter in enumerate(request.choices)}
+        return "It has 40 rooms for cats and dogs."
+
+    def replies(turn_order: Any, rounds: int) -> list[tuple[int, int | None]]:
+        sides = [Debater(name=f"d{index}", stance=stance) for index, stance in enumerate(SIDES[:2])]
+        pattern = debate(
+            name="pets", debaters=sides, max_rounds=rounds, judge=judge, synthesizer=False, turn_order=turn_order
+        )
+        found = pattern.run_sync("Which animal?", model=FunctionModel(answer), seed=3).output.found.judging
+        assert found is not None
+        return [(each.statement.turn, None if each.reply is None else each.reply.turn) for each in found.quotes or ()]
+
+    assert replies("declared", 2) == [(1, 2), (2, 3)]
+    assert replies("simultaneous", 1) == [(1, None), (2, None)]
+    assert replies("simultaneous", 2) == [(1, 4), (2, 3)]
+
+
 def test_a_verdict_without_a_quote_is_as_good() -> None:
     """A provider that fails at a quote does not cost the verdict."""
 

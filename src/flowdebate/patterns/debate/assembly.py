@@ -199,6 +199,7 @@ def _judge(debate: DebateOptions) -> Block[Any, Any]:
         "shuffle_for_judge": debate.shuffle_for_judge,
         "anonymity": debate.anonymity,
         "sources": debate.sources,
+        "turn_order": loop.turn_order,
     }
     if isinstance(debate.judge, JudgeOptions):
         options: Any = {**debate.of_judge.for_block(), **debate.judge.for_block()}

@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from flowdebate.patterns.debate.judging.schedules import ScheduleLike
     from flowdebate.patterns.debate.transcript import Transcript
     from flowdebate.patterns.roles import BlockOptions
+    from flowdebate.patterns.turn_order import TurnOrder
     from flowdebate.runs.context import Context
 
 __all__ = (
@@ -89,6 +90,7 @@ def create_judge(  # noqa: PLR0913 - the options of a judge
     random: Random | None = None,
     anonymity: Anonymity | None = None,
     sources: Mapping[str, str] | None = None,
+    turn_order: TurnOrder = "declared",
     template: JudgeTemplate | None = None,
     answer: Answer | None = None,
     schedule: ScheduleLike | None = None,
@@ -114,7 +116,8 @@ def create_judge(  # noqa: PLR0913 - the options of a judge
 
     `verdict.judging` records the ballots, and each view emits `JudgeViewMade`. A winner that is not among `stances` is
     a `SchemaViolation`; of several ballots, an unusable one is left out unless all are. `anonymity` replaces names
-    inside arguments by aliases. With `sources`, texts by name, the judge reads which quotes they contain.
+    inside arguments by aliases. With `sources`, texts by name, the judge reads which quotes they contain. With the
+    `turn_order` "simultaneous", only arguments of later rounds are quoted as said afterwards.
     """
     how = JudgeOptions(
         answer=answer,
@@ -141,6 +144,7 @@ def create_judge(  # noqa: PLR0913 - the options of a judge
         random=random,
         anonymity=anonymity,
         sources=sources,
+        turn_order=turn_order,
         options=options,
     )
 
@@ -183,6 +187,7 @@ class Judge(Block[Any, JudgedVerdict]):
         random: Random | None = None,
         anonymity: Anonymity | None = None,
         sources: Mapping[str, str] | None = None,
+        turn_order: TurnOrder = "declared",
         options: BlockOptions | None = None,
     ) -> None:
         where, block_name = f"judge {name!r}", f"{name}-judge"
@@ -219,6 +224,7 @@ class Judge(Block[Any, JudgedVerdict]):
         self._shuffle = shuffle_for_judge
         self._random = random
         self._anonymity = anonymity if anonymize_transcript else None
+        self._turn_order: TurnOrder = turn_order
         self._note = quotes_line(sources) if sources else None
 
     async def act(self, value: Any, ctx: Context, /) -> JudgedVerdict:  # noqa: ANN401 - the debate's input
@@ -396,7 +402,8 @@ class Judge(Block[Any, JudgedVerdict]):
         try:
             if error is None:
                 chosen = statements[0] if len(statements) == 1 else statements[await pick(ctx)]
-                return JudgeQuote(side=side, statement=chosen, reply=reply_to(chosen, entries_of(ctx)))
+                reply = reply_to(chosen, entries_of(ctx), turn_order=self._turn_order)
+                return JudgeQuote(side=side, statement=chosen, reply=reply)
         except ModelError as failure:
             if not (isinstance(failure, BadAnswer) or is_provider_failure(failure)):
                 raise

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from flowdebate.patterns.debate.schemas import DebateContributionEntry
+    from flowdebate.patterns.turn_order import TurnOrder
 
 __all__ = (
     "reply_to",
@@ -66,16 +67,21 @@ def statements_of(entries: Sequence[DebateContributionEntry], side: str) -> list
     return (long or every)[-MOST_LETTERS:]
 
 
-def reply_to(statement: Statement, entries: Sequence[DebateContributionEntry]) -> Statement | None:
+def reply_to(
+    statement: Statement, entries: Sequence[DebateContributionEntry], *, turn_order: TurnOrder = "declared"
+) -> Statement | None:
     """The sentence of another side afterwards that shares most words with `statement`; None if nobody spoke after it.
 
-    Nothing is claimed of it: words in common do not make an answer. Of several, the first.
+    Nothing is claimed of it: words in common do not make an answer. Of several, the first. Where the sides of a round
+    spoke at once, only later rounds are afterwards.
     """
-    said = _words(statement.text)
+    said, stated = _words(statement.text), entries[statement.entry]
     later = [
         Statement(entry=index, text=sentence)
         for index, entry in enumerate(entries)
-        if index > statement.entry and entry.stance != entries[statement.entry].stance
+        if index > statement.entry
+        and entry.stance != stated.stance
+        and (turn_order != "simultaneous" or entry.round > stated.round)
         for sentence in sentences_of(entry.text)
     ]
     return max(later, key=lambda other: len(said & _words(other.text)), default=None)
