@@ -35,7 +35,7 @@ def messages_of(value: object = "input", *, session: Session | None = None, **sl
 
 
 def test_the_slots_have_an_order() -> None:
-    """System (prompt, instructions, those of uses), context, that of uses, history, user: most stable first."""
+    """System (prompt, instructions of uses, instructions), context, that of uses, history, user: most stable first."""
     session = Session(history=[{"role": "assistant", "name": "judge", "content": "earlier"}])
     assert messages_of(
         "input",
@@ -47,7 +47,7 @@ def test_the_slots_have_an_order() -> None:
         instructions="be brief",
         prompt="you argue",
     ) == [
-        ("system", "you argue\n\nbe brief\n\nsearch first"),
+        ("system", "you argue\n\nsearch first\n\nbe brief"),
         ("user", "background"),
         ("assistant", "noted"),
         ("user", "how to search"),

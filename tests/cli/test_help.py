@@ -46,9 +46,9 @@ def headings(page: str) -> list[str]:
 
 
 def test_options_are_listed_in_panels() -> None:
-    """By what they are for, those of the pattern before the shared ones; then examples."""
+    """By what they are for, those of the pattern before the shared ones, the plain ones last; then examples."""
     listed = CliRunner().invoke(app, ["debate", "--help"]).stdout
-    panels = ["Sides:", "Rounds:", "Judge:", "Options:", "Model:", "Prompts:", "Limits:", "Storage:", "Output:"]
+    panels = ["Sides:", "Rounds:", "Judge:", "Model:", "Prompts:", "Limits:", "Storage:", "Output:", "Options:"]
     assert headings(listed) == ["Arguments:", *panels, "Examples:"]
 
 

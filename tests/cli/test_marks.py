@@ -16,8 +16,9 @@ from .test_stored import command
 if TYPE_CHECKING:
     from pathlib import Path
 
+DEBATE = ("--rounds", "1", "--debater", "pro=cap rents", "--debater", "con=free rents")
 SHORT = {
-    "debate": (("--rounds", "1"), "transcript"),
+    "debate": (DEBATE, "transcript"),
     "deliberation": (("--rounds", "1"), "history"),
     "handoff": (("--turns", "2", "--transition", "text"), "transcript"),
     "round-robin": (("--rounds", "1"), "transcript"),
@@ -57,7 +58,7 @@ def test_a_contribution_that_is_cut_off_is_marked_everywhere(verb: str, tmp_path
 def debated() -> dict[str, Any]:
     """The document of a short debate."""
     with Stage() as on:
-        value: dict[str, Any] = json.loads(command(*on.options("--rounds", "1", "--json")).stdout)
+        value: dict[str, Any] = json.loads(command(*on.options(*DEBATE, "--json")).stdout)
     return value
 
 

@@ -18,7 +18,7 @@ _WHOLE = 200
 """Characters of a first sentence that the list of commands shows."""
 _TOKEN = re.compile(r"""(?:--?[\w-]+ (?!-))?(?:[^\s"']*"[^"]*"|[^\s"']*'[^']*'|\S+)""")
 """A word of a command line, behind its option; text in quotes is one."""
-_ORDER = ("Arguments", "Selection", "Sides", "Rounds", "Judge", "Options", *get_args(Panel)[4:])
+_ORDER = ("Arguments", "Selection", "Sides", "Rounds", "Judge", *get_args(Panel)[4:], "Options")
 
 _RUN_CODES = (
     "Ctrl-C ends the run; `flowdebate resume` continues it. Exit codes: 0 done, 1 failed, 2 misused, 3 no result "

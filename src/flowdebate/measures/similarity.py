@@ -123,12 +123,30 @@ def copied_run(text: str, source: str) -> int:
     >>> copied_run("But trams are quiet, and clean.", "I say: trams are quiet and fast.")
     4
     """
-    words, longest = text_words(text), 0
-    within = f" {' '.join(text_words(source))} "
-    for begin in range(len(words)):
-        while begin + longest < len(words) and f" {' '.join(words[begin : begin + longest + 1])} " in within:
-            longest += 1
+    numbers: dict[str, int] = {}
+    runs = [[numbers.setdefault(word, len(numbers)) for word in text_words(each)] for each in (text, source)]
+    powers: list[list[list[int]]] = []  # the runs of 1, 2, 4, … words, as far as some are shared
+    while not set(runs[0]).isdisjoint(runs[1]):
+        powers.append(runs)
+        runs = _longer_runs(runs, runs, 1 << len(powers) - 1)
+    if not powers:
+        return 0
+    runs = powers.pop()
+    longest = 1 << len(powers)
+    while powers:
+        longer = _longer_runs(runs, powers.pop(), longest)
+        if not set(longer[0]).isdisjoint(longer[1]):
+            runs, longest = longer, longest + (1 << len(powers))
     return longest
+
+
+def _longer_runs(runs: list[list[int]], following: list[list[int]], length: int) -> list[list[int]]:
+    """The numbers of runs that consist of one of `runs`, `length` words long, and the one of `following` behind it."""
+    numbers: dict[tuple[int, int], int] = {}
+    return [
+        [numbers.setdefault(pair, len(numbers)) for pair in zip(first, second[length:], strict=False)]
+        for first, second in zip(runs, following, strict=True)
+    ]
 
 
 _WORD = re.compile(r"\d+(?:[.,]\d+)+|[^\W_]+(?:['’][^\W_]+)*")

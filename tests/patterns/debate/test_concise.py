@@ -304,6 +304,14 @@ def test_the_copied_run_is_the_longest_one(words: list[str], source: list[str]) 
     assert copied_run(" ".join(source), " ".join(words)) == longest
 
 
+@pytest.mark.parametrize(("word", "times"), [("a ", 100_000), ("家", 200_000), ("a" * 200_000, 1)])
+def test_huge_texts_are_compared_all_the_same(word: str, times: int) -> None:
+    """In time that hardly grows faster than they do, however often they repeat themselves."""
+    words = text_words(word * times)
+    assert copied_run(word * times, f"{word * times}!") == len(words)
+    assert copied_run(word * times, f"{word * (times // 2)} b {word * (times // 2)}") in {times // 2, times // 2 - 1}
+
+
 @given(st.text(), st.text(), st.text())
 def test_a_text_that_is_quoted_as_a_whole_is_copied_as_a_whole(text: str, before: str, after: str) -> None:
     """In any script."""
