@@ -126,6 +126,11 @@ def test_a_file_that_is_no_data_set_is_refused(tmp_path: Path, content: str, pro
         (("--seed", "-1"), "--seed must be an int >= 0, got -1"),
         (("--data", " "), "--data must be the path of a file"),
         (("--schedule", "cyclic"), "Leave --schedule out without --rejudge"),
+        (("--judge-answer", "letter"), "Leave --judge-answer out without --rejudge"),
+        (
+            ("--rejudge", "--judge-answer", "winner"),
+            "--judge-answer must be 'scores', 'letter'",
+        ),
         (("--model", "local"), "Leave --model out without --rejudge"),
         (("--rejudge", "--data", "x"), "Leave --rejudge out where --data is given"),
         (("--rejudge", "--schedule", "all"), "--schedule must be "),
@@ -191,6 +196,22 @@ def test_what_was_argued_is_judged_again_and_paid_once() -> None:
     assert [place["wins"] for place in panel["audit"]["labels"][0]["places"]] == [2, 0]
     whole = audit()
     assert (whole["audit"]["items"], whole["audit"]["ballots"]) == (1, 1 + 4 + 2)
+
+
+def test_what_was_argued_is_judged_again_by_letter() -> None:
+    """In both orders, as a batch of its own; the table has the judge's preference for the first slot."""
+    with Stage(answers={"scores": SCORES}, letters=lambda _: {"A": -0.2, "B": -1.7}) as on:
+        run_id = held(on)
+        again = (run_id, "--rejudge", "--base-url", on.base_url, "--model", "staged", "--judge-answer", "letter")
+        found = audit(*again)
+        asked = len(on.bodies)
+        page = command("audit", *again).stdout
+        assert len(on.bodies) == asked
+        assert audit(*again[:-2])["audit"]["slotLogOdds"] is None
+    assert found["audit"]["ballots"] == 2
+    assert found["audit"]["slotLogOdds"]["value"] == pytest.approx(1.5)
+    assert "first slot ahead, log-odds" in page
+    assert "by letter, the first slot is ahead by 1.50" in page
 
 
 def test_what_cannot_be_judged_again_is_told(store: Path) -> None:

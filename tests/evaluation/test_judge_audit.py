@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from flowdebate.errors import ConfigurationError
 from flowdebate.evaluation import audit, full_audit
 from flowdebate.evaluation.judges.report import LIMITS
-from flowdebate.patterns.debate.judging.ballots import JudgeBallot
+from flowdebate.patterns.debate.judging.ballots import JudgeBallot, centred, softmax
+from flowdebate.patterns.debate.judging.schedules import Schedule
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -248,3 +249,52 @@ def _renamed(cast: JudgeBallot, names: dict[str, str]) -> JudgeBallot:
             "labels": None if cast.labels is None else {names[side]: label for side, label in cast.labels.items()},
         }
     )
+
+
+def _scored(order: str, share: float, **more: object) -> JudgeBallot:
+    scores = {order[0]: share, **dict.fromkeys(order[1:], (1 - share) / (len(order) - 1))}
+    return ballot(order, None, scores=scores, **more)
+
+
+@pytest.mark.parametrize(("full", "times"), [(20, 1), (16, 1), (15, 0), (0, 0)])
+def test_scores_that_are_all_or_nothing_are_told(full: int, times: int) -> None:
+    """From .8 of the ballots on; .99 is everything, .98 is not; what has no scores, or letters, does not count."""
+    cast = [[_scored("ab", 0.99), _scored("ba", 0.01)] for _ in range(full // 2)]
+    cast += [[_scored("ab", 0.99)] for _ in range(full % 2)]
+    cast += [[_scored("ab", 0.98)] for _ in range(20 - full)]
+    letter = _scored("ab", 1.0, log_odds={"a": 9.0, "b": -9.0})
+    found = audit([*cast, [letter, ballot("ab", "a"), ballot("ab", None, problem="none")]])
+    assert found.saturation is not None
+    assert (found.saturation.value, found.saturation.n) == (full / 20, 20)
+    told = [finding for finding in found.findings if finding.startswith("scores are all or nothing: ")]
+    why = f"{full} of 20 ballots give a side 99% or more"
+    assert told == [f"scores are all or nothing: swapping cannot help; {why}"] * times
+    assert [each for each in audit(cast[:4]).findings if "all or nothing" in each] == []
+    three = audit([[_scored("abc", 1.0)]] * 20)
+    assert any("all or nothing: they count as votes" in finding for finding in three.findings)
+
+
+@given(
+    worths=st.lists(st.lists(st.floats(-9, 9), min_size=3, max_size=3), min_size=1, max_size=4),
+    slot=st.floats(-20, 20),
+    sides=st.integers(2, 3),
+)
+def test_a_preference_for_a_slot_is_given_back_in_log_odds(worths: list[list[float]], slot: float, sides: int) -> None:
+    """Whatever the sides are worth, over balanced orders; in one order it could be the sides, so nothing is said."""
+    cast = []
+    for worth in worths:
+        each = []
+        for view in Schedule(kind="cyclic").views("abc"[:sides], shuffle=False):
+            sums = {side: worth["abc".index(side)] + slot * (at == 0) for at, side in enumerate(view.order)}
+            each.append(ballot("".join(view.order), None, log_odds=centred(sums), scores=softmax(sums), mass=0.9))
+        cast.append(each)
+    found = full_audit(cast, resamples=99)
+    assert found.saturation is None
+    assert found.slot_log_odds is not None
+    assert found.slot_log_odds.value == pytest.approx(slot, abs=1e-9)
+    assert found.slot_log_odds.n == len(worths) * sides
+    interval = (found.slot_log_odds.low, found.slot_log_odds.high)
+    assert interval == ((None, None) if len(worths) == 1 else pytest.approx((slot, slot), abs=1e-9))
+    assert found.unparsed == found.unusable == 0
+    assert sum("by letter, the first slot is ahead by" in finding for finding in found.findings) == 1
+    assert audit([each[:1] for each in cast]).slot_log_odds is None

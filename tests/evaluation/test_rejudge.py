@@ -8,9 +8,9 @@ import pytest
 
 from flowdebate import DebateContributionEntry, DebateRawOutput
 from flowdebate.errors import ConfigurationError
-from flowdebate.evaluation import ArguedDebate, create_rejudge, rejudge
+from flowdebate.evaluation import ArguedDebate, audit, create_rejudge, rejudge
 from flowdebate.patterns.debate.judging.options import JudgeOptions
-from flowdebate.testing import FunctionModel
+from flowdebate.testing import FunctionModel, SimJudge
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -140,3 +140,31 @@ async def test_names_in_what_was_argued_are_hidden_again() -> None:
     await rejudge([ArguedDebate(question="Q?", transcript=entries)], model=judge.model, store=False)
     assert len(judge.asked) == 2
     assert not any("anna" in shown or "ben" in shown for shown in judge.asked)
+
+
+async def test_letters_are_judged_again(tmp_path: Path) -> None:
+    """All ballots by letter, without quotes; the audit reads the judge's bias from them, and nobody is asked twice."""
+    judge, asked = SimJudge(slot=1.5, quality=lambda text: len(text) / 10), []
+
+    def counted(request: ModelRequest) -> Any:
+        asked.append(request)
+        return judge.request(request)
+
+    async def again() -> Any:
+        return await rejudge(
+            [argued("a", "b", "c"), argued("yes", "no")],
+            judge=JudgeOptions(answer="letter"),
+            model=FunctionModel(counted),
+            store=str(tmp_path / "runs.db"),
+            batch_id="again",
+        )
+
+    cast = [item.unwrap().output.ballots for item in await again()]
+    assert [len(ballots) for ballots in cast] == [3, 2]
+    assert len(asked) == 5
+    assert all(ballot.log_odds is not None and ballot.problem is None for ballots in cast for ballot in ballots)
+    slot = audit(cast).slot_log_odds
+    assert slot is not None
+    assert slot.value == pytest.approx(1.5, abs=1e-9)
+    assert [item.unwrap().output.ballots for item in await again()] == cast
+    assert len(asked) == 5

@@ -193,11 +193,12 @@ class Resampling:
     seed: int
     resamples: int
 
-    def interval(self, terms: Sequence[tuple[float, int]], *, least: float = 0.0) -> tuple[float, float]:
+    def interval(self, terms: Sequence[tuple[float, int]], *, least: float | None = 0.0) -> tuple[float, float]:
         """The 95% interval of a ratio: the sum of all first numbers of `terms` by that of all second ones.
 
         Clopper and Pearson's where each term is 0 or 1 of 1, and where terms do not differ, for a share from `least` to
-        1; else of bootstrap samples of `terms`, bias-corrected and accelerated (BCa).
+        1; else, and for a number without bounds (`least` None), of bootstrap samples of `terms`, bias-corrected and
+        accelerated (BCa).
         """
         import numpy as np
         from scipy import stats  # type: ignore[import-untyped,unused-ignore]
@@ -205,7 +206,7 @@ class Resampling:
         value, n = (np.asarray(column, dtype=float) for column in zip(*sorted(terms), strict=True))
         centre = float(value.sum() / n.sum())
         counted = least == 0 and bool(np.all(n == 1)) and bool(np.all((value == 0) | (value == 1)))
-        if counted or np.allclose(value, centre * n):
+        if least is not None and (counted or np.allclose(value, centre * n)):
             share = (centre - least) / (1 - least)
             exact = stats.binomtest(round(share * len(n)), len(n)).proportion_ci(1 - ALPHA, method="exact")
             return min(centre, least + exact.low * (1 - least)), max(centre, least + exact.high * (1 - least))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from pydantic import Field
@@ -36,7 +36,11 @@ _FIGURES = {
     "preference_fairness": "preference fairness (PF)",
     "repetition_stability": "repetition stability (RS)",
     "flip_probability": "flip probability",
+    "saturation": "saturation of scores",
+    "slot_log_odds": "first slot ahead, log-odds",
 }
+
+_OVER = {"repetition_stability": "view", "saturation": "ballot", "slot_log_odds": "ballot"}
 
 
 @opt.command("base_url")
@@ -56,6 +60,10 @@ def audit(  # noqa: PLR0913 - the options of the command
         Option(metavar="NAME", help="The judge views: single, swap, cyclic, full, sampled(N). Default: cyclic."),
     ] = None,
     repeat: Annotated[Count | None, Option(metavar="N", help="How often each view is judged. Default: 1.")] = None,
+    judge_answer: Annotated[
+        Literal["scores", "letter", "letter_after_reasons"] | None,
+        Option(help="Form of the judge's answers; letters need a model that gives log-probabilities."),
+    ] = None,
     labels: Annotated[bool, Option(help="Call the sides A, B, …, not by their stances.")] = False,
     model: Annotated[
         list[ModelName] | None, Option(metavar="SPEC", help="The model that judges again; repeat for several.")
@@ -80,7 +88,7 @@ def audit(  # noqa: PLR0913 - the options of the command
     check(data is None or not runs, "RUN", runs, "left out where --data is given")
     asked = {
         **given, "schedule": schedule, "repeat": repeat, "labels": labels or None, "max_concurrency": max_concurrency,
-        "model": model or None,
+        "judge_answer": judge_answer, "model": model or None,
     }  # fmt: skip
     again = _rejudging(asked, data=data, wanted=rejudge)
     items, failed = _items(data, runs or [], filters, store, again=again, seed=seed)
@@ -187,7 +195,7 @@ def _rows(judge: str, figures: JudgeFigures) -> Iterator[tuple[str, str, str, st
     for field, name in _FIGURES.items():
         figure: Figure | None = getattr(figures, field)
         if figure is not None:
-            over = counted(figure.n, "view" if field == "repetition_stability" else "time")
+            over = counted(figure.n, _OVER.get(field, "time"))
             yield judge, name, f"{figure.value:.2f}", _interval(figure.low, figure.high, ".2f"), over
     if figures.ballots:
         unparsed = f"{figures.unparsed:,} of {figures.ballots:,}"

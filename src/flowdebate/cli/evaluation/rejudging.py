@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from flowdebate.models.base import Model
+    from flowdebate.patterns.debate.judging.ballots import Answer
     from flowdebate.store.base import Store, StoredRun
 
 __all__ = ("Rejudging",)
@@ -49,6 +50,7 @@ class Rejudging:
         *,
         schedule: str | None,
         repeat: int | None,
+        judge_answer: Answer | None,
         labels: bool | None,
         base_url: str | None,
         max_concurrency: int | None,
@@ -62,12 +64,17 @@ class Rejudging:
         made = [make(spec, COMMAND, "--model") for spec in specs]
         try:
             judge = JudgeOptions(
-                schedule=schedule or "cyclic", labels=bool(labels), models=made if len(made) > 1 else ()
+                answer=judge_answer,
+                schedule=schedule or "cyclic",
+                labels=bool(labels),
+                models=made if len(made) > 1 else (),
             )
         except ConfigurationError as error:
-            raise ConfigurationError(COMMAND, f"--{error.field}", error.got, error.allowed) from None
+            flag = {"answer": "judge-answer", "models": "model"}.get(error.field, error.field)
+            raise ConfigurationError(COMMAND, f"--{flag}", error.got, error.allowed) from None
         times = repeat or 1
-        fingerprint = str([str(judge.plan), bool(labels), times, specs])
+        answers = [] if judge_answer is None else [judge_answer]
+        fingerprint = str([str(judge.plan), bool(labels), times, specs, *answers])
         return cls(models=made, judge=judge, repeat=times, concurrency=max_concurrency or 8, fingerprint=fingerprint)
 
     def judged(self, runs: Iterable[StoredRun], store: Store, *, seed: int) -> tuple[Items, int]:

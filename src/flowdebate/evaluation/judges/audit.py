@@ -208,12 +208,18 @@ def _figures(
     }
 
 
+_LEAST: dict[str, float | None] = {"preference_fairness": -1.0, "slot_log_odds": None}
+"""The smallest value of figures that can be below 0; None: without bounds."""
+
+
 def _figure(counts: Sequence[ItemCounts], name: str, resampling: Resampling | None) -> Figure | None:
     terms = [item.figures[name] for item in counts if name in item.figures]
     if not terms:
         return None
     n = sum(counted for _, counted in terms)
-    low, high = _interval(terms, resampling, least=-1.0 if name == "preference_fairness" else 0.0)
+    least = _LEAST.get(name, 0.0)
+    alone = least is None and len(terms) == 1  # one item says nothing about another
+    low, high = _interval(terms, None if alone else resampling, least=least)
     return Figure(value=math.fsum(value for value, _ in terms) / n, n=n, low=low, high=high)
 
 
@@ -294,7 +300,7 @@ def _places(
 
 
 def _interval(
-    terms: Sequence[tuple[float, int]], resampling: Resampling | None, *, least: float = 0.0
+    terms: Sequence[tuple[float, int]], resampling: Resampling | None, *, least: float | None = 0.0
 ) -> tuple[float | None, float | None]:
     """The 95% interval of a ratio of two sums over items; none without resamples."""
     return resampling.interval(terms, least=least) if resampling and resampling.resamples else (None, None)

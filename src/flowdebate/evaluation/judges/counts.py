@@ -18,14 +18,24 @@ if TYPE_CHECKING:
 
 __all__ = (
     "FIGURES",
+    "SATURATED",
     "ItemCounts",
     "PlaceWins",
     "count",
     "is_usable",
 )
 
-FIGURES = ("repetition_stability", "position_consistency", "preference_fairness", "flip_probability")
+FIGURES = (
+    "repetition_stability",
+    "position_consistency",
+    "preference_fairness",
+    "flip_probability",
+    "saturation",
+    "slot_log_odds",
+)
 """Figures that are a sum over items, divided by another one."""
+SATURATED = 0.99
+"""The share from which on a ballot gives a side everything."""
 _JudgeView: TypeAlias = tuple[tuple[str, ...], tuple[tuple[str, str], ...]]
 
 
@@ -68,6 +78,8 @@ def count(ballots: Iterable[JudgeBallot], spoke: Sequence[str] | None = None) ->
     """Count the `ballots` of one item, whose sides `spoke` in this order; the order of ballots changes nothing."""
     counts = ItemCounts()
     alike: dict[tuple[str | None, frozenset[str], tuple[str, ...]], dict[_JudgeView, list[str | None]]] = {}
+    by_letter: dict[tuple[str | None, frozenset[str], tuple[str, ...]], list[JudgeBallot]] = {}
+    terms: dict[str, list[float]] = {}
     for ballot in ballots:
         counts.ballots += 1
         if ballot.problem is not None:
@@ -78,13 +90,19 @@ def count(ballots: Iterable[JudgeBallot], spoke: Sequence[str] | None = None) ->
             choice = leader_of(ballot.scores) if ballot.scores else ballot.winner
             _place(counts, ballot, choice, ballot.spoken or spoke)
             labels = tuple(sorted(ballot.labels.items())) if ballot.labels else ()
-            views = alike.setdefault((ballot.model, frozenset(ballot.order), tuple(ballot.spoken or ())), {})
+            about = ballot.model, frozenset(ballot.order), tuple(ballot.spoken or ())
+            if ballot.log_odds is not None and about[1] == ballot.log_odds.keys():
+                by_letter.setdefault(about, []).append(ballot)
+            elif ballot.scores:
+                terms.setdefault("saturation", []).append(float(max(ballot.scores.values()) >= SATURATED))
+            views = alike.setdefault(about, {})
             views.setdefault((tuple(ballot.order), labels), []).append(choice)
-    terms: dict[str, list[float]] = {}
+    for letters in by_letter.values():
+        terms.setdefault("slot_log_odds", []).extend(_slot_log_odds(letters))
     for views in alike.values():
         if len(views) > 1 or any(len(choices) > 1 for choices in views.values()):
             _compare(terms, views)
-    counts.figures = {name: (math.fsum(values), len(values)) for name, values in terms.items()}
+    counts.figures = {name: (math.fsum(values), len(values)) for name, values in terms.items() if values}
     return counts
 
 
@@ -124,6 +142,14 @@ def _win(
     wins.wins[place] += 1
     wins.arrangements.add(arrangement)
     return wins
+
+
+def _slot_log_odds(ballots: Sequence[JudgeBallot]) -> list[float]:
+    """By how much the first slot is ahead of the last one; nothing where that may be the sides."""
+    if Counter(ballot.order[0] for ballot in ballots) != Counter(ballot.order[-1] for ballot in ballots):
+        return []
+    odds = [(ballot.log_odds or {}, ballot.order) for ballot in ballots]
+    return [each[order[0]] - each[order[-1]] for each, order in odds]
 
 
 def _compare(terms: dict[str, list[float]], views: Mapping[_JudgeView, Sequence[str | None]]) -> None:

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from flowdebate._util.text import counted
 from flowdebate._util.wire import WireModel
+from flowdebate.evaluation.judges.counts import SATURATED
 from flowdebate.evaluation.sample_sizes import NEEDED, POWER, smallest_rate, sought
 from flowdebate.evaluation.statistics import ALPHA
 from flowdebate.patterns.debate.judging.ballots import JudgeBallot
@@ -36,6 +37,10 @@ LIMITS = (
     "the text, or for the side that spoke last in the debate, unless the speaking order is known and varies: last_word."
 )
 """The last sentence of every audit."""
+_BLUNT = 0.8
+"""The saturation from which on scores are called all or nothing: two orders then gain .007 over one, of .208."""
+_FEW = 10
+"""The number of ballots from which on that is said."""
 PlaceKind = Literal["slot", "label", "turn"]
 """A place in the order in which a judge reads; the name of a side; a place in the order in which sides spoke."""
 
@@ -166,6 +171,10 @@ class JudgeFigures(WireModel):
     """PF: from -1, where all verdicts went to the first slot (primacy), to +1, the last one (recency)."""
     flip_probability: Figure | None = None
     """The share of pairs of orders of one item with different verdicts."""
+    saturation: Figure | None = None
+    """The share of ballots with scores in which a side has .99 or more; letters, whose log-odds grade, do not count."""
+    slot_log_odds: Figure | None = None
+    """By letter: by how much the first slot is ahead of the last one, over items judged in balanced orders."""
 
     @property
     def tested(self) -> list[Places | LastWord]:
@@ -257,6 +266,7 @@ def _of_judge(figures: JudgeFigures, tests: int) -> Iterator[str]:
     if figures.last_word is not None and figures.last_word in figures.tested:
         yield _of_last_word(figures.last_word)
     yield from _of_orders(figures)
+    yield from _of_grades(figures)
     if figures.unparsed:
         share = f"{figures.unparsed_share:.0%}"
         yield f"{figures.unparsed} of {counted(figures.ballots, 'answer')} ({share}) could not be used"
@@ -330,6 +340,18 @@ def _of_orders(figures: JudgeFigures) -> Iterator[str]:
     stability = figures.repetition_stability
     if stability is not None:
         yield f"repetition stability {_value(stability)}, over {counted(stability.n, 'view')} judged several times"
+
+
+def _of_grades(figures: JudgeFigures) -> Iterator[str]:
+    """What the ballots' scores are worth: whether they grade, and how far a slot moves them."""
+    saturation, slot = figures.saturation, figures.slot_log_odds
+    if saturation is not None and saturation.n >= _FEW and saturation.value >= _BLUNT:
+        two = all(places.sides == 2 for places in figures.slots)  # noqa: PLR2004 - swapping is for two
+        cannot = "swapping cannot help" if two else "they count as votes"
+        full = f"{round(saturation.value * saturation.n)} of {counted(saturation.n, 'ballot')}"
+        yield f"scores are all or nothing: {cannot}; {full} give a side {SATURATED:.0%} or more"
+    if slot is not None:
+        yield f"by letter, the first slot is ahead by {_value(slot)} in log-odds; all orders together cancel that"
 
 
 def _of_panel(audit: JudgeAudit) -> Iterator[str]:
