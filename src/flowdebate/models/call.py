@@ -6,7 +6,9 @@ import asyncio
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from functools import partial
+from types import coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from flowdebate._util.text import clean_data, clean_text, is_blank
 from flowdebate.errors import (
@@ -25,7 +27,7 @@ from flowdebate.models.retry import Retry, repeated
 from flowdebate.models.usage import Usage
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Sequence
+    from collections.abc import Coroutine, Generator, Sequence
 
     from flowdebate.models.base import Flag, Model, ModelRequest
 
@@ -37,20 +39,44 @@ __all__ = (
 T = TypeVar("T")
 
 
-async def within(seconds: float | None, call: Awaitable[T]) -> T:
-    """Await `call` and raise ModelTimeout after `seconds`; None for no deadline."""
+async def within(seconds: float | None, call: Coroutine[Any, Any, T]) -> T:
+    """Await `call` and raise ModelTimeout after `seconds`; None for no deadline.
+
+    The timer starts when the call first waits: one that answers at once, from a cache or a script, needs none.
+    """
     if seconds is None:
         return await call
-    deadline = asyncio.timeout(seconds)
+    ends = asyncio.get_running_loop().time() + seconds
+    try:
+        waits = call.send(None)
+    except StopIteration as done:
+        answered: T = done.value
+        return answered
+    deadline = asyncio.timeout_at(ends)
     try:
         async with deadline:
-            return await call
+            return await _rest(call, waits)
     except Exception as error:
         # A call may turn its cancellation into an error of its own, and one that raises TimeoutError by itself may
         # not pass for the deadline.
         if deadline.expired():
             raise ModelTimeout(seconds) from error
         raise
+
+
+@coroutine
+def _rest(call: Coroutine[Any, Any, T], waits: object) -> Generator[object, Any, T]:
+    """The rest of `call`, which has started and waits for `waits`."""
+    while True:
+        try:
+            step = partial(call.send, (yield waits))
+        except BaseException as error:  # noqa: BLE001 - such as a cancellation: the call's to see
+            step = partial(call.throw, error)
+        try:
+            waits = step()
+        except StopIteration as done:
+            answered: T = done.value
+            return answered
 
 
 _ROUNDED = 1e-3

@@ -298,20 +298,20 @@ def debater_block(
     turn: Callable[[Any, Context], str],
     transcript: StateResource[Any],
     options: BlockOptions,
-    begins: Callable[[Context, int], str] | None = None,
+    begins: Callable[[Context, Any, int], str] | None = None,
     second_try: Callable[[str, Callable[[], AnswerForm], Context], SecondTry | None] | None = None,
 ) -> Generator[str]:
     """The default block of a debater in any pattern: a model that speaks in text.
 
     An answer that ran out of room is cut at its last full sentence; a short turn in the concise profile ends, on
-    purpose, with the last of the sentences that were asked for. `begins(ctx, shift)` are the words that a turn begins
-    with, where the model can continue them. `second_try(text, form, ctx)` is what to ask in place of an answer that
-    will not do; not with tools, whose results it would not have.
+    purpose, with the last of the sentences that were asked for. `begins(ctx, template, shift)` are the words that a
+    turn begins with, where the model can continue them. `second_try(text, form, ctx)` is what to ask in place of an
+    answer that will not do; not with tools, whose results it would not have.
     """
 
     def form(_: object, ctx: Context, shift: int = 0) -> AnswerForm:
         wording = prompt.wording(ctx)
-        opening = "" if begins is None else begins(ctx, shift)
+        opening = "" if begins is None else begins(ctx, wording.template, shift)
         return {"words": wording.words, "begins": opening, "sentences": wording.sentences}
 
     def cut(text: str, response: ModelResponse, ctx: Context) -> str:

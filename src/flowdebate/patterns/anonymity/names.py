@@ -288,7 +288,8 @@ class Names:
     def find(self, text: str) -> list[Found]:
         """The names in `text`, in order; the longest of several that begin at one place."""
         low = fold(text)
-        well_known = any(map(low.__contains__, _WELL_KNOWN))
+        words = low.encode(errors="replace").translate(_LETTERS_ONLY).split()
+        well_known = not _FIRST_WORDS.isdisjoint(words) and any(map(low.__contains__, _WELL_KNOWN))
         if not well_known and not any(map(low.__contains__, self._needles)):
             return []
         places = origins(text)
@@ -319,6 +320,12 @@ _WELL_KNOWN = tuple(
     word for word in _FAMILIES_AND_MAKERS if not any(part in word for part in _FAMILIES_AND_MAKERS - {word})
 )
 """Model families and their makers, without those that contain another: one of these is in every text that names any."""
+_LETTERS_ONLY = bytes(code if code in b"abcdefghijklmnopqrstuvwxyz" else 32 for code in range(256))
+_FIRST_WORDS = frozenset(
+    (re.split("[^a-z]", word, maxsplit=1)[0] + end).encode() for word in _FAMILIES_AND_MAKERS for end in ("", "v")
+)
+"""The letters with which they begin, also before a version ("gptv4"): a text without any of these words names none, and
+to look for all words at once takes a fraction of the time."""
 
 
 def _selves(low: str, families: Mapping[str | None, str]) -> Iterator[Found]:

@@ -386,8 +386,7 @@ def create_debater(  # noqa: PLR0913 - what a debater may be told
             template=template,
         )
 
-    def begins(ctx: Context, shift: int) -> str:
-        template = prompt.template(ctx)
+    def begins(ctx: Context, template: DebaterTemplate, shift: int) -> str:
         if not (template.begins or template.begins_reply or template.begins_again):
             return ""
         return opening_words(
@@ -400,9 +399,10 @@ def create_debater(  # noqa: PLR0913 - what a debater may be told
         )
 
     def without_copy(text: str, form: Callable[[], AnswerForm], ctx: Context) -> SecondTry | None:
-        if prompt.template(ctx) is not CONCISE_DEBATER:  # others may ask for quotations
+        template = prompt.template(ctx)
+        if template is not CONCISE_DEBATER:  # others may ask for quotations
             return None
-        own_words = text.removeprefix(begins(ctx, 0))
+        own_words = text.removeprefix(begins(ctx, template, 0))
         copied = {entry: copied_run(own_words, entry.text) for entry in shown(ctx)}
         most = max(copied.values(), default=0)
         if most <= LONGEST_COPY:

@@ -29,7 +29,7 @@ from flowdebate.prompts.escaping import quoted, tag_name, tag_text
 from flowdebate.prompts.template import Profiles, Template, filled, listed, uses
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from flowdebate.blocks.generator import AnswerForm
     from flowdebate.models.base import ModelResponse
@@ -168,22 +168,23 @@ def render_moderator_turn(
     said = render_entries(entries, names=True) if transcript is None else transcript
     parts = [filled(template.transcript, transcript=said)]
     if decisions:
-        told = listed(*(item for decision in decisions for item in _told(decision)))
-        parts.append(filled(template.decisions, decisions=told))
+        parts.append(filled(template.decisions, decisions="\n".join(map(_told, decisions))))
     rounds = "" if max_rounds is None else f" of at most {max_rounds}"
     task = template.question or (template.next if entries else template.opening)
     parts.append(filled(task, round=round, rounds=rounds))
     return "\n\n".join(parts)
 
 
-def _told(decision: DebateModeratorDecision) -> Iterator[str]:
-    yield f"round {decision.round}, speakers: {', '.join(map(tag_name, decision.next_speakers)) or '(nobody)'}"
-    if decision.reason:
-        yield f"round {decision.round}, reason for leaving somebody out: {quoted(decision.reason)}"
-    if decision.briefing:
-        yield f"round {decision.round}, briefing: {quoted(decision.briefing)}"
-    if decision.new_angle:
-        yield f"round {decision.round}, new angle: {quoted(decision.new_angle)}"
+def _told(decision: DebateModeratorDecision) -> str:
+    speakers = ", ".join(map(tag_name, decision.next_speakers)) or "(nobody)"
+    return _lines_of(decision.round, speakers, decision.reason, decision.briefing, decision.new_angle)
+
+
+@lru_cache(maxsize=256)  # each round's prompt has the decisions of all rounds before
+def _lines_of(number: int, speakers: str, reason: str | None, briefing: str | None, new_angle: str | None) -> str:
+    said = {"reason for leaving somebody out": reason, "briefing": briefing, "new angle": new_angle}
+    lines = [f"round {number}, {what}: {quoted(text)}" for what, text in said.items() if text]
+    return listed(f"round {number}, speakers: {speakers}", *lines)
 
 
 class CompletedDecision(DebateModeratorOutput):

@@ -66,16 +66,17 @@ class _ChangeFeed:
 
     def send(self, changes: Iterable[tuple[TaskChange, Task]]) -> None:
         """Deliver an event for each of `changes`, after those that are waiting already."""
+        waiting, listener = self._waiting, self._listener
         for change, task in changes:
-            self._waiting.append(TaskChanged(collection_id=self._collection_id, change=change, task=task))
+            waiting.append(TaskChanged(collection_id=self._collection_id, change=change, task=task))
         if self._busy:
             return
         failures: list[Exception] = []
         self._busy = True
         try:
-            while self._waiting:
+            while waiting:
                 try:
-                    self._listener(self._waiting.popleft())
+                    listener(waiting.popleft())
                 except Exception as error:  # noqa: BLE001 - it is raised once everything is delivered
                     failures.append(error)
         finally:
