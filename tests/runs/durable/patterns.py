@@ -13,6 +13,7 @@ from pydantic_core import to_jsonable_python
 from flowdebate import (
     Debater,
     FailurePolicy,
+    JudgeOptions,
     Persona,
     consensus,
     create_debate_transcript,
@@ -69,6 +70,12 @@ def _mirrored() -> Any:
     return debate(name="rent", debaters=sides, max_rounds=1, turn_order="shuffled", mirror=True, failures=SKIP)
 
 
+def _by_letter(judge: JudgeOptions) -> Any:
+    """With a quorum a ballot that fails cancels no other one: how far that one is would be a matter of time."""
+    sides = [Debater("ann", "for"), Debater("bob", "against")]
+    return debate(name="rent", debaters=sides, max_rounds=2, judge=judge, synthesizer=False, failures=SKIP)
+
+
 def _personas() -> list[Persona]:
     return [Persona(name, role="expert") for name in _NAMES]
 
@@ -78,6 +85,8 @@ PATTERNS: dict[str, Callable[[], Any]] = {
     "moderated": _moderated,
     "at once": _at_once,
     "mirrored": _mirrored,
+    "by letter": lambda: _by_letter(JudgeOptions(answer="letter", labels="crossed", quorum=1)),
+    "reasons and letter": lambda: _by_letter(JudgeOptions(answer="letter_after_reasons", quorum=1)),
     "deliberation": lambda: deliberation(name="deal", debaters=_personas(), max_rounds=2, failures=SKIP),
     "handoff": lambda: handoff(name="talk", debaters=_personas(), max_turns=4, failures=SKIP),
     "consensus": lambda: consensus(name="plan", agents=_personas(), max_rounds=2),
@@ -91,6 +100,8 @@ def answer_to(request: ModelRequest, *, failing: float = 0.0) -> Any:
     draw = Random(sha256(told.encode()).hexdigest())
     if draw.random() < failing:
         raise ProviderFailed("overloaded", status=503)
+    if request.choices:
+        return {choice: -draw.uniform(0.1, 2.0) for choice in request.choices}
     schema = request.output_schema
     if schema is None:
         return f"Point {draw.randrange(10**6)}."

@@ -41,11 +41,11 @@ class Paid:
         self.model = FunctionModel(self._answer)
 
     async def _answer(self, request: ModelRequest) -> Any:
+        await asyncio.sleep(0)  # calls at the same time are all made before any of them is answered
         if len(self.asked) == self._stop:
             assert self.task is not None
             self.task.cancel()
             await asyncio.sleep(60)
-        await asyncio.sleep(0)
         self.asked.append(json.dumps([request.block, request.messages], default=str))
         return answer_to(request, failing=self._failing)
 
@@ -91,6 +91,33 @@ async def test_a_run_that_is_cut_at_any_calls_comes_to_the_same(
         assert ended is not None or (await store.run("it")).status == "interrupted"
     assert ended == undisturbed
     assert sorted(paid) == sorted(whole.asked)
+
+
+@pytest.mark.parametrize(
+    ("name", "calls"),
+    [("by letter", ["ballot"] * 4 + ["quote"] * 2), ("reasons and letter", ["reasons", "ballot"] * 2)],
+)
+async def test_a_judge_by_letter_that_is_cut_after_any_call_finds_the_same(name: str, calls: list[str]) -> None:
+    """Ballots, reasons and quotes are steps of their own: whichever is the last, none is paid for again."""
+    pattern = PATTERNS[name]()
+    whole = Paid()
+    undisturbed = await outcome(pattern.run(QUESTION, model=whole.model, seed=1))
+    turns = 4
+    assert len(whole.asked) == turns + len(calls)
+    for stop in range(turns, len(whole.asked)):
+        store, first, second = MemoryStore(), Paid(stop=stop), Paid()
+        first.task = asyncio.ensure_future(
+            outcome(pattern.run(QUESTION, model=first.model, seed=1, store=store, run_id="it"))
+        )
+        assert await first.task is None
+        assert len(first.asked) == stop
+        assert await outcome(pattern.resume("it", model=second.model, store=store)) == undisturbed
+        assert sorted([*first.asked, *second.asked]) == sorted(whole.asked)
+        steps = [step.key for step in await store.steps("it") if "judge" in step.key]
+        kinds = [
+            kind for kind in ("ballot", "reasons", "quote") for key in steps if key.rsplit("/", 1)[-1].startswith(kind)
+        ]
+        assert sorted(kinds) == sorted(calls), steps
 
 
 async def outcome(call: Awaitable[RunResult[Any]]) -> Any:
