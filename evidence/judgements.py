@@ -18,20 +18,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field, create_model
 
 from evidence.facts import SIDES, FactPair, fact_pairs
-from evidence.letters import LetterModel
 from flowdebate import DebateContributionEntry, generator
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import FlowDebateError, ModelUnavailable
 from flowdebate.models.base import ModelSettings
 from flowdebate.models.local.model import LocalModel
-from flowdebate.patterns.debate.judging.ballots import JudgeBallot
+from flowdebate.patterns.debate.judging.ballots import JudgeBallot, leader_of
+from flowdebate.patterns.debate.judging.letters import NO_LOGPROBS, numbers_of
 from flowdebate.patterns.debate.judging.prompt import JudgeTemplate, render_judge_system, render_judge_turn
 from flowdebate.patterns.debate.judging.schedules import JudgeView, Schedule
 from flowdebate.patterns.debate.transcript import HOW_TO_READ, render_entries
 from flowdebate.runs.events import ModelCalled
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from flowdebate.models.base import Model
 
@@ -44,6 +44,7 @@ VIEWS = ("first", "reverse", "again")
 """An order, its reverse with the labels exchanged, and the first view once more with another seed."""
 SEED = 1
 TEMPERATURE = 0.3
+_BY_LETTER = ", by letter"
 MODELS = ("local", "smollm2", "local, by letter", "smollm2, by letter")
 """By letter: one token is asked for, and its log-probabilities are the scores; the others write the scores."""
 _OFFICE = (
@@ -86,9 +87,9 @@ def views_of(pair: FactPair) -> dict[str, JudgeView]:
 
 
 @lru_cache
-def scored(labels: tuple[str, ...], number: type[int | float]) -> type[WireModel]:
+def scored(labels: tuple[str, ...]) -> type[WireModel]:
     """A judge's answer with scores and nothing else: a small machine spends most of a call on words."""
-    points: Any = {label: (Annotated[number, Field(ge=0, le=100)], ...) for label in labels}
+    points: Any = {label: (Annotated[int, Field(ge=0, le=100)], ...) for label in labels}
     return create_model(
         "ScoredVerdict",
         __base__=WireModel,
@@ -96,24 +97,32 @@ def scored(labels: tuple[str, ...], number: type[int | float]) -> type[WireModel
     )
 
 
-async def judged(pair: FactPair, name: str, view: JudgeView, model: Model) -> tuple[JudgeBallot, dict[str, Any]]:
+async def judged(
+    pair: FactPair, name: str, view: JudgeView, model: Model, *, by_letter: bool
+) -> tuple[JudgeBallot, dict[str, Any]]:
     """What the model finds in one view, and what that took."""
-    template = LETTER if isinstance(model, LetterModel) else SCORES
+    template = LETTER if by_letter else SCORES
     called = [view.named(side) for side in view.order]
     entries = [
         DebateContributionEntry(round=1, agent_name="-", stance=view.named(side), text=pair.text(side))
         for side in view.order
     ]
     turn = render_judge_turn(question="Which statement is true?", transcript=render_entries(entries), template=template)
+    answer: Any = {"choices": LABELS} if by_letter else {"output_schema": scored(LABELS)}
     block = generator(
         name="facts-judge",
         prompt=render_judge_system(stances=sorted(called), template=template),
         user=turn,
-        output_schema=scored(LABELS, float if isinstance(model, LetterModel) else int),
         settings=_settings(pair, name),
+        **answer,
     )
+    if by_letter:
+        block = block.with_transform(lambda _, response, __: response.logprobs)
     ballot = JudgeBallot(
-        view=int(name == "reverse"), order=list(view.order), labels=dict(view.labels or {}), model=model.name
+        view=int(name == "reverse"),
+        order=list(view.order),
+        labels=dict(view.labels or {}),
+        model=f"{model.name}{_BY_LETTER}" if by_letter else model.name,
     )
     try:
         result = await block.run(turn, model=model, seed=SEED)
@@ -127,7 +136,7 @@ async def judged(pair: FactPair, name: str, view: JudgeView, model: Model) -> tu
         "prompt_tokens": call.usage.prompt_tokens,
         "completion_tokens": call.usage.completion_tokens,
     }
-    return _read(ballot, result.output), took
+    return (_by_letter if by_letter else _read)(ballot, result.output), took
 
 
 def _settings(pair: FactPair, name: str) -> ModelSettings:
@@ -135,6 +144,14 @@ def _settings(pair: FactPair, name: str) -> ModelSettings:
     return ModelSettings(
         temperature=TEMPERATURE, max_tokens=60, extra={"repeat_penalty": 1.0, "top_p": 1.0, "min_p": 0.0, "seed": seed}
     )
+
+
+def _by_letter(ballot: JudgeBallot, logprobs: Mapping[str, float] | None) -> JudgeBallot:
+    """The ballot with the log-odds of its letters, however probable they are, as in the rows that are there."""
+    if logprobs is None:
+        return ballot.model_copy(update={"problem": NO_LOGPROBS})
+    found = numbers_of(logprobs, ballot.labels or {})
+    return ballot.model_copy(update={**found, "winner": leader_of(found["scores"]), "problem": None})
 
 
 def _read(ballot: JudgeBallot, answer: Any) -> JudgeBallot:
@@ -169,7 +186,9 @@ async def measure(models: Sequence[str], pairs: Sequence[FactPair], out: Path) -
         id_ = f"{model}/{pair.id}/{view}"
         if id_ in known:
             continue
-        ballot, took = await judged(pair, view, views_of(pair)[view], opened[model])
+        ballot, took = await judged(
+            pair, view, views_of(pair)[view], opened[model], by_letter=model.endswith(_BY_LETTER)
+        )
         row = Row(id=id_, model=model, item=pair.id, view=view, ballot=ballot, **took)
         with out.open("a") as file:
             file.write(row.model_dump_json(exclude_defaults=True) + "\n")
@@ -178,7 +197,7 @@ async def measure(models: Sequence[str], pairs: Sequence[FactPair], out: Path) -
 
 def _opened(name: str) -> Model:
     path = _small() if name.startswith("smollm2") else None
-    return LetterModel(path, letters=LABELS) if name.endswith("by letter") else LocalModel(path)
+    return LocalModel(path)
 
 
 def _small() -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from pathlib import Path
 
@@ -14,12 +13,13 @@ from hypothesis import strategies as st
 from evidence import exact, page, simulated
 from evidence.estimates import Estimate, bootstrapped, mean_of, table, wilson
 from evidence.facts import SIDES, FactPair, PairFigures, fact_pairs, stored_pairs
-from evidence.judgements import BALLOTS, Row, rows_of, views_of
-from evidence.letters import shares_in
+from evidence.judgements import BALLOTS, Row, judged, rows_of, views_of
 from evidence.real import real
-from evidence.simulate import WORLDS, Ballots, ballots
+from evidence.simulate import WORLDS, Ballots, ballots, right
+from evidence.simulated import by_odds, by_vote
 from evidence.unkind import unkind
-from flowdebate.patterns.debate.judging.ballots import JudgeBallot
+from flowdebate.patterns.debate.judging.ballots import JudgeBallot, centred, decide
+from flowdebate.testing import FunctionModel
 
 
 def pair(number: int, *, longer: bool = True) -> FactPair:
@@ -164,11 +164,48 @@ def test_unkind_judges_gain_less_or_nothing() -> None:
     assert len(rows) == 8
 
 
-def test_letters_have_their_parts_of_what_letters_have() -> None:
-    """Tokens with a space count; what is no letter counts for nothing."""
-    tokens = [(" A", math.log(0.2)), ("A", math.log(0.1)), ("B", math.log(0.1)), ("The", math.log(0.6))]
-    assert shares_in(tokens, ("A", "B")) == pytest.approx({"A": 0.75, "B": 0.25})
-    assert shares_in([("The", 0.0)], ("A", "B")) == {"A": 0.0, "B": 0.0}
+@pytest.mark.anyio
+async def test_a_judge_by_letter_is_the_library_s(tmp_path: Path) -> None:
+    """Its log-odds are those of a simulated judge, and the row is read back; no log-probabilities are a problem."""
+    one = pair(1)
+    view = views_of(one)["reverse"]
+    judge = FunctionModel(lambda request: dict(zip(request.choices, (-0.5, -1.5), strict=True)), name="small")
+    ballot, took = await judged(one, "reverse", view, judge, by_letter=True)
+    (first,) = [side for side, label in (view.labels or {}).items() if label == "A"]
+    assert ballot.log_odds == {side: 0.5 if side == first else -0.5 for side in SIDES}
+    assert (ballot.model, ballot.winner, ballot.view) == ("small, by letter", first, 1)
+    row = Row(id="r", model="small, by letter", item=one.id, view="reverse", ballot=ballot, **took)
+    (tmp_path / "rows.jsonl").write_text(row.model_dump_json(exclude_defaults=True) + "\n")
+    assert rows_of(tmp_path / "rows.jsonl") == [row]
+    mute, _ = await judged(one, "reverse", view, FunctionModel(lambda _: "A"), by_letter=True)
+    assert mute.problem == "the model gives no log-probabilities"
+
+
+def test_letters_make_two_orders_worth_asking() -> None:
+    """The `gap` judge: by letter in both orders .891, with scores that are all or nothing .683, as in one order."""
+    items = 200_000
+    swap = Ballots(schedule="swap")
+    letters, votes = (mean_of(each).value for each in right(WORLDS["gap"], swap, items, by_odds, by_vote))
+    (one,) = (mean_of(each).value for each in right(WORLDS["gap"], Ballots(), items, by_vote))
+    assert letters == pytest.approx(0.891, abs=0.002)
+    assert votes == pytest.approx(0.683, abs=0.002)
+    assert one == pytest.approx(0.683, abs=0.002)
+
+
+@given(st.lists(st.tuples(*[st.floats(-9, 9)] * 4), min_size=1, max_size=5))
+def test_the_figures_of_letters_are_those_of_the_library(items: list[tuple[float, ...]]) -> None:
+    """Who wins by the mean of log-odds over both orders is who wins by `decide()`, without a threshold."""
+    odds = np.array(items).reshape(len(items), 2, 2)
+    leaders = by_odds(odds).leaders
+    for number, views in enumerate(odds.tolist()):
+        cast = [
+            JudgeBallot(view=at, order=["a", "b"], log_odds=centred({"a": view[0], "b": view[1]}))
+            for at, view in enumerate(views)
+        ]
+        winner = decide(cast, sides=["a", "b"], by="log_odds", min_log_odds=0.0).winner
+        ahead = abs(odds[number, :, 0].sum() - odds[number, :, 1].sum())
+        if winner is not None and ahead > 1e-9:
+            assert leaders[number].tolist() == [winner == "a", winner == "b"]
 
 
 def test_rows_are_read_back(tmp_path: Path) -> None:

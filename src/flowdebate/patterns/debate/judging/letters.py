@@ -36,6 +36,7 @@ __all__ = (
     "letter_views",
     "letters_for",
     "listed_letters",
+    "numbers_of",
 )
 
 MOST_LETTERS = 20
