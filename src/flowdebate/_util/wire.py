@@ -15,6 +15,8 @@ __all__ = (
     "BaseEvent",
     "WireModel",
     "as_list",
+    "new_dict",
+    "new_list",
 )
 
 
@@ -53,6 +55,16 @@ class WireModel(BaseModel):
 
 
 _set = object.__setattr__  # frozen models refuse their own
+
+
+def new_list() -> list[Any]:
+    """A new list, as the default of a field: of `list` itself pydantic parses the documentation, in milliseconds."""
+    return []
+
+
+def new_dict() -> dict[str, Any]:
+    """A new dict, likewise."""
+    return {}
 
 
 def as_list(value: object) -> object:

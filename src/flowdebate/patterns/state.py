@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, Self, TypeAl
 from pydantic import AfterValidator, AliasChoices, BaseModel, Field, ValidationError
 
 from flowdebate._util.frozen import FrozenList
-from flowdebate._util.wire import WireModel
+from flowdebate._util.wire import WireModel, new_list
 from flowdebate.errors import OutputError, error_text, problems_of, shown
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class PatternState(WireModel):
     """The subject: the question, the topic, the proposition or the task."""
     round: int = 0
     """The round (or turn) in progress, from 1; 0 before the first."""
-    losses: list[ProviderFailure] = Field(default_factory=list)
+    losses: list[ProviderFailure] = Field(default_factory=new_list)
     """Provider failures so far, in order."""
     stop_reason: str | None = None
     """Why the loop ended; None while it goes on."""
@@ -149,7 +149,7 @@ class Contribution(WireModel):
 class TranscriptState(WireModel, Generic[EntryT]):
     """The transcript of a pattern: its entries in order."""
 
-    entries: list[EntryT] = Field(default_factory=list)
+    entries: list[EntryT] = Field(default_factory=new_list)
 
     def with_entry(self, *entries: EntryT) -> Self:
         """This transcript, longer by `entries`."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from flowdebate._util.wire import WireModel
+from flowdebate._util.wire import WireModel, new_list
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,7 +55,7 @@ class LeakReport(WireModel):
 
     entries: Annotated[int, Field(ge=0)]
     """The number of arguments."""
-    leaks: list[LeakAt] = Field(default_factory=list)
+    leaks: list[LeakAt] = Field(default_factory=new_list)
     """In the order of the transcript."""
 
     @property

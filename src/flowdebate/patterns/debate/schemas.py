@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from flowdebate._util.wire import BaseEvent, WireModel, as_list
+from flowdebate._util.wire import BaseEvent, WireModel, as_list, new_dict, new_list
 from flowdebate.patterns.anonymity.leaks import LeakReport
 from flowdebate.patterns.debate.judging.ballots import Judging
 from flowdebate.patterns.debate.quotes.schemas import VerifiedQuote
@@ -155,7 +155,7 @@ class DebateModeratorDecision(DebateModeratorOutput):
     round: Annotated[int, Field(ge=1)]
     fallback: bool = False
     """True: the moderator gave no usable decision, so that all debaters speak in declared order."""
-    added: list[str] = Field(default_factory=list, exclude_if=lambda added: not added)
+    added: list[str] = Field(default_factory=new_list, exclude_if=lambda added: not added)
     """The last of `next_speakers`, whom the default moderator's model had left out though their side has to be heard;
     not written without any."""
 
@@ -191,10 +191,10 @@ class JudgedVerdict(DebateVerdict):
 class DebateState(PatternState):
     """The state of a debate's sequencer, as `ctx.sequencer.state` shows it."""
 
-    stances: dict[str, str] = Field(default_factory=dict)
+    stances: dict[str, str] = Field(default_factory=new_dict)
     """The debaters' stances by name, in declared order."""
     max_rounds: int | None = None
-    moderator_decisions: list[DebateModeratorDecision] = Field(default_factory=list)
+    moderator_decisions: list[DebateModeratorDecision] = Field(default_factory=new_list)
     """One for each round so far; empty without a moderator."""
     stop_reason: StopReason | None = None
     """Why the loop ended; None while it goes on."""
@@ -230,13 +230,13 @@ class DebateRawOutput(PatternOutput):
     transcript: list[DebateContributionEntry]
     verdict: DebateVerdict | None
     """None if the judge's provider failed, or if the debate ended before the verdict (see `status`)."""
-    moderator_decisions: list[DebateModeratorDecision] = Field(default_factory=list)
+    moderator_decisions: list[DebateModeratorDecision] = Field(default_factory=new_list)
     """One for each round with a moderator; empty without one."""
     stop_reason: StopReason | None = "max_rounds"
     """Why there was no further round; None if the rounds were cut short."""
     status: DebateStatus = "complete"
     """How it ended."""
-    losses: list[ProviderFailure] = Field(default_factory=list)
+    losses: list[ProviderFailure] = Field(default_factory=new_list)
     """The provider failures that it went on without."""
     seed: int | None = None
     """The seed of the run, from which the judge's shuffle was drawn."""
