@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from flowdebate.cli.page import Page, render
 from flowdebate.patterns import PATTERNS
 from flowdebate.patterns.events import RoleFailed, TurnFinished, TurnStarted
-from flowdebate.runs.events import BlockAnswered, TextDelta, ToolCalled
+from flowdebate.runs.events import BlockAnswered, CallRetried, TextDelta, ToolCalled
 from flowdebate.service.documents import speakers_of
 from flowdebate.service.pages.debate import DebateLive
 from flowdebate.service.pages.debate_document import DebateDocument
@@ -134,3 +134,25 @@ def shown_of(events: list[Any]) -> str:
     for event in events:
         live.show(event)
     return stream.getvalue()
+
+
+def test_of_two_answers_the_page_says_which_counts() -> None:
+    """What does not count is marked as soon as that is known; the one that counts is shown whole."""
+    retried = CallRetried(block="a", model="m", attempt=2, error="Copied", message="it copies", wait=0.0)
+    said = [
+        TextDelta(block="a", text="First.", path="a", at=0.0),
+        retried,
+        TextDelta(block="a", text="Second.", path="a", at=1.0),
+    ]
+    lines = [
+        line.strip() for line in ESCAPES.sub("", turn(*said, BlockAnswered(block="a", output="Second."))).split("\n")
+    ]
+    told = ["First.", "(that answer does not count)", "(it copies; asking again)", "Second."]
+    assert [line for line in lines if line][-4:] == told
+    counts = BlockAnswered(block="a", output="First.", first_counts=True)
+    lines = [line.strip() for line in ESCAPES.sub("", turn(*said, counts)).split("\n")]
+    assert [line for line in lines if line][-6:] == [
+        *told,
+        "(that answer is no better than the first, which counts)",
+        "First.",
+    ]

@@ -90,10 +90,13 @@ class Generator(Block[Any, OutT]):
         messages = await self._messages(value, ctx)
         form = self._form(value, ctx)
         response, call = await self._converse(messages, form, ctx)
+        first_counts = False
         if call is None and self._second is not None:
             second = self._second(value, response.text, ctx)
             if second is not None:
-                response = await self._ask_again(messages, second, ctx)
+                again = await self._ask_again(messages, second, ctx)
+                first_counts = not second.better(again.text)
+                response = response if first_counts else again
         output: Any = response.data
         if self.output is None:
             output = CutOff(response.text) if response.finish == "length" else response.text
@@ -104,7 +107,11 @@ class Generator(Block[Any, OutT]):
         if self.visibility.client:
             trimmed = len(response.text) - len(output) if isinstance(output, Trimmed) else 0
             truncated = response.finish == "length" and not isinstance(output, Trimmed)
-            ctx.emit(BlockAnswered(block=self.name, output=output, truncated=truncated, trimmed=trimmed))
+            ctx.emit(
+                BlockAnswered(
+                    block=self.name, output=output, truncated=truncated, trimmed=trimmed, first_counts=first_counts
+                )
+            )
         if self.visibility.history:
             ctx.session.history.append({"role": "assistant", "name": self.name, "content": _as_text(output)})
         result: OutT = output
@@ -123,7 +130,7 @@ class Generator(Block[Any, OutT]):
         return changed
 
     def with_second_try(self, second: Callable[[Any, str, Context], SecondTry | None]) -> Self:
-        """The same block, which asks once more where `second(input, text, ctx)` says so: that answer is the one."""
+        """The same block, which asks once more where `second(input, text, ctx)` says so."""
         changed = copy.copy(self)
         changed._second = second  # noqa: SLF001 - its own class
         return changed
@@ -230,6 +237,8 @@ class SecondTry:
     error: str
     """What is wrong with the answer, in a word, as the class name of an error would say it."""
     message: str
+    better: Callable[[str], bool]
+    """Whether the further answer counts; else the first one does."""
 
 
 def _any_form(_: object, __: Context) -> AnswerForm:

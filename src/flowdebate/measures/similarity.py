@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib.util import find_spec
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, runtime_checkable
 
 from flowdebate._util.validation import check_library
@@ -27,6 +28,7 @@ __all__ = (
     "TfIdf",
     "best_similarity",
     "copied_run",
+    "copied_share",
     "text_words",
 )
 
@@ -138,6 +140,16 @@ def copied_run(text: str, source: str) -> int:
         if not set(longer[0]).isdisjoint(longer[1]):
             runs, longest = longer, longest + (1 << len(powers))
     return longest
+
+
+def copied_share(text: str, source: str) -> float:
+    """The share of the distinct pairs of neighbouring words of `text` that are in `source`; 0.0 if it has no pair.
+
+    >>> copied_share("But trams are quiet, and clean.", "I say: trams are quiet and fast.")
+    0.6
+    """
+    pairs, others = ({*pairwise(text_words(each))} for each in (text, source))
+    return len(pairs & others) / (len(pairs) or 1)
 
 
 def _longer_runs(runs: list[list[int]], following: list[list[int]], length: int) -> list[list[int]]:

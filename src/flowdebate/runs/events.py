@@ -102,6 +102,8 @@ class BlockAnswered(BaseEvent):
     """True if the answer reached the maximum length before its end."""
     trimmed: int = field(default=0, metadata=SPARSE)
     """Characters after the sentences that were asked for, which are not part of `output`."""
+    first_counts: bool = field(default=False, metadata=SPARSE)
+    """True if the answer was asked for once more, and the first one is `output`, since the further one is no better."""
 
 
 @dataclass(slots=True, kw_only=True)

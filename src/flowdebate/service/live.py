@@ -271,13 +271,19 @@ class OneByOne(Live):
         """The same, after marking the text shown so far as void."""
         if self._streamed:
             yield Ending()
-            yield Remark(text="that answer broke off and does not count")
+            yield Remark(text="that answer does not count")
             self._streamed = False
         yield from super().trouble(event, who=who)
 
     def _answered(self, answer: BlockAnswered) -> Iterator[Section]:
-        if self._streamed:
+        shown = self._streamed
+        if shown:
             yield Ending()
+        if shown and answer.first_counts:
+            yield Remark(text="that answer is no better than the first, which counts")
+            shown = False
+        if shown:
+            pass
         elif answer.block == self._synthesizer:
             yield Output(value=answer.output)
         else:

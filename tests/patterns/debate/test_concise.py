@@ -12,7 +12,7 @@ from flowdebate import Debater, DebaterOptions, ModeratorOptions, debate
 from flowdebate._util.text import CutOff, Trimmed
 from flowdebate.errors import ProviderFailed
 from flowdebate.events import BlockAnswered, CallRetried
-from flowdebate.measures.similarity import copied_run, text_words
+from flowdebate.measures.similarity import copied_run, copied_share, text_words
 from flowdebate.models import ModelResponse
 from flowdebate.patterns.debate.debater import CONCISE_DEBATER, DebaterTemplate, opening_words
 from flowdebate.patterns.debate.schemas import DebateContributionEntry
@@ -192,6 +192,36 @@ async def test_the_second_try_is_kept_by_a_stored_run() -> None:
     assert result.usage.calls == 6
 
 
+async def test_a_paraphrase_is_asked_for_once_more() -> None:
+    """Even if no long run of its words is copied; a short turn shares some pairs by chance."""
+    said = (
+        "Phones are addictive and cause stress. If a pupil checks a phone all day, the pupil may lose focus and sleep."
+    )
+    told = "Phones are addictive and cause worry. If a pupil checks the phone all day, a pupil may lose focus and rest."
+    assert copied_run(told, said) <= 12
+    result = await argued(ScriptedModel(said, told, "Phones teach pupils to look things up."))
+    assert result.raw.transcript[-1].text == "Phones teach pupils to look things up."
+    events = [event for event in result.events if isinstance(event, CallRetried)]
+    assert [event.message for event in events] == [
+        f"it shares {copied_share(told, said):.0%} of its word pairs with an earlier turn"
+    ]
+    short = ScriptedModel("Trams are quiet.", "Trams are loud.")
+    await argued(short)
+    assert len(short.calls) == 2
+
+
+@pytest.mark.parametrize("further", [LONG, f"{LONG} {LONG}", f"I disagree. {BUSES}, because"])
+async def test_a_further_answer_that_is_no_better_does_not_count(further: str) -> None:
+    """The first one is the turn, and the event says so."""
+    first = f"But {LONG}"
+    result = await argued(ScriptedModel(LONG, first, further))
+    assert [turn.text for turn in result.raw.transcript] == [LONG, first]
+    assert result.usage.calls == 3
+    answers = [event for event in result.events if isinstance(event, BlockAnswered)]
+    assert ["firstCounts" in answer.to_wire() for answer in answers] == [False, True]
+    assert [answer.first_counts for answer in answers] == [False, True]
+
+
 async def test_one_s_own_words_count_as_copied_and_the_position_does_not() -> None:
     """It is the same in every turn."""
     position = " ".join(f"because{number}" for number in range(13))
@@ -310,6 +340,22 @@ def test_huge_texts_are_compared_all_the_same(word: str, times: int) -> None:
     words = text_words(word * times)
     assert copied_run(word * times, f"{word * times}!") == len(words)
     assert copied_run(word * times, f"{word * (times // 2)} b {word * (times // 2)}") in {times // 2, times // 2 - 1}
+
+
+@given(WORDS, WORDS)
+def test_the_copied_share_counts_distinct_pairs(words: list[str], source: list[str]) -> None:
+    """As a count pair by pair does; a text is a copy of itself, and one without pairs of nothing."""
+    pairs = {f"{words[i]} {words[i + 1]}" for i in range(len(words) - 1)}
+    shared = [pair for pair in pairs if f" {pair} " in f" {' '.join(source)} "]
+    assert copied_share(", ".join(words), " ".join(source).upper()) == (len(shared) / len(pairs) if pairs else 0.0)
+    assert copied_share(" ".join(words), " ".join(words)) == float(len(words) > 1)
+
+
+def test_the_longest_answers_are_compared_whole() -> None:
+    """Texts of one word, of few words, and of words that never recur, as long as an answer may be."""
+    for text in ("a " * 100_000, "a b b a " * 25_000, " ".join(map(str, range(30_000)))):
+        assert copied_run(f"x {text}", f"{text} y") == len(text.split())
+        assert copied_share(text, text) == 1.0
 
 
 @given(st.text(), st.text(), st.text())

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, NamedTuple, Unpack
 
 from flowdebate._util.text import fold
 from flowdebate.blocks.generator import SecondTry
-from flowdebate.measures.similarity import copied_run
+from flowdebate.measures.similarity import copied_run, copied_share, text_words
 from flowdebate.patterns.binding import bindable
 from flowdebate.patterns.debate.schemas import DebateState
 from flowdebate.patterns.debate.transcript import HOW_TO_READ, labels_of, render_entries, render_transcript
@@ -342,7 +342,8 @@ def create_debater(  # noqa: PLR0913 - what a debater may be told
     make a system message that is the same for all turns of all debaters; `sources`, texts by name, are part of it.
     `anonymity` replaces names by aliases in its prompts (None: no names are hidden). An answer that ran out of room
     is cut at its last full sentence. With the concise texts, a turn that copies more than `LONGEST_COPY` words in a
-    row from the transcript is asked for once more, without the other sides' turns.
+    row from an earlier one, or shares more than `MOST_COPIED` of its word pairs with it, is asked for once more,
+    without the other sides' turns; the answer that copies less is the turn.
     """
     block_name = f"{name}-debater-{agent_name}"
     prompt = RolePrompt(DEBATERS, options, template=template, length=length, where=block_name)
@@ -402,18 +403,19 @@ def create_debater(  # noqa: PLR0913 - what a debater may be told
         template = prompt.template(ctx)
         if template is not CONCISE_DEBATER:  # others may ask for quotations
             return None
-        own_words = text.removeprefix(begins(ctx, template, 0))
-        copied = {entry: copied_run(own_words, entry.text) for entry in shown(ctx)}
-        most = max(copied.values(), default=0)
-        if most <= LONGEST_COPY:
+        said = shown(ctx)
+        copies = {entry: _copied(text.removeprefix(begins(ctx, template, 0)), entry.text) for entry in said}
+        worst = max(copies.values(), default=_NOT_COPIED)
+        if worst.excess <= 1:
             return None
-        own = [each for each, run in copied.items() if each.agent_name == agent_name and run <= LONGEST_COPY]
-        return SecondTry(
-            user=turn(None, ctx, own),
-            form=form(),
-            error="Copied",
-            message=f"it copies {most} words in a row from the transcript",
-        )
+        opening = form()
+        own = [each for each, copy in copies.items() if each.agent_name == agent_name and copy.excess <= 1]
+
+        def better(other: str) -> bool:
+            new = other.removeprefix(opening.get("begins", ""))
+            return bool(new.strip()) and max(_copied(new, entry.text).excess for entry in said) < worst.excess
+
+        return SecondTry(user=turn(None, ctx, own), form=opening, error="Copied", message=worst.told, better=better)
 
     return debater_block(
         block_name,
@@ -428,4 +430,29 @@ def create_debater(  # noqa: PLR0913 - what a debater may be told
 
 
 LONGEST_COPY = 12
-"""Words in a row that a turn in the concise profile may share with the transcript."""
+"""Words in a row that a turn in the concise profile may share with an earlier one."""
+MOST_COPIED = 0.3
+"""Share of its word pairs that a turn in the concise profile may have in common with an earlier one."""
+
+
+class _Copy(NamedTuple):
+    """How much of a turn is in an earlier one."""
+
+    excess: float
+    """Of the bounds; above 1, the turn is a copy."""
+    told: str
+
+
+_NOT_COPIED = _Copy(0.0, "")
+
+
+def _copied(text: str, earlier: str) -> _Copy:
+    """How much of `text` is in `earlier`; few words share some pairs by chance, so that only their run counts."""
+    run = copied_run(text, earlier)
+    share = copied_share(text, earlier) if len(text_words(text)) > LONGEST_COPY else 0.0
+    told = (
+        f"it copies {run} words in a row from the transcript"
+        if run > LONGEST_COPY
+        else f"it shares {share:.0%} of its word pairs with an earlier turn"
+    )
+    return _Copy(max(run / LONGEST_COPY, share / MOST_COPIED), told)
