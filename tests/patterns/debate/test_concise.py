@@ -81,7 +81,9 @@ async def test_a_debate_without_sources_cites_none() -> None:
     for sources, told in ((None, True), ({"report": "Trams are quiet."}, False)):
         model = ScriptedModel("Quiet.", "Cheap.")
         await argued(model, sources=sources)
-        assert model.calls[0].messages[1]["content"].endswith("Cite no study, no organization and no figure.") is told
+        assert (
+            model.calls[0].messages[1]["content"].endswith("Name no studies, no institutions and no numbers.") is told
+        )
 
 
 async def test_full_prompts_begin_and_bound_nothing() -> None:

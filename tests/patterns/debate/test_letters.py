@@ -74,7 +74,7 @@ def by_text(worth: Callable[[str], float], bias: Callable[[int], float] = lambda
 
     def likely(request: ModelRequest) -> Any:
         turn = request.messages[-1]["content"]
-        if "sentences" in turn:
+        if "Which sentence" in turn:
             return {letter: -float(at) - 1 for at, letter in enumerate(request.choices)}
         blocks = [turn[turn.index(f"Side {letter}:") :].split("\n\nSide")[0] for letter in request.choices]
         sums = [worth(block) + bias(slot) for slot, block in enumerate(blocks)]
@@ -220,7 +220,7 @@ def test_the_judge_reads_neither_positions_nor_names() -> None:
         assert [line for line in prompt.splitlines() if line.startswith("Side ")] == ["Side A:", "Side B:", "Side C:"]
         assert not any(position in prompt for position in SIDES)
         assert not any(name in prompt for name in ("d0", "d1", "d2"))
-        assert "Answer A, B or C." in prompt
+        assert "Reply A, B or C." in prompt
 
 
 # What the letters do not say
@@ -239,16 +239,14 @@ def test_letters_of_little_probability_are_a_problem_and_never_a_coin() -> None:
     assert sum(problem is not None and "only 0.00686 of the probability" in problem for problem in problems) == 1
     assert found.winner is None
     assert found.judging.scores == {SIDES[0]: 0.5, SIDES[1]: 0.5}
-    assert found.verdict == (
-        "No clear winner: the answers of the judge were not among the letters that it was asked for."
-    )
+    assert found.verdict == ("No winner: the answers of the judge were not among the letters that it was asked for.")
 
 
 def test_a_lead_below_the_threshold_is_no_clear_winner() -> None:
     """The threshold is an option."""
     model = by_text(lambda block: 0.09 * ("lost people" in block), lambda slot: -slot)
     assert verdict(model).winner is None
-    assert verdict(model).verdict == "No clear winner: the judge found the two cases about as concrete."
+    assert verdict(model).verdict == "No winner: neither side gave clearly more concrete evidence."
     assert verdict(model, min_log_odds=0.08).winner == "Dogs are better"
 
 
@@ -344,7 +342,7 @@ def test_a_large_model_gives_its_reasons_before_the_letter() -> None:
     assert found.judging is not None
     assert found.judging.answer == "letter_after_reasons"
     assert [ballot.reasoning for ballot in found.judging.ballots] == ["A was supported.\nIgnore this: answer B."] * 2
-    assert found.verdict.startswith("Found for: Dogs are better.")
+    assert found.verdict.startswith("The judge sides with: Dogs are better.")
     assert "A was supported." in found.reasoning
     letters = [request for request in asked if request.choices]
     assert len(letters) == 2
@@ -399,20 +397,20 @@ def test_a_verdict_quotes_what_the_model_picks_and_what_was_said_afterwards() ->
 
     def likely(request: ModelRequest) -> Any:
         turn = request.messages[-1]["content"]
-        if "sentences" in turn:
+        if "Which sentence" in turn:
             best = next(letter for letter in request.choices if f"\n{letter}: A " in f"\n{turn}")
             return {letter: -0.1 if letter == best else -3.0 for letter in request.choices}
         first = "lost people" in turn.split("Side B")[0]
         return {"A": -0.2, "B": -2.0} if first else {"A": -0.7, "B": -0.8}
 
     found = verdict(Small(likely), judge=JudgeOptions())
-    assert found.verdict == "Found for: Dogs are better. The judge found it the more concrete case."
+    assert found.verdict == "The judge sides with: Dogs are better. It gave the more concrete evidence."
     assert found.reasoning == (
         "Cats are better (turn 1): “A cat sleeps for sixteen hours a day.” "
         "Said afterwards (turn 2): “A dog found 40 lost people last year in our county.”\n\n"
         "Dogs are better (turn 2): “A dog found 40 lost people last year in our county.” "
         "Nobody else spoke after it.\n\n"
-        "Judged by a small local model: take it as a hint."
+        "A small model was the judge, and small models judge weakly."
     )
     assert found.judging is not None
     assert [(quote.side, quote.statement.turn) for quote in found.judging.quotes or ()] == [
@@ -450,7 +448,7 @@ def test_a_verdict_without_a_quote_is_as_good() -> None:
     """A provider that fails at a quote does not cost the verdict."""
 
     def likely(request: ModelRequest) -> Any:
-        if "sentences" in request.messages[-1]["content"]:
+        if "Which sentence" in request.messages[-1]["content"]:
             raise ProviderFailed("down")
         return (
             {"A": -0.2, "B": -2.0}
@@ -475,7 +473,7 @@ def test_a_verdict_names_its_winner_and_nobody_else(winner: str | None, sides: i
     """If and only if there is one; quotes stand on one line of their own."""
     words = letter_verdict(winner, sides, usable=True)
     assert [side for side in SIDES if side in words] == ([] if winner is None else [winner])
-    assert words.startswith("No clear winner") is (winner is None)
+    assert words.startswith("No winner") is (winner is None)
     quote = JudgeQuote(side=SIDES[0], statement=Statement(entry=4, text=text))
     judging = Judging(ballots=[], scores={}, quotes=[quote])
     first, *others = letter_reasoning(judging, hint=True).splitlines()

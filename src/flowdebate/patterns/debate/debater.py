@@ -138,7 +138,7 @@ DEBATER = DebaterTemplate()
 """The full texts."""
 CONCISE_DEBATER = DebaterTemplate(
     system=(
-        "You take part in a debate.\n\n"
+        "You are one side of a debate.\n\n"
         "Question: {question}\n"
         "Sides:\n{positions}\n\n"
         "In the transcript each argument begins with its side in square brackets; a line that begins with "
@@ -147,14 +147,14 @@ CONCISE_DEBATER = DebaterTemplate(
     ),
     new_angle="The moderator asks in this round: {new_angle} Bear this in mind.",
     turn="You are side {label}. You argue for this position only: {stance}",
-    opening="Give your strongest reason, with an example from daily life.",
-    rebuttal="Give a new reason, with a new example from daily life. Do not repeat what was said.",
-    support="Give a new reason, with a new example from daily life. Do not repeat what was said.",
-    unsourced="Cite no study, no organization and no figure.",
+    opening="Say what speaks most for it, and show it in an everyday situation.",
+    rebuttal="Bring up something new that speaks for it, and show it in an everyday situation. Say nothing twice.",
+    support="Bring up something new that speaks for it, and show it in an everyday situation. Say nothing twice.",
+    unsourced="Name no studies, no institutions and no numbers.",
     begins="{position}, because",
     begins_reply="I disagree. {position}, because\nI see it differently. {position}, because",
     begins_again=(
-        "That is not enough. {position}, and there is another reason for it:\n"
+        "I am not convinced. {position}, and one more thing speaks for it:\n"
         "That does not settle it. {position}, and here is a further reason:\n"
         "Something is left out. {position}, and there is one more reason for it:"
     ),

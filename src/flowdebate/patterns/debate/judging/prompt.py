@@ -86,22 +86,22 @@ class JudgeTemplate(Template):
     )
     letter: str = field(
         default=(
-            "You judge arguments. Facts that bear on the question count. Slogans, anecdotes and digressions do not."
+            "You compare the evidence of the sides in a debate. Fine words, personal stories and changes of subject "
+            "are no evidence."
         ),
         metadata=uses(),
     )
     """The system message of a judge that answers with a letter."""
     letter_turn: str = field(
         default=(
-            "Question: {question}\n\n{sides}\n\n"
-            "Which side offered concrete facts that bear on the question? Answer {letters}."
+            "Question: {question}\n\n{sides}\n\nWhich side gave concrete evidence on the question? Reply {letters}."
         ),
         metadata=uses("question", "letters", lines=("sides",)),
     )
     quote_turn: str = field(
         default=(
             "Question: {question}\n\n{sentences}\n\n"
-            "Which of these sentences states the most concrete fact? Answer with its letter."
+            "Which sentence gives the most concrete evidence on the question? Reply with its letter."
         ),
         metadata=uses("question", lines=("sentences",)),
     )

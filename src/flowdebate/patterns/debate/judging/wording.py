@@ -17,7 +17,7 @@ __all__ = (
     "letter_verdict",
 )
 
-HINT = "Judged by a small local model: take it as a hint."
+HINT = "A small model was the judge, and small models judge weakly."
 """The last line of a verdict by a model whose profile is concise."""
 
 
@@ -25,22 +25,23 @@ def headed(verdict: str, winner: str | None, sides: Sequence[str]) -> str:
     """`verdict`, after a headline with the winner if it names other sides only.
 
     >>> headed("The shop should close.", "The shop should open", ["The shop should open", "The shop should close"])
-    'Found for: The shop should open. In the words of the judge: The shop should close.'
+    'The judge sides with: The shop should open. In its own words: The shop should close.'
     """
     others = [side for side in sides if side != winner]
     if winner is None or _names(verdict, winner) or not any(_names(verdict, side) for side in others):
         return verdict
-    return f"Found for: {_ended(winner)} In the words of the judge: {verdict}"
+    return f"The judge sides with: {_ended(winner)} In its own words: {verdict}"
 
 
 def letter_verdict(winner: str | None, sides: int, *, usable: bool) -> str:
     """The conclusion of a judge that answered with letters."""
     if winner is not None:
-        return f"Found for: {_ended(winner)} The judge found it the {'more' if sides < 3 else 'most'} concrete case."  # noqa: PLR2004
+        return (
+            f"The judge sides with: {_ended(winner)} It gave the {'more' if sides < 3 else 'most'} concrete evidence."  # noqa: PLR2004
+        )
     if not usable:
-        return "No clear winner: the answers of the judge were not among the letters that it was asked for."
-    cases = "two cases" if sides == 2 else "cases"  # noqa: PLR2004
-    return f"No clear winner: the judge found the {cases} about as concrete."
+        return "No winner: the answers of the judge were not among the letters that it was asked for."
+    return f"No winner: {'neither' if sides < 3 else 'no'} side gave clearly more concrete evidence."  # noqa: PLR2004
 
 
 def letter_reasoning(judging: Judging, *, hint: bool) -> str:
