@@ -34,9 +34,9 @@ $(VENV)/.facts: $(VENV)/.dev $(VENV)/.run
 	@touch $@
 
 debate: $(VENV)/.run ## a moderated debate in the terminal, on the local model
-	$(BIN)/flowdebate debate "Should private cars be banned from city centres?" \
-	  --debater advocate="Private cars should be banned from city centres" \
-	  --debater skeptic="Private cars should stay allowed in city centres" \
+	$(BIN)/flowdebate debate "Is it better to work from home or in an office?" \
+	  --debater remy="Working from home is better" \
+	  --debater olga="Working in an office is better" \
 	  --rounds 2 --moderator --no-synthesizer --model local
 
 test: $(VENV)/.dev ## the tests, with the small model for the local path

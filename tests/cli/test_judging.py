@@ -40,7 +40,7 @@ def test_a_judge_that_changes_its_mind_is_told(tmp_path: Path) -> None:
         document = json.loads(_run(stage, "--schedule", "swap", "--json").stdout)
     assert plain.exit_code == 0
     words = " ".join(plain.stdout.split())
-    assert "2 (swap), which disagree: cap rents 0.65, free rents 0.35" in words
+    assert "2 (swap), which disagree: pro 0.65, con 0.35" in words
     assert "**Ballots**: 2 (swap), which disagree" in report.read_text().replace("\\", "")
     raw = DebateRawOutput.model_validate(document["raw"])
     assert raw.found.winner == "cap rents"
@@ -65,7 +65,7 @@ def test_a_panel_of_two_models_votes() -> None:
     with Stage(answers={"scores": _scored(80, 20)}) as stage:
         result = _run(stage, *panel, "--decided-by", "vote", "--curtail")
     assert result.exit_code == 0
-    assert "2 (single, 1 saved): cap rents 1.00, free rents 0.00" in " ".join(result.stdout.split())
+    assert "2 (single, 1 saved): pro 1.00, con 0.00" in " ".join(result.stdout.split())
     assert {body["model"] for body in stage.bodies} == {"staged", "other"}
 
 
@@ -84,13 +84,10 @@ def test_a_judge_by_letter_shows_its_log_odds(tmp_path: Path) -> None:
         again = CliRunner().invoke(app, ["show", "--last", "--page", "--json"])
         shown = CliRunner().invoke(app, ["show", "--last", "--page"])
     assert plain.exit_code == 0, plain.stderr
-    odds = (
-        "cap rents first: cap rents +0.80, free rents -0.80; "
-        "free rents first: free rents -0.25, cap rents +0.25 (the letters had 13% of the probability)"
-    )
+    odds = "pro first: pro +0.80, con -0.80; con first: con -0.25, pro +0.25 (the letters had 13% of the probability)"
     for page in (plain.stdout, shown.stdout, report.read_text().replace("\\", "")):
         words = " ".join(page.replace("**", "").split())
-        assert "2 (cyclic, by letter): cap rents 0.74, free rents 0.26" in words
+        assert "2 (cyclic, by letter): pro 0.74, con 0.26" in words
         assert odds in words
         assert words.count("“Homes first.”") == 1
     raw = DebateRawOutput.model_validate(json.loads(again.stdout)["raw"])
@@ -134,7 +131,7 @@ def test_a_judge_by_letter_that_prefers_a_slot_finds_nobody() -> None:
     with Stage(letters=lambda _: {"A": -0.1, "B": -2.5}) as stage:
         result = _run(stage, "--judge-answer", "letter")
     assert "none, no side is clearly ahead" in result.stdout
-    assert "2 (cyclic, by letter), which disagree: cap rents 0.50, free rents 0.50" in " ".join(result.stdout.split())
+    assert "2 (cyclic, by letter), which disagree: pro 0.50, con 0.50" in " ".join(result.stdout.split())
 
 
 WRONG = {

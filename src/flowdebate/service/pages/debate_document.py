@@ -12,7 +12,7 @@ from flowdebate.service.documents import RoundsDocument, Side
 from flowdebate.service.sections import Card, Entry, Fact, Group, Heading, Output, Section
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from flowdebate.patterns.debate.judging.ballots import JudgeBallot, Judging
     from flowdebate.patterns.debate.schemas import DebateModeratorDecision, DebateVerdict
@@ -127,8 +127,8 @@ def winner_of(verdict: DebateVerdict, sides: Sequence[Side | Debater]) -> str:
     return {"abstain": "none, the judge abstains", "tie": "none, a tie"}.get(judging.on_flip or "tie", "none")
 
 
-def ballots_of(judging: Judging) -> str | None:
-    """Summary of the ballots in one line; None for a single ballot.
+def ballots_of(judging: Judging, called: Mapping[str, str] | None = None) -> str | None:
+    """Summary of the ballots in one line; None for a single ballot. `called` has the names of sides, by their stance.
 
     >>> from flowdebate.patterns.debate.judging.ballots import JudgeBallot, Judging
     >>> both = [JudgeBallot(order=["a", "b"], winner="a"), JudgeBallot(order=["b", "a"], winner="b")]
@@ -142,12 +142,12 @@ def ballots_of(judging: Judging) -> str | None:
     notes += ["by letter"] * (judging.answer is not None)
     notes += [f"{unusable} could not be used"] * bool(unusable)
     notes += [f"{judging.saved} saved"] * bool(judging.saved)
-    shares = ", ".join(f"{side} {share:.2f}" for side, share in judging.scores.items())
+    shares = ", ".join(f"{_called(side, called)} {share:.2f}" for side, share in judging.scores.items())
     flipped = ", which disagree" if judging.flipped else ""
     return f"{len(judging.ballots)} ({', '.join(notes)}){flipped}: {shares}"
 
 
-def log_odds_of(judging: Judging) -> str | None:
+def log_odds_of(judging: Judging, called: Mapping[str, str] | None = None) -> str | None:
     """The log-odds of ballots by letter in one line, by the side that was shown first; None for other ballots.
 
     >>> from flowdebate.patterns.debate.judging.ballots import JudgeBallot, Judging
@@ -156,7 +156,7 @@ def log_odds_of(judging: Judging) -> str | None:
     'a first: a +0.28, b -0.28 (the letters had 30% of the probability)'
     """
     panel = len({ballot.model for ballot in judging.ballots}) > 1
-    shown = [_log_odds(ballot, panel=panel) for ballot in judging.ballots if ballot.log_odds is not None]
+    shown = [_log_odds(ballot, called, panel=panel) for ballot in judging.ballots if ballot.log_odds is not None]
     more = [f"and {len(shown) - _MOST_BALLOTS} more"] * (len(shown) > _MOST_BALLOTS)
     return "; ".join([*shown[:_MOST_BALLOTS], *more]) or None
 
@@ -165,13 +165,18 @@ _MOST_BALLOTS = 8
 _LOW_MASS = 0.5
 
 
-def _log_odds(ballot: JudgeBallot, *, panel: bool) -> str:
+def _called(side: str, called: Mapping[str, str] | None) -> str:
+    return side if called is None else called.get(side, side)
+
+
+def _log_odds(ballot: JudgeBallot, called: Mapping[str, str] | None, *, panel: bool) -> str:
     """Each side's log-odds, and what the letters had of the probability if that is little."""
     who = f"{ballot.model}, " if panel and ballot.model else ""
-    odds = ", ".join(f"{side} {round(value, 2) + 0.0:+.2f}" for side, value in (ballot.log_odds or {}).items())
+    values = (ballot.log_odds or {}).items()
+    odds = ", ".join(f"{_called(side, called)} {round(value, 2) + 0.0:+.2f}" for side, value in values)
     low = ballot.mass is not None and ballot.mass < _LOW_MASS
     mass = f" (the letters had {ballot.mass:.0%} of the probability)" if low else ""
-    return f"{who}{ballot.order[0]} first: {odds}{mass}"
+    return f"{who}{_called(ballot.order[0], called)} first: {odds}{mass}"
 
 
 def decision_group(decision: DebateModeratorDecision) -> Group:
@@ -199,7 +204,13 @@ def verdict_card(verdict: DebateVerdict, sides: Sequence[Side | Debater], *more:
         Fact(label="Reasoning", text=verdict.reasoning),
     ]
     if (judging := verdict.judging) is not None:
-        dim = (("Ballots", ballots_of(judging)), ("Log-odds", log_odds_of(judging)), ("Fallback", judging.fallback))
+        called = {side.stance: side.name for side in sides}
+        called = called if len(called) == len(sides) else {}  # those who share a stance are called by it
+        dim = (
+            ("Ballots", ballots_of(judging, called)),
+            ("Log-odds", log_odds_of(judging, called)),
+            ("Fallback", judging.fallback),
+        )
         facts += [
             Fact(label=label, text=text, tone="dim", short=label != "Log-odds")
             for label, text in dim
