@@ -139,11 +139,7 @@ def test_a_deliberation_reads_well() -> None:
     with stage() as on:
         result = hold(on, "deliberation", "--debater", "Bull=optimistic investor", "--debater", "Bear=risk analyst")
     assert result.exit_code == 0
-    said = (
-        shown(result.stdout)
-        .replace("Bear: risk analyst\n  Homes first.", "X")
-        .replace("Bull: optimistic investor\n  Homes first.", "X")
-    )
+    said = re.sub(r"(Bear|Bull):\n  Homes first\.", "X", shown(result.stdout))  # in the order of arrival
     assert said == snapshot("""\
 Topic: Cap rents?
   Bull: optimistic investor
@@ -151,22 +147,18 @@ Topic: Cap rents?
 
 Round 1 of 3
 
-Bear:
-  Homes first.
+X
 
-Bull:
-  Homes first.
+X
 
 Moderator: not settled yet
   Summary: They differ.
 
 Round 2 of 3
 
-Bull:
-  Homes first.
+X
 
-Bear:
-  Homes first.
+X
 
 Moderator: the matter is settled
   Summary: Both want a cap.

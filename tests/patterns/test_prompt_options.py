@@ -131,12 +131,20 @@ def said(request: Any) -> Any:
 
 
 PERSONS = [{"name": "ann", "role": "economist"}, {"name": "bea", "system_prompt": "You count."}]
+JUDGE = partial(JudgeOptions, answer="winner")
+"""A judge that is asked for the same by every model."""
 ROLES: dict[str, tuple[Callable[..., Any], dict[str, tuple[str, Any]]]] = {
     "debate": (
-        partial(debate, name="x", debaters=[Debater("ann", "for"), Debater("bea", "against")], moderator=True),
+        partial(
+            debate,
+            name="x",
+            debaters=[Debater("ann", "for"), Debater("bea", "against")],
+            moderator=True,
+            judge=JUDGE(),
+        ),
         {
             "moderator": ("x-moderator", ModeratorOptions),
-            "judge": ("x-judge", JudgeOptions),
+            "judge": ("x-judge", JUDGE),
             "synthesizer": ("x-synthesizer", SynthesizerOptions),
         },
     ),

@@ -82,9 +82,8 @@ def typed(request: HumanRequest) -> Any:
     """What a human says to a request: drawn from the request alone, and right for any role."""
     if request.schema is None:
         return f"I say so, at {request.place}."
-    given: Any = answer_to(
-        type("Asked", (), {"block": request.block, "messages": [request.place], "output_schema": request.schema})()
-    )
+    asked = {"block": request.block, "messages": [request.place], "output_schema": request.schema, "choices": ()}
+    given: Any = answer_to(type("Asked", (), asked)())
     return given
 
 
