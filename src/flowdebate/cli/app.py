@@ -60,7 +60,8 @@ def flowdebate(
     ] = False,
     no_color: Annotated[bool, typer.Option("--no-color", help="Write no colours, as with NO_COLOR=1.")] = False,
     width: Annotated[
-        int | None, typer.Option(min=_NARROWEST, metavar="N", help="Columns of pages, in place of the terminal's.")
+        int | None,
+        typer.Option(min=_NARROWEST, metavar="N", help="Columns of pages in a terminal, not its own."),
     ] = None,
 ) -> None:
     """Hold debates between language models.

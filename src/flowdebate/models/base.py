@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from flowdebate.prompts.template import Profile
 
 __all__ = (
+    "MOST_LOGPROB",
     "CallFellBack",
     "CallRetried",
     "CircuitChanged",
@@ -34,6 +35,9 @@ __all__ = (
 
 Message = dict[str, Any]
 """Chat message in the format of the chat completions API: `{"role": …, "content": …}`."""
+
+MOST_LOGPROB = 1e-3
+"""The most that the logarithm of a probability may be: servers round."""
 
 FinishReason = Literal["stop", "length", "tool_calls"]
 """Reason for the end of an answer: complete, out of room, or tools to be called."""

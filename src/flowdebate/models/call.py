@@ -21,7 +21,7 @@ from flowdebate.errors import (
     SchemaViolation,
     shown,
 )
-from flowdebate.models.base import ModelResponse, ToolCall
+from flowdebate.models.base import MOST_LOGPROB, ModelResponse, ToolCall
 from flowdebate.models.output import one_object
 from flowdebate.models.retry import Retry, repeated
 from flowdebate.models.usage import Usage
@@ -79,8 +79,6 @@ def _rest(call: Coroutine[Any, Any, T], waits: object) -> Generator[object, Any,
             return answered
 
 
-_ROUNDED = 1e-3
-"""The most that the logarithm of a probability may be: servers round."""
 _FINISHES = frozenset({"stop", "length", "tool_calls"})
 
 
@@ -233,7 +231,7 @@ def _check_logprobs(given: object, choices: Sequence[str]) -> None:
         raise _malformed("logprobs", given, allowed)
     for value in given.values():
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if not number or not math.isfinite(value) or value > _ROUNDED:
+        if not number or not math.isfinite(value) or value > MOST_LOGPROB:
             raise _malformed("logprobs", given, allowed)
 
 

@@ -22,7 +22,7 @@ from flowdebate.errors import (
     ResponseTooLarge,
     shown,
 )
-from flowdebate.models.base import ModelResponse, ToolCall
+from flowdebate.models.base import MOST_LOGPROB, ModelResponse, ToolCall
 from flowdebate.models.openai.error_mapping import inner_error
 from flowdebate.models.usage import Usage
 
@@ -171,7 +171,7 @@ def logprobs_of(completion: Json, choices: Sequence[str]) -> dict[str, float] | 
         for each in (first, *_list(getattr(first, "top_logprobs", None)))
         if isinstance(token := getattr(each, "token", None), str)
         and isinstance(logprob := getattr(each, "logprob", None), (int, float))
-        and _UNLIKELIEST < logprob <= _ROUNDED  # servers write -9999 and the like for "impossible"; NaN is neither
+        and _UNLIKELIEST < logprob <= MOST_LOGPROB  # servers write -9999 and the like for "impossible"; NaN is neither
     }
     if not reported:
         return None
@@ -186,8 +186,6 @@ def logprobs_of(completion: Json, choices: Sequence[str]) -> dict[str, float] | 
 
 
 _UNLIKELIEST = -100.0
-_ROUNDED = 1e-3
-"""The most that the logarithm of a probability may be: servers round."""
 _LEAST = 1e-9
 _AROUND = " \t\r\n\u2581\u0120"
 """White space, and the two signs that some servers write for a space before a token."""

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = (
     "JudgeInput",
     "Juror",
+    "voter_of",
 )
 
 
@@ -55,6 +56,11 @@ class JudgeInput:
     """The model of a panel; None for the judge's own."""
     reasons: str = ""
     """The reasons that the model gave before it is asked for a letter."""
+
+
+def voter_of(panel_model: Model | str | None) -> str | None:
+    """The name of a panel's model, recorded in its ballots; None for the judge's own model."""
+    return panel_model if panel_model is None or isinstance(panel_model, str) else panel_model.name
 
 
 class Juror:
@@ -82,10 +88,7 @@ class Juror:
         self._transcript = transcript
         self._options = options if panel_model is None else {**options, "model": panel_model}
         self._generators = cache(self._generator)
-        self.voter: str | None = (
-            panel_model if panel_model is None or isinstance(panel_model, str) else panel_model.name
-        )
-        """The name of a panel's model, recorded in its ballots; None for the judge's own model."""
+        self.voter = voter_of(panel_model)
 
     @property
     def block(self) -> Generator[Any]:

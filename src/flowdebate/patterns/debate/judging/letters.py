@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from flowdebate.blocks.generator import Generator, Visibility, generator
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns.debate.judging.ballots import JudgeBallot, centred, leader_of, softmax
+from flowdebate.patterns.debate.judging.juror import voter_of
 from flowdebate.patterns.debate.judging.prompt import render_judge_office
 from flowdebate.patterns.debate.quotes.prompt import HOW_TO_READ_QUOTES
 from flowdebate.patterns.debate.transcript import EMPTY, render_entries
@@ -114,10 +115,7 @@ class LetterJuror:
         self._template = template
         self._transcript = transcript
         self.options = options if panel_model is None else {**options, "model": panel_model}
-        self.voter: str | None = (
-            panel_model if panel_model is None or isinstance(panel_model, str) else panel_model.name
-        )
-        """The name of a panel's model, recorded in its ballots; None for the judge's own model."""
+        self.voter = voter_of(panel_model)
         self._block = cache(self._generator)
 
     @property
