@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import pwd
 import shutil
@@ -12,6 +11,8 @@ import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
+
+from debian_package import Unavailable, install_package
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -33,33 +34,9 @@ _SETTINGS = {
 }
 
 
-class Unavailable(Exception):
-    """There is no PostgreSQL here, and none can be installed; the message says why."""
-
-
 def install() -> Path:
     """The folder with the newest PostgreSQL's programs; installs Debian's package where there is none."""
-    found = _programs()
-    if found is not None:
-        return found
-    if shutil.which("apt-get") is None:
-        raise Unavailable("PostgreSQL is not installed, and there is no apt-get to install it with")
-    if os.geteuid() != 0:
-        raise Unavailable("PostgreSQL is not installed, and only root can install it")
-    with (Path(tempfile.gettempdir()) / "flowdebate-postgres.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # tests that run in several processes come here together
-        return _programs() or _installed()
-
-
-def _installed() -> Path:
-    """The same, where Debian's package has to be installed first."""
-    environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-    for command in (["apt-get", "update", "-qq"], ["apt-get", "install", "-qq", "--no-install-recommends", _PACKAGE]):
-        done = subprocess.run([*command, "-y"], env=environment, capture_output=True, text=True, check=False)  # noqa: S603
-    found = _programs()
-    if found is None:
-        raise Unavailable(f"PostgreSQL cannot be installed: {done.stderr.strip()[-300:]}")
-    return found
+    return install_package(_PACKAGE, "PostgreSQL", _programs, megabytes=62)
 
 
 class Server:

@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flowdebate.errors import BadFile, ConfigurationError, FlowDebateError, RunExists, RunNotFound, StoreError
-from flowdebate.store.base import RunHeader, StepKind, StepRow, StoredRun, StoredStatus
-from flowdebate.store.export import Imported, export_run, export_schema, import_runs, read_export, write_export
+from flowdebate.store.base import RunHeader, StepKind, StepRow, StoredRun, StoredStatus, documents_of
+from flowdebate.store.export import GONE, Imported, export_run, export_schema, import_runs, read_export, write_export
 from flowdebate.store.memory import MemoryStore
 from flowdebate.store.sqlite.store import SqliteStore
 
@@ -318,7 +318,7 @@ async def refused(lines: list[Any], message: str) -> None:
             await store.close()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.data())
 def test_whatever_befalls_a_file_its_runs_are_whole_or_not_there(data: st.DataObject) -> None:
     """Cut off, or with other bytes in it: one clear error at most, and each run that is there has all its steps."""
@@ -465,3 +465,26 @@ def test_the_schema_is_one() -> None:
     assert {*schema["$defs"]["run"]["properties"], "owned"} == {field.name for field in fields(StoredRun)}
     assert schema["$defs"]["run"]["properties"]["status"]["enum"] == list(get_args(StoredStatus))
     assert schema["$defs"]["row"]["properties"]["kind"]["enum"] == list(get_args(StepKind))
+
+
+async def test_documents_of_a_run_go_with_it() -> None:
+    """As they are, to a store that has none of them, or had them and has deleted them; deleted ones are left behind."""
+    store, other = await filled("r1"), MemoryStore()
+    for key, body in {"votes/a": '{"winner": "y\\u0000"}', "votes/b": "[1]", "votes/c": GONE}.items():
+        assert await store.put(documents_of("r1"), key, body)
+    await other.put(documents_of("r1"), "votes/b", GONE)
+    lines = await lines_of(store)
+    jsonschema.Draft202012Validator(export_schema()).validate(json.loads(lines[0]))
+    await import_runs(other, lines)
+    assert await other.documents(documents_of("r1")) == {"votes/b": "[1]", "votes/a": '{"winner": "y\\u0000"}'}
+    assert "documents" not in json.loads((await lines_of(await filled("r1")))[0])
+
+
+async def test_a_document_that_is_no_json_is_refused() -> None:
+    """With its key, before anything is stored."""
+    line, *steps = await lines_of(await filled("r1"))
+    changed = json.dumps({**json.loads(line), "documents": {"votes/a": "{"}})
+    store = MemoryStore()
+    with pytest.raises(BadFile, match=r"line 1: `documents.votes/a` must be JSON"):
+        await import_runs(store, [changed, *steps])
+    assert await store.runs() == []

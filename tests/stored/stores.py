@@ -170,7 +170,8 @@ def shown(run_id: str, store: Path) -> dict[str, str]:
     report = store.with_name("report.md")
     report.unlink(missing_ok=True)
     steps = command("show", run_id, store=store)
-    page = command("show", run_id, "--page", "--markdown", str(report), store=store)
+    page = command("show", run_id, "--page", store=store)
+    command("report", run_id, "--markdown", str(report), store=store)
     texts = {"steps": steps.stdout, "page": page.stdout, "report": report.read_text() if report.exists() else ""}
     if page.exit_code:
         texts["page"] = page.stderr

@@ -10,13 +10,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flowdebate._util.lazy import lazy_names
-from flowdebate.store.base import RunHeader, StepKind, StepRow, Store, StoredRun, StoredStatus
-from flowdebate.store.memory import MemoryStore
-from flowdebate.store.open import StoreChoice, close_store, default_store_path, open_store
 
 if TYPE_CHECKING:
     from flowdebate.store.archive import stored_archive
+    from flowdebate.store.base import RunHeader, StepKind, StepRow, Store, StoredRun, StoredStatus, check_page
     from flowdebate.store.export import Imported, export_run, export_schema, import_runs, read_export, write_export
+    from flowdebate.store.memory import MemoryStore
+    from flowdebate.store.open import StoreChoice, close_store, default_store_path, open_store
     from flowdebate.store.postgres.store import PostgresStore
     from flowdebate.store.sqlite.store import SqliteStore
 
@@ -32,6 +32,7 @@ __all__ = (
     "StoreChoice",
     "StoredRun",
     "StoredStatus",
+    "check_page",
     "close_store",
     "default_store_path",
     "export_run",
@@ -44,16 +45,16 @@ __all__ = (
 )
 
 _LAZY = {
-    "Imported": "export",
+    **dict.fromkeys(("RunHeader", "StepKind", "StepRow", "Store", "StoredRun", "StoredStatus", "check_page"), "base"),
+    **dict.fromkeys(
+        ("Imported", "export_run", "export_schema", "import_runs", "read_export", "write_export"), "export"
+    ),
+    **dict.fromkeys(("StoreChoice", "close_store", "default_store_path", "open_store"), "open"),
+    "MemoryStore": "memory",
     "PostgresStore": "postgres.store",
     "SqliteStore": "sqlite.store",
-    "export_run": "export",
-    "export_schema": "export",
-    "import_runs": "export",
-    "read_export": "export",
     "stored_archive": "archive",
-    "write_export": "export",
 }
-"""Imported at first use: they bring databases and schemas with them."""
+"""Imported at first use: a debate that is not stored needs none of them."""
 
-__getattr__ = lazy_names(__name__, _LAZY)
+__getattr__, __dir__ = lazy_names(__name__, _LAZY)

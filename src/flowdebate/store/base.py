@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+import sys
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
-from flowdebate.errors import StoreError
+from flowdebate.errors import ConfigurationError, RunConflict, RunNotFound, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 __all__ = (
     "ROW_FORMAT",
@@ -20,11 +22,15 @@ __all__ = (
     "Store",
     "StoredRun",
     "StoredStatus",
+    "check_page",
     "decode_text",
+    "documents_of",
     "encode_text",
+    "ending_run",
     "header_of",
     "header_text",
     "header_values",
+    "list_order",
 )
 
 ROW_FORMAT = 1
@@ -78,6 +84,8 @@ class RunHeader:
     """The plan from which the command line rebuilds the block; None for runs of other programs."""
     foreign: bool = False
     """Whether the run was imported: its input, options and recorded answers may be anybody's."""
+    parent: Mapping[str, Any] | None = None
+    """For a fork, the `run` that it was forked from and what it changes; None for any other run."""
     format: int = ROW_FORMAT
 
 
@@ -118,6 +126,11 @@ class StoredRun:
     """Whether a live process owns it."""
     outcome: Mapping[str, Any] | None = None
     """Its result, as JSON data: `output`, `raw`, `usage`, `seconds` and `error`; None until it ends."""
+
+    @property
+    def position(self) -> tuple[float, str]:
+        """Its place in lists: `before=run.position` lists the runs that come after it."""
+        return (self.header.created_at, self.header.run_id)
 
 
 @runtime_checkable
@@ -173,9 +186,17 @@ class Store(Protocol):
         block: str | None = None,
         text: str | None = None,
         labels: Mapping[str, str] | None = None,
+        prefix: str | None = None,
         limit: int | None = None,
+        before: tuple[float, str] | None = None,
     ) -> Sequence[StoredRun]:
-        """List the runs that match all arguments, newest first; `text` is searched in the question, in any case."""
+        """List the runs that match all arguments, newest first, at most `limit`; those of one moment by their ids.
+
+        `text` is searched in the question, in any case; the ids begin with `prefix`. `before` is the `position` of any
+        run, stored or deleted since: only the runs that come after it are listed. So the pages of a list neither repeat
+        a run nor skip one that was there from the beginning, whatever is added or deleted meanwhile.
+        Raises ConfigurationError for another `limit` or `before` (see `check_page`).
+        """
 
     async def delete(self, run_id: str) -> None:
         """Delete the run. Raises RunNotFound, and RunConflict while its owner is alive."""
@@ -196,12 +217,56 @@ class Store(Protocol):
         """Write everything, then close files and connections. Using the store afterwards raises StoreError."""
 
 
+_MOST = 2**63 - 1
+"""The largest `limit` that databases take."""
+
+
+def check_page(limit: int | None, before: tuple[float, str] | None) -> None:
+    """Check the arguments of `Store.runs` that name a page, as every store does first; ConfigurationError."""
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or not 0 <= limit <= _MOST):
+        raise ConfigurationError("Store.runs", "limit", limit, f"an int from 0 to {_MOST}, or None")
+    if before is not None and not _is_position(before):
+        allowed = "the `position` of a run: a tuple of its created_at, a finite number, and its id; or None"
+        raise ConfigurationError("Store.runs", "before", before, allowed)
+
+
+def _is_position(before: object) -> bool:
+    match before:
+        case (int() | float() as at, str()) if isinstance(before, tuple) and not isinstance(at, bool):
+            return abs(at) <= sys.float_info.max  # False for NaN and infinities
+        case _:
+            return False
+
+
+def list_order(position: tuple[float, str]) -> tuple[float, str]:
+    """Return the sort key of a run's `position` in lists.
+
+    >>> sorted([(1.0, "a"), (2.0, "b"), (2.0, "a")], key=list_order)
+    [(2.0, 'a'), (2.0, 'b'), (1.0, 'a')]
+    """
+    created_at, run_id = position
+    return (-created_at, run_id)
+
+
+@contextmanager
+def ending_run(run_id: str, ending: set[str]) -> Iterator[None]:
+    """Keep the run in `ending` while its end or release is written, and after an error that may have prevented that."""
+    ending.add(run_id)
+    try:
+        yield
+    except (RunConflict, RunNotFound):
+        ending.discard(run_id)
+        raise
+    ending.discard(run_id)
+
+
 _FIELDS = tuple(field.name for field in fields(RunHeader))
+_RARE = ("foreign", "parent")
 
 
 def header_values(header: RunHeader) -> dict[str, Any]:
-    """Return the fields of `header` as they are stored and exported: `foreign` only where it is true."""
-    return {name: getattr(header, name) for name in _FIELDS if name != "foreign" or header.foreign}
+    """Return the fields of `header` as they are stored and exported: rare ones only where they are set."""
+    return {name: getattr(header, name) for name in _FIELDS if name not in _RARE or getattr(header, name)}
 
 
 def header_text(header: RunHeader) -> str:
@@ -219,6 +284,15 @@ def header_of(text: str, store: str) -> RunHeader:
     except (ValueError, TypeError, AttributeError) as error:
         raise StoreError(store, f"holds a run whose header cannot be read: {error}") from error
     raise StoreError(store, f"holds a run of a newer format ({written}, known: {ROW_FORMAT})")
+
+
+def documents_of(run_id: str) -> str:
+    """The collection of the documents that belong to a run, such as its readers' votes: exports have them as well.
+
+    >>> documents_of("rents")
+    'run/rents'
+    """
+    return f"run/{run_id}"
 
 
 _MARK = "\x1a"

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from flowdebate._util.files import open_private
 from flowdebate.errors import BadFile, ConfigurationError, RunExists, StoreError, add_note, shown
+from flowdebate.store.base import documents_of
 from flowdebate.store.jsonl import (
     LONGEST_LINE,
     LineReader,
     check_rows,
+    documents_in,
     export_schema,
     row_of,
     run_line,
@@ -23,18 +25,24 @@ from flowdebate.store.jsonl import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 
     from flowdebate.store.base import StepRow, Store, StoredRun
 
 __all__ = (
+    "GONE",
     "Imported",
     "export_run",
     "export_schema",
     "import_runs",
     "read_export",
+    "read_runs",
     "write_export",
 )
+
+
+GONE = "null"
+"""The body of a document that was deleted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,21 +56,29 @@ class Imported:
 
 
 async def export_run(store: Store, run_id: str) -> AsyncIterator[str]:
-    """Yield the run as lines without line ends: one for it, then one for each of its steps.
+    """Yield the run as lines without line ends: one for it and its documents, then one for each of its steps.
 
     A run that is being executed is exported as it is at this moment. RunNotFound; StoreError for a run with values that
     are not JSON data.
     """
     run = await store.run(run_id)
     rows = await store.steps(run_id)
+    documents = await store.documents(documents_of(run_id))
     # A step may have been finished since the run was read.
     run = replace(run, steps=sum(row.seq is not None for row in rows))
     try:
-        yield run_line(run, len(rows))
+        yield run_line(run, len(rows), {key: body for key, body in documents.items() if body != GONE})
         for row in rows:
             yield step_line(run_id, row)
     except ValueError as error:
         raise StoreError(store.name, f"run {run_id} cannot be exported: {error}") from error
+
+
+async def _put_all(store: Store, collection: str, documents: Mapping[str, str]) -> None:
+    """Add documents that are not there, or were deleted."""
+    for key, body in documents.items():
+        if not await store.put(collection, key, body):
+            await store.put(collection, key, body, expected=GONE)
 
 
 async def write_export(path: str | Path, store: Store, run_ids: Iterable[str], *, overwrite: bool = False) -> int:
@@ -125,14 +141,14 @@ async def import_runs(
     if exists not in ("raise", "skip"):
         raise ConfigurationError("import_runs", "exists", exists, '"raise" or "skip"')
     done = Imported()
-    runs = _runs(lines, source)
+    runs = read_runs(lines, source)
     try:
         # Lines are read and checked in a thread: they may be many, and on a disk.
         while (found := await asyncio.to_thread(next, runs, None)) is not None:
-            run, rows = found
+            run, rows, documents = found
             run_id = run.header.run_id
             if not trusted:
-                run = replace(run, header=replace(run.header, foreign=True))
+                run = replace(run, header=replace(run.header, foreign=True, parent=_named(run.header.parent)))
             try:
                 await store.add(run, rows)
             except RunExists:
@@ -141,6 +157,7 @@ async def import_runs(
                 done = replace(done, skipped=(*done.skipped, run_id))
             else:
                 done = replace(done, added=(*done.added, run_id))
+                await _put_all(store, documents_of(run_id), documents)
     except Exception as error:
         if done.added:
             add_note(error, f"imported before it: {', '.join(done.added)}")
@@ -148,16 +165,18 @@ async def import_runs(
     return done
 
 
-def _runs(lines: Iterable[str | bytes], source: str) -> Iterator[tuple[StoredRun, list[StepRow]]]:
-    """Yield each run with its steps once they are complete; BadFile with the number of the line."""
+def read_runs(
+    lines: Iterable[str | bytes], source: str
+) -> Iterator[tuple[StoredRun, list[StepRow], Mapping[str, str]]]:
+    """Yield each run of an export with its steps and documents; BadFile with the number of the line."""
     pages = _Lines(lines)
     try:
         while (value := pages.next()) is not None:
-            run = run_of(value)
+            run, documents = run_of(value), documents_in(value)
             rows = [row_of(pages.step(run, index, value["rows"])) for index in range(value["rows"])]
             check_rows(run, rows)
             pages.no_step(run)
-            yield run, rows
+            yield run, rows, documents
     except ValueError as error:
         cut = "; the end of the file may have been cut off" if pages.ended() else ""
         raise BadFile(source, f"line {pages.number}: {error}{cut}") from None
@@ -240,3 +259,8 @@ def _publish(part: Path, target: Path, *, overwrite: bool) -> None:
 
 def _taken(path: Path) -> BadFile:
     return BadFile(str(path), "is there already: write to another file, or pass overwrite=True")
+
+
+def _named(parent: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """The name of an imported fork's parent, without which it is complete: a run of this store may have that id."""
+    return None if parent is None else {"run": str(parent.get("run"))}

@@ -21,8 +21,8 @@ class Job:
     __slots__ = ("error", "future", "loop", "value", "work")
 
     def __init__(self, work: Callable[[Any], Any]) -> None:
-        self.work = work
-        self.loop = asyncio.get_running_loop()
+        self.work: Callable[[Any], Any] = work
+        self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         self.future: asyncio.Future[Any] = self.loop.create_future()
         self.value: Any = None
         self.error: BaseException | None = None

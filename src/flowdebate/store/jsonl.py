@@ -22,6 +22,7 @@ __all__ = (
     "LONGEST_LINE",
     "LineReader",
     "check_rows",
+    "documents_in",
     "export_schema",
     "row_of",
     "run_line",
@@ -63,11 +64,12 @@ def export_schema() -> dict[str, Any]:
     return schema
 
 
-def run_line(run: StoredRun, rows: int) -> str:
+def run_line(run: StoredRun, rows: int, documents: Mapping[str, str] | None = None) -> str:
     """Format the line of `run`, which `rows` lines of steps follow; ValueError for values that are no JSON data."""
     values = {field.name: getattr(run, field.name) for field in fields(StoredRun) if field.name != "owned"}
     values["header"] = header_values(run.header)
-    return _text({"kind": "run", "format": EXPORT_FORMAT, "rows": rows, "run": values})
+    more = {"documents": dict(documents)} if documents else {}
+    return _text({"kind": "run", "format": EXPORT_FORMAT, "rows": rows, "run": values, **more})
 
 
 def step_line(run_id: str, row: StepRow) -> str:
@@ -146,6 +148,14 @@ def run_of(value: Mapping[str, Any]) -> StoredRun:
     header["created_at"] = _seconds("run.header.created_at", header["created_at"])
     run["updated_at"] = _seconds("run.updated_at", run["updated_at"])
     return StoredRun(header=RunHeader(**header), **run)
+
+
+def documents_in(value: Mapping[str, Any]) -> dict[str, str]:
+    """The documents in the line of a run that was read."""
+    found: dict[str, str] = value.get("documents", {})
+    for key, body in found.items():
+        _check_body(body, field=f"documents.{key}")
+    return found
 
 
 def row_of(value: Mapping[str, Any]) -> StepRow:
@@ -230,12 +240,12 @@ def _check_depth(value: object) -> None:
         ]
 
 
-def _check_body(body: str) -> None:
+def _check_body(body: str, *, field: str = "row.body") -> None:
     """Check that a body is JSON: it is stored as it is, and an unreadable one would end the resumed run."""
     try:
         value = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"`row.body` must be JSON, got {shown(body)}: {error}") from None
+        raise ValueError(f"`{field}` must be JSON, got {shown(body)}: {error}") from None
     _check_depth(value)
 
 

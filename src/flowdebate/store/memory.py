@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.errors import RunConflict, RunExists, RunNotFound, StoreError
-from flowdebate.store.base import RunHeader, StepRow, Store, StoredRun
+from flowdebate.store.base import RunHeader, StepRow, Store, StoredRun, check_page, list_order
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -97,8 +97,11 @@ class MemoryStore(Store):
         block: str | None = None,
         text: str | None = None,
         labels: Mapping[str, str] | None = None,
+        prefix: str | None = None,
         limit: int | None = None,
+        before: tuple[float, str] | None = None,
     ) -> Sequence[StoredRun]:
+        check_page(limit, before)
         found = [
             record.run
             for record in self._open().values()
@@ -106,8 +109,10 @@ class MemoryStore(Store):
             and block in (None, record.run.header.block)
             and (text or "").casefold() in record.run.header.question.casefold()
             and (labels or {}).items() <= record.run.header.labels.items()
+            and record.run.header.run_id.startswith(prefix or "")
+            and (before is None or list_order(before) < list_order(record.run.position))
         ]
-        found.sort(key=lambda run: (-run.header.created_at, run.header.run_id))
+        found.sort(key=lambda run: list_order(run.position))
         return found[:limit]
 
     async def delete(self, run_id: str) -> None:

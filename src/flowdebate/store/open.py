@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, TypeAlias, TypeGuard
 
 from flowdebate.errors import ConfigurationError
-from flowdebate.store.base import Store
-from flowdebate.store.memory import MemoryStore
+
+if TYPE_CHECKING:
+    from flowdebate.store.base import Store
 
 __all__ = (
     "STORE_VARIABLE",
@@ -18,7 +19,7 @@ __all__ = (
     "open_store",
 )
 
-StoreChoice: TypeAlias = Store | str | Path | bool | None
+StoreChoice: TypeAlias = "Store | str | Path | bool | None"
 """A store; the path of a SQLite file; "postgresql://…"; "memory:"; False: none; None: FLOWDEBATE_STORE, if set."""
 
 STORE_VARIABLE = "FLOWDEBATE_STORE"
@@ -55,6 +56,8 @@ def open_store(choice: StoreChoice = None, *, where: str = "run") -> Store | Non
 
 def _is_store(choice: object) -> TypeGuard[Store]:
     """Return whether it is a store; a declared subclass is known without the slow look at each method."""
+    from flowdebate.store.base import Store
+
     return Store in type(choice).__mro__ or isinstance(choice, Store)
 
 
@@ -67,6 +70,8 @@ async def close_store(store: Store) -> None:
 
 def _named(name: str) -> Store:
     if name == "memory:":
+        from flowdebate.store.memory import MemoryStore
+
         return MemoryStore()
     remote = name.startswith(("postgresql:", "postgres:"))
     place = name if remote else str(Path(name.removeprefix("sqlite:///")).expanduser().absolute())

@@ -10,6 +10,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from flowdebate._util.lazy import IMPORTING
 from flowdebate.errors import ConfigurationError, StoreError
 from flowdebate.store.base import decode_text, encode_text
 
@@ -59,12 +60,12 @@ class Address:
         self.schema = schema
         self.timeout = timeout
         self.patience = patience
-        self.name = _name(parts)
-        self.reached = False
+        self.name: str = _name(parts)
+        self.reached: bool = False
         """Whether a session was ever opened: an address that fails before is more likely misspelt than briefly down."""
         self.prepared = False
         """Whether the tables have this version's schema."""
-        self.preparing = threading.Lock()
+        self.preparing: threading.Lock = threading.Lock()
         self._secrets = [parts[part] for part in _SECRETS if parts.get(part)]
         self._conninfo = self._driver.conninfo.make_conninfo(url, **_defaults(parts, patience))
 
@@ -225,11 +226,12 @@ def make_schema(connection: Session, schema: str) -> None:
 
 def _migrate(connection: Session, address: Address) -> None:
     """Apply the missing migrations in one transaction; none stays if one fails."""
-    from alembic import command
-    from alembic.config import Config
-    from sqlalchemy import create_engine
-    from sqlalchemy.exc import DBAPIError
-    from sqlalchemy.pool import StaticPool
+    with IMPORTING:
+        from alembic import command
+        from alembic.config import Config
+        from sqlalchemy import create_engine
+        from sqlalchemy.exc import DBAPIError
+        from sqlalchemy.pool import StaticPool
 
     engine = create_engine("postgresql+psycopg://", creator=lambda: connection, poolclass=StaticPool)
     config = Config()

@@ -18,6 +18,15 @@ RUN = (
     "SELECT header, status, updated_at, steps, recoveries, outcome,"  # noqa: S608 - a constant
     f" owner IS NOT NULL AND owner IN {ALIVE}, owner, claim FROM runs"
 )
+_CONDITIONS = {
+    "status": "status = %(status)s",
+    "block": "block = %(block)s",
+    "text": "position(%(text)s::bytea in folded) > 0",
+    "labels": "labels @> %(labels)s",
+    "prefix": "starts_with(run_id, %(prefix)s)",
+    "at": "created_at <= %(at)s AND (created_at < %(at)s OR run_id > %(id)s)",
+}
+"""Conditions on a listed run, by the parameter that asks for it; the order is that of the index `runs_created`."""
 OWNERSHIP = "SELECT owner, claim FROM runs WHERE run_id = %(run)s"
 INSERT = """
 INSERT INTO runs (run_id, block, folded, labels, status, created_at, updated_at, steps, recoveries, owner, claim,
@@ -83,6 +92,27 @@ INSERT INTO documents (collection, key, body) VALUES (%(collection)s, %(key)s, %
 PUT = """
 UPDATE documents SET body = %(body)s WHERE collection = %(collection)s AND key = %(key)s AND body = %(expected)s
 """
+
+
+def find(
+    *,
+    status: str | None,
+    block: str | None,
+    text: str | None,
+    labels: Mapping[str, str] | None,
+    prefix: str | None,
+    limit: int | None,
+    before: tuple[float, str] | None,
+) -> tuple[bytes, dict[str, Any]]:
+    """Return the statement that lists runs, and its values."""
+    asked: dict[str, Any] = {"status": status, "block": block, "prefix": prefix or None}
+    asked |= {"text": folded(text) if text else None, "labels": label_texts(labels) if labels else None}
+    if before is not None:
+        asked |= {"at": float(before[0]), "id": before[1]}
+    values = {name: value for name, value in asked.items() if value is not None}
+    where = " AND ".join(_CONDITIONS[name] for name in values if name in _CONDITIONS) or "true"
+    statement = f"{RUN} WHERE {where} ORDER BY created_at DESC, run_id LIMIT %(limit)s"
+    return statement.encode(), values | {"limit": limit}
 
 
 def folded(text: str) -> bytes:

@@ -147,7 +147,7 @@ class PostgresOwner:
     """
 
     def __init__(self, connect: Callable[[], Session]) -> None:
-        self.id = secrets.randbits(63)
+        self.id: int = secrets.randbits(63)
         self._connect = connect
         self._connection: Session | None = None
         self._lock = threading.Lock()

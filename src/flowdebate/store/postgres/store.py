@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from weakref import finalize
 
 from flowdebate.errors import ConfigurationError, RunConflict, RunExists, RunNotFound
-from flowdebate.store.base import Store
+from flowdebate.store.base import Store, check_page, ending_run
 from flowdebate.store.postgres import rows
 from flowdebate.store.postgres.database import Address, open_prepared
 from flowdebate.store.postgres.sessions import PostgresOwner, SessionPool
@@ -109,7 +109,8 @@ class PostgresStore(Store):
         def work(session: Session) -> None:
             session.execute(statement, values)
 
-        await self._end_run(run_id, work)
+        with ending_run(run_id, self._ending):
+            await self._do(run_id, work)
 
     async def finish(self, run_id: str, status: StoredStatus, outcome: Mapping[str, Any] | None) -> None:
         values = {"run": run_id, "owner": self._owner.id, "claim": _claim(), "now": time.time()}
@@ -121,7 +122,8 @@ class PostgresStore(Store):
             if self._ownership(session, run_id)[1] != values["claim"]:
                 self._refuse(run_id)
 
-        await self._end_run(run_id, work)
+        with ending_run(run_id, self._ending):
+            await self._do(run_id, work)
 
     async def run(self, run_id: str) -> StoredRun:
         return await self._do(run_id, lambda session: rows.stored_of(self._row(session, run_id), self.name))
@@ -133,24 +135,17 @@ class PostgresStore(Store):
         block: str | None = None,
         text: str | None = None,
         labels: Mapping[str, str] | None = None,
+        prefix: str | None = None,
         limit: int | None = None,
+        before: tuple[float, str] | None = None,
     ) -> Sequence[StoredRun]:
-        asked: list[tuple[str, object]] = []
-        if status is not None:
-            asked.append(("status = %s", status))
-        if block is not None:
-            asked.append(("block = %s", block))
-        if text:
-            asked.append(("position(%s::bytea in folded) > 0", rows.folded(text)))
-        if labels:
-            asked.append(("labels @> %s", rows.label_texts(labels)))
-        where = " AND ".join(condition for condition, _ in asked) or "true"
-        statement = f"{rows.RUN} WHERE {where} ORDER BY created_at DESC, run_id LIMIT %s"
-        values = [*(value for _, value in asked), limit]
+        check_page(limit, before)
+        found = rows.find(
+            status=status, block=block, text=text, labels=labels, prefix=prefix, limit=limit, before=before
+        )
 
         def work(session: Session) -> list[StoredRun]:
-            found = session.execute(statement.encode(), values).fetchall()
-            return [rows.stored_of(row, self.name) for row in found]
+            return [rows.stored_of(row, self.name) for row in session.execute(*found).fetchall()]
 
         return await self._do("", work)
 
@@ -273,16 +268,6 @@ class PostgresStore(Store):
             return work(session)
 
         return await self._sessions.do(about, owning)
-
-    async def _end_run(self, run_id: str, work: Callable[[Session], None]) -> None:
-        """Give up the run by `work`; until that is written this process owns the run, and does not execute it."""
-        self._ending.add(run_id)
-        try:
-            await self._do(run_id, work)
-        except (RunConflict, RunNotFound):
-            self._ending.discard(run_id)
-            raise
-        self._ending.discard(run_id)
 
     async def _release_ended(self, run_id: str) -> None:
         """Release a run whose end was not written, before it is taken or deleted."""

@@ -200,11 +200,9 @@ def _found(question: str, text: str) -> bool:
     return decode_text(text).casefold() in decode_text(question).casefold()
 
 
-def _labelled(header: str, labels: str | None) -> bool:
-    return (
-        labels is None
-        or json.loads(decode_text(labels)).items() <= json.loads(decode_text(header)).get("labels", {}).items()
-    )
+def _labelled(header: str, labels: str) -> bool:
+    asked, found = (json.loads(decode_text(text)) for text in (labels, header))
+    return bool(asked.items() <= found.get("labels", {}).items())
 
 
 _GONE = "was deleted, moved or replaced while it was in use"

@@ -38,7 +38,7 @@ class Owner:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         make_private_folder(folder)
-        self.id = os.urandom(8).hex()
+        self.id: str = os.urandom(8).hex()
         self._lock = FileLock(folder / self.id, mode=0o600, thread_local=False)
         self._lock.acquire(blocking=False)
 

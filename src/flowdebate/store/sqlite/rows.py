@@ -22,12 +22,15 @@ RUN = (
     f"SELECT header, status, CASE WHEN owner IS NULL THEN updated_at ELSE max(updated_at, {_LATEST} / 1e9) END,"  # noqa: S608 - constants
     f" CASE WHEN owner IS NULL THEN steps ELSE {_FINISHED} END, recoveries, owner, outcome FROM runs"
 )
-FIND = (
-    f"{RUN} WHERE (:status IS NULL OR status = :status) AND (:block IS NULL OR block = :block)"
-    " AND (:text IS NULL OR flowdebate_found(question, :text))"
-    " AND flowdebate_labelled(header, :labels)"
-    " ORDER BY created_at DESC, run_id LIMIT :limit"
-)
+_CONDITIONS = {
+    "status": "status = :status",
+    "block": "block = :block",
+    "text": "flowdebate_found(question, :text)",
+    "labels": "flowdebate_labelled(header, :labels)",
+    "prefix": "run_id >= :prefix AND instr(run_id, :prefix) = 1",
+    "at": "created_at <= :at AND (created_at < :at OR run_id > :id)",
+}
+"""Conditions on a listed run, by the parameter that asks for it; the order is that of the index `runs_created`."""
 LATEST_OF = f"SELECT {_LATEST} FROM runs WHERE run_id = ?"  # noqa: S608
 RELEASE = (
     f"UPDATE runs SET owner = NULL, steps = {_FINISHED}, updated_at = max(updated_at, {_LATEST} / 1e9)"  # noqa: S608
@@ -73,6 +76,34 @@ ADD_RUN = (
     " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 ADD_STEP = "INSERT INTO steps VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+
+
+def find(
+    *,
+    status: str | None,
+    block: str | None,
+    text: str | None,
+    labels: Mapping[str, str] | None,
+    prefix: str | None,
+    limit: int | None,
+    before: tuple[float, str] | None,
+) -> tuple[str, dict[str, Any]]:
+    """Return the statement that lists runs, and its values."""
+    asked: dict[str, Any] = {"status": status, "block": block, "text": text or None, "prefix": prefix or None}
+    if before is not None:
+        asked |= {"at": float(before[0]), "id": before[1]}
+    values = {name: value for name, value in asked.items() if value is not None}
+    conditions = [_CONDITIONS[name] for name in values if name in _CONDITIONS]
+    for number, (name, value) in enumerate((labels or {}).items()):
+        # A header has its labels in these words, and to look for them is faster than to parse it.
+        values[f"label{number}"] = json.dumps({name: value})[1:-1]
+        conditions.append(f"instr(header, :label{number})")
+    if labels:
+        values["labels"] = json.dumps(dict(labels))
+        conditions.append(_CONDITIONS["labels"])
+    where = " AND ".join(conditions) or "true"
+    values["limit"] = -1 if limit is None else limit
+    return f"{RUN} WHERE {where} ORDER BY created_at DESC, run_id LIMIT :limit", values
 
 
 def owner_of(row: tuple[Any, ...]) -> str | None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from flowdebate.errors import RunConflict, RunExists, RunNotFound, StoreError, StoreLost
-from flowdebate.store.base import Store, StoredRun, header_of, header_text
+from flowdebate.store.base import Store, StoredRun, check_page, ending_run, header_of, header_text
 from flowdebate.store.sqlite import rows
 from flowdebate.store.sqlite.file import connect, connect_quick
 from flowdebate.store.sqlite.owner import OpenSteps, Owner, read_open_steps
@@ -129,16 +129,15 @@ class SqliteStore(Store):
         block: str | None = None,
         text: str | None = None,
         labels: Mapping[str, str] | None = None,
+        prefix: str | None = None,
         limit: int | None = None,
+        before: tuple[float, str] | None = None,
     ) -> Sequence[StoredRun]:
-        values = {"status": status, "block": block, "text": text or None}
-        values |= {"labels": json.dumps(dict(labels)) if labels else None}
-
-        def work(connection: sqlite3.Connection) -> list[StoredRun]:
-            found = connection.execute(rows.FIND, values | {"limit": -1 if limit is None else limit})
-            return [self._stored(row) for row in found]
-
-        return await self._do(work)
+        check_page(limit, before)
+        found = rows.find(
+            status=status, block=block, text=text, labels=labels, prefix=prefix, limit=limit, before=before
+        )
+        return await self._do(lambda connection: [self._stored(row) for row in connection.execute(*found)])
 
     async def delete(self, run_id: str) -> None:
         def work(connection: sqlite3.Connection) -> None:
@@ -305,13 +304,8 @@ class SqliteStore(Store):
                 rows.save_open_steps(connection, run_id, attempts)
                 self._open_steps.remove_run(run_id)
 
-        self._ending.add(run_id)
-        try:
+        with ending_run(run_id, self._ending):
             await self._write(work, single=not attempts, durably=False)
-        except (RunConflict, RunNotFound):
-            self._ending.discard(run_id)
-            raise
-        self._ending.discard(run_id)
 
     async def _release_ended(self, run_id: str) -> None:
         """Release a run whose end was not written, before it is taken or deleted."""

@@ -225,6 +225,7 @@ class Writer:
                     _run_jobs(jobs, connection)
             self._done += len(jobs)
             _finish(jobs, self.lost)
+            del jobs  # with their results, which may be large, while it waits for others
         if connection is not None:
             connection.close()
 

@@ -39,7 +39,7 @@ class StoreStage:
     """Settings that differ between stores."""
 
     shared = True
-    take_within = 5.0
+    take_within: float = 5.0
     examples = 25
 
     def need_two(self) -> None:

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from flowdebate.errors import RunConflict, RunNotFound, StoreError
+from flowdebate.errors import ConfigurationError, RunConflict, RunNotFound, StoreError
 from flowdebate.store.base import StepRow, Store, StoredRun
 from flowdebate.testing.store.fixtures import StoreStage, alone, header, opened, raises
 
@@ -74,6 +74,85 @@ class ListTests(StoreStage):
             for asked, expected in cases:
                 found = "".join(run.header.run_id for run in await store.runs(**asked))
                 assert found == expected, asked
+
+    @alone
+    async def test_runs_are_found_by_the_beginning_of_their_id(self, make: MakeStore) -> None:
+        """Exactly, in any script, and with any signs that databases use in patterns."""
+        ids = ("ab", "abc", "aBc", "a%c", "a_c", "b", "xab", "ä1", "a\x00", "a\x00b", "\ud800x", "ab\U0010ffff!", "\\a")
+        async with opened(make) as store:
+            for run_id in ids:
+                await store.create(header(run_id))
+            for prefix in ("", "a", "ab", "aB", "a%", "a_", "ä", "a\x00", "\ud800", "ab\U0010ffff", "\\", "abcd", *ids):
+                found = {run.header.run_id for run in await store.runs(prefix=prefix)}
+                assert found == {run_id for run_id in ids if run_id.startswith(prefix)}, repr(prefix)
+            assert [run.header.run_id for run in await store.runs(prefix="a", limit=1)] == ["ab\U0010ffff!"]
+
+    @alone
+    async def test_the_pages_of_a_list_are_the_list(self, make: MakeStore) -> None:
+        """With every filter and any size of a page, also where several runs have one time or strange ids."""
+        filters: list[dict[str, Any]] = [
+            {},
+            {"status": "complete"},
+            {"block": "x"},
+            {"text": "CARS"},
+            {"labels": {"t": "1"}},
+            {"prefix": "\x00"},
+            {"labels": {"t": "1"}, "block": "x", "status": "running", "text": "cars"},
+            {"status": "failed"},
+        ]
+        async with opened(make) as store:
+            for number, name in enumerate(("b", "a", "\x00", "\ud800", "ä", "", "c", "B", "\U0001f469")):
+                given = {"block": "xy"[number % 2], "labels": {"t": str(number % 3)}}
+                await store.create(header(name, created_at=float(number // 4), **given))
+                if number % 4 == 1:
+                    await store.finish(name, "complete", None)
+            for asked in filters:
+                whole = list(await store.runs(**asked))
+                for size in (1, 2, 3, 4, 9, 10):
+                    before = None
+                    for begin in range(0, len(whole) + 1, size):
+                        page = list(await store.runs(**asked, limit=size, before=before))
+                        assert page == whole[begin : begin + size], (asked, size, begin)
+                        before = page[-1].position if page else None
+
+    @alone
+    async def test_a_list_is_read_while_runs_come_and_go(self, make: MakeStore) -> None:
+        """No run is listed twice, and none is skipped that was there from the beginning and still is."""
+        async with opened(make) as store:
+            for number in range(10, 20):
+                await _old(store, f"r{number}", float(number))
+            await _old(store, "r16, too", 16.0)
+            first = await store.runs(limit=4)
+            assert [run.header.run_id for run in first] == ["r19", "r18", "r17", "r16"]
+            await store.create(header("newest", created_at=30.0))
+            await _old(store, "between those listed", 17.5)
+            await _old(store, "r15a", 15.0)
+            for listed_last_or_not_yet in ("r16", "r14"):
+                await store.delete(listed_last_or_not_yet)
+            second = await store.runs(limit=4, before=first[-1].position)
+            assert [run.header.run_id for run in second] == ["r16, too", "r15", "r15a", "r13"]
+            third = await store.runs(limit=4, before=second[-1].position)
+            assert [run.header.run_id for run in third] == ["r12", "r11", "r10"]
+            assert list(await store.runs(limit=4, before=third[-1].position)) == []
+
+    @alone
+    async def test_a_page_that_cannot_be_is_refused(self, make: MakeStore) -> None:
+        """Raises ConfigurationError that names the argument; nothing is listed by mistake."""
+        positions: tuple[Any, ...] = (
+            *("a", 1.0, (), (1.0,), (1.0, "a", "b"), [1.0, "a"], (None, "a"), ("1", "a"), (1.0, 2), (1.0, None)),
+            *((True, "a"), (float("nan"), "a"), (float("inf"), "a"), (-float("inf"), "a"), (10**400, "a")),
+        )
+        limits: tuple[Any, ...] = (-1, True, 1.0, "1", 2**63)
+        async with opened(make) as store:
+            await store.create(header("r"))
+            for field, value in (*(("before", each) for each in positions), *(("limit", each) for each in limits)):
+                try:
+                    await store.runs(**{field: value})
+                except ConfigurationError as error:
+                    assert error.field == field
+                else:
+                    raise AssertionError(f"ConfigurationError is promised for {field}={value!r}")
+            assert len(await store.runs(limit=2**63 - 1, before=(2**80, ""))) == 1
 
     @alone
     async def test_a_run_is_deleted_with_its_steps(self, make: MakeStore) -> None:
@@ -175,3 +254,9 @@ class ListTests(StoreStage):
         assert isinstance(store, Store)
         assert store.name
         await store.close()
+
+
+async def _old(store: Store, run_id: str, created_at: float) -> None:
+    """Add a run of that time, without an owner."""
+    run = StoredRun(header=header(run_id, created_at=created_at), status="complete", updated_at=created_at, steps=0)
+    await store.add(run, [])

@@ -48,15 +48,21 @@ class StoreMachine(RuleBasedStateMachine):
 
     def __init__(self, make: Callable[[], Store], *, shared: bool, take_within: float) -> None:
         super().__init__()
-        self.loop = asyncio.Runner()
+        self.loop: asyncio.Runner = asyncio.Runner()
         self.make = make
         self.shared = shared
         self.take_within = take_within
-        self.stores = [make(), make()] if shared else [make()]
-        self.model = MemoryStore()
+        self.stores: list[Store] = [make(), make()] if shared else [make()]
+        self.model: MemoryStore = MemoryStore()
         self.owners: dict[str, Store] = {}
-        self.mark = str(next(_NUMBERS))
+        self.mark: str = str(next(_NUMBERS))
         """Marks the runs of this sequence among others in the same place."""
+        self.before: tuple[float, str] | None = None
+        """Where the next page of the list begins that is read meanwhile."""
+        self.listed: set[tuple[float, str]] = set()
+        """The positions on its pages so far."""
+        self.due: set[tuple[float, str]] = set()
+        """The positions that it had when its first page was read."""
 
     @initialize(target=runs)
     def begin(self) -> str:
@@ -161,6 +167,7 @@ class StoreMachine(RuleBasedStateMachine):
         status=st.none() | _ENDS | st.just("running"),
         block=st.none() | st.sampled_from("xyz"),
         text=st.none() | _TEXTS,
+        prefix=st.none() | _TEXTS,
         limit=st.none() | st.integers(0, 3),
     )
     def find(self, which: int, limit: int | None, **asked: Any) -> None:  # noqa: ANN401
@@ -169,6 +176,21 @@ class StoreMachine(RuleBasedStateMachine):
         found = self.done(self.at(which).runs(labels=labels, limit=limit, **asked))
         expected = self.done(self.model.runs(labels=labels, limit=limit, **asked))
         assert [run.header.created_at for run in found] == [run.header.created_at for run in expected]
+
+    @rule(which=_OBJECTS, size=st.integers(1, 3))
+    def read_on(self, which: int, size: int) -> None:
+        """Read the next page of a list; at its end, begin another."""
+        there = {run.position for run in self.done(self.model.runs())}
+        if self.before is None:
+            self.listed, self.due = set(), there
+        page = self.done(self.at(which).runs(labels={"mark": self.mark}, limit=size, before=self.before))
+        positions = {run.position for run in page}
+        assert len(positions) == len(page) <= size
+        assert not positions & self.listed
+        self.listed |= positions
+        self.before = page[-1].position if len(page) == size else None
+        if self.before is None:
+            assert self.due & there <= self.listed
 
     @invariant()
     def all_see_the_same(self) -> None:

@@ -1,0 +1,86 @@
+"""A store that begins no step any more."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from typing import TYPE_CHECKING
+
+import pytest
+
+from flowdebate.errors import RunNotFound
+from flowdebate.store.base import Store
+from flowdebate.store.draining import Draining
+from flowdebate.store.memory import MemoryStore
+from flowdebate.testing.store.fixtures import header
+
+if TYPE_CHECKING:
+    from flowdebate.store.base import StoredStatus
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize("end", ["commit", "fail", "finish"])
+async def test_it_is_quiet_when_every_step_has_ended(end: str) -> None:
+    """However a step ends; what a human is asked is none."""
+    inner = MemoryStore()
+    store = Draining(inner)
+    await store.create(header("r"))
+    await store.intend("r", "asked", "human", None)
+    await asyncio.wait_for(store.quiet(), 5)
+    await store.intend("r", "k", "call", None)
+    quiet = asyncio.create_task(store.quiet())
+    await asyncio.sleep(0)
+    assert not quiet.done()
+    if end == "commit":
+        await store.commit("r", "k", "call", "1", 1.0)
+    elif end == "fail":
+        await store.fail("r", "k", "late")
+    else:
+        await store.finish("r", "failed", None)
+        assert (await inner.run("r")).status == "failed"
+    await asyncio.wait_for(quiet, 5)
+
+
+async def test_a_step_that_could_not_be_begun_is_not_waited_for() -> None:
+    """As where the run is gone."""
+    store = Draining(MemoryStore())
+    with pytest.raises(RunNotFound):
+        await store.intend("nowhere", "k", "call", None)
+    await asyncio.wait_for(store.quiet(), 5)
+
+
+@pytest.mark.parametrize(
+    ("status", "given_up", "kept"),
+    [
+        ("interrupted", False, "queued"),
+        ("interrupted", True, "interrupted"),
+        ("complete", False, "complete"),
+    ],
+)
+async def test_once_it_stops_nothing_begins_and_what_is_interrupted_is_queued(
+    status: StoredStatus, *, given_up: bool, kept: str
+) -> None:
+    """Except for runs that were cancelled before; a run that ends by itself has ended."""
+    inner = MemoryStore()
+    store = Draining(inner)
+    await store.create(header("r"))
+    if given_up:
+        store.given_up.add("r")
+    store.stop()
+    beginning = asyncio.create_task(store.intend("r", "k", "call", None))
+    await asyncio.sleep(0)
+    beginning.cancel()
+    await asyncio.wait({beginning})
+    assert beginning.cancelled()
+    assert await inner.steps("r") == []
+    await store.finish("r", status, None)
+    assert (await inner.run("r")).status == kept
+
+
+def test_it_is_a_store_for_every_version_of_python() -> None:
+    """From 3.12 on a protocol is checked without `__getattr__`: each method has to be there."""
+    store = Draining(MemoryStore())
+    names = [name for name in dir(Store) if not name.startswith("_")]
+    assert [name for name in names if inspect.getattr_static(store, name, None) is None] == []
+    assert isinstance(store, Store)
