@@ -30,6 +30,7 @@
     │   └── RosterError                      a moderator or a speaker named somebody who cannot speak next
     ├── ReadOnly                             a block tried to change what only its pattern may change
     ├── LimitReached                         the run reached one of its limits
+    ├── TooManyRuns                          a service executes as many runs as it may
     ├── QuorumLost                           too few stances were heard in a round
     ├── NoProposals                          no agent made a proposal
     ├── LoopLimitExceeded                    a loop did not end within its bound
@@ -114,6 +115,7 @@ __all__ = (
     "StoreLost",
     "TaskError",
     "TaskNotFound",
+    "TooManyRuns",
     "ToolLoopExceeded",
     "ViewError",
 )
@@ -221,7 +223,7 @@ class ResourceConflict(ConfigurationError):
 
     def __init__(self, where: str, key: str, owners: Sequence[str]) -> None:
         self.key = key
-        self.owners = tuple(owners)
+        self.owners: tuple[str, ...] = tuple(owners)
         super().__init__(
             where,
             f"resources[{key!r}]",
@@ -329,7 +331,7 @@ class RateLimited(RequestRejected):
     ) -> None:
         self.retry_after = retry_after
         self.quota_exhausted = quota_exhausted
-        self.transient = not quota_exhausted
+        self.transient: bool = not quota_exhausted
         super().__init__(message, status=status, **asker)
 
 
@@ -420,7 +422,7 @@ class SchemaViolation(BadAnswer):
         answer: str | None = None,
         **asker: Unpack[_Asker],
     ) -> None:
-        self.problems = tuple(problems)
+        self.problems: tuple[tuple[str, str], ...] = tuple(problems)
         self.answer = answer
         super().__init__(f"the answer does not fit its schema: {_listed(self.problems)}", **asker)
 
@@ -470,7 +472,7 @@ class OutputError(FlowDebateError):
     def __init__(self, block: str, expected: str, problems: Iterable[tuple[str, str]]) -> None:
         self.block = block
         self.expected = expected
-        self.problems = tuple(problems)
+        self.problems: tuple[tuple[str, str], ...] = tuple(problems)
         super().__init__(f"block {block!r} must return {expected}: {_listed(self.problems)}")
 
 
@@ -484,7 +486,7 @@ class RosterError(OutputError):
         self, block: str, name: str, available: Sequence[str], *, field: str = "next_speakers", problem: str = ""
     ) -> None:
         self.name = name
-        self.available = tuple(available)
+        self.available: tuple[str, ...] = tuple(available)
         problem = problem or f"{shown(name)} is not a debater"
         super().__init__(
             block, "names of debaters", [(field, f"{problem}; available: {', '.join(map(repr, available))}")]
@@ -524,13 +526,22 @@ class LimitReached(FlowDebateError):
         super().__init__(f"the limit of the run is reached: {kind}={limit:g} ({used:.6g} used)")
 
 
+class TooManyRuns(FlowDebateError):
+    """A service executes as many runs as it may; try again after `retry_after` seconds."""
+
+    def __init__(self, most: int, *, retry_after: float = 5.0) -> None:
+        self.most = most
+        self.retry_after = retry_after
+        super().__init__(f"{most} runs are in progress, which is as many as this service executes at once; try later")
+
+
 class QuorumLost(FlowDebateError):
     """In `round` only the stances `heard` were, fewer than `quorum`: the debate cannot go on without the others."""
 
     def __init__(self, block: str, *, round: int, heard: Sequence[str], quorum: int) -> None:  # noqa: A002
         self.block = block
         self.round = round
-        self.heard = tuple(heard)
+        self.heard: tuple[str, ...] = tuple(heard)
         self.quorum = quorum
         names = ", ".join(map(repr, heard)) or "nobody"
         super().__init__(f"block {block!r}: in round {round} only {names} could be heard, the quorum is {quorum}")
@@ -541,7 +552,7 @@ class NoProposals(FlowDebateError):
 
     def __init__(self, pattern: str, failures: Mapping[str, str]) -> None:
         self.pattern = pattern
-        self.failures = dict(failures)
+        self.failures: dict[str, str] = dict(failures)
         listed = "; ".join(f"{agent}: {error}" for agent, error in self.failures.items())
         super().__init__(f"{pattern}: no agent has proposed anything ({listed})")
 
@@ -640,7 +651,7 @@ class RunChanged(StoreError):
 
     def __init__(self, store: str, run_id: str, differences: Mapping[str, Sequence[str]]) -> None:
         self.run_id = run_id
-        self.differences = {name: tuple(lines) for name, lines in differences.items()}
+        self.differences: dict[str, tuple[str, ...]] = {name: tuple(lines) for name, lines in differences.items()}
         listed = "\n".join(f"{name}:\n  " + "\n  ".join(lines) for name, lines in self.differences.items())
         super().__init__(store, f"run {run_id} was started with other options (- then, + now)\n{listed}")
 
@@ -687,7 +698,7 @@ class NotAwaited(StoreError):
 
     def __init__(self, store: str, run_id: str, problem: str, open: Sequence[str] = ()) -> None:  # noqa: A002
         self.run_id = run_id
-        self.open = tuple(open)
+        self.open: tuple[str, ...] = tuple(open)
         waits = f"; it waits at: {', '.join(self.open)}" if self.open else ""
         super().__init__(store, f"run {run_id} {problem}{waits}")
 
@@ -725,7 +736,7 @@ class IllegalTransition(TaskError):
         self.task_id = task_id
         self.action = action
         self.status = status
-        self.allowed = tuple(allowed)
+        self.allowed: tuple[str, ...] = tuple(allowed)
         why = reason if status in allowed else f"it is {status}, and must be {' or '.join(allowed)}"
         super().__init__(f"cannot {action} task {task_id!r}: {why}")
 

@@ -1,16 +1,22 @@
-"""All events of runs, and `Event`, their union.
+"""All events of runs, `Event`, their union, and the published wire form of whatever a run's stream holds.
 
 >>> from flowdebate import generator
 >>> from flowdebate.testing import ScriptedModel
 >>> result = generator(name="poet", prompt="Write a line.").run_sync("Rivers.", model=ScriptedModel("They run."))
 >>> [(event.kind, event.path) for event in result.events if isinstance(event, Event)]
 [('run_started', 'poet'), ('model_called', 'poet'), ('block_answered', 'poet'), ('run_finished', 'poet')]
+>>> wire_of(result.events[2])["output"], wire_of({"progress": 0.5})
+('They run.', {'kind': 'custom', 'name': 'dict', 'value': {'progress': 0.5}})
 """
 
 from __future__ import annotations
 
-from typing import TypeAlias
+import json
+from contextlib import suppress
+from math import isfinite
+from typing import Any, TypeAlias, get_args
 
+from flowdebate._util.json_data import json_data, wire_names
 from flowdebate._util.wire import BaseEvent
 from flowdebate.patterns.consensus.events import (
     AgentMessage,
@@ -51,6 +57,7 @@ from flowdebate.runs.events import (
 )
 
 __all__ = (
+    "EVENT_FORMAT",
     "AgentMessage",
     "BaseEvent",
     "BlockAnswered",
@@ -89,7 +96,15 @@ __all__ = (
     "TurnsOrdered",
     "VerdictReached",
     "VoteCast",
+    "event_schema",
+    "wire_of",
 )
+
+EVENT_FORMAT = 1
+"""The number of the wire form of events; further kinds, fields and values do not change it."""
+
+_LARGEST_CUSTOM = 100_000
+"""Characters of what an application emits, with ten for each value."""
 
 RunEvent: TypeAlias = (
     RunStarted
@@ -135,3 +150,55 @@ PatternEvent: TypeAlias = (
 
 Event: TypeAlias = RunEvent | PatternEvent
 """Every event of this library; a run's stream also holds whatever an application gave to `ctx.emit`."""
+
+_KINDS: frozenset[type[Any]] = frozenset(get_args(Event))
+
+
+def wire_of(event: object) -> dict[str, Any]:
+    """Any event of a run as JSON data, `kind` first: a library event's `to_wire()`, else one of the kind "custom".
+
+    A custom event has the `name` of the class that the application gave to `ctx.emit`. It has a `value` if that is
+    JSON data, or can be written as such (dataclasses, models, dates, sets, …), of at most 50 levels and 100,000
+    characters, where each value counts as ten. It has `path` and `at` if the class is derived from `BaseEvent`. Nothing
+    is raised, and `json.dumps(wire, allow_nan=False)` works, whatever the event is.
+    """
+    with suppress(Exception):  # a foreign class may refuse to be hashed, and be anything else but an event
+        if type(event) in _KINDS and isinstance(event, BaseEvent):
+            return event.to_wire()
+    wire: dict[str, Any] = {"kind": "custom", "name": "object"}
+    with suppress(Exception):
+        wire["name"] = json_data(type(event).__name__)
+    with suppress(Exception):
+        wire |= _place_of(event)
+    with suppress(Exception):  # no JSON data, too much of it, or whatever a foreign value raises
+        wire["value"] = json_data(_facts_of(event), largest=_LARGEST_CUSTOM, strict=True)
+    return wire
+
+
+def event_schema() -> dict[str, Any]:
+    """The JSON Schema (2020-12) of `wire_of(event)`: one of all kinds of events, told apart by their `kind`.
+
+    It is the file `events.schema.json` of the package, generated from the classes of the events. Objects may have
+    further keys, so that it also holds for later events of the same `EVENT_FORMAT`.
+    """
+    from importlib.resources import files
+
+    schema: dict[str, Any] = json.loads(files("flowdebate").joinpath("events.schema.json").read_text("utf-8"))
+    return schema
+
+
+def _place_of(event: object) -> dict[str, Any]:
+    """The path and the time of an application's own kind of `BaseEvent`, as far as they are given."""
+    if not isinstance(event, BaseEvent):
+        return {}
+    path = {"path": json_data(event.path)} if event.path and isinstance(event.path, str) else {}
+    timed = isinstance(event.at, (int, float)) and event.at and isfinite(event.at)
+    return {**path, "at": float(event.at)} if timed else path
+
+
+def _facts_of(event: object) -> object:
+    """What an application's event holds besides its path and time."""
+    if not isinstance(event, BaseEvent):
+        return event
+    kind: Any = type(event)
+    return {key: getattr(event, name) for name, key in wire_names(kind) if name not in {"path", "at"}}

@@ -274,7 +274,7 @@ def test_a_model_is_held_once_for_the_run_and_let_go_at_its_end(
     with pytest.raises(RuntimeError, match="boom"):
         block.run_sync("fail", model=failing)
     assert failing.log == ["hold", "ask", "let go"]
-    assert len(caplog.records) == (0 if leaves else 2)
+    assert len([each for each in caplog.records if each.levelname == "WARNING"]) == (0 if leaves else 2)
 
 
 async def test_one_block_in_a_thousand_runs_at_once_does_not_mix() -> None:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ("lazy_names",)
+__all__ = ("IMPORTING", "lazy_names")
+
+IMPORTING = threading.Lock()
+"""Held while a library with import cycles is imported: of two threads that do it together, one may find half of it."""
 
 
-def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], object]:
-    """Make the `__getattr__` of `package`: `homes` gives for each name the module below it that defines the name.
+def lazy_names(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
+    """Make `__getattr__` and `__dir__` of `package`: `homes` has for each name the module below it that defines it.
 
     A name whose home is called the same is the module itself.
     """
@@ -24,4 +29,7 @@ def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], object
         home = import_module(f"{package}.{homes[name]}")
         return home if homes[name] == name else getattr(home, name)
 
-    return __getattr__
+    def __dir__() -> list[str]:  # noqa: N807 - PEP 562
+        return sorted({*vars(sys.modules[package]), *homes})
+
+    return __getattr__, __dir__

@@ -36,7 +36,7 @@ _SHORTEST_SECRET = 6
 
 _REDACTED = "[redacted]"
 
-_KEYS = re.compile(
+_KEYS = (
     r"\bBearer\s+[^\s'\"]+"
     r"|\b(?:sk|pk|rk|gsk|xai|csk|fw|tgp|hf|AIza)[-_][A-Za-z0-9*._-]{6,}"
     r"|\bAIza[A-Za-z0-9*_-]{16,}"
@@ -133,7 +133,7 @@ def without_keys(text: str) -> str:
     >>> without_keys("bad key sk-abcdef123456")
     'bad key [redacted]'
     """
-    return _KEYS.sub(_REDACTED, text)
+    return re.sub(_KEYS, _REDACTED, text)
 
 
 def one_line(text: str, *, secrets: Iterable[str] = ()) -> str:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import Field, dataclass, field, fields, is_dataclass
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass, field, fields
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
-from pydantic_core import to_jsonable_python
+
+from flowdebate._util.json_data import json_data, wire_names
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 __all__ = (
     "SPARSE",
@@ -23,7 +27,7 @@ __all__ = (
 class WireModel(BaseModel):
     """A frozen value that reads both key styles, refuses unknown keys, and writes camelCase `by_alias`."""
 
-    model_config = ConfigDict(
+    model_config: ClassVar[ConfigDict] = ConfigDict(
         alias_generator=to_camel,
         validate_by_name=True,
         validate_by_alias=True,
@@ -85,28 +89,20 @@ class BaseEvent:
 
     def to_wire(self) -> dict[str, Any]:
         """The event as JSON data: its `kind`, then its fields with camelCase keys."""
-        given = {each.name: getattr(self, each.name) for each in fields(self) if _is_written(self, each)}
-        return {"kind": self.kind, **{to_camel(name): _wire(value) for name, value in given.items()}}
+        kind: Any = type(self)
+        defaults = _sparse_defaults(kind)
+        wire: dict[str, Any] = {"kind": self.kind}
+        for name, key in wire_names(kind):
+            value = getattr(self, name)
+            if name not in defaults or value != defaults[name]:
+                wire[key] = json_data(value)
+        return wire
 
 
 SPARSE: Mapping[str, Any] = {"sparse": True}
 """Metadata of a field that is written only where it differs from its default."""
 
 
-def _is_written(event: BaseEvent, field: Field[Any]) -> bool:
-    return not field.metadata.get("sparse") or getattr(event, field.name) != field.default
-
-
-def _wire(value: Any) -> Any:  # noqa: ANN401 - JSON data of any value
-    if value is None or isinstance(value, (str, int, float)):
-        return value
-    to_wire = getattr(value, "to_wire", None)
-    if callable(to_wire) and not isinstance(value, type):
-        return to_wire()
-    if is_dataclass(value) and not isinstance(value, type):
-        return {to_camel(each.name): _wire(getattr(value, each.name)) for each in fields(value)}
-    if isinstance(value, Mapping):
-        return {str(key): _wire(part) for key, part in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_wire(part) for part in value]
-    return to_jsonable_python(value, by_alias=True, fallback=str, inf_nan_mode="strings")
+@lru_cache(maxsize=512)
+def _sparse_defaults(kind: type[BaseEvent]) -> Mapping[str, Any]:
+    return {each.name: each.default for each in fields(kind) if each.metadata.get("sparse")}

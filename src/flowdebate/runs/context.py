@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from flowdebate._util.frozen import frozen
 from flowdebate.errors import ConfigurationError, ReadOnly
 from flowdebate.resources.resource import Resources
+from flowdebate.runs.durable.journal import DECISION
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
@@ -85,16 +86,16 @@ class SequencerHandle:
     __slots__ = ("deadline", "derived", "name", "path", "protected", "state")
 
     def __init__(self, name: str, state: Any, path: str = "", *, protected: bool = False) -> None:  # noqa: ANN401 - each has a state of its own type
-        self.name = name
-        self.protected = protected
+        self.name: str = name
+        self.protected: bool = protected
         """Whether only the sequencer's own steps may change the state; blocks then see it through `SequencerView`."""
-        self.path = path
+        self.path: str = path
         """Its place in the run."""
         self.deadline: float | None = None
         """Deadline of its current round, by the event loop's clock; None for no deadline."""
         self.derived: dict[object, Any] = {}
         """What its own steps have derived from the history so far, such as its rendering: later steps add to it."""
-        self.state = state
+        self.state: Any = state
         """The current value; blocks replace it as a whole or by `update`."""
 
     def update(self, **changes: Any) -> None:  # noqa: ANN401 - fields of the state
@@ -174,10 +175,10 @@ class Scope:
         sequencer: SequencerHandle | None,
         models: tuple[ModelChoice, ...] = (),
     ) -> None:
-        self.handles = handles
-        self.opened = opened
-        self.sequencer = sequencer
-        self.models = models
+        self.handles: Mapping[str, Any] = handles
+        self.opened: Mapping[Resource, Any] = opened
+        self.sequencer: SequencerHandle | None = sequencer
+        self.models: tuple[ModelChoice, ...] = models
         """The models of the enclosing sequencers, the nearest first: for blocks that name none."""
 
     @property
@@ -199,13 +200,13 @@ class Context:
     __slots__ = ("_random", "_steps", "block", "path", "run", "scope")
 
     def __init__(self, run: Run, scope: Scope, block: str, path: str) -> None:
-        self.run = run
+        self.run: Run = run
         """The run that the block is part of."""
-        self.scope = scope
+        self.scope: Scope = scope
         """What the steps of a pattern use; other blocks use `resources` and `sequencer`."""
-        self.block = block
+        self.block: str = block
         """The block's name."""
-        self.path = path
+        self.path: str = path
         """The block's place in the run: the same in every run of the pattern that takes the same branches."""
         self._random: Random | None = None
         self._steps: dict[str, int] | None = None
@@ -296,7 +297,7 @@ class Context:
         edition, is taken anew. `returns` is its type, where it is no JSON data.
         """
         journal = self.run.journal
-        return await call() if journal is None else await journal.decide(f"{self.path}#decision", call, returns)
+        return await call() if journal is None else await journal.decide(f"{self.path}{DECISION}", call, returns)
 
     def child(self, block: str, path: str, scope: Scope | None = None) -> Context:
         """Return the context of a block inside this one."""

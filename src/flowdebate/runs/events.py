@@ -27,6 +27,7 @@ __all__ = (
     "CircuitChanged",
     "HumanAsked",
     "ModelCalled",
+    "Origin",
     "RunFinished",
     "RunStarted",
     "RunStatus",
@@ -38,6 +39,9 @@ RunStatus = Literal["running", "complete", "degraded", "no_verdict", "interrupte
 """Status of a run: in progress; complete; complete except for provider failures; ended without a verdict; cancelled;
 ended by one of its limits; failed; suspended until a human answers."""
 
+Origin = Literal["asked", "reused", "edited"]
+"""Where a run has an answer from: the model; the run that it was forked from; the edits of the fork."""
+
 
 @dataclass(slots=True, kw_only=True)
 class RunStarted(BaseEvent):
@@ -45,8 +49,11 @@ class RunStarted(BaseEvent):
 
     kind: ClassVar[str] = "run_started"
     run_id: str
+    """The run's id."""
     block: str
+    """The name of the outermost block."""
     seed: int
+    """The seed of all random draws."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -55,10 +62,15 @@ class RunFinished(BaseEvent):
 
     kind: ClassVar[str] = "run_finished"
     run_id: str
+    """The run's id."""
     status: RunStatus
+    """How it ended; "awaiting": it is suspended until a human answers."""
     usage: Usage
+    """Of all calls."""
     seconds: float
+    """Duration in this process."""
     error: str | None = None
+    """The class and message of the error that ended it; None without one."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -67,15 +79,18 @@ class HumanAsked(BaseEvent):
 
     kind: ClassVar[str] = "human_asked"
     block: str
+    """The name of the human's block."""
 
 
 @dataclass(slots=True, kw_only=True)
 class TextDelta(BaseEvent):
-    """A piece of text as the model writes it (an item; live only)."""
+    """A piece of text as the model writes it (an item; live only); its path is that of the call."""
 
     kind: ClassVar[str] = "text_delta"
     block: str
+    """The name of the block whose model writes."""
     text: str
+    """The piece, to be put behind the others with this path; a `CallRetried` or `CallFellBack` there voids them."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -84,10 +99,13 @@ class ToolCalled(BaseEvent):
 
     kind: ClassVar[str] = "tool_called"
     block: str
+    """The name of the block whose model called it."""
     tool: str
+    """The tool's name."""
     arguments: str
     """JSON, as the model wrote it."""
     result: str
+    """The text that the model is given of it; where it failed, that says so."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -96,6 +114,7 @@ class BlockAnswered(BaseEvent):
 
     kind: ClassVar[str] = "block_answered"
     block: str
+    """The block's name."""
     output: Any
     """The block's output: any type, since an output schema may be of any."""
     truncated: bool = False
@@ -115,7 +134,9 @@ class CallStarted(BaseEvent):
 
     kind: ClassVar[str] = "call_started"
     block: str
+    """The name of the block that asks."""
     model: str
+    """The model's name."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -124,15 +145,22 @@ class ModelCalled(BaseEvent):
 
     kind: ClassVar[str] = "model_called"
     block: str
+    """The name of the block that asked."""
     model: str
+    """The model's name; a fallback's is in `attempts`."""
     usage: Usage
     """Of all attempts."""
     seconds: float
     """Waits included."""
     error: str | None = None
+    """The class and message of the error; None for an answer."""
     attempts: tuple[Attempt, ...] = ()
     """The requests that were sent, in order."""
     asked_as: str | None = None
     """The structured-output mode that the request used, if the model has several."""
     flags: tuple[Flag, ...] = ()
     """Oddities of the answer."""
+    replayed: bool = field(default=False, metadata=SPARSE)
+    """True if the answer was recorded earlier: usage and limits count it, but nobody was asked now."""
+    origin: Origin = field(default="asked", metadata=SPARSE)
+    """Where the run has the answer from. One that was not asked for costs nothing."""

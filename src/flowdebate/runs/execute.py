@@ -17,6 +17,7 @@ from flowdebate.models.resolve import ModelResolver
 from flowdebate.runs.context import as_session
 from flowdebate.runs.durable.suspend import Suspended
 from flowdebate.runs.limits import Limits
+from flowdebate.runs.observer import observer_of
 from flowdebate.runs.result import RunHandle, RunResult, RunView
 from flowdebate.runs.run import ACTING, Run
 from flowdebate.store.open import STORE_VARIABLE
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from flowdebate.runs.context import Context, SessionLike
     from flowdebate.runs.durable.resume import StoreOptions
     from flowdebate.runs.events import RunStatus
+    from flowdebate.runs.observer import Observer
     from flowdebate.store.open import StoreChoice
 
 __all__ = (
@@ -60,7 +62,7 @@ class Runnable(Protocol[OutT_co]):
         """Execute the block."""
 
 
-def make_run(
+def make_run(  # noqa: PLR0913 - the options of run
     block: Runnable[Any],
     value: object,
     *,
@@ -70,6 +72,7 @@ def make_run(
     limits: Limits | None = None,
     store: StoreChoice | StoreOptions = None,
     run_id: str | None = None,
+    observe: Observer | None = None,
 ) -> Run:
     """Create a run of `block`, which has not started; ConfigurationError for wrong options."""
     check_outside(block)
@@ -85,6 +88,7 @@ def make_run(
         seed=_new_seed() if seed is None else seed,
         models=ModelResolver(model),
         limits=limits,
+        observer=observer_of(observe),
     )
     if store is not False and (store is not None or STORE_VARIABLE in os.environ):
         from flowdebate.runs.durable.resume import attach_journal
@@ -130,34 +134,35 @@ async def _execute(block: Runnable[T], value: object, run: Run) -> RunResult[T]:
     run.acting = True
     output: Any = None
     error: str | None = None
-    try:
+    with run.observed():
         try:
-            await _start_in_turn()
-            if run.journal is not None:
-                await run.journal.begin()
-            run.started.set()
-            output = await _act(block, value, run)
-        except asyncio.CancelledError:
-            run.end("interrupted")
-            raise
-        except Suspended as suspended:  # not a failure: the run is resumed once somebody has answered
-            assert run.journal is not None  # noqa: S101 - only a durable run can be suspended
-            run.journal.pending = suspended.requests
-            run.end("awaiting")
-        except LimitReached as reached:
-            own = run.budget is not None and any(reached is one for one in run.budget.raised)
-            partial = own and run.has_partial_output
-            error = _end(run, "limit" if own else "failed", reached)
-            if not partial:
+            try:
+                await _start_in_turn()
+                if run.journal is not None:
+                    await run.journal.begin()
+                run.started.set()
+                output = await _act(block, value, run)
+            except asyncio.CancelledError:
+                run.end("interrupted")
                 raise
-        except BaseException as failure:
-            error = _end(run, "failed", failure)
-            raise
-        else:
-            run.end(run.outcome)
-    finally:
-        if run.journal is not None:
-            await _record_end(run, output, error)
+            except Suspended as suspended:  # not a failure: the run is resumed once somebody has answered
+                assert run.journal is not None  # noqa: S101 - only a durable run can be suspended
+                run.journal.pending = suspended.requests
+                run.end("awaiting")
+            except LimitReached as reached:
+                own = run.budget is not None and any(reached is one for one in run.budget.raised)
+                partial = own and run.has_partial_output
+                error = _end(run, "limit" if own else "failed", reached)
+                if not partial:
+                    raise
+            except BaseException as failure:
+                error = _end(run, "failed", failure)
+                raise
+            else:
+                run.end(run.outcome)
+        finally:
+            if run.journal is not None:
+                await _record_end(run, output, error)
     # a pattern that was cut short has no output; its raw output says how far it got
     return RunResult(run, output, seconds=run.seconds)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from sys import float_info
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from flowdebate._util.validation import is_number
 from flowdebate.errors import ConfigurationError, LimitReached
@@ -98,6 +98,18 @@ class Limits:
         """Whether anything is limited or counted."""
         return any(getattr(self, field.name) is not None for field in fields(self))
 
+    def within(self, bounds: Limits) -> Limits:
+        """These limits, none of them above that of `bounds`.
+
+        >>> Limits(calls=40).within(Limits(calls=10, seconds=60)) == Limits(calls=10, seconds=60)
+        True
+        """
+        least = {
+            name: min((each for each in (getattr(self, name), getattr(bounds, name)) if each is not None), default=None)
+            for name in ("calls", "tokens", "cost", "seconds", "working_seconds")
+        }
+        return Limits(**least, prices=bounds.prices if self.prices is None or bounds.cost is not None else self.prices)
+
 
 def _check(name: str, value: object, kind: type | tuple[type, ...], allowed: str) -> None:
     if value is None:
@@ -106,8 +118,7 @@ def _check(name: str, value: object, kind: type | tuple[type, ...], allowed: str
         raise ConfigurationError("Limits", name, value, allowed)
 
 
-@dataclass(frozen=True, slots=True)
-class _Reserved:
+class _Reserved(NamedTuple):
     """Estimated usage of a request, reserved before it is sent."""
 
     tokens: int
@@ -124,11 +135,11 @@ class Budget:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._in_flight: list[_Reserved] = []
-        self.calls = 0
+        self.calls: int = 0
         self._tokens = 0
         self._cost = 0.0
-        self.working_seconds = 0.0
-        self.estimated = False
+        self.working_seconds: float = 0.0
+        self.estimated: bool = False
         """Whether some usage was estimated, because a server did not report it."""
         self.raised: list[LimitReached] = []
         """The errors it has raised: concurrent calls may each reach a limit."""

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from dataclasses import dataclass
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from flowdebate.resources.resource import StateHandle
 from flowdebate.resources.tasks.collection import TaskCollection
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Generator, Sequence
+    from collections.abc import Callable, Generator, Iterable, Sequence
+    from typing import Self
 
     from flowdebate.models.usage import Usage
     from flowdebate.runs.context import Session
@@ -20,9 +21,13 @@ if TYPE_CHECKING:
     from flowdebate.runs.run import Run
 
 __all__ = (
+    "RunEvents",
     "RunHandle",
     "RunResult",
 )
+
+_FRAME = "flowdebate.web.notebook:frame_of"
+"""Shows a result in a notebook. It stands above this package, and is loaded when a notebook asks."""
 OutT_co = TypeVar("OutT_co", covariant=True)
 
 
@@ -129,6 +134,11 @@ class RunResult(RunView, Generic[OutT_co]):
         self.seconds = seconds
         """Duration of the run."""
 
+    def _repr_html_(self) -> str | None:
+        """The report of a pattern's run, as notebooks show it; None for any other run."""
+        html: str | None = resolve_name(_FRAME)(self)
+        return html
+
     def __repr__(self) -> str:
         return f"<RunResult {self.run_id} {self.status} output={self.output!r}>"
 
@@ -166,30 +176,72 @@ class RunHandle(RunView, Generic[OutT_co]):
         """Whether the run is over."""
         return self._task.done()
 
-    async def __aiter__(self) -> AsyncIterator[object]:
-        inbox = _Inbox([*self._run.records.events, *self._run.records.calls.values()])
-        self._run.records.listeners.append(inbox.put)
-        self._task.add_done_callback(inbox.wake)
-        try:
-            while True:
-                while inbox.events:
-                    yield inbox.events.popleft()
-                if self._task.done() and self._run.status != "running":
-                    return
-                await inbox.wait()
-        finally:
-            self._run.records.listeners.remove(inbox.put)
-            self._task.remove_done_callback(inbox.wake)
+    async def wait(self, seconds: float | None = None) -> None:
+        """Wait until the run is over, however it ends, or for `seconds`."""
+        await asyncio.wait({self._task}, timeout=seconds)
+
+    def listen(self, listener: Callable[[object], None]) -> None:
+        """Call `listener` with the events so far, and with each further one as it happens."""
+        for event in (*self._run.records.events, *self._run.records.calls.values()):
+            listener(event)
+        self._run.records.subscribe(listener)
+
+    def on_end(self, call: Callable[[], object]) -> None:
+        """Call `call` once the run is over; its failure then counts as noticed."""
+        self._task.add_done_callback(lambda task: (task.cancelled() or task.exception(), call()))
+
+    def follow(self) -> RunEvents:
+        """Follow the run from now on, also where the events are read later, or in another task.
+
+        The events so far come first. A reader that follows before the run acts misses no text.
+        """
+        return RunEvents(self._run, self._task)
+
+    def __aiter__(self) -> RunEvents:
+        return self.follow()
 
 
-@dataclass(slots=True)
+class RunEvents:
+    """Events of a run in order, for one reader: `async for event in handle.follow()`. Ends with the run."""
+
+    def __init__(self, run: Run, task: asyncio.Task[Any]) -> None:
+        self._run = run
+        self._task = task
+        self._inbox = _Inbox([*run.records.events, *run.records.calls.values()])
+        run.records.subscribe(self._inbox.put)
+        task.add_done_callback(self._inbox.wake)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> object:
+        inbox = self._inbox
+        while not inbox.events:
+            if self._task.done() and self._run.status != "running":
+                self.close()
+                raise StopAsyncIteration
+            await inbox.wait()
+        return inbox.events.popleft()
+
+    def close(self) -> None:
+        """Stop following; a reader that is dropped does so by itself."""
+        self._run.records.unsubscribe(self._inbox.put)
+        self._task.remove_done_callback(self._inbox.wake)
+
+    async def aclose(self) -> None:
+        """Stop following, as `contextlib.aclosing` asks for it."""
+        self.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+
 class _Inbox:
     """The events that one reader has not read yet."""
 
-    events: deque[object]
-    _news: asyncio.Event
+    __slots__ = ("_news", "events")
 
-    def __init__(self, events: Sequence[object]) -> None:
+    def __init__(self, events: Iterable[object]) -> None:
         self.events = deque(events)
         self._news = asyncio.Event()
 

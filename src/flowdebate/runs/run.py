@@ -7,10 +7,11 @@ import json
 import logging
 import time
 import warnings
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, nullcontext
 from contextvars import ContextVar
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from pydantic_core import to_json
 
@@ -23,9 +24,14 @@ from flowdebate.runs.context import Context, Scope
 from flowdebate.runs.durable.journal import failed_text
 from flowdebate.runs.events import CallStarted, ModelCalled, RunFinished, RunStarted
 from flowdebate.runs.limits import Budget
+from flowdebate.runs.log import log_end
+from flowdebate.runs.observer import NOBODY
+from flowdebate.runs.result import RunView
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from contextlib import AbstractContextManager
+    from types import TracebackType
 
     from flowdebate.models.base import Flag, Model, ModelRequest, ModelResponse
     from flowdebate.models.resolve import ModelResolver
@@ -33,9 +39,14 @@ if TYPE_CHECKING:
     from flowdebate.resources.resource import Resource, StateHandle, StateResource
     from flowdebate.runs.context import Session
     from flowdebate.runs.durable.journal import Journal
-    from flowdebate.runs.events import RunStatus
+    from flowdebate.runs.events import Origin, RunStatus
     from flowdebate.runs.limits import Limits
+    from flowdebate.runs.observer import Observer
     from flowdebate.store.base import StepRow
+
+    class _Emit(Protocol):
+        def __call__(self, event: object, /, path: str = "") -> None: ...
+
 
 __all__ = (
     "ACTING",
@@ -54,21 +65,31 @@ class Records:
     Separate from `Run`, since resources refer to it: a reference to the run would be a cycle, freed late.
     """
 
-    __slots__ = ("calls", "closed", "events", "listeners", "now", "saved_states")
+    __slots__ = ("calls", "closed", "events", "listeners", "now", "observe", "saved_states")
 
     def __init__(self, saved: dict[str, Any], now: Callable[[], float]) -> None:
-        self.now = now
+        self.now: Callable[[], float] = now
         """The run's clock, in seconds since the epoch."""
         self.events: list[object] = []
         """The events so far, as in `result.events`."""
         self.listeners: list[Callable[[object], None]] = []
         """Callbacks for each event; without any, text is not streamed."""
+        self.observe: Callable[[object], None] | None = None
+        """Callback for each recorded event, for the run's observer, who needs no text."""
         self.calls: dict[int, CallStarted] = {}
         """The model calls in progress, for readers who come while they last."""
         self.saved_states: dict[str, Any] = _SavedStates(saved)
         """The session's states when the run started, by key; new states go to the session, for later runs."""
-        self.closed = False
+        self.closed: bool = False
         """Whether the run is over."""
+
+    def subscribe(self, listener: Callable[[object], None]) -> None:
+        """Call `listener` with each event from now on."""
+        self.listeners = [*self.listeners, listener]
+
+    def unsubscribe(self, listener: Callable[[object], None]) -> None:
+        """Undo `subscribe`; others that are being called meanwhile are not disturbed."""
+        self.listeners = [each for each in self.listeners if each != listener]
 
     def emit(self, event: object, /, path: str = "") -> None:
         """Record `event`, which happened at `path`, and pass it to the listeners; do nothing once the run is over."""
@@ -79,6 +100,8 @@ class Records:
             if not event.path:
                 event.path = path
         self.events.append(event)
+        if self.observe is not None:
+            self.observe(event)
         for listener in self.listeners:
             listener(event)
 
@@ -87,13 +110,16 @@ class Records:
         for listener in self.listeners:
             listener(event)
 
-    def call_started(self, block: str, model: str, path: str) -> int:
-        """Announce a model call; returns its key in `calls`, from which the caller removes it at its end."""
+    def call_started(self, block: str, model: str, path: str) -> CallStarted:
+        """Announce a model call, which is in `calls` until `call_ended`."""
         event = CallStarted(block=block, model=model, path=path, at=self.now())
-        key = id(event)
-        self.calls[key] = event
+        self.calls[id(event)] = event
         self.tell(event)
-        return key
+        return event
+
+    def call_ended(self, started: CallStarted) -> None:
+        """Take the call from those in progress."""
+        del self.calls[id(started)]
 
 
 class _Placed:
@@ -119,6 +145,33 @@ class _SavedStates(dict[str, Any]):
         self._session[key] = state
 
 
+class _Observed:
+    """The observer of a run, entered around its execution; it may add labels to a new run before that is stored.
+
+    No generator: an exception of the application may be frozen, and takes no traceback from `contextlib`.
+    """
+
+    __slots__ = ("_entered", "_run")
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    def __enter__(self) -> None:
+        run, journal = self._run, self._run.journal
+        labels = {} if journal is None else dict(journal.header.labels)
+        self._entered = run.observer.run(RunView(run), labels)
+        run.tracing = self._entered.__enter__()
+        run.records.observe = run.tracing.event
+        if journal is not None and not journal.stored:
+            journal.header = replace(journal.header, labels=labels)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._entered.__exit__(kind, error, trace)
+        self._run.tracing, self._run.records.observe = NOBODY, None
+
+
 class Run:
     """One run; created by `Block.run`, available to blocks as `ctx.run`."""
 
@@ -136,6 +189,7 @@ class Run:
         "journal",
         "models",
         "now",
+        "observer",
         "opened",
         "outcome",
         "raw_output",
@@ -148,8 +202,12 @@ class Run:
         "status",
         "tell",
         "tokens",
+        "tracing",
         "usage",
     )
+
+    is_replay: bool = False
+    """Whether it only repeats what a journal has, without asking anybody."""
 
     def __init__(
         self,
@@ -160,32 +218,37 @@ class Run:
         models: ModelResolver,
         limits: Limits | None = None,
         journal: Journal | None = None,
+        observer: Observer = NOBODY,
     ) -> None:
-        self.run_id = run_id
-        self.session = session
-        self.seed = seed
-        self.models = models
+        self.run_id: str = run_id
+        self.session: Session = session
+        self.seed: int = seed
+        self.models: ModelResolver = models
         self.status: RunStatus = "running"
         self.outcome: RunStatus = "complete"
         """The status if nothing else ends the run; "degraded" or "no_verdict" after provider failures."""
-        self.budget = Budget(limits) if limits else None
-        self.acting = False
+        self.budget: Budget | None = Budget(limits) if limits else None
+        self.acting: bool = False
         """Whether the task that executes the run has started."""
-        self.started = asyncio.Event()
+        self.started: asyncio.Event = asyncio.Event()
         """Set once the first block acts; a durable run is then in its store."""
         self._started: float | None = None
         self._ended: float | None = None
-        self.began_at = 0.0
+        self.began_at: float = 0.0
         """When the run first began, by its clock: in a resumed run as before."""
-        self.journal = journal
+        self.journal: Journal | None = journal
         """Records its steps; None without a store."""
-        self.records = Records(session.resources, time.time if journal is None else journal.now)
+        self.observer: Observer = observer
+        """What `run(…, observe=…)` was given."""
+        self.tracing: Observer = NOBODY
+        """The observer of its parts, while it is being executed."""
+        self.records: Records = Records(session.resources, time.time if journal is None else journal.now)
         """Its events and states; `emit`, `tell` and `now` are shortcuts."""
-        self.emit = self.records.emit
-        self.tell = self.records.tell
-        self.now = self.records.now
-        self.usage = Usage.none()
-        self.tokens = 0
+        self.emit: _Emit = self.records.emit
+        self.tell: Callable[[object], None] = self.records.tell
+        self.now: Callable[[], float] = self.records.now
+        self.usage: Usage = Usage.none()
+        self.tokens: int = 0
         """Tokens used so far, prompts and answers together; estimated where a server reports none."""
         self.raw_output: Any = None
         """The raw output of the pattern that ended last, or was cut short; None without one."""
@@ -209,7 +272,7 @@ class Run:
         """Emit the last event: the run has ended. The first call decides; nothing is emitted afterwards."""
         if self.status == "running":
             self._ended = time.perf_counter()
-            self._build_partial_output(status)
+            self.build_partial_output(status)
             path = getattr(self.records.events[0], "path", "") if self.records.events else ""
             self.emit(
                 RunFinished(run_id=self.run_id, status=status, usage=self.usage, seconds=self.seconds, error=error),
@@ -217,6 +280,11 @@ class Run:
             )
             self.status = status
             self.records.closed = True
+            log_end(self, path, error)
+
+    def observed(self) -> AbstractContextManager[object]:
+        """Return a context around the execution, with the run's observer."""
+        return nullcontext() if self.observer is NOBODY else _Observed(self)
 
     def degrade(self, outcome: RunStatus) -> None:
         """Set the status that a provider failure leaves, although the run continues."""
@@ -237,7 +305,7 @@ class Run:
         """Whether a pattern is in progress whose raw output can be built."""
         return bool(self._unfinished)
 
-    def _build_partial_output(self, status: RunStatus) -> None:
+    def build_partial_output(self, status: RunStatus) -> None:
         """Build the raw output of the outermost unfinished pattern, and drop the callbacks, which refer to the run."""
         unfinished, self._unfinished = self._unfinished, {}
         if unfinished:
@@ -300,13 +368,9 @@ class Run:
         journal = self.journal
         if journal is not None:
             digest = digest_of(request)
-            row = journal.found(path, digest)
+            row = journal.found(path, digest, model=model.name)
             if row is not None:
                 return self._replay(model, request, path, row, odd=() if row.request == digest else ("other_request",))
-            await journal.intend(path, "call", digest)
-            self.count_failed(path)
-        if id(model) not in self._opened_models:
-            await self._open(model)
         attempts = request.attempts.belong_to(
             meter=self.budget, tell=lambda event: self.emit(event, path), seed=(self.seed, path)
         )
@@ -314,9 +378,18 @@ class Run:
         started = time.perf_counter()
         response, error = None, None
         acting = ACTING.get()
-        ACTING.set(None)  # a model may execute runs itself
         try:
-            response = await call.ask(model, request)
+            if journal is not None:
+                await journal.intend(path, "call", digest)
+                self.count_failed(path)
+                started = time.perf_counter()
+            if id(model) not in self._opened_models:
+                await self._open(model)
+            ACTING.set(None)  # a model may execute runs itself
+            with self.tracing.call(calling, request) as answered:
+                response = await call.ask(model, request)
+                if answered is not None:
+                    answered(response)
             if journal is not None:
                 seconds = time.perf_counter() - started
                 await journal.commit(
@@ -332,7 +405,7 @@ class Run:
             raise
         finally:
             ACTING.set(acting)
-            del self.records.calls[calling]
+            self.records.call_ended(calling)
             seconds = time.perf_counter() - started
             self._count_tokens(attempts.made, request, response)
             self._called(
@@ -357,6 +430,7 @@ class Run:
                     made=made,
                     seconds=failure["seconds"],
                     error=failure["error"],
+                    replayed=True,
                 )
 
     def _replay(
@@ -364,12 +438,23 @@ class Run:
     ) -> ModelResponse:
         """Return the answer recorded in `row`, counted and emitted as when it was made."""
         assert self.journal is not None  # noqa: S101 - it has given the row
-        response, made, seconds = self.journal.read(row, lambda body: read_call(body, request.output))
+        response, made, seconds, origin = self.journal.read(row, lambda body: read_call(body, request.output))
         response.flags = (*response.flags, *odd)
-        if self.budget is not None:
-            self.budget.count(made, request)
         self._count_tokens(made, request, response)
-        self._called(request.block, model.name, path, response=response, made=made, seconds=seconds, error=None)
+        paid = made if origin == "asked" else ()
+        if self.budget is not None:
+            self.budget.count(paid, request)
+        self._called(
+            request.block,
+            model.name,
+            path,
+            response=response,
+            made=paid,
+            seconds=seconds if paid else 0.0,
+            error=None,
+            replayed=True,
+            origin=origin,
+        )
         return response
 
     def _count_tokens(
@@ -383,7 +468,7 @@ class Run:
                 tokens = estimated_tokens((0 if request is None else request.characters) + said)
             self.tokens += tokens
 
-    def _called(
+    def _called(  # noqa: PLR0913 - the fields of the event
         self,
         block: str,
         model: str,
@@ -393,6 +478,8 @@ class Run:
         made: Sequence[Attempt],
         seconds: float,
         error: str | None,
+        replayed: bool = False,
+        origin: Origin = "asked",
     ) -> None:
         usage = total_usage(made)
         self.usage += usage
@@ -407,6 +494,8 @@ class Run:
                 attempts=tuple(made),
                 asked_as=None if response is None else response.asked_as,
                 flags=() if response is None else response.flags,
+                replayed=replayed,
+                origin=origin,
             )
         )
 

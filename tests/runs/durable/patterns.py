@@ -136,7 +136,7 @@ def state_of(result: RunResult[Any], *, usage: bool = True) -> str:
 
     What goes on at the same time comes in any order, in any run: so events and tasks are sorted, and without numbers.
     A call that failed and was repeated, since its process was killed before it could be given up, is told and counted
-    twice, and is here once: `usage` is left out where there are any.
+    twice, and is here once: `usage` is left out where there are any. Whether an answer was replayed is left out too.
     """
     events = sorted(
         {
@@ -162,4 +162,4 @@ def state_of(result: RunResult[Any], *, usage: bool = True) -> str:
 def _told(event: object) -> Any:
     if not is_dataclass(event) or isinstance(event, type):
         return str(event)
-    return {name: value for name, value in asdict(event).items() if name != "number"}
+    return {name: value for name, value in asdict(event).items() if name not in ("number", "replayed")}

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from flowdebate.runs.durable.journal import OnUncertain
     from flowdebate.runs.execute import Runnable
     from flowdebate.runs.limits import Limits
+    from flowdebate.runs.observer import Observer
     from flowdebate.runs.result import RunResult
     from flowdebate.runs.run import Run
     from flowdebate.store.base import StoredRun
@@ -87,12 +88,13 @@ class Batch(Generic[OutT]):
         until: Callable[[BatchSummary], bool] | None = None,
         on_uncertain: OnUncertain = "retry",
         allow_changes: bool = False,
+        observe: Observer | None = None,
         each: Callable[[Any], tuple[Runnable[OutT], Mapping[str, Any] | None]] | None = None,
     ) -> None:
         _check(f"{block.name}.batch()", questions, max_concurrency, batch_id, on_error, on_uncertain)
-        self.batch_id = os.urandom(8).hex() if batch_id is None else batch_id
+        self.batch_id: str = os.urandom(8).hex() if batch_id is None else batch_id
         """The prefix of its run ids; called again with it, the batch is resumed."""
-        self.seed = _number(self.batch_id) if seed is None else seed
+        self.seed: int = _number(self.batch_id) if seed is None else seed
         """The seed from which the seeds of its runs are derived."""
         self._block = block
         self._questions = questions
@@ -106,9 +108,17 @@ class Batch(Generic[OutT]):
         self._until = until
         self._on_uncertain = on_uncertain
         self._allow_changes = allow_changes
+        self._observe = observe
         self._options = _store_options(store, self.batch_id, f"{block.name}.batch()")
         make_run(  # validates the options
-            block, None, session=None, model=model, seed=seed, limits=limits, store=self._options or False
+            block,
+            None,
+            session=None,
+            model=model,
+            seed=seed,
+            limits=limits,
+            store=self._options or False,
+            observe=observe,
         )
         self._store = None if self._options is None else open_store(self._options.store)
         self._stored: dict[str, StoredRun] = {}
@@ -211,6 +221,7 @@ class Batch(Generic[OutT]):
             limits=self._limits,
             store=False if options is None else options,
             run_id=job.run_id,
+            observe=self._observe,
         )
 
     async def _run_job(self, job: _Job) -> BatchItem[OutT]:
@@ -258,6 +269,7 @@ class Batch(Generic[OutT]):
             limits=self._limits,
             on_uncertain=self._on_uncertain,
             allow_changes=self._allow_changes,
+            observe=self._observe,
         )
         return await self._act(job, stored)
 

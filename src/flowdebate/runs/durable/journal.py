@@ -27,8 +27,10 @@ from flowdebate.models.codec import exact_json, failure_of, failure_text, json_t
 from flowdebate.runs.durable.suspend import Suspended
 
 __all__ = (
+    "DECISION",
     "Journal",
     "failed_text",
+    "is_within",
     "plain",
     "wait_uncancelled",
 )
@@ -44,6 +46,9 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+
+DECISION = "#decision"
+"""End of the key of a decision that code takes without side effects."""
 
 
 class Journal:
@@ -64,7 +69,7 @@ class Journal:
     ) -> None:
         self.store = store
         self.header = header
-        self.stored = rows is not None
+        self.stored: bool = rows is not None
         """Whether the run was in the store before; its `rows` were read then."""
         rows = rows or ()
         self._on_uncertain = on_uncertain
@@ -74,7 +79,7 @@ class Journal:
         self._open: dict[str, StepRow] = {row.key: row for row in rows if row.body is None}
         self._seen: set[str] = set()
         self._clock = header.created_at
-        self.owned = owned
+        self.owned: bool = owned
         """Whether this process owns the run: from its beginning, or from its first write if it was complete before."""
         self._taking: asyncio.Future[None] | None = None
         self.pending: tuple[HumanRequest, ...] = ()
@@ -101,8 +106,11 @@ class Journal:
                 raise cancelled
             creating.result()
 
-    def found(self, key: str, request: str | None = None) -> StepRow | None:
-        """The recorded step at `key`; JournalMismatch if the key comes up twice, or (as a rule) for another request."""
+    def found(self, key: str, request: str | None = None, *, model: str | None = None) -> StepRow | None:  # noqa: ARG002 - for forks
+        """The recorded step at `key`; JournalMismatch if the key comes up twice, or (as a rule) for another request.
+
+        A recorded answer counts whichever `model` would be asked now.
+        """
         if key in self._seen:
             raise JournalMismatch(self.store.name, self.run_id, key, "comes up twice in one run")
         self._seen.add(key)
@@ -129,11 +137,11 @@ class Journal:
 
     def has_steps(self, place: str) -> bool:
         """Whether any step at or below `place` was started before this process took over the run."""
-        return any(_is_within(key, place) for rows in (self._done, self._open) for key in rows)
+        return any(is_within(key, place) for rows in (self._done, self._open) for key in rows)
 
     def take_failures(self, place: str) -> list[tuple[str, str]]:
         """The failures at or below `place` from before this process took over the run, with their keys; each once."""
-        keys = [key for key in self._open if _is_within(key, place)]
+        keys = [key for key in self._open if is_within(key, place)]
         return [(key, failure) for key in keys for failure in self._open.pop(key).failures]
 
     async def _own(self) -> None:
@@ -171,10 +179,14 @@ class Journal:
 
     async def commit(self, key: str, kind: StepKind, body: str) -> None:
         """Record the result of the step `key`: it is durable when this returns, even if the caller is cancelled."""
-        self._clock = max(self._clock, time.time())
+        self._clock = max(self._clock, self._time())
         if not self.owned:
             await self._own()
         await self.store.commit(self.run_id, key, kind, body, self._clock)
+
+    def _time(self) -> float:
+        """The time at which a step ends now, by the run's clock."""
+        return time.time()
 
     async def fail(self, key: str, failure: str) -> None:
         """Record that an attempt at the step `key` failed; if that fails in turn, only log it."""
@@ -250,7 +262,8 @@ class Journal:
             warnings.warn(message, FlowDebateWarning, stacklevel=2)
 
 
-def _is_within(key: str, place: str) -> bool:
+def is_within(key: str, place: str) -> bool:
+    """Whether the step `key` is at or below `place`."""
     return key == place or key.startswith((f"{place}/", f"{place}#"))
 
 

@@ -15,8 +15,10 @@ from flowdebate._util.text import clean_text, one_line
 from flowdebate.errors import ConfigurationError, DeadLetter, RunChanged, StoreError, shown
 from flowdebate.models.resolve import ModelResolver, model_of_environment
 from flowdebate.runs.context import Session, as_session
+from flowdebate.runs.durable.fork import fork_header, journal_of
 from flowdebate.runs.durable.journal import Journal, plain, wait_uncancelled
 from flowdebate.runs.limits import Limits
+from flowdebate.runs.observer import observer_of
 from flowdebate.runs.run import Run
 from flowdebate.store.base import RunHeader
 from flowdebate.store.open import open_store
@@ -25,24 +27,37 @@ if TYPE_CHECKING:
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.runs.context import SessionLike
     from flowdebate.runs.durable.journal import OnUncertain
+    from flowdebate.runs.observer import Observer
     from flowdebate.store.base import Store, StoredRun
     from flowdebate.store.open import StoreChoice
 
 __all__ = (
+    "COMPLETE",
+    "DEFAULT_MODEL",
     "StoreOptions",
     "attach_journal",
     "changes_of",
     "check_unchanged",
+    "limit_numbers",
+    "limits_of",
+    "load_fork",
     "load_run",
     "load_same",
+    "models_of",
     "outcome_of",
+    "prepare_fork",
+    "result_of",
+    "session_of",
 )
 
 _ALL = "all"
 """Where a header names the model that replaces all others."""
 
-_COMPLETE = ("complete", "degraded", "no_verdict")
+COMPLETE = ("complete", "degraded", "no_verdict")
 """Statuses of runs in which nothing is left to be asked: their answers count whatever a prompt would be now."""
+
+DEFAULT_MODEL = "the default"
+"""How the fingerprint of a run names the model of the environment."""
 
 MAX_RECOVERIES = 25
 """How often in a row a run may crash its process without progress."""
@@ -84,7 +99,7 @@ def attach_journal(
         input=given,
         fingerprint=_fingerprint(block, outline, model_of_environment() if model is None else model),
         model=model_of_environment() if model is None else _named(model),
-        limits=_numbers(limits),
+        limits=limit_numbers(limits),
         session=_session(run.session),
         labels=_labels(options.labels),
         plan=options.plan,
@@ -109,6 +124,7 @@ async def load_run(  # noqa: PLR0913 - the options of resume
     on_uncertain: OnUncertain = "retry",
     allow_changes: bool = False,
     retry_dead_letter: bool = False,
+    observe: Observer | None = None,
 ) -> tuple[Run, Any]:
     """Load the stored run and its input. This process then owns it; a complete one only once it needs another step.
 
@@ -121,7 +137,7 @@ async def load_run(  # noqa: PLR0913 - the options of resume
     if on_uncertain not in ("retry", "raise"):
         raise ConfigurationError(where, "on_uncertain", on_uncertain, "'retry' or 'raise'")
     stored = await opened.run(run_id)
-    owned = stored.owned or stored.status not in _COMPLETE  # anybody may read a complete run at any time
+    owned = stored.owned or stored.status not in COMPLETE  # anybody may read a complete run at any time
     if owned:
         stored = await _take(opened, run_id)
     try:
@@ -134,21 +150,22 @@ async def load_run(  # noqa: PLR0913 - the options of resume
             check_unchanged(opened, run_id, {name: (then.get(name, ""), text) for name, text in now.items()})
         if not retry_dead_letter:
             _check_alive(opened, stored)
-        journal = Journal(
+        journal = await journal_of(
             opened,
             header,
             rows=await opened.steps(run_id),
             owned=owned,
             on_uncertain=on_uncertain,
-            accepts_changes=allow_changes or stored.status in _COMPLETE,
+            accepts_changes=allow_changes or stored.status in COMPLETE,
         )
         run = Run(
             run_id=run_id,
-            session=_session_of(opened, header, where) if session is None else as_session(session),
+            session=session_of(opened, header, where) if session is None else as_session(session),
             seed=header.seed,
-            models=_models_of(opened, header) if model is None else ModelResolver(model),
-            limits=_limits_of(opened, header) if limits is None else limits,
+            models=models_of(opened, header) if model is None else ModelResolver(model),
+            limits=limits_of(opened, header) if limits is None else limits,
             journal=journal,
+            observer=observer_of(observe),
         )
     except BaseException as error:
         if owned:
@@ -156,6 +173,74 @@ async def load_run(  # noqa: PLR0913 - the options of resume
             await opened.finish(run_id, status, stored.outcome)
         raise
     return run, header.input
+
+
+async def load_fork(
+    run_id: str,
+    *,
+    block: str,
+    store: StoreChoice | StoreOptions = None,
+    model: ModelChoice = None,
+    session: SessionLike = None,
+    limits: Limits | None = None,
+    observe: Observer | None = None,
+    **options: Any,  # noqa: ANN401 - those of `prepare_fork`
+) -> tuple[Run, Any]:
+    """Create a fork of the stored run, which has not started; gives its input too. Errors: those of `prepare_fork`."""
+    where = f"{block}.fork()"
+    stored = store if isinstance(store, StoreOptions) else StoreOptions(store=store)
+    opened = open_store(stored.store, where=where)
+    if opened is None:
+        raise ConfigurationError(where, "store", store, "the store of the run")
+    header = await prepare_fork(
+        opened, run_id, block=block, model=model, limits=limits, labels=stored.labels, plan=stored.plan, **options
+    )
+    run = Run(
+        run_id=header.run_id,
+        session=session_of(opened, header, where) if session is None else as_session(session),
+        seed=header.seed,
+        models=models_of(opened, header) if model is None else ModelResolver(model),
+        limits=limits_of(opened, header) if limits is None else limits,
+        journal=await journal_of(opened, header),
+        observer=observer_of(observe),
+    )
+    return run, header.input
+
+
+async def prepare_fork(  # noqa: PLR0913 - the options of fork
+    store: Store,
+    run_id: str,
+    *,
+    block: str,
+    outline: object,
+    fork_id: str | None = None,
+    edits: Mapping[str, Any] | None = None,
+    at: str | None = None,
+    seed: int | None = None,
+    model: ModelChoice = None,
+    limits: Limits | None = None,
+    labels: Mapping[str, str] | None = None,
+    plan: Mapping[str, Any] | None = None,
+) -> RunHeader:
+    """The header of a fork of the stored run; RunNotFound, and ConfigurationError for edits that do not fit it."""
+    parent, rows = await store.run(run_id), await store.steps(run_id)
+    fingerprint = _fingerprint(block, outline, model)
+    if model is None:
+        fingerprint["model"] = parent.header.fingerprint.get("model", "")
+    return fork_header(
+        parent,
+        rows,
+        block=block,
+        fingerprint=fingerprint,
+        fork_id=fork_id,
+        edits=edits,
+        at=at,
+        seed=parent.header.seed if seed is None else seed,
+        model=parent.header.model if model is None else _named(model),
+        limits=parent.header.limits if limits is None else limit_numbers(limits),
+        labels=_labels(labels or {}),
+        plan=parent.header.plan if plan is None else plan,
+    )
 
 
 async def load_same(
@@ -180,6 +265,7 @@ async def load_same(
         model=model,
         session=session,
         limits=limits,
+        observe=run.observer,
     )
     return stored
 
@@ -210,16 +296,19 @@ async def _take(store: Store, run_id: str) -> StoredRun:
 
 def outcome_of(run: Run, output: object, error: str | None) -> dict[str, Any]:
     """Return the outcome of `run` as JSON data."""
-    raw = run.raw_output
-    told = _json_or_text(raw)
     usage = {item.name: getattr(run.usage, item.name) for item in fields(run.usage)}
     return {
-        "output": told if output is raw else _json_or_text(output),
-        "raw": told,
+        **result_of(run.raw_output, output),
         "usage": usage,
         "seconds": round(run.seconds, 3),
         "error": error,
     }
+
+
+def result_of(raw: object, output: object) -> dict[str, Any]:
+    """Return the raw output and the output of a run as an outcome has them."""
+    told = _json_or_text(raw)
+    return {"output": told if output is raw else _json_or_text(output), "raw": told}
 
 
 def _check_alive(store: Store, stored: StoredRun) -> None:
@@ -267,7 +356,7 @@ def _question(given: object) -> str:
 def _names(model: ModelChoice) -> str:
     """Return the models' names as text, for the fingerprint."""
     if model is None:
-        return "the default"
+        return DEFAULT_MODEL
     if isinstance(model, str):
         return model
     if isinstance(model, Mapping):
@@ -283,7 +372,7 @@ def _named(model: ModelChoice) -> Any:  # noqa: ANN401 - names
     return {_ALL: model} if isinstance(model, str) else None
 
 
-def _models_of(store: Store, header: RunHeader) -> ModelResolver:
+def models_of(store: Store, header: RunHeader) -> ModelResolver:
     """Return the models a run was started with; a lone name is the environment's, or of a run of the first edition."""
     named = header.model
     if isinstance(named, str):
@@ -294,14 +383,16 @@ def _models_of(store: Store, header: RunHeader) -> ModelResolver:
     return ModelResolver(named[_ALL] if isinstance(named, Mapping) and _ALL in named else named)
 
 
-def _numbers(limits: Limits | None) -> dict[str, float] | None:
+def limit_numbers(limits: Limits | None) -> dict[str, float] | None:
+    """Return the limits that are stored with a run: all but that of its cost, whose prices are not data."""
     if limits is None:
         return None
     numbers = {item.name: getattr(limits, item.name) for item in fields(limits) if item.name not in ("prices", "cost")}
     return {name: value for name, value in numbers.items() if value is not None} or None
 
 
-def _limits_of(store: Store, header: RunHeader) -> Limits | None:
+def limits_of(store: Store, header: RunHeader) -> Limits | None:
+    """Return the limits that a run was started with; StoreError for a header with others."""
     limits: Any = header.limits
     if not limits:
         return None
@@ -329,7 +420,8 @@ def _session(session: Session) -> dict[str, Any] | None:
         return {"unkept": ["state"]}
 
 
-def _session_of(store: Store, header: RunHeader, where: str) -> Session:
+def session_of(store: Store, header: RunHeader, where: str) -> Session:
+    """Return the session with which a run began."""
     stored = header.session or {}
     state, history, lost = (stored.get(name, empty) for name, empty in (("state", {}), ("history", []), ("unkept", [])))
     if not isinstance(state, Mapping) or not _is_history(history) or not isinstance(lost, list):

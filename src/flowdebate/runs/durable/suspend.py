@@ -61,9 +61,10 @@ def request_of(place: str, text: str) -> HumanRequest:
     return HumanRequest(place=place, **{name: stored[name] for name in names})
 
 
-def answer_text(answer: object, *, suspended: bool) -> str:
-    """Serialize an answer; `suspended` says that the run had been suspended for it."""
-    return json.dumps({"answer": answer, "parked": suspended})
+def answer_text(answer: object, *, suspended: bool, by: str | None = None) -> str:
+    """Serialize an answer: whether the run had been `suspended` for it, and `by` whom it was given (None: a human)."""
+    stored = {"answer": answer, "parked": suspended}
+    return json.dumps(stored if by is None else {**stored, "by": by})
 
 
 def read_answer(body: str) -> tuple[Any, bool]:
@@ -76,7 +77,7 @@ class Suspended(BaseException):
     """Suspends the run until `requests` are answered: it ends with the status "awaiting", and can be resumed."""
 
     def __init__(self, requests: Sequence[HumanRequest]) -> None:
-        self.requests = tuple(requests)
+        self.requests: tuple[HumanRequest, ...] = tuple(requests)
         asked = ", ".join(f"{request.block!r} (at {request.place})" for request in self.requests)
         super().__init__(f"waits for an answer of {asked}")
 

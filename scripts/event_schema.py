@@ -1,0 +1,194 @@
+"""Generates what is published about events: `src/flowdebate/events.schema.json` and the table in `docs/events.md`.
+
+make event-schema           (python scripts/event_schema.py) write both, after a change of the events
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import re
+import sys
+from dataclasses import fields
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from textwrap import dedent
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic.alias_generators import to_camel
+from pydantic.json_schema import GenerateJsonSchema, models_json_schema
+
+from flowdebate.events import EVENT_FORMAT, Event
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from flowdebate.events import BaseEvent
+
+ROOT = Path(__file__).resolve().parent.parent
+SCHEMA = ROOT / "src" / "flowdebate" / "events.schema.json"
+PAGE = ROOT / "docs" / "events.md"
+MARKS = "<!-- table of events: make event-schema -->\n", "<!-- end of the table -->\n"
+
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+class Custom(BaseModel):
+    """A value that the application gave to `ctx.emit`."""
+
+    kind: Literal["custom"]
+    name: str
+    """The name of the value's class."""
+    value: Any = Field(None, exclude_if=bool)
+    """The value; missing if it is no JSON data, or too large."""
+    path: str = Field("", exclude_if=bool)
+    """The place of the block that emitted it, if the application's class is derived from `BaseEvent`."""
+    at: float = Field(0.0, exclude_if=bool)
+    """Seconds since the epoch, likewise."""
+
+
+def event_kinds() -> tuple[type[BaseEvent], ...]:
+    """All classes of events, in the order of their union."""
+    return get_args(Event)
+
+
+def generate(kinds: Iterable[type[BaseEvent]] | None = None) -> dict[str, Any]:
+    """The JSON Schema of events of these `kinds`, and of custom ones; None: of all events."""
+    chosen = event_kinds() if kinds is None else kinds
+    models: list[tuple[type[BaseModel], str]] = [(_model_of(kind), kind.kind) for kind in chosen]
+    models.append((Custom, "custom"))
+    names, found = models_json_schema(
+        [(model, "serialization") for model, _ in models], by_alias=True, schema_generator=_Schema
+    )
+    refs = {kind: names[model, "serialization"]["$ref"] for model, kind in models}
+    return {
+        "$schema": _DIALECT,
+        "$id": f"urn:flowdebate:events:{EVENT_FORMAT}",
+        "title": f"Events of flowdebate, format {EVENT_FORMAT}",
+        "description": "Readers skip kinds and keys that they do not know: later versions of this format have more.",
+        "type": "object",
+        "required": ["kind"],
+        "oneOf": [{"$ref": ref} for ref in refs.values()],
+        "discriminator": {"propertyName": "kind", "mapping": refs},
+        "$defs": found["$defs"],
+    }
+
+
+def schema_text() -> str:
+    """The text of the published file."""
+    return json.dumps(generate(), ensure_ascii=False, indent=2) + "\n"
+
+
+def table() -> str:
+    """The table of the page about events, in Markdown."""
+    rows = [
+        f"| `{kind.__name__}` | `{kind.kind}` | {_headline(kind)} | {', '.join(_shown_fields(kind)) or '-'} |"
+        for kind in event_kinds()
+    ]
+    return "\n".join(["| Class | `kind` | What happened | Fields |", "|---|---|---|---|", *rows, ""])
+
+
+def page_text(text: str) -> str:
+    """The text of the page, with the present table."""
+    before, _, rest = text.partition(MARKS[0])
+    _, _, after = rest.partition(MARKS[1])
+    return f"{before}{MARKS[0]}\n{table()}\n{MARKS[1]}{after}"
+
+
+def _model_of(kind: type[BaseEvent]) -> type[BaseModel]:
+    """The model whose JSON Schema is that of the event's wire form."""
+    types = get_type_hints(kind, localns=_names_of(sys.modules[kind.__module__]), include_extras=True)
+    declared: dict[str, Any] = {"kind": (Literal[kind.kind], ...)}
+    for each in fields(kind):
+        default = Field(each.default, exclude_if=bool) if each.metadata.get("sparse") else ...
+        declared[each.name] = (types[each.name], default)
+    config = ConfigDict(alias_generator=to_camel, arbitrary_types_allowed=True)
+    made = create_model(kind.__name__, __config__=config, __doc__=inspect.getdoc(kind), **declared)
+    _EVENTS[made] = kind
+    return made
+
+
+_EVENTS: dict[type[BaseModel], type[BaseEvent]] = {}
+
+
+@cache
+def _names_of(module: Any) -> Mapping[str, Any]:  # noqa: ANN401 - a module
+    """The names of a module, with those that it imports for type checkers only."""
+    names = dict(vars(module))
+    for node in ast.parse(inspect.getsource(module)).body:
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            exec(compile(ast.Module(node.body, []), module.__name__, "exec"), names)  # noqa: S102 - our own imports
+    return names
+
+
+class _Schema(GenerateJsonSchema):
+    """Describes each property by the text below its field, and leaves objects open for later keys."""
+
+    def model_schema(self, schema: Any) -> dict[str, Any]:  # noqa: ANN401 - pydantic's
+        made = super().model_schema(schema)
+        made.pop("additionalProperties", None)
+        return _described(made, _EVENTS.get(schema["cls"], schema["cls"]))
+
+    def dataclass_schema(self, schema: Any) -> dict[str, Any]:  # noqa: ANN401 - pydantic's
+        return _described(super().dataclass_schema(schema), schema["cls"])
+
+    def field_is_required(self, field: Any, total: bool) -> bool:  # noqa: ANN401, ARG002, FBT001 - pydantic's
+        return "serialization_exclude_if" not in field and not field.get("serialization_exclude")
+
+    def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ANN401, ARG002 - pydantic's
+        return False
+
+
+def _described(schema: dict[str, Any], kind: type[Any]) -> dict[str, Any]:
+    texts = {to_camel(name): _of_json(text) for name, text in field_texts(kind).items()}
+    required = schema.get("required", ())
+    for key, part in schema.get("properties", {}).items():
+        if key in required:
+            part.pop("default", None)
+        if key in texts:
+            part["description"] = texts[key]
+    return {"title": schema.pop("title"), **schema, "description": _of_json(inspect.getdoc(kind) or "")}
+
+
+def _of_json(text: str) -> str:
+    """A docstring on one line, in the words of JSON."""
+    words = {"None": "null", "True": "true", "False": "false"}
+    return re.sub(r"\b(?:None|True|False)\b", lambda word: words[word[0]], " ".join(text.split()))
+
+
+def field_texts(kind: type[Any]) -> Mapping[str, str]:
+    """The fields of a class and of its bases, with the docstring below each that has one."""
+    texts: dict[str, str] = {}
+    for base in reversed(kind.__mro__):
+        if base.__module__ not in {"builtins", "enum", "pydantic.main", "typing"}:
+            texts |= _own_texts(base)
+    return texts
+
+
+@cache
+def _own_texts(kind: type[Any]) -> Mapping[str, str]:
+    (declared,) = ast.parse(dedent(inspect.getsource(kind))).body
+    texts: dict[str, str] = {}
+    for field, text in pairwise(ast.iter_child_nodes(declared)):
+        match field, text:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(said))):
+                texts[name] = said
+            case _:
+                pass
+    return texts
+
+
+def _headline(kind: type[BaseEvent]) -> str:
+    return (inspect.getdoc(kind) or "").split("\n\n")[0].replace("\n", " ").removesuffix(".")
+
+
+def _shown_fields(kind: type[BaseEvent]) -> list[str]:
+    return [f"`{each.name}`" for each in fields(kind) if each.name not in {"path", "at"}]
+
+
+if __name__ == "__main__":
+    SCHEMA.write_text(schema_text(), "utf-8")
+    PAGE.write_text(page_text(PAGE.read_text("utf-8")), "utf-8")

@@ -1,0 +1,175 @@
+"""JSON data of any value: valid, and of bounded depth and size, whatever the value is."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from functools import lru_cache
+from math import isfinite
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.alias_generators import to_camel
+from pydantic_core import to_jsonable_python
+
+from flowdebate._util.text import clean_text
+from flowdebate.errors import shown
+
+__all__ = (
+    "json_data",
+    "json_text",
+    "wire_names",
+)
+
+_DEEPEST = 50
+"""Lists and objects inside each other; readers in many languages stop at about a hundred."""
+_LARGEST = 5_000_000
+"""Characters, with those of `_ONE` for each value."""
+_ONE = 10
+_PLAIN = frozenset((str, int, float, bool, type(None)))
+_LONGEST_INT = 1024
+"""Bits: a number beyond them is none in most languages, and Python refuses to write one of thousands of digits."""
+
+
+def json_data(value: object, *, largest: int = _LARGEST, strict: bool = False) -> Any:  # noqa: ANN401 - JSON data
+    r"""`value` as JSON data; dataclasses and models have camelCase keys, NaN and the infinities are null.
+
+    What JSON cannot hold is written as a text that describes it, also what is too deep (50 levels) or too large
+    (`largest` characters, where each value counts as ten). Nothing is raised, unless `strict` is set: then it is a
+    ValueError, or whatever the value itself raises.
+
+    >>> json_data({"share": float("nan"), 1: {"b", "a"}, "lock": object, "text": "a\ud800"})
+    {'share': None, '1': ['a', 'b'], 'lock': "<class 'object'>", 'text': 'a�'}
+    >>> json_data([[]] * 1000, largest=100)
+    '<list, too large for JSON>'
+    """
+    writer = _Writer(largest, strict=strict)
+    if strict:
+        return writer.write(value)
+    try:
+        return writer.write(value)
+    except _TooLarge:
+        return f"<{type(value).__name__}, too large for JSON>"
+    except Exception:  # noqa: BLE001 - whatever a foreign value raises: a reader gets the rest of the event
+        return _shown(value)
+
+
+@lru_cache(maxsize=512)
+def wire_names(kind: type[Any]) -> tuple[tuple[str, str], ...]:
+    """The fields of a dataclass, each with its key on the wire."""
+    return tuple((field.name, to_camel(field.name)) for field in fields(kind))
+
+
+def _shown(value: object) -> str:
+    """A text that describes a foreign value, whose repr may be anything."""
+    return clean_text(str.__str__(shown(value)))
+
+
+class _TooLarge(ValueError):
+    """A value that does not fit."""
+
+
+class _Writer:
+    """Writes one value."""
+
+    __slots__ = ("_room", "_strict")
+
+    def __init__(self, room: int, *, strict: bool) -> None:
+        self._room = room
+        self._strict = strict
+
+    def write(self, value: Any, depth: int = 0) -> Any:  # noqa: ANN401 - any value, as JSON data
+        self._take(_ONE)
+        kind = type(value)
+        if kind in _PLAIN or isinstance(value, (str, int, float)):
+            return self._plain(value)
+        if depth >= _DEEPEST:
+            return self._refuse(value, f"<{kind.__name__}, too deep for JSON>")
+        if isinstance(value, (list, tuple, deque)):
+            return self._all(value, depth + 1)
+        if isinstance(value, dict) or (not is_dataclass(kind) and isinstance(value, Mapping)):
+            return {self._key(key): self.write(part, depth + 1) for key, part in value.items()}
+        return self._object(value, kind, depth + 1)
+
+    def _object(self, value: Any, kind: type[Any], depth: int) -> Any:  # noqa: ANN401 - as above
+        if isinstance(value, BaseModel):
+            return self.write(self._dumped(value), depth)
+        if callable(getattr(kind, "to_wire", None)):
+            return self.write(value.to_wire(), depth)
+        if is_dataclass(kind):
+            return {key: self.write(getattr(value, name), depth) for name, key in wire_names(kind)}
+        if isinstance(value, AbstractSet):
+            return sorted(self._all(value, depth), key=json.dumps)  # sets have another order in each process
+        if isinstance(value, Enum):
+            return self.write(value.value, depth)
+        return self._leaf(value)
+
+    def _all(self, values: Iterable[Any], depth: int) -> list[Any]:
+        return [self.write(part, depth) for part in values]
+
+    def _key(self, key: Any) -> str:  # noqa: ANN401 - mappings may have keys of any type
+        if isinstance(key, Enum):
+            key = key.value
+        if isinstance(key, str):
+            text = str.__str__(key)
+        elif key is None or isinstance(key, (int, float)):
+            text = str(key)
+        else:
+            text = self._refuse(key, _shown(key))
+        self._take(len(text))
+        return clean_text(text)
+
+    def _plain(self, value: Any) -> Any:  # noqa: ANN401 - a text, a number, a truth value or None
+        if value is None or isinstance(value, bool):
+            return value
+        if isinstance(value, str):
+            text = str.__str__(value)  # of a subclass, the text itself
+            self._take(len(text))
+            return clean_text(text)
+        if isinstance(value, int):
+            number = int.__int__(value)
+            return number if number.bit_length() <= _LONGEST_INT else self._refuse(value, "<int, too large for JSON>")
+        return float.__float__(value) if isfinite(value) else None
+
+    def _dumped(self, model: BaseModel) -> Any:  # noqa: ANN401 - JSON data, a list for some root models
+        """A model by its own serializers."""
+        fallback = None if self._strict else _shown
+        return model.model_dump(mode="json", by_alias=True, fallback=fallback, warnings=False)
+
+    def _leaf(self, value: Any) -> Any:  # noqa: ANN401 - as above
+        """A date, a UUID, bytes: whatever pydantic writes as one text. Iterators are not touched."""
+        if isinstance(value, (bytes, bytearray, memoryview)):
+            self._take(len(value))
+        if isinstance(value, Iterator):
+            return self._refuse(value, f"<{type(value).__name__}>")
+        if self._strict:
+            return self.write(to_jsonable_python(value, bytes_mode="base64"), _DEEPEST)
+        return self.write(to_jsonable_python(value, bytes_mode="base64", fallback=_shown), _DEEPEST)
+
+    def _refuse(self, value: object, text: str) -> str:
+        if self._strict:
+            message = f"JSON cannot hold {type(value).__name__}: {text}"
+            raise ValueError(message)
+        self._take(len(text))
+        return text
+
+    def _take(self, room: int) -> None:
+        self._room -= room
+        if self._room < 0:
+            raise _TooLarge
+
+
+def json_text(value: Any) -> str:  # noqa: ANN401 - JSON data
+    r"""JSON on one line, in ASCII: half surrogate pairs are escaped, and numbers that JSON lacks are null.
+
+    >>> json_text({"text": "\ud83d"}), json_text({"score": float("nan")})
+    ('{"text":"\\ud83d"}', '{"score":null}')
+    """
+    try:
+        return json.dumps(value, allow_nan=False, separators=(",", ":"))
+    except ValueError:
+        return json.dumps(json_data(value), separators=(",", ":"))

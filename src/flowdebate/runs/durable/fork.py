@@ -1,0 +1,238 @@
+"""Forks: runs that begin like a stored one, and ask models only for what differs from it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from flowdebate.errors import ConfigurationError, JournalMismatch, RunNotFound, error_text, shown
+from flowdebate.models.codec import edited_text, json_text, models_asked, reused_text
+from flowdebate.runs.durable.journal import DECISION, Journal, is_within
+from flowdebate.runs.durable.suspend import answer_text, read_answer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from flowdebate.store.base import RunHeader, StepKind, StepRow, Store, StoredRun, StoredStatus
+
+__all__ = ("ForkJournal", "fork_header", "journal_of")
+
+T = TypeVar("T")
+
+_NAMED = 6
+"""Places that an error message lists."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Parent:
+    """The steps of the parent that a fork may reuse, and what it changes."""
+
+    rows: Mapping[str, StepRow]
+    edits: Mapping[str, Any]
+    began_at: float
+    left_at: float
+    """When the run began and when the fork leaves it, by the parent's clock."""
+
+
+class ForkJournal(Journal):
+    """Journal of a fork: a step that it has not recorded itself is taken from its parent, if it is the same step.
+
+    A model call is the same if its request and its model are, a human's answer if its request is. Side effects and
+    provider failures have no request: they are taken as long as nothing before them differs. Stop conditions are
+    evaluated again. A step that is taken is recorded in the fork before any later one, so that the fork is complete by
+    itself.
+    """
+
+    def __init__(self, store: Store, header: RunHeader, parent: _Parent, **options: Any) -> None:  # noqa: ANN401 - those of Journal
+        super().__init__(store, header, **options)
+        self._parent = parent
+        self._clock = parent.began_at
+        self._differs = False
+        """Whether a step was asked for, or edited, that the parent has another answer to."""
+        self._unwritten: deque[StepRow] = deque()
+        """Steps taken from the parent that are not recorded yet, in order."""
+        self._writing = asyncio.Lock()
+
+    def found(self, key: str, request: str | None = None, *, model: str | None = None) -> StepRow | None:
+        row = super().found(key, request)
+        taken = self._taken(key, request, model)
+        if row is not None:
+            self._differs = self._differs or taken is None or row.body != taken.body
+            return row
+        if taken is not None:
+            self._differs = self._differs or key in self._parent.edits
+            self._clock = max(self._clock, taken.at or 0.0)
+            self._unwritten.append(taken)
+        return taken
+
+    def _taken(self, key: str, request: str | None, model: str | None) -> StepRow | None:
+        """The step of the parent as one of the fork; None where it has to be executed."""
+        row = self._parent.rows.get(key)
+        if row is None or row.body is None:
+            return None
+        if key in self._parent.edits:
+            return replace(row, request=request, body=_edited(row, self._parent.edits[key]))
+        if row.kind in ("call", "human"):
+            same = row.request == request and (model is None or model in (models_asked(row.body) or (model,)))
+        else:
+            same = not self._differs and not key.endswith(DECISION)
+        return replace(row, body=_reused(row)) if same else None
+
+    def read(self, row: StepRow, reader: Callable[[str], T]) -> T:
+        try:
+            return super().read(row, reader)
+        except JournalMismatch as error:
+            if row.key not in self._parent.edits:
+                raise
+            given = self._parent.edits[row.key]
+            raise _unfit(row.key, given, error_text(error.__cause__ or error)) from error
+
+    def has_steps(self, place: str) -> bool:
+        if not self._differs and any(is_within(key, place) for key in self._parent.rows):
+            return True
+        return super().has_steps(place)
+
+    async def intend(self, key: str, kind: StepKind, request: str | None) -> None:
+        self._differs = True
+        await self._write_taken()
+        await super().intend(key, kind, request)
+
+    async def ask(self, key: str, request: str) -> None:
+        self._differs = True
+        await self._write_taken()
+        await super().ask(key, request)
+
+    async def commit(self, key: str, kind: StepKind, body: str) -> None:
+        await self._write_taken()
+        await super().commit(key, kind, body)
+
+    async def finish(self, status: StoredStatus, outcome: Mapping[str, Any] | None) -> None:
+        if self.owned:
+            await self._write_taken()
+        await super().finish(status, outcome)
+
+    async def _write_taken(self) -> None:
+        """Record the steps that were taken from the parent so far."""
+        async with self._writing:
+            while self._unwritten:
+                row = self._unwritten.popleft()
+                await self.store.intend(self.run_id, row.key, row.kind, row.request)
+                await self.store.commit(self.run_id, row.key, row.kind, row.body or "", row.at or self._clock)
+
+    def _time(self) -> float:
+        """The parent's clock where the fork leaves it, and the time since the fork began."""
+        return time.time() - self.header.created_at + self._parent.left_at
+
+
+def fork_header(
+    parent: StoredRun,
+    rows: Sequence[StepRow],
+    *,
+    block: str,
+    fingerprint: Mapping[str, str],
+    fork_id: str | None,
+    edits: Mapping[str, Any] | None,
+    at: str | None,
+    **changed: Any,  # noqa: ANN401 - other fields of the header
+) -> RunHeader:
+    """The header of a fork of `parent`; ConfigurationError for edits and places that do not fit it."""
+    where = f"{block}.fork()"
+    header = parent.header
+    if header.block != block:
+        raise ConfigurationError(where, "run_id", header.run_id, f"a run of {block!r}: that is one of {header.block!r}")
+    known = {row.key: row for row in rows if row.body is not None and row.kind in ("call", "human")}
+    if at is not None and at not in known:
+        raise _unknown_place(where, "at", at, known)
+    if edits is not None and not isinstance(edits, Mapping):
+        raise ConfigurationError(where, "edits", edits, "a dict of places of the run to answers")
+    for place, edit in (edits or {}).items():
+        if place not in known:
+            raise _unknown_place(where, "edits", place, known)
+        _edited(known[place], edit)
+    first = min((known[place].seq or 0 for place in (*(edits or ()), *([at] if at else []))), default=None)
+    before = [row.at or 0.0 for row in rows if row.body is not None and (first is None or (row.seq or 0) < first)]
+    began_at = (header.parent or {}).get("began_at", header.created_at)
+    return replace(
+        header,
+        run_id=fork_id or os.urandom(16).hex(),
+        created_at=time.time(),
+        fingerprint=fingerprint,
+        parent={
+            "run": header.run_id,
+            "at": at,
+            "edits": dict(edits or {}),
+            "began_at": began_at,
+            "left_at": max(before, default=began_at),
+        },
+        **changed,
+    )
+
+
+async def journal_of(store: Store, header: RunHeader, **options: Any) -> Journal:  # noqa: ANN401 - those of Journal
+    """The journal of a run; that of a fork reads its parent, as far as it is still there.
+
+    A fork that was imported has no parent here, whichever run has the id of its parent.
+    """
+    parent = header.parent
+    if parent is None or "began_at" not in parent:
+        return Journal(store, header, **options)
+    try:
+        rows: Sequence[StepRow] = await store.steps(parent["run"])
+    except RunNotFound:
+        rows = ()
+    return ForkJournal(
+        store,
+        header,
+        _Parent(
+            rows=_before(rows, parent["at"], parent["edits"]),
+            edits=parent["edits"],
+            began_at=parent["began_at"],
+            left_at=parent["left_at"],
+        ),
+        **options,
+    )
+
+
+def _before(rows: Sequence[StepRow], at: str | None, edits: Mapping[str, Any]) -> dict[str, StepRow]:
+    """The steps recorded before the one at `at` (None: all of them), and those that are edited."""
+    done = [row for row in rows if row.seq is not None]
+    end = next((row.seq for row in done if row.key == at), None)
+    return {row.key: row for row in done if end is None or (row.seq or 0) < end or row.key in edits}
+
+
+def _reused(row: StepRow) -> str:
+    body = row.body or ""
+    match row.kind:
+        case "call":
+            return reused_text(body)
+        case "human":
+            return json_text({**json.loads(body), "origin": "reused"})
+        case _:
+            return body
+
+
+def _edited(row: StepRow, edit: object) -> str:
+    """The record of an edited step; ConfigurationError for an edit that does not fit it."""
+    try:
+        if row.kind == "human":
+            if isinstance(edit, str) and not isinstance(read_answer(row.body or "")[0], str):
+                edit = json.loads(edit)
+            return json_text({**json.loads(answer_text(edit, suspended=False)), "origin": "edited"})
+        return edited_text(row.body or "", edit)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise _unfit(row.key, edit, str(error)) from None
+
+
+def _unfit(place: str, edit: object, why: str) -> ConfigurationError:
+    return ConfigurationError("fork()", f"edits[{place!r}]", edit, f"an answer that the step takes ({why})")
+
+
+def _unknown_place(where: str, field: str, place: object, known: Mapping[str, StepRow]) -> ConfigurationError:
+    places = ", ".join(map(shown, list(known)[:_NAMED])) + (", …" if len(known) > _NAMED else "")
+    return ConfigurationError(where, field, place, f"the place of a recorded answer: {places or 'there is none'}")

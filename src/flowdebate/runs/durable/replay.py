@@ -1,0 +1,244 @@
+"""Replay of a stored run: the events and the raw output that its journal gives, without asking anybody."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+from flowdebate.errors import ConfigurationError, FlowDebateError, ModelUnavailable
+from flowdebate.models.base import profile_of
+from flowdebate.models.resolve import ModelResolver
+from flowdebate.runs.durable.journal import Journal, wait_uncancelled
+from flowdebate.runs.durable.resume import COMPLETE, DEFAULT_MODEL, models_of, session_of
+from flowdebate.runs.durable.suspend import Suspended, request_of
+from flowdebate.runs.events import RunFinished
+from flowdebate.runs.execute import start_block
+from flowdebate.runs.run import Run
+from flowdebate.store.memory import MemoryStore
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from flowdebate.models.base import Model, ModelRequest, ModelResponse
+    from flowdebate.models.resolve import ModelChoice, ModelSpec
+    from flowdebate.prompts.template import Profile
+    from flowdebate.runs.events import CallStarted, RunStatus
+    from flowdebate.runs.execute import Runnable
+    from flowdebate.runs.limits import Limits
+    from flowdebate.runs.result import RunHandle
+    from flowdebate.store.base import RunHeader, StepRow, Store, StoredRun, StoredStatus
+
+__all__ = ("Replay", "replay")
+
+OutT = TypeVar("OutT")
+T = TypeVar("T")
+
+_QUIET = 16
+"""Turns of the event loop without news after which a run has come as far as its journal."""
+_SPINS, _PAUSE, _LONGEST_PAUSE, _PATIENCE = 100, 0.001, 0.1, 10.0
+"""Turns of the event loop before a replay waits for a thread or for time to pass; the seconds of its first wait, of its
+longest one, and of all together."""
+_OF_INTENT = re.compile("(chat|synthesize): (.*)")
+"""A line of a fingerprint with the models of a run."""
+_ENDED = ("complete", "degraded", "no_verdict", "interrupted", "limit", "failed", "awaiting")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replay:
+    """A stored run as far as its journal goes."""
+
+    handle: RunHandle[Any]
+    """The replayed run, which is over: its raw output, transcript and usage."""
+    output: Any
+    """The output of the block; None if the run did not come to its end."""
+    events: Sequence[object]
+    """The events so far, `RunFinished` included if the run has ended."""
+    calls: Sequence[CallStarted]
+    """The calls that come next: those in progress, while a process executes the run."""
+    failure: FlowDebateError | None
+    """Why the run failed, if replaying it fails as well."""
+    requests: Mapping[str, ModelRequest]
+    """What models were asked, by the paths of the calls, those that come next included."""
+
+
+async def replay(
+    block: Runnable[Any],
+    stored: StoredRun,
+    steps: Sequence[StepRow],
+    *,
+    model: ModelChoice = None,
+    limits: Limits | None = None,
+    profile: Profile = "full",
+) -> Replay:
+    """Replay the steps of a stored run; the run in the store, which another process may execute, is not touched.
+
+    The events are a prefix of those of the run; branches that were executed at the same time may come in another
+    order, and what only the executing process knows is missing: `CallRetried` and `CallFellBack` of its model calls.
+    Models, humans and conditions are not asked, and side effects do not happen: the replay stops where the journal
+    ends, or after ten seconds in which a block waits for time to pass. `profile` is that of a model object of the run,
+    unless `model` is given: a journal has only its name.
+    """
+    header, store = stored.header, MemoryStore()  # which is only named in errors
+    journal = _Reading(store, header, rows=steps, accepts_changes=True, status=stored.status)
+    run = _Replayed(
+        run_id=header.run_id,
+        session=session_of(store, header, f"{block.name}.replay()"),
+        seed=header.seed,
+        models=_NoModels(_models_of(store, header, profile) if model is None else ModelResolver(model)),
+        limits=None if limits is None else replace(limits, seconds=None),
+        journal=journal,
+    )
+    handle: RunHandle[Any] = start_block(block, header.input, run)
+    try:
+        await _settled(handle, journal)
+        for place in journal.parked:
+            run.count_failed(place)
+        events = [event for event in handle.events if not isinstance(event, RunFinished)]
+        calls = () if handle.done() else tuple(run.records.calls.values())
+        if stored.owned:
+            run.build_partial_output("running")
+    finally:
+        output, failure = await _ended(handle)
+    if stored.status in _ENDED:
+        events.append(_finish(stored, run, events))
+    return Replay(handle=handle, output=output, events=events, calls=calls, failure=failure, requests=run.requests)
+
+
+async def _settled(handle: RunHandle[Any], journal: _Reading) -> None:
+    """Wait until the run has come as far as its journal."""
+    seen, quiet, spins, waited, pause = (0, 0), 0, 0, 0.0, _PAUSE
+    while not handle.done() and quiet < _QUIET and waited < _PATIENCE:
+        if journal.parked or spins < _SPINS:
+            await asyncio.sleep(0)
+        else:
+            await asyncio.sleep(pause)
+            waited, pause = waited + pause, min(2 * pause, _LONGEST_PAUSE)
+        now = (len(handle.events), len(journal.parked))
+        quiet = quiet + 1 if now == seen and journal.parked else 0
+        seen, spins = now, spins + 1
+
+
+async def _ended(handle: RunHandle[OutT]) -> tuple[OutT | None, FlowDebateError | None]:
+    """End the replay; its output and its failure."""
+    handle.cancel()
+    cancelled = await wait_uncancelled(asyncio.ensure_future(handle.wait()))
+    if cancelled is not None:
+        raise cancelled
+    try:
+        return (await handle).output, None
+    except FlowDebateError as error:
+        return None, error
+    except (asyncio.CancelledError, Exception):  # noqa: BLE001 - blocks are the application's code
+        return None, None
+
+
+def _finish(stored: StoredRun, run: Run, events: Sequence[object]) -> RunFinished:
+    """The last event, as the process that executed the run emitted it."""
+    outcome = stored.outcome or {}
+    status: RunStatus = stored.status  # type: ignore[assignment]  # one of _ENDED
+    return RunFinished(
+        run_id=run.run_id,
+        status=status,
+        usage=run.usage,
+        seconds=outcome.get("seconds") or 0.0,
+        error=outcome.get("error"),
+        path=getattr(events[0], "path", "") if events else "",
+        at=run.now(),
+    )
+
+
+class _Replayed(Run):
+    """A run that notes what its models are asked, and does not repeat the warnings of its execution."""
+
+    __slots__ = ("requests",)
+    is_replay: bool = True
+
+    def __init__(self, **given: Any) -> None:  # noqa: ANN401 - those of Run
+        super().__init__(**given)
+        self.requests: dict[str, ModelRequest] = {}
+
+    async def ask(self, model: Model, request: ModelRequest, *, path: str) -> ModelResponse:
+        self.requests[path] = request
+        return await super().ask(model, request, path=path)
+
+    def warn_once(self, key: str, message: str) -> None:
+        """Do nothing."""
+
+
+class _Reading(Journal):
+    """A journal that is only read: whatever it has no record of is never executed."""
+
+    def __init__(self, *given: Any, status: StoredStatus, rows: Sequence[StepRow], **options: Any) -> None:  # noqa: ANN401 - those of Journal
+        super().__init__(*given, rows=rows, **options)
+        self._is_complete = status in COMPLETE
+        self._asked = {row.key for row in rows if row.kind == "human" and row.body is None and status == "awaiting"}
+        self.parked: list[str] = []
+        """The places at which branches of the run have come to the end of the journal."""
+
+    async def _park(self, key: str) -> NoReturn:
+        self.parked.append(key)
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def intend(self, key: str, *_: object) -> None:
+        await self._park(key)
+
+    async def ask(self, key: str, request: str) -> None:
+        if key in self._asked:
+            raise Suspended([request_of(key, request)])
+        await self._park(key)
+
+    async def commit(self, key: str, *_: object) -> None:
+        await self._park(key)
+
+    async def decide(self, key: str, call: Callable[[], Awaitable[T]], returns: object) -> T:
+        if key not in self._done and not self._is_complete:
+            await self._park(key)
+        return await super().decide(key, call, returns)
+
+    async def fail(self, *_: object) -> None:
+        """Record nothing."""
+
+    async def finish(self, *_: object) -> None:
+        """Record nothing."""
+
+
+class _NoModels(ModelResolver):
+    """Stands in for the models of a run: with their names and profiles, which decide what comes next."""
+
+    __slots__ = ("_real_models",)
+
+    def __init__(self, models: ModelResolver) -> None:
+        super().__init__()
+        self._real_models = models
+
+    def resolve(self, spec: ModelSpec | None = None, defaults: Sequence[ModelChoice] = ()) -> Model:
+        try:
+            model = self._real_models.resolve(spec, defaults)
+        except (ModelUnavailable, ConfigurationError):  # without a key a run can be read all the same
+            return _NoModel(spec if isinstance(spec, str) else "unknown", "concise" if spec == "local" else "full")
+        return _NoModel(model.name, profile_of(model))
+
+
+def _models_of(store: Store, header: RunHeader, profile: Profile) -> ModelResolver:
+    """The models that the run was started with; model objects are known by their names alone."""
+    names = header.fingerprint.get("model", DEFAULT_MODEL)
+    if header.model is not None or names == DEFAULT_MODEL:
+        return models_of(store, header)
+    found = filter(None, map(_OF_INTENT.fullmatch, names.split("\n")))
+    return ModelResolver({each[1]: _NoModel(each[2], profile) for each in found} or _NoModel(names, profile))
+
+
+class _NoModel:
+    """A model that is never asked."""
+
+    tells_attempts = True
+
+    def __init__(self, name: str, profile: Profile) -> None:
+        self.name = name
+        self.profile = profile
+
+    async def request(self, _: ModelRequest, /) -> NoReturn:
+        raise AssertionError

@@ -1,0 +1,331 @@
+"""Forks: nothing is asked that the parent has an answer to, and everything is that depends on a change."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic_core import to_jsonable_python
+
+from flowdebate import Debater, JudgeOptions, Limits, debate, handler, human, sequencer, stop, submit_answer
+from flowdebate.errors import ConfigurationError, RunExists, RunNotFound
+from flowdebate.models.codec import digest_of
+from flowdebate.runs.events import ModelCalled
+from flowdebate.store import MemoryStore, export_run, import_runs
+from flowdebate.testing import FunctionModel, ScriptedModel
+from tests.runs.durable.patterns import PATTERNS, QUESTION, answer_to, state_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from flowdebate.models.base import ModelRequest
+
+pytestmark = pytest.mark.anyio
+
+Asked = list[tuple[str, str]]
+
+
+def model_of(asked: Asked, *, failing: float = 0.0, word: str = "") -> FunctionModel:
+    """A model that answers any request, always alike, and notes the block and the hash of what it is asked."""
+
+    def answer(request: ModelRequest) -> Any:
+        asked.append((request.block, digest_of(request)))
+        given = answer_to(request, failing=failing)
+        return f"{word}{given}" if isinstance(given, str) else given
+
+    return FunctionModel(answer)
+
+
+def timeless(value: Any) -> Any:
+    """An output as JSON data, without the seconds that the run took."""
+    data = to_jsonable_python(value)
+    if isinstance(data, dict) and isinstance(data.get("analytics"), dict):
+        data["analytics"].pop("seconds")
+    return data
+
+
+SIDES = [Debater("ann", "for"), Debater("bob", "against")]
+
+
+def two_sides(**options: Any) -> Any:
+    """A debate of two rounds between two sides."""
+    return debate(name="rent", debaters=SIDES, max_rounds=2, **options)
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+@given(seed=st.integers(0, 2**20), failing=st.sampled_from([0.0, 0.1]))
+@settings(max_examples=3)
+async def test_a_fork_without_changes_asks_nothing_and_comes_to_the_same(name: str, seed: int, failing: float) -> None:
+    """In every pattern, also where providers fail; and so does a fork of the fork."""
+    store, pattern, asked = MemoryStore(), PATTERNS[name](), Asked()
+    try:
+        first = await pattern.run(
+            QUESTION, model=model_of(asked, failing=failing), store=store, run_id="first", seed=seed
+        )
+    except Exception:  # noqa: BLE001 - a run that failed has no state to compare
+        return
+    asked.clear()
+    again = await PATTERNS[name]().fork("first", model=model_of(asked, failing=failing), store=store, fork_id="again")
+    assert asked == []
+    assert again.usage.calls == 0
+    assert timeless(again.output) == timeless(first.output)
+    assert timeless(again.raw) == timeless(first.raw)
+    third = await PATTERNS[name]().fork("again", model=model_of(asked, failing=failing), store=store)
+    assert asked == []
+    assert timeless(third.raw) == timeless(first.raw)
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+@given(drawn=st.integers(0, 10**6))
+@settings(max_examples=4)
+async def test_an_edit_asks_nothing_that_does_not_depend_on_it(name: str, drawn: int) -> None:
+    """Each request of the fork differs from the one that the parent made at the same place."""
+    store, asked = MemoryStore(), Asked()
+    await PATTERNS[name]().run(QUESTION, model=model_of(asked), store=store, run_id="first", seed=1)
+    rows = {row.key: row for row in await store.steps("first")}
+    texts = [key for key, row in rows.items() if row.kind == "call" and '"data"' not in (row.body or "")]
+    if not texts:
+        return
+    place = texts[drawn % len(texts)]
+    forked = await PATTERNS[name]().fork(
+        "first", model=model_of(asked, word="New: "), store=store, fork_id="fork", edits={place: "I was wrong."}
+    )
+    then = {row.key: row.request for row in rows.values()}
+    for row in await store.steps("fork"):
+        if row.kind == "call" and row.key in then and row.key != place and '"origin"' not in (row.body or ""):
+            assert row.request != then[row.key]
+    origins = {event.path: event.origin for event in forked.events if isinstance(event, ModelCalled)}
+    assert origins[place] == "edited"
+    before = [row.key for row in rows.values() if (row.seq or 0) < (rows[place].seq or 0) and row.kind == "call"]
+    assert {origins[key] for key in before if key in origins} <= {"reused"}
+
+
+async def test_with_another_judge_only_the_judge_is_asked() -> None:
+    """And who depends on the verdict."""
+    store, asked = MemoryStore(), Asked()
+    await two_sides().run(QUESTION, model=model_of(asked), store=store, run_id="first")
+    asked.clear()
+    stricter = two_sides(judge=JudgeOptions(instructions="Be strict."))
+    result = await stricter.fork("first", model=model_of(asked), store=store)
+    assert {block for block, _ in asked} <= {"rent-judge", "rent-synthesizer"}
+    assert asked[0][0] == "rent-judge"
+    assert result.usage.calls == len(asked)
+
+
+async def test_with_another_model_for_the_judge_only_that_one_is_asked() -> None:
+    """The same request to another model has another answer; a fork of the fork has both answers."""
+    store, asked = MemoryStore(), Asked()
+    chat, judge = model_of(asked), model_of(judged := Asked())
+    judge.name = "another"
+    await two_sides(synthesizer=False).run(QUESTION, model=chat, store=store, run_id="first")
+    asked.clear()
+    for fork_id, parent, times in (("second", "first", 1), ("third", "second", 1)):
+        models = {"chat": chat, "synthesize": judge}
+        result = await two_sides(synthesizer=False).fork(parent, model=models, store=store, fork_id=fork_id)
+        assert (asked, [block for block, _ in judged]) == ([], ["rent-judge"] * times)
+        assert result.usage.calls == (1 if parent == "first" else 0)
+
+
+async def test_with_a_later_end_only_what_comes_after_the_former_one_is_asked() -> None:
+    """Whether to stop is decided anew in a pattern that is not that of the parent."""
+    store, asked = MemoryStore(), Asked()
+    first = debate(name="rent", debaters=SIDES, max_rounds=3, terminate_when=stop.rounds(1), synthesizer=False)
+    await first.run(QUESTION, model=model_of(asked), store=store, run_id="first")
+    asked.clear()
+    later = debate(name="rent", debaters=SIDES, max_rounds=3, terminate_when=stop.rounds(2), synthesizer=False)
+    result = await later.fork("first", model=model_of(asked), store=store)
+    assert [block for block, _ in asked] == ["rent-debater-ann", "rent-debater-bob", "rent-judge"]
+    assert result.raw.rounds == 2
+
+
+async def test_the_parent_never_changes_and_may_be_in_progress() -> None:
+    """A fork only reads it."""
+    store, asked = MemoryStore(), Asked()
+    await two_sides().run(QUESTION, model=model_of(asked), store=store, run_id="first")
+    before = (await store.run("first"), await store.steps("first"))
+    handle = two_sides().start(QUESTION, model=model_of(asked), store=store, run_id="second")
+    await handle.started()
+    await two_sides().fork("second", model=model_of(asked), store=store)
+    await handle
+    await two_sides().fork("first", model=model_of(asked), store=store, edits={before[1][0].key: "No."})
+    assert (await store.run("first"), await store.steps("first")) == before
+
+
+async def test_from_a_place_on_everything_is_asked_anew() -> None:
+    """Also where the request is the same."""
+    store, asked = MemoryStore(), Asked()
+    await two_sides().run(QUESTION, model=model_of(asked), store=store, run_id="first")
+    rows = await store.steps("first")
+    asked.clear()
+    await two_sides().fork("first", model=model_of(asked), store=store, at=rows[2].key)
+    assert len(asked) == len(rows) - 2
+
+
+async def test_a_fork_that_was_killed_is_resumed_without_its_parent() -> None:
+    """What it has taken is recorded in the fork before anything that follows."""
+    store, asked = MemoryStore(), Asked()
+    await two_sides().run(QUESTION, model=model_of(asked), store=store, run_id="first", seed=3)
+    rows = await store.steps("first")
+    asked.clear()
+    broken = ScriptedModel("New words.", RuntimeError("the process is gone"))
+    broken.name = model_of(asked).name
+    with pytest.raises(RuntimeError):
+        await two_sides().fork("first", model=broken, store=store, fork_id="fork", edits={rows[1].key: "I agree."})
+    await store.delete("first")
+    result = await two_sides().resume("fork", model=model_of(asked), store=store, allow_changes=True)
+    assert [event.origin for event in result.events if isinstance(event, ModelCalled)][:3] == [
+        "reused",
+        "edited",
+        "asked",
+    ]
+    assert len(asked) == 3
+    assert [entry.text for entry in result.raw.transcript][1:3] == ["I agree.", "New words."]
+
+
+async def test_an_imported_fork_takes_nothing_from_a_run_of_this_store() -> None:
+    """Although that one has the id of its parent: whoever wrote the file may have chosen it."""
+    store, asked = MemoryStore(), Asked()
+    await two_sides().run(QUESTION, model=model_of(asked), store=store, run_id="first")
+    await two_sides().fork("first", model=model_of(asked), store=store, fork_id="fork")
+    header, *_ = [json.loads(line) async for line in export_run(store, "fork")]
+    await store.delete("fork")
+    header["rows"] = header["run"]["steps"] = 0
+    header["run"]["status"] = "interrupted"
+    await import_runs(store, [json.dumps(header)])
+    assert (await store.run("fork")).header.parent == {"run": "first"}
+    asked.clear()
+    result = await two_sides().resume("fork", model=model_of(asked), store=store)
+    assert len(asked) == result.usage.calls == 6
+    again = await two_sides().fork("fork", model=model_of(asked), store=store)
+    assert (again.status, again.usage.calls) == ("complete", 0)
+
+
+async def test_an_edited_answer_with_fields_is_validated() -> None:
+    """Against the schema of the step."""
+    store, asked = MemoryStore(), Asked()
+    await two_sides(synthesizer=False).run(QUESTION, model=model_of(asked), store=store, run_id="first")
+    judge = (await store.steps("first"))[-1].key
+    verdict = {"reasoning": "Ann was right.", "winner": "for", "verdict": "Do it."}
+    edited = await two_sides(synthesizer=False).fork(
+        "first", store=store, model=model_of(asked), edits={judge: verdict}
+    )
+    assert edited.raw.verdict.winner == "for"
+    with pytest.raises(ConfigurationError, match="edits"):
+        await two_sides(synthesizer=False).fork(
+            "first", store=store, model=model_of(asked), edits={judge: {"winner": "nobody"}}
+        )
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"edits": {"nowhere": "x"}}, "the place of a recorded answer"),
+        ({"at": "nowhere"}, "the place of a recorded answer"),
+        ({"edits": {"rent/round[1]/rent-turn-ann/rent-debater-ann": 5}}, "text that is not blank"),
+        ({"edits": {"rent/round[1]/rent-turn-ann/rent-debater-ann": "  "}}, "text that is not blank"),
+        ({"edits": ["x"]}, "a dict of places"),
+    ],
+)
+async def test_unusable_edits_are_refused_before_anything_is_stored(options: dict[str, Any], words: str) -> None:
+    """The error names the field, what was given, and what is allowed."""
+    store, asked = MemoryStore(), Asked()
+    await two_sides().run(QUESTION, model=model_of(asked), store=store, run_id="first")
+    with pytest.raises(ConfigurationError, match=words):
+        await two_sides().fork("first", store=store, model=model_of(asked), **options)
+    assert len(await store.runs()) == 1
+
+
+async def test_forks_of_unknown_runs_of_other_blocks_and_under_taken_ids_are_refused() -> None:
+    """Nothing is stored or asked."""
+    store, asked = MemoryStore(), Asked()
+    await two_sides().run(QUESTION, model=model_of(asked), store=store, run_id="first")
+    with pytest.raises(RunNotFound):
+        await two_sides().fork("other", store=store, model=model_of(asked))
+    with pytest.raises(RunExists):
+        await two_sides().fork("first", store=store, model=model_of(asked), fork_id="first")
+    with pytest.raises(ConfigurationError, match="a run of 'city'"):
+        await debate(name="city", debaters=[Debater("a", "x"), Debater("b", "y")]).fork("first", store=store)
+    with pytest.raises(ConfigurationError, match="store"):
+        await two_sides().fork("first", model=model_of(asked))
+
+
+def _effects(done: list[str]) -> Callable[[Any, Any], Any]:
+    async def act(value: str, ctx: Any) -> str:
+        async def write() -> str:
+            done.append(value)
+            return f"{value}!"
+
+        return str(await ctx.step(write))
+
+    return act
+
+
+async def test_side_effects_are_taken_until_the_first_difference_and_executed_after_it() -> None:
+    """They have no request that could be compared."""
+    store, asked = MemoryStore(), Asked()
+    done: list[str] = []
+
+    def flow() -> Any:
+        from flowdebate import generator
+
+        return (
+            sequencer(name="flow")
+            .then(handler(_effects(done), name="first"))
+            .then(generator(name="writer", prompt="Write."))
+            .then(handler(_effects(done), name="second"))
+        )
+
+    await flow().run("go", model=model_of(asked), store=store, run_id="a")
+    assert len(done) == 2
+    await flow().fork("a", model=model_of(asked), store=store)
+    assert len(done) == 2
+    await flow().fork("a", model=model_of(asked), store=store, edits={"flow/writer": "Other words."})
+    assert done[2:] == ["Other words."]
+
+
+async def test_a_persons_answer_is_taken_like_a_models() -> None:
+    """And can be edited like one."""
+    store, asked = MemoryStore(), Asked()
+
+    def mixed() -> Any:
+        return debate(
+            name="rent",
+            debaters=[Debater("ann", "for", block=human(name="ann")), Debater("bob", "against")],
+            max_rounds=1,
+        )
+
+    await mixed().run(QUESTION, model=model_of(asked), store=store, run_id="first")
+    await submit_answer(store, "first", "Homes first.")
+    first = await mixed().resume("first", model=model_of(asked), store=store)
+    assert first.status == "complete"
+    asked.clear()
+    again = await mixed().fork("first", model=model_of(asked), store=store)
+    assert again.status == "complete"
+    assert asked == []
+    assert again.raw == first.raw
+    place = next(row.key for row in await store.steps("first") if row.kind == "human")
+    other = await mixed().fork("first", model=model_of(asked), store=store, edits={place: "Jobs first."})
+    assert other.raw.transcript[0].text == "Jobs first."
+    assert "rent-debater-bob" in {block for block, _ in asked}
+
+
+async def test_limits_count_only_what_the_fork_asks() -> None:
+    """An answer that is taken costs nothing."""
+    store, asked = MemoryStore(), Asked()
+    await two_sides().run(QUESTION, model=model_of(asked), store=store, run_id="first")
+    stricter = two_sides(judge=JudgeOptions(instructions="Be strict."), synthesizer=False)
+    result = await stricter.fork("first", model=model_of(asked), store=store, limits=Limits(calls=1))
+    assert result.status == "complete"
+    assert result.usage.calls == 1
+
+
+async def test_the_forks_clock_goes_on_where_it_leaves_the_parent() -> None:
+    """A time limit of the pattern does not count the days between a run and its fork."""
+    store, asked = MemoryStore(), Asked()
+    first = await two_sides().run(QUESTION, model=model_of(asked), store=store, run_id="first")
+    again = await two_sides().fork("first", model=model_of(asked), store=store)
+    assert [event.at for event in again.events][:-1] == [event.at for event in first.events][:-1]
+    assert state_of(again, usage=False)

@@ -1,0 +1,352 @@
+"""Replays of stored runs: at any moment the journal gives what the run has told so far, and nobody is asked."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flowdebate import (
+    Debater,
+    FailurePolicy,
+    Limits,
+    Retry,
+    StandIn,
+    debate,
+    generator,
+    handler,
+    human,
+    sequencer,
+    submit_answer,
+)
+from flowdebate.errors import FlowDebateError
+from flowdebate.models import Retrying
+from flowdebate.models.base import ToolCall
+from flowdebate.models.codec import digest_of
+from flowdebate.patterns.debate.schemas import JudgeViewMade
+from flowdebate.runs.durable import replay as module
+from flowdebate.runs.durable.replay import replay
+from flowdebate.runs.events import CallFellBack, CallRetried, ModelCalled, RunFinished
+from flowdebate.store import MemoryStore
+from flowdebate.testing import FunctionModel
+from tests.runs.durable.patterns import PATTERNS, QUESTION, answer_to
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from flowdebate.models.base import ModelRequest
+    from flowdebate.runs.result import RunHandle
+    from flowdebate.store.base import StepRow, StoredRun
+
+pytestmark = pytest.mark.anyio
+
+SIDES = [Debater("ann", "for"), Debater("bob", "against")]
+AT_ONCE = ("at once", "mirrored", "by letter", "reasons and letter", "deliberation", "consensus", "lookups", "people")
+"""Patterns in which several are asked at the same time."""
+
+
+class Forbidden(Counter[str]):
+    """What a run does once, and a replay never does."""
+
+
+def patterns(done: Forbidden) -> dict[str, Any]:
+    """Every pattern, and what blocks can do besides: side effects, tools, people, conditions."""
+
+    def read(request: object) -> str:
+        done["human"] += 1
+        return f"I have read {len(str(request))} characters."
+
+    def enough(_: object) -> bool:
+        done["condition"] += 1
+        return False
+
+    async def look_up(word: str) -> str:
+        """Look a word up."""
+        done["tool"] += 1
+        await asyncio.sleep(0)
+        return f"{word} is a word"
+
+    async def save(value: Any, ctx: Any) -> Any:
+        async def write() -> str:
+            done["effect"] += 1
+            await asyncio.sleep(0)
+            return f"saved {value}"
+
+        return await ctx.step(write)
+
+    asking, waiting = human(name="ann", ask=read), human(name="bob")
+    reader = generator(name="reader", prompt="Read.", tools=[look_up])
+    branches = {
+        name: sequencer(name=name).then(reader).then(handler(save, name=f"save-{name}")) for name in ("a", "b", "c")
+    }
+    lenient = FailurePolicy(on_failure=StandIn(FunctionModel(answer_to)))
+    return {
+        **{name: make() for name, make in PATTERNS.items()},
+        "asked": debate(name="rent", debaters=[Debater("ann", "for", block=asking), SIDES[1]], max_rounds=2),
+        "suspended": debate(name="rent", debaters=[SIDES[0], Debater("bob", "against", block=waiting)], max_rounds=2),
+        "people": sequencer(name="people").parallel([waiting, asking, reader]),
+        "conditions": debate(name="rent", debaters=SIDES, max_rounds=2, terminate_when=enough),
+        "stand-ins": debate(name="rent", debaters=SIDES, max_rounds=2, failures=lenient),
+        "lookups": sequencer(name="lookups").parallel(branches),
+    }
+
+
+@dataclass
+class Life:
+    """What a run is started with, and whether this is its first life or one after an interruption."""
+
+    name: str
+    seed: int = 0
+    failing: float = 0.0
+    retries: bool = False
+    calls: int | None = None
+    profile: str = "full"
+    interrupted: int | None = None
+    """The number of calls after which it is cancelled, and resumed."""
+
+
+class Model:
+    """Answers after some turns of the event loop, asks for a tool where there is one, and fails now and then."""
+
+    def __init__(self, life: Life, done: Forbidden) -> None:
+        self._life = life
+        self._done = done
+        self.handle: RunHandle[Any] | None = None
+
+    async def __call__(self, request: ModelRequest) -> Any:
+        """Answer."""
+        self._done["model"] += 1
+        if self._done["model"] == self._life.interrupted and self.handle is not None:
+            self.handle.cancel()
+        draw = Random(digest_of(request))
+        for _ in range(draw.randrange(6)):
+            await asyncio.sleep(0)
+        if request.tools and not any(message["role"] == "tool" for message in request.messages):
+            return ToolCall(id="1", name="look_up", arguments='{"word": "tram"}')
+        return answer_to(request, failing=self._life.failing)
+
+
+class Looked(MemoryStore):
+    """A store that remembers what it held after each write, and how much the run had told by then."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.looks: list[tuple[StoredRun, Sequence[StepRow], int]] = []
+        self.handle: RunHandle[Any] | None = None
+
+    async def _look(self, run_id: str) -> None:
+        told = 0 if self.handle is None else len(recorded(self.handle.events))
+        self.looks.append((await self.run(run_id), await self.steps(run_id), told))
+
+    async def create(self, header: Any) -> None:
+        await super().create(header)
+        await self._look(header.run_id)
+
+    async def intend(self, run_id: str, *step: Any) -> int:
+        attempts = await super().intend(run_id, *step)
+        await self._look(run_id)
+        return attempts
+
+    async def commit(self, run_id: str, *step: Any) -> None:
+        await super().commit(run_id, *step)
+        await self._look(run_id)
+
+    async def fail(self, run_id: str, *failure: Any) -> None:
+        await super().fail(run_id, *failure)
+        await self._look(run_id)
+
+    async def finish(self, run_id: str, *end: Any) -> None:
+        await super().finish(run_id, *end)
+        await self._look(run_id)
+
+
+def recorded(events: Sequence[Any]) -> list[tuple[str, str]]:
+    """Kind and place of the events that a journal gives, but for the last one.
+
+    A judge's view is told within a call that is not made again once its failure is recorded.
+    """
+    dropped = (RunFinished, CallRetried, CallFellBack, JudgeViewMade)
+    return [(event.kind, event.path) for event in events if not isinstance(event, dropped)]
+
+
+async def lived(life: Life, done: Forbidden) -> tuple[Any, Looked, RunHandle[Any], dict[str, Any]]:
+    """The last life of a run: its pattern, its store, and the options to replay it with.
+
+    A run that was interrupted, or waits for a person, is resumed, and its store then remembers the last life only.
+    """
+    pattern, store, model = patterns(done)[life.name], Looked(), Model(life, done)
+    asked: Any = FunctionModel(model)
+    asked.profile = life.profile
+    if life.retries:
+        asked = Retrying(asked, Retry(attempts=2, first_wait=0.0))
+    limits = None if life.calls is None else Limits(calls=life.calls, seconds=60)
+    options = {"model": asked, "limits": limits}
+    store.handle = model.handle = handle = pattern.start(QUESTION, store=store, run_id="r", seed=life.seed, **options)
+    await handle.wait()
+    while life.interrupted is not None and handle.status in ("interrupted", "awaiting"):
+        for request in handle.pending:
+            await submit_answer(store, "r", "I have thought about it.", place=request.place)
+        store.looks.clear()
+        store.handle = handle = await pattern.start_resume("r", store=store, **options)
+        await handle.wait()
+    with suppress(FlowDebateError, asyncio.CancelledError):
+        await handle
+    return pattern, store, handle, options
+
+
+LIVES = st.builds(
+    Life,
+    name=st.sampled_from(sorted(patterns(Forbidden()))),
+    seed=st.integers(0, 5),
+    failing=st.sampled_from([0.0, 0.0, 0.2]),
+    retries=st.booleans(),
+    calls=st.sampled_from([None, None, None, 3]),
+    profile=st.sampled_from(["full", "full", "concise"]),
+    interrupted=st.none() | st.integers(1, 8),
+)
+
+
+@given(LIVES, st.data())
+@settings(max_examples=40)
+async def test_any_moment_of_a_journal_gives_the_events_so_far(life: Life, data: st.DataObject) -> None:
+    """In order; where several were asked at once, up to their order. Nobody is asked, and nothing is done again."""
+    done = Forbidden()
+    pattern, store, handle, options = await lived(life, done)
+    before, tasks = done.copy(), asyncio.all_tasks()
+    everything = recorded(handle.events)
+    run, steps, told = store.looks[data.draw(st.integers(0, len(store.looks) - 1))]
+    replayed = await replay(pattern, run, steps, **options)
+    assert (done, asyncio.all_tasks()) == (before, tasks)
+    events = recorded(replayed.events)
+    assert not Counter(events) - Counter(everything)
+    if not (life.failing or life.calls):  # what blocks do about a failure that ends the run is not recorded
+        assert not Counter(everything[:told]) - Counter(events)
+    in_turn = life.name not in AT_ONCE and life.profile == "full"  # else the judge is asked about all orders at once
+    if in_turn and not (life.name == "stand-ins" and life.calls):  # its failures are told before the debater's is
+        assert events == everything[: len(events)]
+    assert isinstance(replayed.events[-1], RunFinished) is (run.status != "running")
+    assert all(event.replayed for event in replayed.events if isinstance(event, ModelCalled))
+
+
+def rent() -> Any:
+    """A debate of one round."""
+    return debate(name="rent", debaters=SIDES, max_rounds=1)
+
+
+async def replayed(block: Any, **options: Any) -> tuple[Any, Any]:
+    """The replay of a complete run of `block`, and the run."""
+    store, model = MemoryStore(), FunctionModel(answer_to)
+    result = await block.run(QUESTION, store=store, model=model, run_id="r")
+    return await replay(block, await store.run("r"), await store.steps("r"), **options), result
+
+
+async def test_a_replay_that_is_cancelled_leaves_nothing_behind() -> None:
+    """At whatever moment: its branches end, and no warning says that one of them was forgotten."""
+    problems: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context))
+    life = Life("lookups", interrupted=3)
+    pattern, store, _, options = await lived(life, Forbidden())
+    tasks = asyncio.all_tasks()
+    try:
+        for turns in range(40):
+            run, steps, _ = store.looks[turns % len(store.looks)]
+            replaying = asyncio.create_task(replay(pattern, run, steps, **options))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            replaying.cancel()
+            await asyncio.wait({replaying})
+            assert asyncio.all_tasks() == tasks
+        del replaying
+        gc.collect()
+    finally:
+        asyncio.get_running_loop().set_exception_handler(None)
+    assert problems == []
+
+
+async def test_a_replay_waits_for_a_thread() -> None:
+    """The events behind it are there."""
+
+    async def measured(value: str) -> str:
+        await asyncio.to_thread(time.sleep, 0.05)
+        return value
+
+    found, result = await replayed(sequencer(name="s").then(handler(measured, name="measure")).then(rent()))
+    assert recorded(found.events) == recorded(result.events)
+
+
+async def test_a_replay_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A block that waits for time to pass ends it, and the events before it are there."""
+    monkeypatch.setattr(module, "_PATIENCE", 0.05)
+    waits = asyncio.Event()
+    waits.set()
+
+    async def later(value: str) -> str:
+        await waits.wait()
+        return value
+
+    again = debate(name="again", debaters=SIDES, max_rounds=1)
+    whole = sequencer(name="s").tap(rent()).then(handler(later, name="later")).then(again)
+    store, model = MemoryStore(), FunctionModel(answer_to)
+    result = await whole.run(QUESTION, store=store, model=model, run_id="r")
+    waits.clear()
+    tasks = asyncio.all_tasks()
+    found = await replay(whole, await store.run("r"), await store.steps("r"), model=model)
+    assert asyncio.all_tasks() == tasks
+    told = [path for _, path in recorded(result.events)]
+    assert (
+        recorded(found.events) == recorded(result.events)[: next(i for i, path in enumerate(told) if "again" in path)]
+    )
+
+
+async def test_a_block_that_raises_ends_its_replay_alone() -> None:
+    """The reader gets the events so far, and the end that is stored."""
+
+    def wrong(_: object) -> str:
+        raise ValueError
+
+    block = sequencer(name="s").then(rent()).then(handler(wrong, name="wrong"))
+    store, model = MemoryStore(), FunctionModel(answer_to)
+    with pytest.raises(ValueError):  # noqa: PT011 - the application's own
+        await block.run(QUESTION, store=store, model=model, run_id="r")
+    found = await replay(block, await store.run("r"), await store.steps("r"), model=model)
+    assert (found.output, found.failure) == (None, None)
+    end = found.events[-1]
+    assert isinstance(end, RunFinished)
+    assert end.status == "failed"
+
+
+async def test_a_run_that_had_a_time_limit_is_replayed_whole() -> None:
+    """However long the replay takes, and however busy the machine is."""
+    found, result = await replayed(rent(), limits=Limits(seconds=1e-9))
+    assert recorded(found.events) == recorded(result.events)
+
+
+async def test_the_prompts_of_a_model_object_are_not_those_of_the_default_model() -> None:
+    """Without the object, a replay goes by its name: what it does next depends on its profile."""
+    repeating = FunctionModel(lambda request: answer_to(request) if request.output_schema else "Homes first. " * 20)
+    store, block = MemoryStore(), debate(name="rent", debaters=SIDES, max_rounds=2)
+    result = await block.run(QUESTION, store=store, model=repeating, run_id="r")
+    found = await replay(block, await store.run("r"), await store.steps("r"))
+    assert recorded(found.events) == recorded(result.events)
+    assert {event.model for event in found.events if isinstance(event, ModelCalled)} == {"function"}
+
+
+async def test_a_suspended_run_asks_nobody_else() -> None:
+    """What it waits for is there, and nobody who answers at once is asked again."""
+    done = Forbidden()
+    pattern, store, handle, options = await lived(Life("people"), done)
+    run, steps, _ = store.looks[-1]
+    before = done.copy()
+    found = await replay(pattern, run, steps, **options)
+    assert (run.status, done) == ("awaiting", before)
+    assert [request.place for request in found.handle.pending] == [request.place for request in handle.pending]
+    assert Counter(recorded(found.events)) == Counter(recorded(handle.events))

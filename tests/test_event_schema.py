@@ -1,0 +1,445 @@
+"""The published wire form of events: `wire_of`, its schema, the file of it, and the table of all events."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections import OrderedDict, UserDict, deque
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from enum import Enum
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, get_args
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+from pydantic import BaseModel
+
+from flowdebate import Debater, debate, handler
+from flowdebate._util.json_data import json_data
+from flowdebate._util.wire import SPARSE
+from flowdebate.events import (
+    EVENT_FORMAT,
+    BaseEvent,
+    BlockAnswered,
+    Event,
+    RunStarted,
+    TaskChanged,
+    event_schema,
+    wire_of,
+)
+from flowdebate.resources.tasks.task import Task
+from flowdebate.testing import ScriptedModel
+from flowdebate.testing.strategies import hostile_values
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
+
+from event_schema import PAGE, SCHEMA, generate, page_text, schema_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from flowdebate.models.usage import Usage
+
+VALIDATOR = Draft202012Validator(event_schema())
+KINDS: tuple[type[BaseEvent], ...] = get_args(Event)
+REMEDY = "the events have changed: run `make event-schema`, and say in CHANGELOG.md what clients will see"
+
+
+def definition(kind: type[BaseEvent]) -> dict[str, Any]:
+    """The part of the schema that is about `kind`."""
+    found: dict[str, Any] = event_schema()["$defs"][kind.__name__]
+    return found
+
+
+# The published files
+
+
+def test_the_published_schema_is_that_of_the_classes() -> None:
+    """A change of the wire form shows in a review, as a change of this file."""
+    assert SCHEMA.read_text("utf-8") == schema_text(), REMEDY
+
+
+def test_the_table_of_events_is_that_of_the_classes() -> None:
+    """The page names each event, its kind and its fields."""
+    text = PAGE.read_text("utf-8")
+    assert text == page_text(text), REMEDY
+    assert all(f"| `{kind.__name__}` | `{kind.kind}` |" in text for kind in KINDS)
+
+
+def test_the_schema_is_a_valid_one_with_its_version() -> None:
+    """Of draft 2020-12; the number is the end of its id."""
+    schema = event_schema()
+    Draft202012Validator.check_schema(schema)
+    assert schema["$schema"] == Draft202012Validator.META_SCHEMA["$id"]
+    assert schema["$id"] == f"urn:flowdebate:events:{EVENT_FORMAT}"
+
+
+def test_each_call_gives_a_schema_of_its_own() -> None:
+    """Whoever changes it changes nothing for others."""
+    event_schema()["$defs"].clear()
+    assert event_schema()["$defs"]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.kind)
+def test_each_event_and_each_field_is_described(kind: type[BaseEvent]) -> None:
+    """Path, time and kind are always there; fields are described in the words of JSON."""
+    part = definition(kind)
+    assert event_schema()["discriminator"]["mapping"][kind.kind] == f"#/$defs/{kind.__name__}"
+    assert part["properties"]["kind"]["const"] == kind.kind
+    assert {"kind", "path", "at"} <= set(part["required"])
+    assert part["description"]
+    assert [name for name, item in part["properties"].items() if not item.get("description")] == []
+    assert "None" not in json.dumps(part)
+
+
+def test_the_union_and_the_schema_have_the_same_events() -> None:
+    """And custom ones."""
+    schema = event_schema()
+    assert set(schema["discriminator"]["mapping"]) == {kind.kind for kind in KINDS} | {"custom"}
+    assert [part["$ref"] for part in schema["oneOf"]] == list(schema["discriminator"]["mapping"].values())
+
+
+@dataclass(slots=True, kw_only=True)
+class Weighed(BaseEvent):
+    """An event as one might be added."""
+
+    kind: ClassVar[str] = "weighed"
+    usage: Usage
+    """A type that is imported for type checkers only."""
+    was_replayed: bool = field(default=False, metadata=SPARSE)
+    """Whether it was."""
+    origin: Literal["asked", "reused"] = field(default="asked", metadata=SPARSE)
+    """Where it comes from."""
+
+
+def test_a_field_that_is_added_is_in_the_schema_by_itself() -> None:
+    """A sparse one is optional; the types are those of the annotations."""
+    part = generate([Weighed])["$defs"]["Weighed"]
+    assert part["required"] == ["kind", "path", "at", "usage"]
+    assert part["properties"]["usage"]["$ref"] == "#/$defs/Usage"
+    assert part["properties"]["wasReplayed"] == {"default": False, "description": "Whether it was.", "type": "boolean"}
+    assert part["properties"]["origin"]["enum"] == ["asked", "reused"]
+
+
+def test_later_versions_of_the_format_fit() -> None:
+    """Objects may have further keys, inner ones as well; another type, a missing field and another kind do not fit."""
+    usage = {"calls": 1, "promptTokens": None, "cachedTokens": None, "completionTokens": None, "reasoningTokens": 7}
+    wire = {"kind": "run_started", "path": "a", "at": 1.0, "runId": "r", "block": "a", "seed": 1}
+    ended = {"kind": "run_finished", "path": "a", "at": 1.0, "runId": "r", "seconds": 1.0, "error": None}
+    assert VALIDATOR.is_valid(wire)
+    assert VALIDATOR.is_valid({**wire, "labels": {}})
+    assert VALIDATOR.is_valid({**ended, "status": "complete", "usage": usage})
+    assert not VALIDATOR.is_valid({**wire, "seed": "1"})
+    assert not VALIDATOR.is_valid({**wire, "kind": "run_paused"})
+    assert not VALIDATOR.is_valid({key: value for key, value in wire.items() if key != "block"})
+
+
+# Events of runs
+
+
+def test_the_events_of_a_run_fit() -> None:
+    """Those of a library's pattern are written by `to_wire()`, their kind first."""
+    sides = [Debater("ann", "cap"), Debater("bob", "free")]
+    pattern = debate(name="rent", debaters=sides, max_rounds=1, judge="swap", synthesizer=False)
+    scores = {"reasoning": "So.", "verdict": "Cap.", "scores": {"cap": 60, "free": 40}}
+    for event in pattern.run_sync("Why?", model=ScriptedModel("1", "2", scores, scores)).events:
+        wire = wire_of(event)
+        assert isinstance(event, BaseEvent)
+        assert wire == event.to_wire()
+        assert next(iter(wire.items())) == ("kind", event.kind)
+        VALIDATOR.validate(wire)
+
+
+def test_an_event_of_a_hostile_output_fits() -> None:
+    """A transformed answer may be of any type, and JSON cannot hold most of them."""
+    output: dict[object, object] = {
+        "stream": count(),
+        "self": None,
+        10**5000: Unprintable(),
+        "share": float("inf"),
+        "text": "\ud800",
+    }
+    output["self"] = output
+    wire = wire_of(BlockAnswered(block="a", output=output, path="a", at=1.0))
+    VALIDATOR.validate(sent(wire))
+
+
+class Unprintable:
+    """An object that cannot be shown, compared, or hashed."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> NoReturn:
+        raise RuntimeError
+
+    __str__ = __eq__ = __repr__  # type: ignore[assignment]
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise RuntimeError(name)
+
+
+def sent(wire: dict[str, Any]) -> Any:
+    """What arrives at the other end."""
+    return json.loads(json.dumps(wire, allow_nan=False, ensure_ascii=False).encode())
+
+
+# Custom events
+
+
+class Colour(Enum):
+    """A closed set."""
+
+    RED = "red"
+
+
+class Found(BaseModel):
+    """What an application has found."""
+
+    how_many: int
+
+
+@dataclass
+class Progress:
+    """How far it is."""
+
+    done_share: float
+    when: datetime
+
+
+@dataclass(kw_only=True)
+class SourcesFound(BaseEvent):
+    """An application's own kind of event."""
+
+    kind = "sources_found"
+    sources: frozenset[str]
+
+
+NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("value", "name", "written"),
+    [
+        ("ready", "str", "ready"),
+        (None, "NoneType", None),
+        (True, "bool", True),
+        ({"progress": [1, 2.5, None]}, "dict", {"progress": [1, 2.5, None]}),
+        (Progress(0.5, NOON), "Progress", {"doneShare": 0.5, "when": "2026-01-02T12:00:00Z"}),
+        (Found(how_many=3), "Found", {"how_many": 3}),
+        ({"b", "a"}, "set", ["a", "b"]),
+        (deque([(1, 2)]), "deque", [[1, 2]]),
+        (UserDict({1: Colour.RED, None: date(2026, 1, 2)}), "UserDict", {"1": "red", "None": "2026-01-02"}),
+        (OrderedDict(a=Decimal("1.50")), "OrderedDict", {"a": "1.50"}),
+        (UUID(int=0), "UUID", "00000000-0000-0000-0000-000000000000"),
+        (b"\xff", "bytes", "_w=="),
+        (Path("a/b"), "PosixPath", "a/b"),
+        ([float("nan"), float("-inf")], "list", [None, None]),
+        ("lone \ud800, NUL \0", "str", "lone \ufffd, NUL "),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_value_that_json_can_hold_is_a_custom_event(value: object, name: str, written: object) -> None:
+    """With the name of its class; keys of dataclasses are in camelCase, models serialize themselves."""
+    wire = sent(wire_of(value))
+    assert wire == {"kind": "custom", "name": name, "value": written}
+    VALIDATOR.validate(wire)
+
+
+def test_an_event_class_of_the_application_has_its_place_and_time() -> None:
+    """If it is derived from `BaseEvent`; otherwise it has neither."""
+
+    @handler
+    def act(value: object, ctx: Any) -> object:
+        ctx.emit(SourcesFound(sources=frozenset(("b", "a"))))
+        return value
+
+    event = act.run_sync("x").events[1]
+    assert isinstance(event, SourcesFound)
+    wire = sent(wire_of(event))
+    at = wire.pop("at")
+    assert at == event.at > 1e9
+    assert wire == {"kind": "custom", "name": "SourcesFound", "path": "act", "value": {"sources": ["a", "b"]}}
+    assert sent(wire_of(SourcesFound(sources=frozenset()))).keys() == {"kind", "name", "value"}
+
+
+def circle() -> Any:
+    """A list with itself in it."""
+    items: list[Any] = []
+    items.append(items)
+    return items
+
+
+def deep() -> Any:
+    """A list in a list in a list."""
+    items: list[Any] = []
+    for _ in range(10_000):
+        items = [items]
+    return items
+
+
+class Endless(list[Any]):
+    """A list that never ends."""
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(dict, 1)
+
+
+class Liar:
+    """An object of another class, as it says."""
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        raise RuntimeError
+
+
+class Meta(type):
+    """A class of classes that have no name and no hash."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def __name__(cls) -> str:  # type: ignore[override]
+        raise RuntimeError
+
+
+class Nameless(metaclass=Meta):
+    """An object of a class without a name."""
+
+
+class Refusing(BaseModel):
+    """A model that cannot be written."""
+
+    value: Any
+
+    def model_dump(self, **_: Any) -> NoReturn:
+        raise RuntimeError
+
+
+HOSTILE: dict[str, Callable[[], Any]] = {
+    "a circle": circle,
+    "too deep": deep,
+    "endless": Endless,
+    "exponential": lambda: _doubled(60),
+    "a generator": lambda: (number for number in count()),
+    "a long text": lambda: "x" * 200_000,
+    "a long list": lambda: [0] * 200_000,
+    "bytes": lambda: b"x" * 200_000,
+    "a huge number": lambda: 10**10_000,
+    "a huge key": lambda: {10**10_000: 1},
+    "an object as a key": lambda: {object(): 1},
+    "an object": object,
+    "one that raises": Unprintable,
+    "one that raises, inside": lambda: {"it": [Unprintable()]},
+    "a liar": Liar,
+    "an exception": ValueError,
+    "a class": lambda: int,
+    "a function": lambda: deep,
+    "a model": lambda: Refusing(value=1),
+    "a lock": asyncio.Lock,
+}
+
+
+def _doubled(times: int) -> Any:
+    items: list[Any] = []
+    for _ in range(times):
+        items = [items, items]
+    return items
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_of_a_value_that_json_cannot_hold_only_the_name_is_written(name: str) -> None:
+    """Nothing raises, hangs, or takes much room; iterators are not touched."""
+    value = HOSTILE[name]()
+    wire = sent(wire_of(value))
+    assert wire == {"kind": "custom", "name": type(value).__name__}
+    VALIDATOR.validate(wire)
+
+
+def test_a_value_whose_class_refuses_everything_is_an_object() -> None:
+    """A class may have no name, and no hash."""
+    assert wire_of(Nameless()) == {"kind": "custom", "name": "object"}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_output_is_described_in_place(name: str) -> None:
+    """Events of the library always have all their fields."""
+    value = HOSTILE[name]()
+    events = [
+        BlockAnswered(block="a", output=[1, value], path="a", at=1.0),
+        BlockAnswered(block="a", output=value, path="a", at=1.0),
+    ]
+    for event in events:
+        VALIDATOR.validate(sent(wire_of(event)))
+
+
+def test_a_task_of_hostile_data_has_a_wire_form() -> None:
+    """The application decides what the tasks of its own collections hold."""
+    task = Task(id="t", goal="\ud800", output=[circle(), b"\xff"], created_at=0, updated_at=0, seq=1)
+    event = TaskChanged(collection_id="c", change="added", task=task, path="a", at=1.0)
+    VALIDATOR.validate(sent(wire_of(event)))
+
+
+_JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**53), 2**53)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+_ODD = st.recursive(
+    _JSON
+    | hostile_values()
+    | st.floats()
+    | st.integers()
+    | st.binary(max_size=4)
+    | st.text(st.characters(), max_size=4)
+    | st.datetimes()
+    | st.sampled_from(["a circle", "a generator", "a huge number", "a model", "too deep"]).map(
+        lambda name: HOSTILE[name]()
+    ),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.tuples(inner, inner)
+        | st.dictionaries(st.text() | st.integers() | st.none() | st.floats(), inner, max_size=3)
+        | inner.map(lambda value: Refusing.model_construct(value=value))
+        | inner.map(lambda value: Progress(value, value))
+    ),
+    max_leaves=8,
+)
+
+
+@given(value=_JSON.filter(lambda value: "\0" not in json.dumps(value) and "\\u0000" not in json.dumps(value)))
+def test_json_data_is_written_as_it_is(value: Any) -> None:
+    """A value that is JSON data already arrives unchanged."""
+    assert sent(wire_of(value))["value"] == value
+    assert json_data(value) == value
+
+
+@given(value=_ODD)
+def test_every_value_has_a_wire_form_that_fits(value: Any) -> None:
+    """As an application's event, and as the output of a block."""
+    for event in (value, BlockAnswered(block="a", output=value, path="a", at=1.0)):
+        wire = sent(wire_of(event))
+        VALIDATOR.validate(wire)
+        assert sent(wire_of(event)) == wire
+
+
+def test_a_subclass_of_an_event_is_an_application_s_own() -> None:
+    """It may have any fields, so that it is no event of that kind."""
+
+    @dataclass(slots=True, kw_only=True)
+    class Begun(RunStarted):
+        kind: ClassVar[str] = "run_started"
+        mood: str
+
+    wire = sent(wire_of(Begun(run_id="r", block="a", seed=1, mood="good", path="a", at=1.0)))
+    assert (wire["kind"], wire["name"], wire["value"]["mood"]) == ("custom", "Begun", "good")
