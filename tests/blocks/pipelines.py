@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.runs.context import Context
 
-LAW = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+LAW = settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 """How hard the laws are tried; runs share two cores with others, so no example has a deadline."""
 
 FEW = settings(LAW, max_examples=25)

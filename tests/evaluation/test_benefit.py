@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from flowdebate.evaluation.benefit.comparison import Finding
     from flowdebate.patterns.debate.schemas import BaselineName
 
-LAW = settings(max_examples=60, deadline=None)
+LAW = settings(max_examples=30, deadline=None)
 CREDITS = st.lists(st.tuples(*[st.sampled_from([0.0, 0.5, 1.0])] * 2), min_size=1, max_size=40)
 
 

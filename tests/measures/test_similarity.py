@@ -25,7 +25,7 @@ def _loaded() -> None:
 
 @pytest.mark.parametrize("backend", list(MEASURES))
 @given(some_texts)
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_a_similarity_is_a_symmetric_matrix_of_shares(backend: str, texts: list[str]) -> None:
     """For any strings: from 0 to 1, the same both ways, exactly 1.0 for identical texts."""
     found = MEASURES[backend](texts)
@@ -40,7 +40,7 @@ def test_a_similarity_is_a_symmetric_matrix_of_shares(backend: str, texts: list[
 
 @pytest.mark.parametrize("backend", list(MEASURES))
 @given(some_texts, st.data())
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_the_order_of_texts_changes_only_the_order(backend: str, texts: list[str], data: st.DataObject) -> None:
     """To the last bit."""
     order = data.draw(st.permutations(range(len(texts))))

@@ -22,12 +22,14 @@ if TYPE_CHECKING:
     from flowdebate.runs.durable.journal import OnUncertain
     from flowdebate.runs.durable.resume import StoreOptions
     from flowdebate.runs.limits import Limits
+    from flowdebate.runs.observer import Observer
     from flowdebate.runs.result import RunHandle, RunResult
     from flowdebate.runs.run import Run
     from flowdebate.store.open import StoreChoice
 
 __all__ = (
     "Block",
+    "ForkOptions",
     "ResumeOptions",
     "RunOptions",
     "Wrapped",
@@ -49,6 +51,7 @@ class RunOptions(TypedDict, total=False):
     limits: Limits | None
     store: StoreChoice | StoreOptions
     run_id: str | None
+    observe: Observer | None
 
 
 IfExists: TypeAlias = Literal["raise", "resume"]
@@ -65,6 +68,21 @@ class ResumeOptions(TypedDict, total=False):
     on_uncertain: OnUncertain
     allow_changes: bool
     retry_dead_letter: bool
+    observe: Observer | None
+
+
+class ForkOptions(TypedDict, total=False):
+    """The options of `Block.fork()`."""
+
+    store: StoreChoice | StoreOptions
+    fork_id: str | None
+    edits: Mapping[str, Any] | None
+    at: str | None
+    seed: int | None
+    model: ModelChoice
+    session: SessionLike
+    limits: Limits | None
+    observe: Observer | None
 
 
 class Block(ABC, Generic[InT_contra, OutT_co]):
@@ -84,7 +102,7 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
         if not isinstance(name, str) or not name.strip():
             raise ConfigurationError(type(self).__name__.lower(), "name", name, "a name that is not blank")
         self.name = name
-        self.place = place_of(name)
+        self.place: str = place_of(name)
         """Its name as a part of paths."""
         self.resources: Mapping[str, Resource] = _NONE if resources is None else resources
         """The resources that it shares with the blocks around it, by key."""
@@ -109,7 +127,7 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
             _note(error, self.name, ctx.path)
             raise
 
-    async def run(
+    async def run(  # noqa: PLR0913 - keyword-only options with defaults
         self,
         value: InT_contra,
         *,
@@ -120,6 +138,7 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
         store: StoreChoice | StoreOptions = None,
         run_id: str | None = None,
         if_exists: IfExists = "raise",
+        observe: Observer | None = None,
     ) -> RunResult[OutT_co]:
         """Run the block to its end.
 
@@ -129,10 +148,21 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
         committed before it is used, and `resume(run_id)` continues after a crash. If the store has a run `run_id`
         already, that is RunExists, or with `if_exists="resume"` this call resumes it, or returns its result if it is
         complete; RunChanged if it was started with another question, pattern, model or seed.
+        `observe` sees the run, its agents, calls and tools while they last, for tracing: see docs/telemetry.md.
         Exceptions of the application's code are raised as they are; the library's own are
         `flowdebate.errors.FlowDebateError`, whose `run` has the transcript, events and raw output so far.
         """
-        run = make_run(self, value, session=session, model=model, seed=seed, limits=limits, store=store, run_id=run_id)
+        run = make_run(
+            self,
+            value,
+            session=session,
+            model=model,
+            seed=seed,
+            limits=limits,
+            store=store,
+            run_id=run_id,
+            observe=observe,
+        )
         if if_exists == "raise":
             return await run_block(self, value, run)
         if if_exists != "resume" or run.journal is None or run_id is None:
@@ -164,7 +194,7 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
         """`run`, for scripts and notebooks."""
         return run_sync(lambda: self.run(value, if_exists=if_exists, **options))
 
-    async def resume(
+    async def resume(  # noqa: PLR0913 - keyword-only options with defaults
         self,
         run_id: str,
         *,
@@ -175,6 +205,7 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
         on_uncertain: OnUncertain = "retry",
         allow_changes: bool = False,
         retry_dead_letter: bool = False,
+        observe: Observer | None = None,
     ) -> RunResult[OutT_co]:
         """Resume a stored run, whatever ended it; the result covers the whole run.
 
@@ -195,6 +226,7 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
             on_uncertain=on_uncertain,
             allow_changes=allow_changes,
             retry_dead_letter=retry_dead_letter,
+            observe=observe,
         )
         return await run_block(self, input_value, run)
 
@@ -206,6 +238,57 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
     def resume_sync(self, run_id: str, **options: Unpack[ResumeOptions]) -> RunResult[OutT_co]:
         """`resume`, for scripts and notebooks."""
         return run_sync(lambda: self.resume(run_id, **options))
+
+    async def fork(  # noqa: PLR0913 - keyword-only options with defaults
+        self,
+        run_id: str,
+        *,
+        store: StoreChoice | StoreOptions = None,
+        fork_id: str | None = None,
+        edits: Mapping[str, Any] | None = None,
+        at: str | None = None,
+        seed: int | None = None,
+        model: ModelChoice = None,
+        session: SessionLike = None,
+        limits: Limits | None = None,
+        observe: Observer | None = None,
+    ) -> RunResult[OutT_co]:
+        """Run a stored run again as a new run, and ask models only for what differs.
+
+        A call whose request and model are the same as in the stored run takes the recorded answer, and costs nothing.
+        `edits` replaces answers, by the places of their steps; `at` asks anew from that step on. This block may differ
+        from the one that the stored run was started with, except in its name: with another judge, only the judge is
+        asked.
+        `model`, `seed`, `session` and `limits` default to those of the stored run, which never changes and may still
+        be in progress. The fork is a durable run in the same store, under `fork_id`; it can be resumed like any other.
+        Side effects of tools and of `ctx.step` are taken from the stored run until the first difference, and executed
+        after it. Stop conditions are evaluated again.
+        Errors: RunNotFound; ConfigurationError for a run of another block, and for an unknown place or an unusable
+        answer in `edits`; those of `run`.
+        """
+        check_outside(self)
+        run, value = await self._load_fork(
+            run_id,
+            store=store,
+            fork_id=fork_id,
+            edits=edits,
+            at=at,
+            seed=seed,
+            model=model,
+            session=session,
+            limits=limits,
+            observe=observe,
+        )
+        return await run_block(self, value, run)
+
+    async def start_fork(self, run_id: str, **options: Unpack[ForkOptions]) -> RunHandle[OutT_co]:
+        """Fork a run in the background: a handle to follow, await, cancel and read; else like `fork`."""
+        run, value = await self._load_fork(run_id, **options)
+        return start_block(self, value, run)
+
+    def fork_sync(self, run_id: str, **options: Unpack[ForkOptions]) -> RunResult[OutT_co]:
+        """`fork`, for scripts and notebooks."""
+        return run_sync(lambda: self.fork(run_id, **options))
 
     def batch(  # noqa: PLR0913 - the options of a batch
         self,
@@ -223,6 +306,7 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
         until: Callable[[BatchSummary], bool] | None = None,
         on_uncertain: OnUncertain = "retry",
         allow_changes: bool = False,
+        observe: Observer | None = None,
     ) -> Batch[OutT_co]:
         """Run the block for each of `questions`: `async for item in …`, or `await ….all()`.
 
@@ -251,6 +335,7 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
             until=until,
             on_uncertain=on_uncertain,
             allow_changes=allow_changes,
+            observe=observe,
         )
 
     def batch_sync(self, questions: Iterable[Any] | AsyncIterable[Any], **options: Any) -> BatchResult[OutT_co]:  # noqa: ANN401 - those of batch
@@ -261,6 +346,11 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
         from flowdebate.runs.durable.resume import load_run
 
         return await load_run(run_id, block=self.name, outline=self.outline(), **options)
+
+    async def _load_fork(self, run_id: str, **options: Unpack[ForkOptions]) -> tuple[Run, Any]:
+        from flowdebate.runs.durable.resume import load_fork
+
+        return await load_fork(run_id, block=self.name, outline=self.outline(), **options)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"

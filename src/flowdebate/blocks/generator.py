@@ -87,35 +87,36 @@ class Generator(Block[Any, OutT]):
         self._second: Callable[[Any, str, Context], SecondTry | None] | None = None
 
     async def act(self, value: Any, ctx: Context, /) -> OutT:  # noqa: ANN401 - the slots accept any value
-        messages = await self._messages(value, ctx)
-        form = self._form(value, ctx)
-        response, call = await self._converse(messages, form, ctx)
-        first_counts = False
-        if call is None and self._second is not None:
-            second = self._second(value, response.text, ctx)
-            if second is not None:
-                again = await self._ask_again(messages, second, ctx)
-                first_counts = not second.better(again.text)
-                response = response if first_counts else again
-        output: Any = response.data
-        if self.output is None:
-            output = CutOff(response.text) if response.finish == "length" else response.text
-        if call is not None:
-            output = await self._answer_of(call, ctx)
-        if self._transform is not None:
-            output = await result_of(self._transform(output, response, ctx))
-        if self.visibility.client:
-            trimmed = len(response.text) - len(output) if isinstance(output, Trimmed) else 0
-            truncated = response.finish == "length" and not isinstance(output, Trimmed)
-            ctx.emit(
-                BlockAnswered(
-                    block=self.name, output=output, truncated=truncated, trimmed=trimmed, first_counts=first_counts
+        with ctx.run.tracing.agent(self.name, ctx.path):
+            messages = await self._messages(value, ctx)
+            form = self._form(value, ctx)
+            response, call = await self._converse(messages, form, ctx)
+            first_counts = False
+            if call is None and self._second is not None:
+                second = self._second(value, response.text, ctx)
+                if second is not None:
+                    again = await self._ask_again(messages, second, ctx)
+                    first_counts = not second.better(again.text)
+                    response = response if first_counts else again
+            output: Any = response.data
+            if self.output is None:
+                output = CutOff(response.text) if response.finish == "length" else response.text
+            if call is not None:
+                output = await self._answer_of(call, ctx)
+            if self._transform is not None:
+                output = await result_of(self._transform(output, response, ctx))
+            if self.visibility.client:
+                trimmed = len(response.text) - len(output) if isinstance(output, Trimmed) else 0
+                truncated = response.finish == "length" and not isinstance(output, Trimmed)
+                ctx.emit(
+                    BlockAnswered(
+                        block=self.name, output=output, truncated=truncated, trimmed=trimmed, first_counts=first_counts
+                    )
                 )
-            )
-        if self.visibility.history:
-            ctx.session.history.append({"role": "assistant", "name": self.name, "content": _as_text(output)})
-        result: OutT = output
-        return result
+            if self.visibility.history:
+                ctx.session.history.append({"role": "assistant", "name": self.name, "content": _as_text(output)})
+            result: OutT = output
+            return result
 
     def with_transform(self, transform: Callable[[Any, ModelResponse, Context], Any]) -> Self:
         """The same block with another `transform`."""
@@ -153,14 +154,15 @@ class Generator(Block[Any, OutT]):
                 block=self.name, model=model.name, attempt=2, error=second.error, message=second.message, wait=0.0
             )
         )
+        path = f"{ctx.path}#again"
         request = ModelRequest(
             messages=[*messages[:-1], {"role": "user", "content": second.user}],
             block=self.name,
             settings=self._settings,
-            on_text=self._text_listener(ctx),
+            on_text=self._text_listener(ctx, path),
             **second.form,
         )
-        return await ctx.run.ask(model, request, path=f"{ctx.path}#again")
+        return await ctx.run.ask(model, request, path=path)
 
     async def _converse(
         self, messages: list[Message], form: AnswerForm, ctx: Context
@@ -168,6 +170,7 @@ class Generator(Block[Any, OutT]):
         """The model's final response, after its tool calls; and the call that is the answer, if there is one."""
         model = ctx.model(self.model)
         for turn in range(self._max_tool_rounds + 1):
+            path = f"{ctx.path}#{turn}" if turn else ctx.path
             request = ModelRequest(
                 messages=messages,
                 block=self.name,
@@ -175,10 +178,10 @@ class Generator(Block[Any, OutT]):
                 choices=self.choices,
                 tools=self._specs,
                 settings=self._settings,
-                on_text=self._text_listener(ctx),
+                on_text=self._text_listener(ctx, path),
                 **form,
             )
-            response = await ctx.run.ask(model, request, path=f"{ctx.path}#{turn}" if turn else ctx.path)
+            response = await ctx.run.ask(model, request, path=path)
             if not response.tool_calls:
                 return response, None
             messages = [*messages, _calls_message(response)]
@@ -193,15 +196,16 @@ class Generator(Block[Any, OutT]):
         """The result of the answer tool for `call`."""
         inner = ctx.child(self.name, f"{ctx.path}/{place_of(call.name)}")
         try:
-            return await self.tools[call.name].value(call.arguments, inner)
+            with ctx.run.tracing.tool(call, inner.path):
+                return await self.tools[call.name].value(call.arguments, inner)
         except SchemaViolation as violation:
             violation.block = self.name
             raise
 
-    def _text_listener(self, ctx: Context) -> Callable[[str], None] | None:
+    def _text_listener(self, ctx: Context, path: str) -> Callable[[str], None] | None:
         if self.output is not None or self.choices or not self.visibility.client or not ctx.run.records.listeners:
             return None
-        return lambda text: ctx.run.tell(TextDelta(block=self.name, text=text, path=ctx.path, at=ctx.now()))
+        return lambda text: ctx.run.tell(TextDelta(block=self.name, text=text, path=path, at=ctx.now()))
 
     async def _tool_message(self, call: ToolCall, ctx: Context, place: str) -> Message:
         """The message with the result of `call`; `place` counts the calls, since their ids are chosen by the model."""
@@ -210,13 +214,22 @@ class Generator(Block[Any, OutT]):
             result = f"Error: there is no tool {call.name!r}; available: {', '.join(self.tools) or 'none'}"
         else:
             inner = ctx.child(self.name, f"{ctx.path}/{place_of(call.name)}{place}")
-            result = await ctx.run.step(inner.path, lambda: tool.answer(call.arguments, inner))
+            result = await ctx.run.step(inner.path, lambda: _executed(tool, call, inner))
         if self.visibility.client:
             ctx.emit(ToolCalled(block=self.name, tool=call.name, arguments=call.arguments, result=result))
         return {"role": "tool", "tool_call_id": call.id, "content": result}
 
     def outline(self) -> Outline:
         return Outline(text=self.name, kind="generator")
+
+
+async def _executed(tool: Tool, call: ToolCall, ctx: Context) -> str:
+    """The result of `call` for the model, from an execution that is observed."""
+    with ctx.run.tracing.tool(call, ctx.path) as answered:
+        result = await tool.answer(call.arguments, ctx)
+        if answered is not None:
+            answered(result)
+    return result
 
 
 class AnswerForm(TypedDict, total=False):

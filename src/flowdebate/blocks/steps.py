@@ -30,7 +30,7 @@ __all__ = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Step:
     """One step of a sequencer."""
 
@@ -52,7 +52,7 @@ class Step:
         raise AssertionError(self)  # pragma: no cover - every step draws itself
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Then(Step):
     """Replace the value by the output of a block; with `when`, only if that holds for the value."""
 
@@ -71,7 +71,7 @@ class Then(Step):
         return _prefixed("then_if" if self.when else "", self.block)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Tap(Then):
     """Like `Then`, but the value is unchanged."""
 
@@ -83,7 +83,7 @@ class Tap(Then):
         return _prefixed("tap_if" if self.when else "tap", self.block)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Map(Step):
     """Apply a function to the value."""
 
@@ -97,7 +97,7 @@ class Map(Step):
         return Outline(text=f"map {self.name}", kind="map")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Parallel(Step):
     """Run several blocks on the value at once; the new value is a dict of their outputs."""
 
@@ -122,7 +122,7 @@ class Parallel(Step):
         return Outline(text="parallel", kind="parallel", children=children)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class ForEach(Step):
     """Run a block on each item; the new value is the list of outputs in the items' order."""
 
@@ -154,7 +154,7 @@ class ForEach(Step):
         return Outline(text=f"{verb}{limit}", kind=verb, children=(self.block.outline(),))
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Branch(Step):
     """Run the first block whose condition holds."""
 
@@ -182,7 +182,7 @@ class Branch(Step):
         return Outline(text="branch", kind="branch", children=children)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class DoLoop(Step):
     """Repeat a block on its own output, at least once, while (or until) a condition holds."""
 
@@ -206,7 +206,7 @@ class DoLoop(Step):
         return Outline(text=f"{verb} (at most {self.max_iterations})", kind=verb, children=(self.body.outline(),))
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class LoopBack(Step):
     """Go back to an earlier step while a condition holds, for at most `max_iterations` passes."""
 
@@ -233,7 +233,7 @@ class LoopBack(Step):
         )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Rescue(Step):
     """When an earlier step of the sequencer fails, continue with the output of a block for the exception."""
 

@@ -30,6 +30,7 @@ __all__ = (
     "as_tools",
     "check_uses",
     "function_schema",
+    "result_text",
     "tool",
 )
 
@@ -75,7 +76,7 @@ class Tool:
         except ValidationError as error:
             listed = "; ".join(f"{field or 'arguments'}: {problem}" for field, problem in problems_of(error))
             return f"Error: the arguments of {self.spec.name} are not valid: {listed}"
-        return clean_text(_text_of(await self._called(values, ctx)))
+        return clean_text(result_text(await self._called(values, ctx)))
 
     async def value(self, arguments: str, ctx: Context) -> Any:  # noqa: ANN401 - the result of the tool
         """The result of a call that is a model's answer; SchemaViolation for invalid arguments."""
@@ -227,12 +228,12 @@ def _block_tool(block: Block[Any, Any], where: str) -> Tool:
     return Tool(spec=spec, call=call, arguments=_BlockArguments, block=block)
 
 
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_NAME = r"[A-Za-z0-9_-]{1,64}"
 """What providers accept as the name of a tool."""
 
 
 def _spec(name: str, description: str, arguments: type[BaseModel], where: str) -> ToolSpec:
-    if not _NAME.fullmatch(name):
+    if not re.fullmatch(_NAME, name):
         raise ConfigurationError(where, "tools", name, "functions or blocks named in at most 64 of A-Z a-z 0-9 _ -")
     schema = inlined(arguments.model_json_schema())
     schema.pop("title", None)
@@ -240,7 +241,8 @@ def _spec(name: str, description: str, arguments: type[BaseModel], where: str) -
     return ToolSpec(name=name, description=description, parameters=schema)
 
 
-def _text_of(result: object) -> str:
+def result_text(result: object) -> str:
+    """Convert a result to the text that a model reads: a string as it is, data as JSON."""
     if isinstance(result, str):
         return result
     if isinstance(result, BaseModel):

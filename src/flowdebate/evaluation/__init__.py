@@ -19,7 +19,7 @@ from flowdebate.evaluation.decision_rules.recount import ALL_RULES, Recount, rec
 from flowdebate.evaluation.decision_rules.rules import DecisionRule, RuleResult
 from flowdebate.evaluation.judges.audit import audit, audit_run, full_audit
 from flowdebate.evaluation.judges.rejudge import ArguedDebate, create_rejudge, rejudge
-from flowdebate.evaluation.judges.report import AuditItem, JudgeAudit, JudgeFigures, RunAudit
+from flowdebate.evaluation.judges.report import AuditItem, JudgeAudit, JudgeFigures, ReaderAgreement, RunAudit
 from flowdebate.evaluation.sample_sizes import power, smallest_n, smallest_rate
 
 __all__ = (
@@ -36,6 +36,7 @@ __all__ = (
     "MethodAnswer",
     "MethodResult",
     "PairedComparison",
+    "ReaderAgreement",
     "Recount",
     "RuleResult",
     "RunAudit",

@@ -6,11 +6,9 @@ from typing import TYPE_CHECKING
 
 from flowdebate._util.lazy import lazy_names
 from flowdebate.measures.convergence import Convergence, ConvergenceStatus, convergence
-from flowdebate.measures.ratings import INITIAL_RATING, K_FACTOR, calibration, elo_changes, expected, vote_weight
-from flowdebate.measures.topologies import Edge, Topology, edges
-from flowdebate.measures.votes import Ballot, Strength, Tally, VotingRule, agreement, strength, tally
 
 if TYPE_CHECKING:
+    from flowdebate.measures.ratings import INITIAL_RATING, K_FACTOR, calibration, elo_changes, expected, vote_weight
     from flowdebate.measures.similarity import Embeddings, Jaccard, Similarity, TfIdf, best_similarity
     from flowdebate.measures.statements import (
         Flip,
@@ -21,6 +19,8 @@ if TYPE_CHECKING:
         match_choice,
         same_answer,
     )
+    from flowdebate.measures.topologies import Edge, Topology, edges
+    from flowdebate.measures.votes import Ballot, Strength, Tally, VotingRule, agreement, strength, tally
 
 __all__ = (
     "INITIAL_RATING",
@@ -57,12 +57,15 @@ __all__ = (
 )
 
 _LAZY = {
+    **dict.fromkeys(("INITIAL_RATING", "K_FACTOR", "calibration", "elo_changes", "expected", "vote_weight"), "ratings"),
     **dict.fromkeys(("Embeddings", "Jaccard", "Similarity", "TfIdf", "best_similarity"), "similarity"),
     **dict.fromkeys(
         ("Flip", "FlipKind", "Position", "claims_without_evidence", "flips", "match_choice", "same_answer"),
         "statements",
     ),
+    **dict.fromkeys(("Edge", "Topology", "edges"), "topologies"),
+    **dict.fromkeys(("Ballot", "Strength", "Tally", "VotingRule", "agreement", "strength", "tally"), "votes"),
 }
-"""Imported at first use: their patterns take a while to compile, and most debates measure no texts."""
+"""Imported at first use: most debates measure nothing. (Not `convergence`, which is called like its module.)"""
 
-__getattr__ = lazy_names(__name__, _LAZY)
+__getattr__, __dir__ = lazy_names(__name__, _LAZY)

@@ -58,16 +58,20 @@ class Ballot(WireModel):
     """One voter's vote."""
 
     voter: str
+    """The voter's name."""
     choice: str | None
     """The author of the chosen proposal; None, or any other name, makes it spoiled."""
     confidence: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 1.0
+    """How sure the voter is, from 0 to 1."""
     reasoning: str = ""
+    """Why, in the voter's words."""
 
 
 class Tally(WireModel):
     """The count of a vote; `valid + spoiled + failed == eligible`."""
 
     rule: VotingRule
+    """The rule by which a winner is found."""
     eligible: int
     """The number of voters, including those who did not vote."""
     valid: int
@@ -87,6 +91,7 @@ class Tally(WireModel):
     quorum: int
     """The number of valid votes that a winner needs."""
     quorum_met: bool
+    """Whether there were enough valid votes."""
     confidence: float
     """The votes for the winner, each counted by its confidence, as a share of all eligible voters (weighted: of all
     weight), from 0 to 1; 0 without a winner."""

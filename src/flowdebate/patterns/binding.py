@@ -45,8 +45,8 @@ class UnboundRole(Block[Any, Any]):
     """
 
     def __init__(self, maker: Bindable[Any, Any], given: dict[str, Any], missing: tuple[str, ...]) -> None:
-        self.name = f"{maker.name}()"
-        self.place = maker.name
+        self.name: str = f"{maker.name}()"
+        self.place: str = maker.name
         self._maker = maker
         self._given = given
         self._missing = missing
@@ -94,7 +94,7 @@ class Bindable(Generic[P, BlockT]):
         self.create = create
         self.template = template
         """The kind of its templates."""
-        self.name = create.__name__
+        self.name: str = create.__name__
         self.pattern = pattern
         self.role = role
         self._needs = needs

@@ -27,7 +27,9 @@ class RoundStarted(BaseEvent):
 
     kind: ClassVar[str] = "round_started"
     round: int
+    """The round, from 1."""
     max_rounds: int
+    """The most rounds that there can be."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -36,7 +38,9 @@ class TurnsOrdered(BaseEvent):
 
     kind: ClassVar[str] = "turns_ordered"
     round: int
+    """The round, from 1."""
     turn_order: TurnOrder
+    """The pattern's option."""
     speakers: tuple[str, ...]
     """Names in the order of their turns; with "simultaneous", the order in which they are recorded."""
 
@@ -47,8 +51,11 @@ class TurnStarted(BaseEvent):
 
     kind: ClassVar[str] = "turn_started"
     block: str
+    """The name of the block that speaks."""
     round: int
+    """The round, from 1; 0 for what comes before the first."""
     agent_name: str
+    """The name of the debater or agent."""
     stance: str | None = None
     """The position that the pattern assigned to it, where it assigns any."""
     phase: str | None = None
@@ -63,8 +70,11 @@ class TurnFinished(BaseEvent):
 
     kind: ClassVar[str] = "turn_finished"
     block: str
+    """The name of the block that speaks."""
     round: int
+    """The round, from 1; 0 for what comes before the first."""
     agent_name: str
+    """The name of the debater or agent."""
     stance: str | None = None
     """The position that the pattern assigned to it, where it assigns any."""
     phase: str | None = None
@@ -79,14 +89,19 @@ class RoleFailed(BaseEvent):
 
     kind: ClassVar[str] = "role_failed"
     block: str
+    """The name of the block that failed."""
     role: Role
+    """The role that it has in the pattern."""
     round: int
+    """The round, from 1; 0 for what comes before the first."""
     name: str
     """The debater's or agent's name; the block's for other roles."""
     error: str
     """The class of the error."""
     message: str
+    """The error's message."""
     instead: Recovery
+    """What happens in its place."""
     phase: str | None = None
     """The task, in a pattern that has more than one."""
     target: str | None = None
@@ -99,4 +114,6 @@ class RoundsEnded(BaseEvent):
 
     kind: ClassVar[str] = "rounds_ended"
     rounds: int
+    """How many rounds there were."""
     reason: str
+    """The `stop_reason` of the pattern's output."""

@@ -15,6 +15,7 @@ from flowdebate.models.resolve import PinnedModel
 from flowdebate.patterns.events import RoleFailed
 from flowdebate.patterns.state import ProviderFailure, anything_heard, pattern_state
 from flowdebate.runs.context import place_of
+from flowdebate.runs.log import log_failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -118,6 +119,15 @@ def record_loss(
     """Put `loss` into the pattern's state and the run's status, and emit it (with `phase` and `target`)."""
     if ctx.scope.sequencer is not None:
         ctx.scope.handle.update(losses=[*pattern_state(ctx).losses, loss])
+    log_failure(
+        ctx.run,
+        ctx.path,
+        block=block,
+        role=loss.role,
+        round=loss.round,
+        error=type(error).__name__,
+        recovery=loss.instead,
+    )
     ctx.run.degrade("no_verdict" if loss.instead == "no_verdict" else "degraded")
     ctx.emit(
         RoleFailed(

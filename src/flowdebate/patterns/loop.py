@@ -60,7 +60,7 @@ __all__ = (
 InputT = TypeVar("InputT", bound=PatternInput)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class PatternSpec:
     """The parts of a pattern that the loop is filled in with."""
 
@@ -80,7 +80,7 @@ class PatternSpec:
     """The word for a pass of the loop in the paths of blocks."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Loop:
     """The checked options of a pattern's rounds, and the steps that are made of them."""
 
@@ -321,7 +321,7 @@ def input_validator(where: str, model: type[InputT]) -> Callable[[object], Input
     return check
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class AnotherRound:
     """The condition of a pattern's loop: whether there is a further round. A stop reason is put into the state.
 

@@ -104,7 +104,7 @@ def stamp_subject(name: str, make_output: Callable[[Context, RunStatus], Pattern
     @handler(name=f"{name}-stamp-question")
     def stamp(value: PatternInput, ctx: Context) -> None:
         ctx.scope.handle.update(question=value.subject)
-        ctx.run.register_partial_output(ctx.sequencer.path, lambda status: make_output(ctx, _ended(status)))
+        ctx.run.register_partial_output(ctx.sequencer.path, lambda status: make_output(ctx, status))
 
     return stamp
 
@@ -137,10 +137,6 @@ def status_of(ctx: Context) -> RunStatus:
         ctx.run.degrade("no_verdict")
         return "no_verdict"
     return "degraded" if pattern_state(ctx).losses else "complete"
-
-
-def _ended(status: RunStatus) -> RunStatus:
-    return "failed" if status == "running" else status
 
 
 def with_synthesizer(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypedDict, TypeVar
 
 from flowdebate._util.text import CutOff, Trimmed, is_blank
 from flowdebate.blocks.base import Block
@@ -210,8 +210,7 @@ def _headed(instructions: TextSlot, where: str) -> TextSlot:
 TemplateT = TypeVar("TemplateT", bound=Template)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wording(Generic[TemplateT]):
+class Wording(NamedTuple, Generic[TemplateT]):
     """Template and length of a role's prompts for one model."""
 
     template: TemplateT
@@ -343,7 +342,7 @@ class RosterBlock(Block[Any, OutT], Generic[OutT]):
     def __init__(self, inner: Generator[OutT], roster_names: Sequence[str]) -> None:
         super().__init__(inner.name, resources=inner.resources, hidden=inner.hidden)
         self._inner = inner
-        self.roster_names = tuple(roster_names)
+        self.roster_names: tuple[str, ...] = tuple(roster_names)
 
     async def act(self, value: object, ctx: Context, /) -> OutT:
         return await self._inner(value, ctx)
@@ -357,12 +356,12 @@ def whole_sentences(text: str, response: ModelResponse, _: Context) -> str:
     return CutOff(trim_to_sentence(text)) if response.finish == "length" else text
 
 
-_SENTENCE_END = re.compile(
+_SENTENCE_END = (
     "[.!?\u2026\u061f\u06d4\u0964]+[\"'\u201d\u2019)\\]\u00bb]*(?=\\s|$)"
     "|[\u3002\uff01\uff1f]+[\"'\u201d\u2019\u300d\u300f\uff09)\\]]*"
 )
 """Ends of sentences, in scripts with and without blanks."""
-_ABBREVIATED = re.compile(r"(?:\b(?:[A-Z]|e\.g|i\.e|U\.[SK]|[ap]\.m|Mrs?|Ms|Dr|St|vs|z\.B))\.\Z")
+_ABBREVIATED = r"(?:\b(?:[A-Z]|e\.g|i\.e|U\.[SK]|[ap]\.m|Mrs?|Ms|Dr|St|vs|z\.B))\.\Z"
 """Abbreviations, whose full stop ends no sentence."""
 
 
@@ -374,11 +373,11 @@ def first_sentences(text: str, most: int, *, begins: str = "", unfinished: bool 
     >>> first_sentences("Cars are loud. They stink. They also po", 3, unfinished=True)
     'Cars are loud. They stink.'
     """
-    whole = text.rstrip()
+    whole, abbreviated = text.rstrip(), re.compile(_ABBREVIATED)
     ends = [
         end.end()
-        for end in _SENTENCE_END.finditer(whole)
-        if not _ABBREVIATED.search(whole, max(0, end.end() - 8), end.end())
+        for end in re.finditer(_SENTENCE_END, whole)
+        if not abbreviated.search(whole, max(0, end.end() - 8), end.end())
     ]
     ends = [end for end in ends if end > len(begins) or not whole.startswith(begins)]
     if unfinished and not ends:
@@ -394,7 +393,7 @@ def trim_to_sentence(text: str) -> str:
     >>> trim_to_sentence("Cars are loud. They also po")
     'Cars are loud.'
     """
-    ends = [match.end() for match in _SENTENCE_END.finditer(text)]
+    ends = [match.end() for match in re.finditer(_SENTENCE_END, text)]
     return text[: ends[-1]] if ends else text
 
 

@@ -76,9 +76,9 @@ Flag = Literal["cut_off", "empty"]
 NamedStop = Annotated[str, AfterValidator(_on_one_line)]
 """A stop reason that is the name of what held of `terminate_when`: printable text of one line."""
 
-DebateStatus = Literal["complete", "degraded", "no_verdict", "interrupted", "limit", "failed", "awaiting"]
+DebateStatus = Literal["complete", "degraded", "no_verdict", "interrupted", "limit", "failed", "awaiting", "running"]
 """How a debate ended: complete; with provider failures; without a verdict; cancelled; by a limit of
-its run; failed; not yet, since it waits for a human."""
+its run; failed; not yet, since it waits for a human, or is in progress."""
 
 
 class ProviderFailure(WireModel):

@@ -53,12 +53,13 @@ _CONTROL = (
     "|\\](?=~!?b[\\[\\]])"  # ]~b]
 )
 _CAPITALS = "\\[(?=/?[A-Z_]{2,}\\])"  # [INST], [/INST]
-_IN_TEXT = re.compile(f"[{_ESCAPED_ALWAYS}]|{_CONTROL}|{_CAPITALS}")
-_IN_TAG = re.compile(f"[{_ESCAPED_ALWAYS}\n\\[\\]]|{_CONTROL}")
-_IN_NAME = re.compile(f"[{_ESCAPED_ALWAYS}\n\\[\\],]|{_CONTROL}")
-_TOKENS = re.compile(f"{_CONTROL}|\\[(?=/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_[A-Z]+)\\])")
+# Compiled at first use: the checks in front of them suffice for most texts.
+_IN_TEXT = f"[{_ESCAPED_ALWAYS}]|{_CONTROL}|{_CAPITALS}"
+_IN_TAG = f"[{_ESCAPED_ALWAYS}\n\\[\\]]|{_CONTROL}"
+_IN_NAME = f"[{_ESCAPED_ALWAYS}\n\\[\\],]|{_CONTROL}"
+_TOKENS = f"{_CONTROL}|\\[(?=/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_[A-Z]+)\\])"
 """Not all capitals in brackets: the tag of an argument may be some."""
-_ESCAPE = re.compile("⟦U\\+(10[0-9A-F]{4}|[0-9A-F]{4,5})⟧")
+_ESCAPE = "⟦U\\+(10[0-9A-F]{4}|[0-9A-F]{4,5})⟧"
 
 
 def quoted(text: str) -> str:
@@ -71,7 +72,7 @@ def quoted(text: str) -> str:
     # Of printable characters only the mark and brackets are escaped: for most texts these checks in C suffice.
     plain = text.replace("\n", " ").isprintable()
     if not plain or _MARK in text or "<" in text or "[" in text or "]~" in text:
-        text = _IN_TEXT.sub(_escape, text)
+        text = re.sub(_IN_TEXT, _escape, text)
     return text.replace("\n", BAR)
 
 
@@ -90,13 +91,13 @@ def unquoted(text: str) -> str:
 @lru_cache(maxsize=1024)  # the same few names and stances occur in every prompt of a debate
 def tag_text(text: str) -> str:
     """`text` on one line and without square brackets: a stance in a tag or in a sentence."""
-    return _IN_TAG.sub(_escape, text)
+    return re.sub(_IN_TAG, _escape, text) if _has(text, "⟦<[]") else text
 
 
 @lru_cache(maxsize=1024)
 def tag_name(name: str) -> str:
     """`name` on one line, without square brackets and commas: a name in a tag or in a list."""
-    return _IN_NAME.sub(_escape, name)
+    return re.sub(_IN_NAME, _escape, name) if _has(name, "⟦<[],") else name
 
 
 def without_control_tokens(text: str) -> str:
@@ -105,12 +106,17 @@ def without_control_tokens(text: str) -> str:
     >>> without_control_tokens("<|im_end|>")
     '⟦U+003C⟧|im_end|>'
     """
-    return _TOKENS.sub(_escape, text) if "<" in text or "[" in text or "]~" in text else text
+    return re.sub(_TOKENS, _escape, text) if "<" in text or "[" in text or "]~" in text else text
 
 
 def unescaped(text: str) -> str:
     """`text` with each `⟦U+2028⟧` turned back into its character."""
-    return _ESCAPE.sub(_unescape, text) if _MARK in text else text
+    return re.sub(_ESCAPE, _unescape, text) if _MARK in text else text
+
+
+def _has(text: str, signs: str) -> bool:
+    """Whether `text` has one of `signs`, or anything that is not printable."""
+    return not text.isprintable() or any(sign in text for sign in signs)
 
 
 def _escape(match: re.Match[str]) -> str:

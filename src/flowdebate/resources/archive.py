@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, Self
 from pydantic import model_validator
 
 from flowdebate._util.wire import WireModel
-from flowdebate.errors import ConfigurationError
+from flowdebate.errors import ConfigurationError, shown
 from flowdebate.measures import Ballot, Position, Strength
 
 if TYPE_CHECKING:
@@ -295,6 +295,8 @@ class Archive:
 
         `debate` is `output.feedback.debate`. From these outcomes the agents' calibration is computed, by which their
         votes weigh in later debates with `voting="weighted"`. The first outcome of a debate counts.
+        ConfigurationError for a debate that has no votes here, and for a name that is in none of these votes and not
+        that of an agent with positions here.
         """
         where = "Archive.record_outcome"
         if (right is None) is (wrong is None):
@@ -302,8 +304,13 @@ class Archive:
         field, name = ("right", right) if wrong is None else ("wrong", wrong)
         if not isinstance(name, str) or not name.strip():
             raise ConfigurationError(where, field, name, "an agent's name")
-        if not await self.outcomes.ballots(debate):
+        ballots = await self.outcomes.ballots(debate)
+        if not ballots:
             raise ConfigurationError(where, "debate", debate, "the `feedback.debate` of a debate with this archive")
+        agents = {agent for ballot in ballots for agent in (ballot.voter, ballot.choice) if agent is not None}
+        if name not in agents and not await self.positions.of(name):  # it may have proposed, and got no vote
+            known = ", ".join(map(shown, sorted(agents)))
+            raise ConfigurationError(where, field, name, f"an agent of the debate, such as {known}")
         await self.outcomes.resolve(debate, VerdictOutcome(right=right, wrong=wrong))
 
 

@@ -57,7 +57,7 @@ class Protectable:
     __slots__ = ("protected",)
 
     def __init__(self) -> None:
-        self.protected = False
+        self.protected: bool = False
 
     def view(self, block: str) -> Any:  # noqa: ANN401 - each handle has its own type of view
         """The handle as the block `block` sees it."""
@@ -96,7 +96,7 @@ class StateHandle(Protectable, Generic[StateT]):
         self, resource: StateResource[StateT], scope: ResourceScope, around: StateHandle[StateT] | None = None
     ) -> None:
         super().__init__()
-        self.resource = resource
+        self.resource: StateResource[StateT] = resource
         self._around = None if around is None or around.protected else around
         self._saved = scope.saved_states
         if around is not None:

@@ -110,16 +110,42 @@ async def test_a_calibration_of_the_application_comes_first() -> None:
         (None, {"right": "ann", "wrong": "bob"}, "right"),
         (None, {"right": " "}, "right"),
         (None, {"wrong": 7}, "wrong"),
+        (None, {"right": "Ann"}, "right"),
+        (None, {"wrong": "typo"}, "wrong"),
     ],
 )
-async def test_an_outcome_that_cannot_be_is_refused(debate: str | None, options: dict[str, Any], field: str) -> None:
-    """An unknown debate, no name, two names; nothing is recorded."""
-    archive = Archive()
+@pytest.mark.parametrize("kind", ["memory", "stored"])
+async def test_an_outcome_that_cannot_be_is_refused(
+    debate: str | None, options: dict[str, Any], field: str, kind: str
+) -> None:
+    """An unknown debate, no name, two names, a name that is no agent's; nothing is recorded."""
+    archive = Archive() if kind == "memory" else stored_archive(MemoryStore())
     first = await held(archive)
     with pytest.raises(ConfigurationError) as caught:
         await archive.record_outcome(debate or first.feedback.debate, **options)
     assert caught.value.field == field
     assert await archive.outcomes.of(("ann", "bob", "cy")) == {}
+
+
+async def test_a_name_that_is_no_agent_s_is_refused_with_those_that_are() -> None:
+    """Nothing is recorded, so the right name can follow."""
+    archive = Archive()
+    first = await held(archive)
+    with pytest.raises(ConfigurationError, match="an agent of the debate, such as 'ann', 'bob', 'cy', got 'typo'"):
+        await archive.record_outcome(first.feedback.debate, right="typo")
+    await archive.record_outcome(first.feedback.debate, right="ann")
+    assert await archive.outcomes.of(("cy",)) == {"cy": [(0.8, False)]}
+
+
+async def test_an_agent_without_a_vote_may_have_been_right() -> None:
+    """It proposed, nobody chose it, and its own vote failed: then all votes were wrong."""
+    archive = Archive()
+    first = await held(archive)
+    (ballots,) = archive.outcomes.votes.values()  # type: ignore[attr-defined]  # of the archive in memory
+    archive.outcomes.votes["without bob"] = [each for each in ballots if each.voter != "bob"]  # type: ignore[attr-defined]
+    await archive.record_outcome("without bob", right="bob")
+    assert first.feedback.debate != "without bob"
+    assert await archive.outcomes.of(("ann", "cy")) == {"ann": [(0.9, False)], "cy": [(0.8, False)]}
 
 
 def test_an_outcome_names_one_agent() -> None:

@@ -263,7 +263,7 @@ def test_an_inner_debate_s_loss_is_told_by_the_outer_run() -> None:
 CALLS = st.lists(st.sampled_from([None, *LOSSES]), min_size=8, max_size=8)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(CALLS, st.integers(1, 2), st.integers(1, 3))
 def test_whatever_providers_lose_nothing_is_made_up(faults: list[ModelError | None], quorum: int, rounds: int) -> None:
     """The transcript is exactly what was answered, in order; every failed call is a loss, or ends the debate."""

@@ -75,7 +75,7 @@ def _most_calls(case: DebateCase) -> int:
     return case.max_rounds * (turns + moderated) + 2
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(debates())
 def test_a_valid_debate_ends_within_its_rounds(case: DebateCase) -> None:
     """It ends, in at most `max_rounds` rounds and with no more calls than its roles, and its books agree.
@@ -104,7 +104,7 @@ def test_a_valid_debate_ends_within_its_rounds(case: DebateCase) -> None:
         assert raw.rounds < case.max_rounds
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(debates(hostile=True))
 def test_a_hostile_debate_ends_or_raises(case: DebateCase) -> None:
     """It ends within its rounds, or raises an error of the library or of the application's own; its books agree."""
@@ -120,7 +120,7 @@ def test_a_hostile_debate_ends_or_raises(case: DebateCase) -> None:
         assert run.raw.verdict is not None or run.raw.status == run.status in {"failed", "no_verdict"}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(debates())
 def test_a_debate_is_decided_by_its_seed(case: DebateCase) -> None:
     """The same debate with the same seed and the same answers comes to the same, twice."""

@@ -192,7 +192,7 @@ def test_a_limit_ends_it_with_what_there_is(calls: int) -> None:
     assert len(raw.summaries) == (0 if calls < 3 else 1)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.integers(0, 8), st.permutations(range(3)))
 def test_cancelled_at_any_moment_it_keeps_what_was_said(stop_at: int, order: list[int]) -> None:
     """Whoever has answered until then stands in the raw output, in declared order; tasks are all ended."""
@@ -244,7 +244,7 @@ def test_cancelled_at_any_moment_it_keeps_what_was_said(stop_at: int, order: lis
 FAULTS = st.lists(st.sampled_from([None, None, DOWN]), min_size=9, max_size=9)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(FAULTS, st.integers(1, 2), st.integers(1, 3))
 def test_whatever_providers_lose_nothing_is_made_up(faults: list[Any], quorum: int, rounds: int) -> None:
     """The history is exactly what was answered; every failed call is a loss."""

@@ -64,7 +64,8 @@ async def test_a_panel_is_held_by_the_small_model() -> None:
     assert all(entry.text.strip() for entry in result.raw.transcript)
     assert isinstance(result.output, Word)
     flags = [entry.flag for entry in result.raw.transcript]  # 40 tokens are little
-    assert (result.status, result.usage.calls) == ("degraded" if any(flags) else "complete", 3)
+    assert result.status == ("degraded" if any(flags) else "complete")
+    assert result.usage.calls in (3, 4)  # what does not fit the schema is asked for once more
 
 
 @pytest.mark.large_model

@@ -213,7 +213,7 @@ def test_a_limit_of_the_run_leaves_what_was_said() -> None:
     assert len(result.raw.transcript) == 3
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     faults=st.lists(st.sampled_from([None, *FAULTS]), min_size=10, max_size=10),
     quorum=st.integers(1, 2),
@@ -244,7 +244,7 @@ def test_whatever_providers_lose_nothing_is_made_up(faults: list[ModelError | No
     assert run.status == ("failed" if run.raw.stop_reason is None else "degraded" if run.raw.losses else "complete")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(data=st.data())
 def test_any_block_in_any_role_ends_in_time(data: st.DataObject) -> None:
     """Whatever functions return or raise in all roles: at most the cap's rounds, and an end that is told."""

@@ -118,7 +118,7 @@ def test_the_events_of_a_round_come_in_order() -> None:
     assert {event.stance for event in events(result, TurnStarted)} == {None}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     roster=st.lists(names(), min_size=2, max_size=5, unique_by=as_seen),
     rounds=st.integers(1, 4),

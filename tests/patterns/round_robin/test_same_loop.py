@@ -54,7 +54,7 @@ def _told(event: Any) -> tuple[Any, ...]:
     return (event.kind, *(getattr(event, field, None) for field in fields))
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     roster=st.lists(names(), min_size=2, max_size=4, unique_by=as_seen),
     script=st.lists(arguments() | st.just(LOST), min_size=1, max_size=6),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from flowdebate.blocks.human.parsing import checked_against, parse_text
 from flowdebate.errors import ConfigurationError, NotAwaited, RunConflict, StoreError, error_text
 from flowdebate.runs.durable.journal import wait_uncancelled
-from flowdebate.runs.durable.suspend import HumanRequest, answer_text, request_of
+from flowdebate.runs.durable.suspend import HumanRequest, answer_text, read_answer, request_of
 from flowdebate.runs.execute import run_sync
 from flowdebate.store.open import open_store
 
@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from flowdebate.store.open import StoreChoice
 
 __all__ = (
+    "asked_in",
     "checked",
     "open_requests",
+    "open_requests_in",
     "submit_answer",
     "submit_answer_sync",
 )
@@ -33,7 +35,21 @@ _TRIES, _PAUSE = 20, 0.05
 async def open_requests(store: StoreChoice, run_id: str, /) -> list[HumanRequest]:
     """The requests that the run waits for, by place; empty for a run that is not suspended. Raises RunNotFound."""
     opened = _store(store)
-    return [_request(opened, run_id, row) for row in await opened.steps(run_id) if _is_open(row)]
+    return open_requests_in(await opened.steps(run_id), run_id, store=opened.name)
+
+
+def open_requests_in(steps: Iterable[StepRow], run_id: str, /, *, store: str) -> list[HumanRequest]:
+    """The requests among the steps of a run that wait for an answer; `store` is a name for errors."""
+    return [_request(store, run_id, row) for row in steps if _is_open(row)]
+
+
+def asked_in(steps: Iterable[StepRow], run_id: str, /, *, store: str) -> list[tuple[HumanRequest, Any]]:
+    """All requests among the steps of a run, each with its answer; None for one that waits."""
+    return [
+        (_request(store, run_id, row), None if row.body is None else read_answer(row.body)[0])
+        for row in steps
+        if row.kind == "human"
+    ]
 
 
 async def submit_answer(
@@ -44,22 +60,26 @@ async def submit_answer(
     *,
     block: str | None = None,
     place: str | None = None,
+    by: str | None = None,
 ) -> HumanRequest:
     """Record a human's answer, so that `resume(run_id)` can continue the run; returns the request that it answers.
 
     `answer` is text or, where the request has a schema, data or its JSON. If the run waits for several answers,
-    `block` (a name) or `place` says which one this is. The first answer stands.
+    `block` (a name) or `place` says which one this is. The first answer stands. The journal says `by` whom it was given
+    where that was not a person.
     Errors: OutputError, which names each invalid field; NotAwaited if the run waits for no such answer, or has it
     already; RunNotFound; RunConflict while somebody runs it.
     """
-    recording = asyncio.ensure_future(_record(_store(store), run_id, answer, block, place))
+    recording = asyncio.ensure_future(_record(_store(store), run_id, answer, block, place, by))
     cancelled = await wait_uncancelled(recording)
     if cancelled is not None and recording.exception() is None:
         raise cancelled
     return recording.result()
 
 
-async def _record(store: Store, run_id: str, answer: object, block: str | None, place: str | None) -> HumanRequest:
+async def _record(
+    store: Store, run_id: str, answer: object, block: str | None, place: str | None, by: str | None
+) -> HumanRequest:
     checked(_chosen(store, run_id, await store.steps(run_id), block, place), answer)  # before the run is touched
     stored = await _take(store, run_id)
     after: StoredStatus = stored.status
@@ -67,7 +87,7 @@ async def _record(store: Store, run_id: str, answer: object, block: str | None, 
         rows = await store.steps(run_id)
         request = _chosen(store, run_id, rows, block, place)
         data = checked(request, answer)
-        await store.commit(run_id, request.place, "human", answer_text(data, suspended=True), time.time())
+        await store.commit(run_id, request.place, "human", answer_text(data, suspended=True, by=by), time.time())
         if after in ("awaiting", "running"):
             after = "awaiting" if sum(map(_is_open, rows)) > 1 else "interrupted"
     finally:
@@ -103,18 +123,18 @@ def _is_open(row: StepRow) -> bool:
     return row.kind == "human" and row.body is None
 
 
-def _request(store: Store, run_id: str, row: StepRow) -> HumanRequest:
+def _request(store: str, run_id: str, row: StepRow) -> HumanRequest:
     try:
         return request_of(row.key, row.request or "")
     except (ValueError, KeyError, TypeError) as error:
         problem = f"run {run_id}: the request at {row.key} cannot be read: {error_text(error)}"
-        raise StoreError(store.name, problem) from error
+        raise StoreError(store, problem) from error
 
 
 def _chosen(store: Store, run_id: str, rows: Sequence[StepRow], block: str | None, place: str | None) -> HumanRequest:
     """The request that the answer is for."""
     asked = [row for row in rows if row.kind == "human"]
-    at_place = [(row, _request(store, run_id, row)) for row in asked if place in (None, row.key)]
+    at_place = [(row, _request(store.name, run_id, row)) for row in asked if place in (None, row.key)]
     matching = [(row, request) for row, request in at_place if block in (None, request.block)]
     waiting = [request for row, request in matching if _is_open(row)]
     open_places = [row.key for row in asked if _is_open(row)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -11,11 +12,11 @@ from flowdebate._util.text import counted
 from flowdebate._util.wire import WireModel
 from flowdebate.evaluation.judges.counts import SATURATED
 from flowdebate.evaluation.sample_sizes import NEEDED, POWER, smallest_rate, sought
-from flowdebate.evaluation.statistics import ALPHA
+from flowdebate.evaluation.statistics import ALPHA, wilson
 from flowdebate.patterns.debate.judging.ballots import JudgeBallot
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from flowdebate.patterns.anonymity.leaks import LeakReport
 
@@ -29,6 +30,7 @@ __all__ = (
     "PlaceKind",
     "PlaceRate",
     "Places",
+    "ReaderAgreement",
     "RunAudit",
 )
 
@@ -228,6 +230,64 @@ class JudgeAudit(JudgeFigures):
                 f"up to {ALPHA:.0%} of fair judges"
             )
         return [*sentences, LIMITS]
+
+
+class ReaderAgreement(WireModel):
+    """What people who voted without knowing the verdict think of the judges."""
+
+    agreement: Figure | None = None
+    """The share of debates in which most readers voted for the side that won, with Wilson's interval; over those in
+    which readers and judge both were for a side."""
+    debates: int
+    """Debates with votes."""
+    undecided: int
+    """Those of them in which the judge was for no side, or no side had most of the votes."""
+    votes: int
+    """All votes on them."""
+    same: int
+    """Those that were for what the judge found: its side, or neither where it was for none."""
+
+    @classmethod
+    def of(cls, debates: Iterable[tuple[str | None, Sequence[str | None]]]) -> ReaderAgreement | None:
+        """The agreement over debates, each with its winner and the votes on it; None without any votes.
+
+        >>> found = ReaderAgreement.of([("yes", ["yes", "yes", None]), ("no", ["yes"]), (None, ["no"]), ("no", [])])
+        >>> found.agreement.value, found.agreement.n, found.undecided, found.votes, found.same
+        (0.5, 2, 1, 5, 2)
+        """
+        read = [(winner, Counter(votes)) for winner, votes in debates if votes]
+        if not read:
+            return None
+        both = [(winner, most) for winner, votes in read if winner is not None and (most := _most(votes)) is not None]
+        share = sum(winner == most for winner, most in both) / len(both) if both else 0.0
+        low, high = wilson(share, len(both)) if both else (None, None)
+        return cls(
+            agreement=Figure(value=share, n=len(both), low=low, high=high) if both else None,
+            debates=len(read),
+            undecided=len(read) - len(both),
+            votes=sum(votes.total() for _, votes in read),
+            same=sum(votes[winner] for winner, votes in read),
+        )
+
+    @property
+    def findings(self) -> list[str]:
+        """The agreement in words, a sentence each."""
+        sentences = []
+        if (found := self.agreement) is not None:
+            shown = f"in {round(found.value * found.n)} of {counted(found.n, 'debate')} most readers voted as the judge"
+            if found.n < _FEW:
+                sentences.append(f"too small: {shown}; with fewer than {_FEW} that says little about the judge")
+            else:
+                sentences.append(f"agreement with readers {_value(found)}: {shown}")
+        if self.undecided:
+            sentences.append(f"in {counted(self.undecided, 'debate')} the readers, or the judge, were for no side")
+        return [*sentences, f"{self.same} of {counted(self.votes, 'vote')} were for what the judge found"]
+
+
+def _most(votes: Counter[str | None]) -> str | None:
+    """The side with more votes than any other, and than neither."""
+    (first, number), *others = votes.most_common(2)
+    return first if not others or others[0][1] < number else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -67,6 +67,7 @@ class StageReached(WireModel):
     """A stage, and the round that it belongs to."""
 
     stage: ConsensusStage
+    """The stage."""
     round: int | None = None
     """For the stages of a round; None for the others."""
 
@@ -78,78 +79,94 @@ class StageReached(WireModel):
 
 @dataclass(slots=True, kw_only=True)
 class DebateStarted(BaseEvent):
-    """The first event of a debate; its `path` begins those of all others."""
+    """The first event of a consensus debate; its `path` begins those of all others."""
 
     kind: ClassVar[str] = "debate_start"
     task: str
+    """The task that is debated."""
     agents: tuple[str, ...]
+    """The agents' names, in declared order."""
     max_rounds: int
+    """The most rounds that there can be."""
 
 
 @dataclass(slots=True, kw_only=True)
 class StageEntered(BaseEvent):
-    """The debate has reached a stage."""
+    """A consensus debate has reached a stage."""
 
     kind: ClassVar[str] = "stage"
     stage: StageReached
+    """The stage, with the round that it belongs to."""
 
 
 @dataclass(slots=True, kw_only=True)
 class AgentMessage(BaseEvent):
-    """An agent has proposed, or revised its proposal; emitted as soon as it has."""
+    """An agent of a consensus debate has proposed, or revised its proposal; emitted as soon as it has."""
 
     kind: ClassVar[str] = "agent_message"
     agent: str
+    """The agent's name."""
     phase: Literal["proposal", "revision"]
+    """Whether it is its first proposal or a later one."""
     round: int
     """0 for the first proposals."""
     text: str
+    """The proposal."""
 
 
 @dataclass(slots=True, kw_only=True)
 class CritiqueMade(BaseEvent):
-    """A critic has criticised a proposal."""
+    """An agent of a consensus debate has criticised a proposal."""
 
     kind: ClassVar[str] = "critique"
     critique: Critique
+    """The critique, with its author and its target."""
 
 
 @dataclass(slots=True, kw_only=True)
 class VoteCast(BaseEvent):
-    """An agent has voted."""
+    """An agent of a consensus debate has voted."""
 
     kind: ClassVar[str] = "vote"
     ballot: Ballot
+    """The vote."""
 
 
 @dataclass(slots=True, kw_only=True)
 class PollVoteCast(BaseEvent):
-    """An agent has voted in the poll after a round."""
+    """An agent of a consensus debate has voted in the poll after a round."""
 
     kind: ClassVar[str] = "poll_vote"
     round: int
+    """The round that the poll follows."""
     ballot: Ballot
+    """The vote."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ConsensusDecided(BaseEvent):
-    """The votes are counted."""
+    """The votes of a consensus debate are counted."""
 
     kind: ClassVar[str] = "consensus"
     outcome: Outcome
+    """Whether there is a consensus."""
     winner: str | None
+    """The author of the chosen proposal; None without one."""
     strength: Strength
+    """How many are behind it."""
     tally: Tally
+    """The count."""
 
 
 @dataclass(slots=True, kw_only=True)
 class DebateEnded(BaseEvent):
-    """The last event of a debate, whatever its end."""
+    """The last event of a consensus debate, whatever its end."""
 
     kind: ClassVar[str] = "debate_end"
     outcome: Outcome | None
     """None where the votes were not counted."""
     rounds: int
+    """How many rounds there were."""
     error: str | None = None
     """The error that ended it early, if one did."""
 

@@ -134,7 +134,7 @@ def build_output(options: ConsensusOptions, ctx: Context, status: RunStatus) -> 
         failures=sorted(state.failures, key=lambda failure: _place(failure, names)),
         judge_losses=[loss for loss in state.losses if not isinstance(loss, AgentFailure)],
         stages=list(state.stages),
-        status="failed" if status == "running" else status,
+        status=status,
         seed=ctx.seed,
     )
 

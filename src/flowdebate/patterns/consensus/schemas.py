@@ -94,6 +94,7 @@ class CriticAnswer(WireModel):
     """What a critic answers."""
 
     reasoning: str = ""
+    """What matters most about the proposal."""
     issues: list[str] = Field(default_factory=list)
     """What is wrong."""
     suggestions: list[str] = Field(default_factory=list)
@@ -112,8 +113,11 @@ class Critique(CriticAnswer):
     """A critique, with who made it of whose proposal."""
 
     critic: str
+    """The name of the agent that made it."""
     target: str
+    """The author of the proposal."""
     round: int
+    """The round, from 1."""
 
     @property
     def text(self) -> str:

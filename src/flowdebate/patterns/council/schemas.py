@@ -75,6 +75,7 @@ class CouncilRanked(WireModel):
     rank: Annotated[int, Field(ge=1)]
     """1 is the best."""
     reason: str
+    """Why it has this place."""
 
 
 class CouncilEntry(Contribution):
@@ -303,8 +304,10 @@ def ranking_of(letters: tuple[str, ...]) -> type[WireModel]:
 
 @dataclass(slots=True, kw_only=True)
 class ReviewFinished(BaseEvent):
-    """A member has ranked the answers."""
+    """A member of a council has ranked the answers."""
 
     kind: ClassVar[str] = "review_finished"
     block: str
+    """The name of the block that reviewed."""
     review: CouncilReview
+    """The ranking, with the order in which the answers were shown."""

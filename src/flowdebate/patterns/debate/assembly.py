@@ -7,6 +7,7 @@ from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
+from flowdebate._util.frozen import frozen
 from flowdebate.blocks.handler import Handler, handler
 from flowdebate.blocks.router import router
 from flowdebate.blocks.sequencer import sequencer
@@ -66,7 +67,7 @@ __all__ = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class DebateOptions:
     """The checked options of a debate. Those of a role reach its default block only."""
 
@@ -217,6 +218,9 @@ def debate_spec(
     turn_order: TurnOrder = "declared",
 ) -> PatternSpec:
     """The loop's parts for a debate: it stops by its cap or its moderator, and its voices are stances."""
+    stances = {debater.name: debater.stance for debater in roster}
+    # of checked values: nothing has to be validated, by a schema as large as the output's
+    start = frozen(DebateState.model_construct(stances=stances, max_rounds=max_rounds))
 
     def stops(state: DebateState) -> StopReason | None:
         done = state.decision is not None and state.decision.done
@@ -224,9 +228,7 @@ def debate_spec(
 
     return PatternSpec(
         input_type=DebateInput,
-        new_state=partial(
-            DebateState, stances={debater.name: debater.stance for debater in roster}, max_rounds=max_rounds
-        ),
+        new_state=lambda: start,
         make_output=partial(raw_output, sources=sources, anonymity=anonymity, turn_order=turn_order),
         stop_reason=stops,
         voice_of=attrgetter("stance"),

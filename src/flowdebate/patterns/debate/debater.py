@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from flowdebate._util.text import fold
 from flowdebate.blocks.generator import SecondTry
-from flowdebate.measures.similarity import copied_run, copied_share, text_words
 from flowdebate.patterns.binding import bindable
 from flowdebate.patterns.debate.schemas import DebateState
 from flowdebate.patterns.debate.transcript import HOW_TO_READ, labels_of, render_entries, render_transcript
@@ -341,8 +340,8 @@ def create_debater(  # noqa: PLR0913 - what a debater may be told
     `stances` are those of all debaters, in declared order (default: its own alone); together with the question they
     make a system message that is the same for all turns of all debaters; `sources`, texts by name, are part of it.
     `anonymity` replaces names by aliases in its prompts (None: no names are hidden). An answer that ran out of room
-    is cut at its last full sentence. With the concise texts, a turn that copies more than `LONGEST_COPY` words in a
-    row from an earlier one, or shares more than `MOST_COPIED` of its word pairs with it, is asked for once more,
+    is cut at its last full sentence. With the concise texts, a turn that copies more than 12 words in a row from an
+    earlier one, or shares more than 30% of its word pairs with it, is asked for once more,
     without the other sides' turns; the answer that copies less is the turn.
     """
     block_name = f"{name}-debater-{agent_name}"
@@ -403,9 +402,11 @@ def create_debater(  # noqa: PLR0913 - what a debater may be told
         template = prompt.template(ctx)
         if template is not CONCISE_DEBATER:  # others may ask for quotations
             return None
+        from flowdebate.measures.copies import NOT_COPIED, copied
+
         said = shown(ctx)
-        copies = {entry: _copied(text.removeprefix(begins(ctx, template, 0)), entry.text) for entry in said}
-        worst = max(copies.values(), default=_NOT_COPIED)
+        copies = {entry: copied(text.removeprefix(begins(ctx, template, 0)), entry.text) for entry in said}
+        worst = max(copies.values(), default=NOT_COPIED)
         if worst.excess <= 1:
             return None
         opening = form()
@@ -413,7 +414,7 @@ def create_debater(  # noqa: PLR0913 - what a debater may be told
 
         def better(other: str) -> bool:
             new = other.removeprefix(opening.get("begins", ""))
-            return bool(new.strip()) and max(_copied(new, entry.text).excess for entry in said) < worst.excess
+            return bool(new.strip()) and max(copied(new, entry.text).excess for entry in said) < worst.excess
 
         return SecondTry(user=turn(None, ctx, own), form=opening, error="Copied", message=worst.told, better=better)
 
@@ -427,32 +428,3 @@ def create_debater(  # noqa: PLR0913 - what a debater may be told
         begins=begins,
         second_try=without_copy,
     )
-
-
-LONGEST_COPY = 12
-"""Words in a row that a turn in the concise profile may share with an earlier one."""
-MOST_COPIED = 0.3
-"""Share of its word pairs that a turn in the concise profile may have in common with an earlier one."""
-
-
-class _Copy(NamedTuple):
-    """How much of a turn is in an earlier one."""
-
-    excess: float
-    """Of the bounds; above 1, the turn is a copy."""
-    told: str
-
-
-_NOT_COPIED = _Copy(0.0, "")
-
-
-def _copied(text: str, earlier: str) -> _Copy:
-    """How much of `text` is in `earlier`; few words share some pairs by chance, so that only their run counts."""
-    run = copied_run(text, earlier)
-    share = copied_share(text, earlier) if len(text_words(text)) > LONGEST_COPY else 0.0
-    told = (
-        f"it copies {run} words in a row from the transcript"
-        if run > LONGEST_COPY
-        else f"it shares {share:.0%} of its word pairs with an earlier turn"
-    )
-    return _Copy(max(run / LONGEST_COPY, share / MOST_COPIED), told)

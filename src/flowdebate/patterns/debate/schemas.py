@@ -153,6 +153,7 @@ class DebateModeratorDecision(DebateModeratorOutput):
     """A moderator's decision, with the round that it opened."""
 
     round: Annotated[int, Field(ge=1)]
+    """The round that it opened, from 1."""
     fallback: bool = False
     """True: the moderator gave no usable decision, so that all debaters speak in declared order."""
     added: list[str] = Field(default_factory=new_list, exclude_if=lambda added: not added)
@@ -179,6 +180,8 @@ class DebateVerdict(WireModel):
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: Any, handler: Any, /) -> Any:  # noqa: ANN401 - pydantic's
         schema = handler.resolve_ref_schema(handler(core_schema))
+        if handler.mode == "serialization":
+            return schema
         for ours in ("judging", "unknown_winner", "unknownWinner"):
             schema["properties"].pop(ours, None)
         return schema
@@ -292,11 +295,13 @@ class DebateRawOutput(PatternOutput):
 
 @dataclass(slots=True, kw_only=True)
 class ModeratorDecided(BaseEvent):
-    """The moderator opened a round."""
+    """The moderator of a debate opened a round."""
 
     kind: ClassVar[str] = "moderator_decided"
     block: str
+    """The moderator's block."""
     decision: DebateModeratorDecision
+    """The decision, with the round that it opened."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -310,13 +315,15 @@ class MirrorStarted(BaseEvent):
 
 @dataclass(slots=True, kw_only=True)
 class JudgeViewMade(BaseEvent):
-    """A view of the transcript was made for a judge."""
+    """A view of the transcript was made for a debate's judge."""
 
     kind: ClassVar[str] = "judge_view_made"
     block: str
+    """The judge's block."""
     order: tuple[int, ...]
     """For each place in the view, the argument's index in the transcript."""
     anonymized: bool
+    """Whether names were hidden in it."""
     view: int = 0
     """The number of the view in the judge's schedule, from 0."""
     model: str | None = None
@@ -325,8 +332,10 @@ class JudgeViewMade(BaseEvent):
 
 @dataclass(slots=True, kw_only=True)
 class VerdictReached(BaseEvent):
-    """The judge reached its verdict."""
+    """The judge of a debate reached its verdict."""
 
     kind: ClassVar[str] = "verdict_reached"
     block: str
+    """The judge's block."""
     verdict: DebateVerdict
+    """The verdict, with the ballots behind it."""

@@ -112,9 +112,9 @@ HOW_TO_READ_LABELLED = _READ.replace("{tag}", "the label of the position that it
 HOW_TO_READ_NAMED = _READ.replace("{tag}", "the debater's name and position")
 """How a system message explains a transcript with names."""
 
-_BEFORE_LINE = re.compile(r"\n(?!  \| )")
-_HEADING = re.compile(r"Round ([1-9][0-9]{0,99}):")
-_TAGGED = re.compile(r"\[([^\[\]]*)\] (.*)", re.DOTALL)
+_BEFORE_LINE = r"\n(?!  \| )"
+_HEADING = r"Round ([1-9][0-9]{0,99}):"
+_TAGGED = r"(?s)\[([^\[\]]*)\] (.*)"
 
 
 def render_entries(
@@ -188,8 +188,8 @@ def parse_entries(text: str, *, names: bool = False) -> list[DebateContributionE
         return []
     entries: list[DebateContributionEntry] = []
     heading: int | None = None
-    for line in _BEFORE_LINE.split(text):
-        if match := _HEADING.fullmatch(line):
+    for line in re.split(_BEFORE_LINE, text):
+        if match := re.fullmatch(_HEADING, line):
             heading = int(match[1])
         elif heading is None:
             raise ViewError(line, "a round's heading")
@@ -203,7 +203,7 @@ def parse_entries(text: str, *, names: bool = False) -> list[DebateContributionE
 
 
 def _entry(line: str, heading: int, *, names: bool) -> DebateContributionEntry:
-    tagged = _TAGGED.fullmatch(line)
+    tagged = re.fullmatch(_TAGGED, line)
     if tagged is None:
         raise ViewError(line, "a round's heading or a tagged argument")
     name, comma, stance = tagged[1].partition(", ") if names else ("", ", ", tagged[1])

@@ -158,9 +158,12 @@ class DeliberationOutput(PatternOutput):
 
 @dataclass(slots=True, kw_only=True)
 class ModeratorReported(BaseEvent):
-    """A moderator closed a round."""
+    """The moderator of a deliberation closed a round."""
 
     kind: ClassVar[str] = "moderator_reported"
     block: str
+    """The moderator's block."""
     round: int
+    """The round that it closed, from 1."""
     report: ModeratorReport
+    """The report."""

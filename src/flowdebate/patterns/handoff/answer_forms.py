@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from json import JSONDecoder
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, create_model
 from pydantic_core import from_json
@@ -44,7 +44,7 @@ _NAME = "handoff"
 class HandoffFields(BaseModel):
     """The fields of a handover, as a model wrote them."""
 
-    model_config = ConfigDict(extra="ignore")
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="ignore")
 
     response: Any = None
     next_agent_name: Any = None

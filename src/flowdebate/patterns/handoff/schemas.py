@@ -126,7 +126,7 @@ class HandoffOutput(PatternOutput):
 
 @dataclass(slots=True, kw_only=True)
 class HandoffMade(BaseEvent):
-    """A turn is over, and it is decided who speaks next.
+    """A turn of a handoff is over, and it is decided who speaks next.
 
     With a `problem` it is a warning: the speaker did not choose as it should.
     """
@@ -137,6 +137,8 @@ class HandoffMade(BaseEvent):
     agent_name: str
     """Whose turn it was."""
     next_agent_name: str
+    """Who speaks next."""
     chosen_by: ChosenBy
+    """Who or what chose it."""
     problem: str | None = None
     """Why the speaker's first choice did not count."""

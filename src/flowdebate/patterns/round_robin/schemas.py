@@ -138,8 +138,10 @@ class RoundRobinOutput(PatternOutput):
 
 @dataclass(slots=True, kw_only=True)
 class RefereeReported(BaseEvent):
-    """A referee audited a round."""
+    """The referee of a round robin audited a round."""
 
     kind: ClassVar[str] = "referee_reported"
     block: str
+    """The referee's block."""
     audit: RefereeAudit
+    """The report on the round."""

@@ -48,7 +48,9 @@ class TaskChanged(BaseEvent):
 
     kind: ClassVar[str] = "task_changed"
     collection_id: str
+    """The id of the collection."""
     change: TaskChange
+    """What happened to the task."""
     task: Task
     """The task as it is after the change."""
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, make_dataclass
+from dataclasses import dataclass, field, fields
 from graphlib import CycleError, TopologicalSorter
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Required, TypedDict, get_args
 
 from pydantic.alias_generators import to_camel
@@ -44,13 +43,17 @@ class Task:
     """A task after one change; the next change makes a new value."""
 
     id: str
+    """The task's id, unique in its collection."""
     goal: str
+    """What is to be done, in words."""
     status: TaskStatus = "pending"
+    """Where the task is in its life cycle."""
     assignee: str | None = None
     """The worker the task is for; None for anybody."""
     priority: int = 0
     """Higher is claimed first."""
     labels: frozenset[str] = frozenset()
+    """The application's own words for kinds of tasks."""
     metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
     """The application's own facts: a read-only copy of what was given."""
     deps: tuple[str, ...] = ()
@@ -74,6 +77,7 @@ class Task:
     created_at: float
     """Seconds since the epoch, as is `updated_at`."""
     updated_at: float
+    """When it last changed."""
     seq: int
     """Position in the order of creation, from 1."""
 
@@ -96,23 +100,20 @@ class Task:
 
 
 _WIRE_KEYS = {item.name: to_camel(item.name) for item in fields(Task)}
-_DEFAULTS = {item.name: item.default for item in fields(Task)}
-_values = attrgetter(*_WIRE_KEYS)
-_Draft = make_dataclass("_Draft", _WIRE_KEYS, slots=True)
+_NEW = Task(id="", goal="", created_at=0.0, updated_at=0.0, seq=0)
+
+
+class _Draft:
+    """A task in the making: the same slots, not frozen yet."""
+
+    __slots__ = tuple(_WIRE_KEYS)
 
 
 def changed(task: Task, changes: Mapping[str, Any]) -> Task:
-    """`task` with other values in some fields; TypeError for an unknown field.
-
-    Five times as fast as `dataclasses.replace`: the copy is filled as a draft, which has the same slots and is not
-    frozen, and then becomes a task.
-    """
-    return _made({**dict(zip(_WIRE_KEYS, _values(task), strict=True)), **changes})
-
-
-def _made(values: Mapping[str, Any]) -> Task:
-    """The task with these values of all fields."""
-    draft = _Draft(**values)
+    """`task` with other values in some fields: five times as fast as `dataclasses.replace`."""
+    draft: Any = _Draft()
+    for name in _WIRE_KEYS:
+        setattr(draft, name, changes[name] if name in changes else getattr(task, name))
     draft.__class__ = Task
     made: Task = draft
     return made
@@ -269,9 +270,9 @@ def _new_task(  # noqa: PLR0913 - the fields of a task
         raise ConfigurationError(where, "max_attempts", max_attempts, "an int >= 1")
     if metadata is not None and not isinstance(metadata, Mapping):
         raise ConfigurationError(where, "metadata", metadata, "a mapping, or None")
-    return _made(
+    return changed(
+        _NEW,
         {
-            **_DEFAULTS,
             "id": id,
             "goal": goal,
             "assignee": assignee,
@@ -283,7 +284,7 @@ def _new_task(  # noqa: PLR0913 - the fields of a task
             "created_at": at,
             "updated_at": at,
             "seq": seq,
-        }
+        },
     )
 
 

@@ -100,6 +100,7 @@ class Statement(WireModel):
     entry: Annotated[int, Field(ge=0)]
     """The index of its argument in the transcript."""
     text: str
+    """The sentence."""
 
     @property
     def turn(self) -> int:
@@ -111,7 +112,9 @@ class JudgeQuote(WireModel):
     """A statement that a judge picked as a side's most concrete one."""
 
     side: str
+    """The stance that it speaks for."""
     statement: Statement
+    """The statement."""
     reply: Statement | None = None
     """The statement of another side afterwards that shares most words with it; None if none of them spoke again."""
 
@@ -127,6 +130,7 @@ class Judging(WireModel):
     schedule: str = "single"
     """The schedule of views: "single", "swap", "cyclic", "full" or "sampled(n)"."""
     decided_by: DecidedBy = "mean"
+    """How the ballots were put together."""
     ballots: list[JudgeBallot]
     """In the order of the schedule, model by model."""
     planned: Annotated[int, Field(ge=1)] = 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import partial
 from inspect import signature
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Unpack
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, ParamSpec, Unpack
 
 from flowdebate._util.text import one_line
 from flowdebate.blocks.base import Block, merged_resources
@@ -429,8 +429,7 @@ class Judge(Block[Any, JudgedVerdict]):
         return Outline(text=text, kind="generator")
 
 
-@dataclass(frozen=True, slots=True)
-class Asking:
+class Asking(NamedTuple):
     """A way to ask: the options of the judge, and its jurors."""
 
     how: JudgeOptions
@@ -457,8 +456,7 @@ class Asking:
         return self.how.plan.calls(sides) * len(self.jurors) * (sides if self.how.labels == CROSSED else 1)
 
 
-@dataclass(frozen=True, slots=True)
-class BallotCall:
+class BallotCall(NamedTuple):
     """One call for a ballot: the ballot, its juror and context, and the error of a failed call."""
 
     ballot: JudgeBallot

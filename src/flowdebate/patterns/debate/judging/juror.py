@@ -88,7 +88,7 @@ class Juror:
         self._transcript = transcript
         self._options = options if panel_model is None else {**options, "model": panel_model}
         self._generators = cache(self._generator)
-        self.voter = voter_of(panel_model)
+        self.voter: str | None = voter_of(panel_model)
 
     @property
     def block(self) -> Generator[Any]:

@@ -114,8 +114,10 @@ class LetterJuror:
         self._has_sources = has_sources
         self._template = template
         self._transcript = transcript
-        self.options = options if panel_model is None else {**options, "model": panel_model}
-        self.voter = voter_of(panel_model)
+        self.options: Mapping[str, Any] | dict[str, Any | Model | str] = (
+            options if panel_model is None else {**options, "model": panel_model}
+        )
+        self.voter: str | None = voter_of(panel_model)
         self._block = cache(self._generator)
 
     @property

@@ -35,7 +35,7 @@ NAMES = '"single", "swap", "cyclic", "full" or "sampled(n)"'
 """The names of schedules, for error messages."""
 FULL_AT_MOST = 4
 """The most sides for `full`: five would need 120 calls."""
-_SAMPLED = re.compile(r"sampled\((\d{1,6})\)", re.ASCII)
+_SAMPLED = r"sampled\(([0-9]{1,6})\)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +153,7 @@ def as_schedule(value: Any, *, where: str, field: str = "schedule", allowed: str
     if isinstance(value, Schedule):
         return value
     if isinstance(value, str):
-        if drawn := _SAMPLED.fullmatch(value):
+        if drawn := re.fullmatch(_SAMPLED, value):
             return sampled(int(drawn[1]))
         if value in get_args(ScheduleKind) and value != "sampled":
             return Schedule(kind=value)  # type: ignore[arg-type] # it is one of them

@@ -24,8 +24,8 @@ _LONGEST = 300
 """Characters of a statement; a longer sentence is cut before a word."""
 _FEWEST_WORDS = 5
 """Words of a sentence that states something; shorter ones are exclamations."""
-_END = re.compile(r"(?:[.!?…]+[\"'”’»)\]]*(?=\s)|[。！？]+|(?=\n))\s*")
-_ABBREVIATED = re.compile(r"(?:\b(?:\w|Mrs?|Ms|Dr|Prof|St|No|vs|cf|e\.g|i\.e|approx))\.$", re.IGNORECASE)
+_END = r"(?:[.!?…]+[\"'”’»)\]]*(?=\s)|[。！？]+|(?=\n))\s*"
+_ABBREVIATED = r"(?i)(?:\b(?:\w|Mrs?|Ms|Dr|Prof|St|No|vs|cf|e\.g|i\.e|approx))\.$"
 _WORD = re.compile(r"\w+")
 
 
@@ -36,8 +36,8 @@ def sentences_of(text: str) -> list[str]:
     ['Dr. Lee counted 3.5 cases.', 'Nobody replied!']
     """
     found, start = [], 0
-    for end in _END.finditer(text):
-        if _ABBREVIATED.search(text[start : end.end()].rstrip()) and "\n" not in end[0]:
+    for end in re.finditer(_END, text):
+        if re.search(_ABBREVIATED, text[start : end.end()].rstrip()) and "\n" not in end[0]:
             continue
         found.append(text[start : end.end()].strip())
         start = end.end()

@@ -33,12 +33,12 @@ HOW_TO_READ_QUOTES = (
 """Added to the system message of a judge that reads such lines."""
 
 _BEGIN = "(quotes: "
-_LINE = re.compile(r"\(quotes: [^\n]+\)")
+_LINE = r"\(quotes: [^\n]+\)"
 _EXCERPT = 60
 """The number of characters that the line shows of a quote."""
 _MOST_SHOWN = 3
 """The number of sources, and of missing quotes, that the line names."""
-_QUOTATION_MARKS = re.compile('["“”„‟«»❝❞〝〞〟\uff02]')
+_QUOTATION_MARKS = '["“”„‟«»❝❞〝〞〟\uff02]'
 _MARK = "⟦{}⟧"
 
 
@@ -76,7 +76,7 @@ def quotes_line(sources: Mapping[str, str]) -> Callable[[DebateContributionEntry
 
 def is_quotes_line(line: str) -> bool:
     """Whether a `line` of a transcript was rendered by `render_quotes`."""
-    return _LINE.fullmatch(line) is not None
+    return re.fullmatch(_LINE, line) is not None
 
 
 def mark_quotes(text: str, quotes: Sequence[VerifiedQuote]) -> str:
@@ -123,5 +123,5 @@ def _listed(texts: Iterable[str]) -> str:
 
 def _inline(text: str) -> str:
     """`text` on one line, cut to a readable length, without quotation marks."""
-    plain = _QUOTATION_MARKS.sub("'", " ".join(text[: _EXCERPT * 4].split()))
+    plain = re.sub(_QUOTATION_MARKS, "'", " ".join(text[: _EXCERPT * 4].split()))
     return tag_text(plain if len(plain) <= _EXCERPT else f"{plain[: _EXCERPT - 1]}…")

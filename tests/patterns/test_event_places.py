@@ -1,0 +1,202 @@
+"""Events say where and when: each has a place and a time, and calls that go on at once have different places."""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, get_args
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flowdebate import (
+    Debater,
+    FailurePolicy,
+    FlowDebateWarning,
+    JudgeOptions,
+    Persona,
+    StandIn,
+    consensus,
+    council,
+    debate,
+    deliberation,
+    generator,
+    handler,
+    handoff,
+    human,
+    round_robin,
+    sequencer,
+)
+from flowdebate.errors import FlowDebateError
+from flowdebate.events import CallFellBack, CallStarted, Event, ModelCalled, TextDelta
+from flowdebate.models import CircuitBreaker, Fallback, ModelResponse, Retry, Retrying, ToolCall
+from flowdebate.testing import SimJudge
+from flowdebate.testing.examples import Example, ExampleModel
+from flowdebate.testing.hostile import Sabotage
+from flowdebate.testing.strategies import debates, examples
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from flowdebate._util.wire import BaseEvent
+    from flowdebate.blocks.base import Block
+    from flowdebate.models import Model, ModelRequest
+
+SKIP = FailurePolicy(on_failure="skip", quorum=1)
+SIDES = [Debater("ann", "for"), Debater("bob", "against"), Debater("cy", "abstain")]
+PEOPLE = [Persona("ann"), Persona("bob"), Persona("cy")]
+
+
+class Slow:
+    """`inner`, which takes some turns of the event loop, so that calls overlap, uses tools and streams its text."""
+
+    def __init__(self, inner: Model) -> None:
+        self.name = inner.name
+        self._inner = inner
+
+    async def request(self, request: ModelRequest, /) -> ModelResponse:
+        for _ in range(3):
+            await asyncio.sleep(0)
+        if request.tools and not any(message["role"] == "tool" for message in request.messages):
+            return ModelResponse(tool_calls=[ToolCall(id="1", name="look_up", arguments='{"topic": "rents"}')])
+        if request.on_text is not None:
+            request.on_text("Well, ")
+        return await self._inner.request(request)
+
+
+def look_up(topic: str) -> str:
+    """Look a topic up."""
+    return f"nothing on {topic}"
+
+
+def _with_human() -> Any:
+    person = Persona("dee", block=human(name="dee", ask=lambda _: "I agree."))
+    return deliberation(name="x", debaters=[*PEOPLE, person], max_rounds=2, failures=SKIP)
+
+
+def _many() -> Any:
+    """One block in many branches at once."""
+    voice = generator(name="voice", prompt="Speak.", tools=[look_up])
+    return sequencer(name="x").then(handler(lambda _: list("abcdef"), name="split")).for_each(voice, max_concurrency=4)
+
+
+PATTERNS: Mapping[str, Callable[[], Any]] = {
+    "debate": lambda: debate(name="x", debaters=SIDES, moderator=True, failures=SKIP),
+    "debate, all at once": lambda: debate(name="x", debaters=SIDES, turn_order="simultaneous", failures=SKIP),
+    "debate, mirrored": lambda: debate(name="x", debaters=SIDES[:2], mirror=True, judge="swap", failures=SKIP),
+    "debate, judged by a panel": lambda: debate(
+        name="x",
+        debaters=SIDES,
+        max_rounds=1,
+        judge=JudgeOptions(schedule="full", models=[Slow(SimJudge(name="one")), Slow(SimJudge(name="two"))], quorum=1),
+        baselines=True,
+        failures=SKIP,
+    ),
+    "debate with tools": lambda: debate(
+        name="x", debaters=SIDES[:2], tools=[look_up], turn_order="simultaneous", failures=SKIP
+    ),
+    "debate with a stand-in": lambda: debate(
+        name="x", debaters=SIDES, failures=FailurePolicy(on_failure=StandIn(ExampleModel(Example())))
+    ),
+    "deliberation": lambda: deliberation(name="x", debaters=PEOPLE, max_rounds=2, failures=SKIP),
+    "deliberation with a human": _with_human,
+    "handoff": lambda: handoff(name="x", debaters=PEOPLE, max_turns=4, failures=SKIP),
+    "consensus": lambda: consensus(name="x", agents=PEOPLE, max_rounds=2),
+    "consensus by polls": lambda: consensus(name="x", agents=PEOPLE, max_rounds=3, confidence=0.9, convergence=None),
+    "council": lambda: council(name="x", members=PEOPLE, failures=SKIP),
+    "round robin": lambda: round_robin(
+        name="x", debaters=PEOPLE, max_rounds=2, turn_order="simultaneous", referee=True, failures=SKIP
+    ),
+    "one block in many branches": _many,
+}
+
+
+async def _heard(pattern: Block[Any, Any], question: str, model: Model, seed: int) -> list[Any]:
+    handle = pattern.start(question, model=model, seed=seed)
+    heard = [event async for event in handle]
+    with suppress(FlowDebateError, Sabotage):
+        await handle
+    return heard
+
+
+def heard(pattern: Block[Any, Any], question: str, model: Model, seed: int = 0) -> list[Any]:
+    """The events of a run, live ones included, however it ends."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FlowDebateWarning)
+        return asyncio.run(_heard(pattern, question, model, seed))
+
+
+def misplaced(events: Iterable[BaseEvent]) -> list[str]:
+    """The events without a place or a time, and those that cannot be told to belong to one call in progress."""
+    problems, calls = [], set()
+    for event in events:
+        if not (event.path and event.at > 0):
+            problems.append(f"nowhere or never: {event!r}")
+        match event:
+            case CallStarted(path=path):
+                if path in calls:
+                    problems.append(f"two calls at {path}")
+                calls.add(path)
+            case ModelCalled(path=path):
+                if path not in calls:
+                    problems.append(f"a call that ends at {path} without having started")
+                calls.discard(path)
+            case TextDelta(path=path) | CallFellBack(path=path) if path not in calls:
+                problems.append(f"{event.kind} of no call at {path}")
+            case _:
+                pass
+    return problems + [f"a call without an end at {path}" for path in calls]
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+@settings(max_examples=20)
+@given(example=examples())
+def test_every_event_has_a_place_and_calls_at_once_have_different_ones(name: str, example: Example) -> None:
+    """Of all patterns, whatever models say, in whatever order they answer, and whichever of them fail."""
+    assert misplaced(heard(PATTERNS[name](), example.question, Slow(ExampleModel(example)), example.seed)) == []
+
+
+@given(case=st.booleans().flatmap(lambda hostile: debates(hostile=hostile)))
+def test_so_they_do_in_any_debate(case: Any) -> None:
+    """With blocks of the application's own in any role, valid and hostile ones."""
+    assert misplaced(heard(case.debate(), case.question, Slow(case.model()), case.seed)) == []
+
+
+def unreliable() -> Model:
+    """A model whose calls are retried, that breaks a circuit, and that has a fallback."""
+    example = Example(faults={1: "unavailable", 2: "lost", 5: "empty", 6: "unavailable"})
+    first = CircuitBreaker(
+        Retrying(ExampleModel(example), Retry(attempts=2, first_wait=0.0)), failures=1, cooldown=1e-9
+    )
+    return Slow(Fallback(first, ExampleModel(Example())))
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_so_they_do_through_retries_and_fallbacks(name: str) -> None:
+    """What is told about an attempt is told at the place of its call."""
+    assert misplaced(heard(PATTERNS[name](), "Why?", unreliable())) == []
+
+
+def test_every_kind_of_event_was_among_these() -> None:
+    """No promise is checked in vain: all kinds of events come up in these patterns."""
+    kinds = {
+        type(event)
+        for make in PATTERNS.values()
+        for model in (unreliable(), Slow(ExampleModel(Example(faults={2: "refused"}))))
+        for event in heard(make(), "Why?", model)
+    }
+    assert set(get_args(Event)) - kinds == set()
+
+
+def test_what_cannot_be_told_apart_is_noticed() -> None:
+    """Two calls at one place, and pieces of text of no call."""
+    started = CallStarted(block="a", model="m", path="a", at=1.0)
+    piece = TextDelta(block="a", text="Well", path="a#1", at=0.0)
+    assert misplaced([started, started, piece]) == [
+        "two calls at a",
+        f"nowhere or never: {piece!r}",
+        "text_delta of no call at a#1",
+        "a call without an end at a",
+    ]
