@@ -31,14 +31,14 @@ def test_a_structured_answer_of_a_strict_schema_is_read_again() -> None:
     output = OutputSchema.of(Strict)
     response = ModelResponse(data=Strict(amounts=(Decimal("1.10"),), due=date(2026, 1, 2)), validated=output)
     attempt = Attempt(model="m", waited=0.5, seconds=1.5, usage=Usage(calls=1, prompt_tokens=7), error="EmptyResponse")
-    again, attempts, seconds = read_call(call_text(response, [attempt], seconds=2.0, output=output), output)
+    again, attempts, seconds, _ = read_call(call_text(response, [attempt], seconds=2.0, output=output), output)
     assert (again, attempts, seconds) == (response, [attempt], 2.0)
 
 
 @given(st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), st.floats(-1e3, 0), min_size=1))
 def test_log_probabilities_are_read_again_to_the_bit(logprobs: dict[str, float]) -> None:
     """A resumed run decides by the same numbers."""
-    again, _, _ = read_call(call_text(ModelResponse(text="A", logprobs=logprobs), [], seconds=0, output=None), None)
+    again, *_ = read_call(call_text(ModelResponse(text="A", logprobs=logprobs), [], seconds=0, output=None), None)
     assert again.logprobs == logprobs
 
 

@@ -278,7 +278,7 @@ async def test_an_address_that_is_none_is_refused(base_url: str, monkeypatch: py
 
 
 @given(st.text(max_size=30).map("http://".__add__) | st.from_regex(r"http://[\[\]:@.a-z0-9?#/%]{0,20}", fullmatch=True))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_no_address_raises_a_foreign_error(address: str) -> None:
     """Neither when a model is made, nor when its client is."""
 

@@ -91,4 +91,4 @@ _LAZY = {
     "stop_local_servers": "local.model",
 }
 """Imported at first use: most programs use one pattern and few of the policies."""
-__getattr__ = lazy_names(__name__, _LAZY)
+__getattr__, __dir__ = lazy_names(__name__, _LAZY)

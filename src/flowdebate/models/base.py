@@ -197,13 +197,17 @@ class CallRetried(BaseEvent):
 
     kind: ClassVar[str] = "call_retried"
     block: str
+    """The name of the block that asks."""
     model: str | None
+    """The model's name; None where it is not known."""
     attempt: int
     """Number of the request that follows, from 2."""
     error: str
     """Class name of the error."""
     message: str
+    """The error's message."""
     wait: float
+    """Seconds."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -212,6 +216,7 @@ class CallFellBack(BaseEvent):
 
     kind: ClassVar[str] = "call_fell_back"
     block: str
+    """The name of the block that asks."""
     model: str
     """The failed model."""
     to: str
@@ -219,6 +224,7 @@ class CallFellBack(BaseEvent):
     error: str
     """Class name of the error."""
     message: str
+    """The error's message."""
 
 
 CircuitState: TypeAlias = Literal["closed", "open", "half_open"]
@@ -231,6 +237,10 @@ class CircuitChanged(BaseEvent):
 
     kind: ClassVar[str] = "circuit_changed"
     block: str
+    """The name of the block whose call changed it."""
     model: str
+    """The model's name."""
     before: CircuitState
+    """The state before."""
     after: CircuitState
+    """The state from now on."""

@@ -25,12 +25,15 @@ __all__ = (
     "attempts_text",
     "call_text",
     "digest_of",
+    "edited_text",
     "exact_json",
     "failure_of",
     "failure_text",
     "json_text",
     "make_error",
+    "models_asked",
     "read_call",
+    "reused_text",
 )
 
 ErrorT = TypeVar("ErrorT", bound=Exception)
@@ -122,8 +125,11 @@ def call_text(
     return json_text(recorded)
 
 
-def read_call(body: str, output: OutputSchema | None) -> tuple[ModelResponse, list[Attempt], float]:
-    """Read the answer, its attempts and its total seconds; ValueError (or SchemaViolation) for any other text."""
+def read_call(body: str, output: OutputSchema | None) -> tuple[ModelResponse, list[Attempt], float, Any]:
+    """Read the answer, its attempts, its total seconds, and its origin.
+
+    ValueError, KeyError or TypeError (or SchemaViolation) for any other text.
+    """
     recorded = json.loads(body)
     calls = tuple(ToolCall(id=i, name=name, arguments=args) for i, name, args in recorded.get("tool_calls", ()))
     response = ModelResponse(
@@ -139,7 +145,34 @@ def read_call(body: str, output: OutputSchema | None) -> tuple[ModelResponse, li
         logprobs=recorded.get("logprobs"),
         validated=None if calls else output,
     )
-    return response, attempts_of(recorded["attempts"]), recorded["seconds"]
+    return response, attempts_of(recorded["attempts"]), recorded["seconds"], recorded.get("origin", "asked")
+
+
+def models_asked(body: str) -> tuple[str, ...]:
+    """The models that were asked for the answer that `call_text` serialized, in order; none for an edited one."""
+    return tuple(str(attempt[0]) for attempt in json.loads(body).get("attempts", ()))
+
+
+def reused_text(body: str) -> str:
+    """The answer that `call_text` serialized, for a run that has it from another one."""
+    return json_text({**json.loads(body), "origin": "reused"})
+
+
+def edited_text(body: str, edit: Any) -> str:  # noqa: ANN401 - JSON data
+    """`edit` in place of the answer that `call_text` serialized; ValueError for an answer of another kind.
+
+    An answer with data takes JSON data or its text, any other one takes text.
+    """
+    recorded = json.loads(body)
+    edited = {"finish": "stop", "model": recorded["model"], "usage": _usage_text(Usage.none()), "seconds": 0.0}
+    edited |= {"attempts": [], "origin": "edited"}
+    if "data" in recorded:
+        data = json.loads(edit) if isinstance(edit, str) and not isinstance(recorded["data"], str) else edit
+        return json_text({**edited, "text": json_text(data), "data": data})
+    if not isinstance(edit, str) or not edit.strip():
+        message = "text that is not blank"
+        raise ValueError(message)
+    return json_text({**edited, "text": edit})
 
 
 def _usage_text(usage: Usage) -> list[int | None]:

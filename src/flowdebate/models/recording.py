@@ -46,7 +46,7 @@ class RecordingModel(Wrapper):
 
     def __init__(self, inner: Model | str, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         super().__init__(inner)
-        self.path = Path(path)
+        self.path: Path = Path(path)
         self._counting = threading.Lock()
         self._writing = threading.Lock()
         self._asked: Counter[str] = Counter()
@@ -143,9 +143,9 @@ class ReplayModel:
     tells_attempts = True
 
     def __init__(self, path: str | os.PathLike[str], *, strict: bool = True) -> None:
-        self.path = str(path)
+        self.path: str = str(path)
         header, self._calls = read_cassette(self.path)
-        self.name = header.model
+        self.name: str = header.model
         """Name of the recorded model."""
         self.profile = header.profile
         """Profile of the recorded model's default prompts, without which they would not be found again."""

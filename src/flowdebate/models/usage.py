@@ -48,11 +48,13 @@ class Usage:
     """
 
     calls: int = 0
+    """Requests that were sent."""
     prompt_tokens: int | None = None
     """Prompt tokens, cached ones included."""
     cached_tokens: int | None = None
     """Prompt tokens that the server took from its cache."""
     completion_tokens: int | None = None
+    """Tokens of the answers."""
 
     @classmethod
     def unknown(cls) -> Usage:
@@ -105,6 +107,7 @@ class Attempt:
     seconds: float = 0.0
     """Seconds from sending to the end."""
     usage: Usage = _UNKNOWN
+    """One call, and its tokens if the server reports them."""
     error: str | None = None
     """Class name of the error, "cancelled" for a cancelled request; None for an answer."""
 
@@ -232,7 +235,7 @@ class Sending:
         self._reserved: object = None
         self._made_before = 0
         self._since = 0.0
-        self.attempt = Attempt(model=model, asked_as=asked_as)
+        self.attempt: Attempt = Attempt(model=model, asked_as=asked_as)
 
     def __enter__(self) -> Attempt:
         if self._meter is not None:

@@ -41,7 +41,7 @@ class Wrapper:
     """Tells the call boundary that inner models record the attempts."""
 
     def __init__(self, inner: Model | str) -> None:
-        self.inner = inner_model(inner, where=type(self).__name__)
+        self.inner: Model = inner_model(inner, where=type(self).__name__)
 
     @property
     def name(self) -> str:

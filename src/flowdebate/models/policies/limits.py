@@ -257,7 +257,7 @@ class SharedRateLimit(_Metered):
         check_seconds("SharedRateLimit", patience=patience)
         if key is not None and (not isinstance(key, str) or not key.strip()):
             raise ConfigurationError("SharedRateLimit", "key", key, "a text that is not blank, or None")
-        self.key = key or self.name
+        self.key: str = key or self.name
         self._url = url
         self._schema = schema
         self._patience = patience

@@ -39,7 +39,7 @@ class Retrying(Wrapper):
 
     def __init__(self, inner: Model | str, retry: Retry | None = None) -> None:
         super().__init__(inner)
-        self.retry = Retry() if retry is None else retry
+        self.retry: Retry = Retry() if retry is None else retry
 
 
 class Fallback(Wrapper):
