@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from flowdebate.store.open import STORE_VARIABLE
+from tests.workers.conftest import a_server, fleet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+__all__ = ("a_server", "fleet", "store")
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from flowdebate import Debater, debate
+from flowdebate import Debater, debate, human
 from flowdebate.models.base import ModelRequest, ModelResponse
 from flowdebate.models.codec import digest_of
 from flowdebate.workers import Workers
@@ -64,6 +64,8 @@ class ModelServer:
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
     answering: asyncio.Event = field(default_factory=asyncio.Event)
     """While it is not set, answers wait."""
+    free: int = 0
+    """How many requests are answered in any case."""
 
     async def until(self, number: int) -> None:
         """Return when so many requests have come."""
@@ -85,10 +87,12 @@ class ModelServer:
             async with self.changed:
                 self.asked.append(Asked(time.time(), digest, block, process))
                 self.open += 1
+                number = len(self.asked)
                 counted = 1
                 self.changed.notify_all()
             await asyncio.sleep(self.seconds)
-            await self.answering.wait()
+            if number > self.free:
+                await self.answering.wait()
             text = f"What {block} says."
             if block.endswith("-judge"):
                 text = json.dumps({"reasoning": "Nobody answered it.", "winner": "trams", "verdict": "Build trams."})
@@ -115,9 +119,12 @@ async def model_server(seconds: float = 0.1) -> AsyncIterator[ModelServer]:
 
 
 def make(url: str, *, schema: str, port: int, **options: Any) -> Workers:
-    """The workers of the tests: one pattern, of five calls."""
-    city = debate(name="city", debaters=[Debater("ann", "trams"), Debater("bob", "roads")], synthesizer=False)
-    given: dict[str, Any] = {"patterns": {"city": city}, "max_concurrency": 4, "poll": 0.05, **options}
+    """The workers of the tests: a debate of five calls, and a short one with a human who begins it."""
+    ann, bob = Debater("ann", "trams"), Debater("bob", "roads")
+    city = debate(name="city", debaters=[ann, bob], synthesizer=False)
+    person = Debater("ann", "trams", block=human(name="ann"))
+    mixed = debate(name="mixed", debaters=[person, bob], max_rounds=1, synthesizer=False)
+    given: dict[str, Any] = {"patterns": {"city": city, "mixed": mixed}, "max_concurrency": 4, "poll": 0.05, **options}
     return Workers(url, model=RemoteModel(port), schema=schema, **given)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from abc import abstractmethod
 from dataclasses import replace
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pydantic import ValidationError
@@ -14,6 +15,7 @@ from flowdebate.errors import BadFile, shown
 from flowdebate.patterns import PATTERNS, find_pattern
 from flowdebate.patterns.state import DebateStatus
 from flowdebate.service.files import parse_json, problem_of, read_text
+from flowdebate.service.fork import Fork
 from flowdebate.service.sections import failures, round_heading
 from flowdebate.service.text import SUSPICIOUS, acts_or_hides
 
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 
     from flowdebate.models.usage import Usage
     from flowdebate.patterns import PatternInfo
-    from flowdebate.service.sections import Entry, Section
+    from flowdebate.service.sections import Entry, Fact, Section
 
 __all__ = (
     "STOP_REASONS",
@@ -42,7 +44,7 @@ __all__ = (
 
 _MEGABYTES = 16
 """Of a file that `render` reads."""
-_LAST = ("usage", "cost", "seconds", "seed", "runId")
+_LAST = ("usage", "cost", "seconds", "seed", "runId", "fork")
 """The last keys of a document."""
 STOP_REASONS: Mapping[str, str] = {
     "max_rounds": "as many as were allowed",
@@ -118,6 +120,8 @@ class Document(WireModel):
     """Field of the speakers."""
     UNIT: ClassVar[str] = "argument"
     """Word for one contribution."""
+    MEASURED: ClassVar[tuple[str, ...]] = ()
+    """Places of durations in its raw output, which only the run itself could measure."""
     pattern: str
     status: DebateStatus
     error: str | None = None
@@ -130,12 +134,24 @@ class Document(WireModel):
     seed: int | None = None
     run_id: str | None = None
     """Id in the store; None for a run that is not stored."""
+    fork: Fork | None = None
+    """What a fork has from its parent; not written for any other run."""
+
+    def to_data(self) -> dict[str, Any]:
+        """The document as JSON data, in camelCase."""
+        left_out = {name for name in ("cost", "fork") if getattr(self, name) is None}
+        value = self.model_dump(mode="json", by_alias=True, exclude=left_out)
+        first, last = (key for key in value if key not in _LAST), (key for key in _LAST if key in value)
+        return {key: value[key] for key in (*first, *last)}
 
     def to_json(self) -> str:
-        """The document, in camelCase."""
-        value = self.model_dump(mode="json", by_alias=True, exclude={"cost"} if self.cost is None else None)
-        first, last = (key for key in value if key not in _LAST), (key for key in _LAST if key in value)
-        return as_json({key: value[key] for key in (*first, *last)})
+        """The document as JSON text."""
+        return as_json(self.to_data())
+
+    def _repr_html_(self) -> str:
+        """The report, as notebooks show it."""
+        html: str = resolve_name("flowdebate.web.notebook:frame_of")(self)
+        return html
 
     @classmethod
     def of_raw(cls, value: Any) -> Self:  # noqa: ANN401 - any JSON object
@@ -171,6 +187,10 @@ class Document(WireModel):
     def notes(self) -> list[str]:
         """Remarks for the end, a line each."""
         return []
+
+    def judging(self) -> Iterator[Fact]:
+        """How the result was judged, beyond what the page itself shows."""
+        yield from ()
 
     @property
     @abstractmethod

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
+from flowdebate.models.usage import Usage
 from flowdebate.patterns.events import RoleFailed, RoundsEnded, RoundStarted, TurnFinished, TurnStarted
 from flowdebate.runs.events import (
     BlockAnswered,
@@ -15,6 +16,7 @@ from flowdebate.runs.events import (
     TextDelta,
     ToolCalled,
 )
+from flowdebate.runs.limits import Budget
 from flowdebate.service.documents import speakers_of
 from flowdebate.service.options import OutputOptions
 from flowdebate.service.sections import (
@@ -34,11 +36,9 @@ from flowdebate.service.sections import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from flowdebate.models.usage import Usage
     from flowdebate.patterns.state import Flag
-    from flowdebate.runs.result import RunHandle
     from flowdebate.service.plan import Plan
 
 __all__ = ("Live", "OneByOne", "Together", "cost_text", "tokens_text")
@@ -73,10 +73,14 @@ class Live:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.clock = time.monotonic
+        self.clock: Callable[[], float] = time.monotonic
         """Seconds, for how long somebody has been at work."""
         self._about = {speaker.name: speaker.about for speaker in speakers_of(plan.speakers)}
-        self._handle: RunHandle[Any] | None = None
+        self._budget = None if plan.limits is None else Budget(plan.limits)
+        self.usage: Usage = Usage.none()
+        """Calls and tokens so far."""
+        self.cost: float = 0.0
+        """Cost so far, by the plan's prices; 0 without any."""
         self._calls: dict[str, tuple[CallStarted, float]] = {}
         """The calls in progress by path, each with its beginning."""
         self._speakers: dict[str, tuple[str, str | None]] = {}
@@ -85,23 +89,14 @@ class Live:
         """Blocks whose text is coming in."""
         self.round: RoundStarted | None = None
         """The round in progress."""
-        self.turns = 0
+        self.turns: int = 0
         """The turns that have started."""
-
-    def attend(self, handle: RunHandle[Any]) -> None:
-        """Follow this run from now on."""
-        self._handle = handle
 
     def follow(self, event: object) -> Iterator[Section]:
         """The sections of `event`, and who is at work after it, where it changes that."""
         yield from self.sections(event)
         if self._changes_work(event) and self._calls:
             yield self._working()
-
-    @property
-    def transcript(self) -> list[Any]:
-        """The entries of the run's transcript."""
-        return [] if self._handle is None else list(self._handle.transcript.entries)
 
     def about(self, name: str, given: str | None = None) -> str:
         """The text beside a speaker's name: what is `given`, unless the head of the page has it already."""
@@ -135,6 +130,7 @@ class Live:
             case CallStarted():
                 self._calls[event.path] = event, self.clock()
             case ModelCalled():
+                self._count(event)
                 self._calls.pop(event.path, None)
                 self._writing.discard(event.block)
             case TextDelta() if event.block not in self._writing:
@@ -153,6 +149,11 @@ class Live:
                 return False
         return True
 
+    def _count(self, call: ModelCalled) -> None:
+        self.usage += call.usage
+        if self._budget is not None:
+            self.cost += sum(self._budget.price_of(each.model, each.usage) or 0.0 for each in call.attempts)
+
     def _working(self) -> Working:
         calls = list(self._calls.values())
         doing: dict[str, dict[str, None]] = {}
@@ -160,12 +161,12 @@ class Live:
             who, what = self._at_work(call.block)
             doing.setdefault(what, {})[who] = None
         models = {call.model for call, _ in calls}
-        usage = None if self._handle is None else self._handle.usage
-        cost = None if self._handle is None else self._handle.cost
         return Working(
             who="; ".join(f"{_listed(names)} {'is' if len(names) == 1 else 'are'} {do}" for do, names in doing.items()),
             since=min(since for _, since in calls),
-            facts=tuple(fact for fact in (self.progress(), tokens_text(usage), cost_text(cost or None)) if fact),
+            facts=tuple(
+                fact for fact in (self.progress(), tokens_text(self.usage), cost_text(self.cost or None)) if fact
+            ),
             model=models.pop() if len(models) == 1 else "",
         )
 
@@ -332,14 +333,14 @@ class Together(Live):
         yield Entry(name=turn.agent_name, about="", text=str(answer.output), flag=flag)
 
 
-def tokens_text(usage: Usage | None) -> str:
+def tokens_text(usage: Usage) -> str:
     """The tokens so far, in words; "" where they are not known.
 
     >>> from flowdebate.models.usage import Usage
     >>> tokens_text(Usage(calls=2, prompt_tokens=1200, completion_tokens=80))
     '1,200 tokens in, 80 out'
     """
-    if usage is None or not usage.total_tokens:
+    if not usage.total_tokens:
         return ""
     return f"{usage.prompt_tokens:,} tokens in, {usage.completion_tokens:,} out"
 

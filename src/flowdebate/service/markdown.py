@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from flowdebate.service.documents import Document
     from flowdebate.service.sections import Section
 
-__all__ = ("escaped", "quoted", "report")
+__all__ = ("bold", "escaped", "quoted", "report", "sections_text")
 
 _ANYWHERE = re.compile(r"[\\`*_\[\]<>&~|$@^{}]|:(?=//)|(?<=www)\.|(?<=WWW)\.", re.IGNORECASE)
 """Characters with a meaning inside a line; the last ones make links of bare addresses."""
@@ -59,22 +59,45 @@ def quoted(text: str) -> str:
     return "\n".join(f"> {line}" if (line := escaped(each)) else ">" for each in lines)
 
 
+def sections_text(sections: Iterable[Section]) -> str:
+    r"""Sections as a part of a page, which ends in a blank line; "" for none.
+
+    >>> sections_text([Remark(text="asked again")])
+    '(asked again)\n\n'
+    """
+    return "".join(f"{line}\n" for line in _section_lines(sections))
+
+
+def bold(label: str, text: str | None) -> str:
+    """`label` in bold, and `text` behind it, if there is any.
+
+    >>> bold("pro", "cap rents")
+    '**pro**: cap rents'
+    """
+    shown = f"**{escaped(label)}**"
+    return f"{shown}: {escaped(text or '')}" if text or shown == "****" else shown  # four stars alone are a rule
+
+
 def _lines(document: Document) -> Iterator[str]:
     yield from (f"# {document.title}", "", quoted(document.subject), "", f"## {document.SPEAKERS}", "")
     yield from (_item(each.name, each.about) for each in document.speakers)
     yield ""
+    yield from _section_lines(document.sections())
+    if document.notes:
+        yield from ("## Notes", "", *(f"- {escaped(note)}" for note in document.notes), "")
+    yield from ("## Usage", "", f"- Status: {document.status}")
+    yield from _ending(document)
+
+
+def _section_lines(sections: Iterable[Section]) -> Iterator[str]:
     before: Section | None = None
-    for section in document.sections():
+    for section in sections:
         if _is_item(before) and not _is_item(section):
             yield ""  # the end of a list
         yield from _section(section)
         before = section
     if _is_item(before):
         yield ""
-    if document.notes:
-        yield from ("## Notes", "", *(f"- {escaped(note)}" for note in document.notes), "")
-    yield from ("## Usage", "", f"- Status: {document.status}")
-    yield from _ending(document)
 
 
 def _is_item(section: Section | None) -> bool:
@@ -87,7 +110,7 @@ def _section(section: Section) -> Iterable[str]:  # noqa: PLR0911 - one case for
             return (f"## {section.title}", "")
         case Entry():
             flagged = () if section.flag is None else (f"({escaped(FLAGS[section.flag])})", "")
-            return (_bold(section.name, section.about), "", quoted(section.text), "", *flagged)
+            return (bold(section.name, section.about), "", quoted(section.text), "", *flagged)
         case Fact():
             return (_item(section.label, " ".join(section.text.split())),)
         case Group():
@@ -106,7 +129,7 @@ def _section(section: Section) -> Iterable[str]:  # noqa: PLR0911 - one case for
 
 def _group(group: Group) -> Iterator[str]:
     short = "\n" not in group.text and len(group.text) < _SHORT
-    yield from (_bold(group.label, group.text if short else None), "")
+    yield from (bold(group.label, group.text if short else None), "")
     if not short:
         yield from (quoted(group.text), "")
     yield from _facts(group.parts)
@@ -128,18 +151,13 @@ def _facts(facts: Iterable[Fact]) -> Iterator[str]:
         if fact.short:
             yield _item(fact.label, " ".join(fact.text.split()))
         else:
-            yield from (_bold(fact.label, None), "", quoted(fact.text), "")
+            yield from (bold(fact.label, None), "", quoted(fact.text), "")
     if listing:
         yield ""
 
 
 def _item(label: str, text: str) -> str:
-    return f"- {_bold(label, text)}"
-
-
-def _bold(label: str, text: str | None) -> str:
-    bold = f"**{escaped(label)}**"
-    return f"{bold}: {escaped(text or '')}" if text or bold == "****" else bold  # four stars alone are a rule
+    return f"- {bold(label, text)}"
 
 
 def _ending(document: Document) -> Iterator[str]:
@@ -157,3 +175,5 @@ def _ending(document: Document) -> Iterator[str]:
         yield f"- Seed: {document.seed}"
     if document.run_id is not None:
         yield f"- Run: {escaped(document.run_id)}"
+    if document.fork is not None:
+        yield f"- Fork of {escaped(document.fork.parent)}: {document.fork.counts}"

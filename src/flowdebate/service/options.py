@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import UnionType
+from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeAlias, Union, get_args, get_origin
 
 from pydantic import (
@@ -193,7 +193,9 @@ def in_words(given: str) -> int | str:
     return int(given) if given.isdecimal() else given
 
 
-Panel: TypeAlias = Literal["Selection", "Sides", "Rounds", "Judge", "Model", "Prompts", "Limits", "Storage", "Output"]
+Panel: TypeAlias = Literal[
+    "Selection", "Answers", "Sides", "Rounds", "Judge", "Model", "Prompts", "Limits", "Storage", "Output"
+]
 """Groups of options in a help page, in their order."""
 
 
@@ -213,6 +215,8 @@ class Option:
     metavar: str | None = None
     read: Callable[[Any], Any] | None = None
     """Makes of what the command line was given what a file would say."""
+    on: bool = False
+    """Whether a flag is on where it is not given."""
 
 
 def option_of(model: type[BaseModel], name: str) -> Option:
@@ -236,7 +240,7 @@ def check_option(kind: Any, field: str, value: object, *, where: str = COMMAND) 
 class RosterEntry(BaseModel):
     """Somebody who speaks, as a file has it."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, defer_build=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True, defer_build=True)
 
 
 class PersonaEntry(RosterEntry):
@@ -281,7 +285,9 @@ def is_text(value: str) -> bool:
 class PatternOptions(BaseModel):
     """Options that every pattern has; each adds its own, and forbids those it has no use for."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, populate_by_name=True, defer_build=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(
+        extra="forbid", strict=True, populate_by_name=True, defer_build=True
+    )
     SUBJECT: ClassVar[str] = ""
     """Field of what it is about."""
     ROSTER: ClassVar[str] = "debaters"
@@ -290,6 +296,8 @@ class PatternOptions(BaseModel):
     """Field of how long it may get."""
     WITHOUT: ClassVar[frozenset[str]] = frozenset()
     """Fields that this pattern does not have."""
+    PEOPLE: ClassVar[tuple[str, ...]] = ()
+    """Roles beside those who speak that people can play."""
     FORMER: ClassVar[Mapping[str, str]] = {"synthesize": "synthesizer", "park": "suspend", "panelists": "debaters"}
     """Keys of plans, by what earlier versions called them."""
 
@@ -407,12 +415,13 @@ class PatternOptions(BaseModel):
         return name if flag == "" else flag or f"--{name.replace('_', '-')}"
 
     @classmethod
-    def read(cls, given: Mapping[str, Any], *, file: PlanFile = None) -> Self:
+    def read(cls, given: Mapping[str, Any], *, file: PlanFile = None, where: str | None = None) -> Self:
         """The options that a front end was given (None: not given), over those of a plan file.
 
-        ConfigurationError or BadFile for what cannot be, with the option, or with the file and its key.
+        ConfigurationError or BadFile for what cannot be, with the option, or with the file and its key; `where` names
+        the place of a plan that is no file.
         """
-        where = file if isinstance(file, str) else _STORED
+        where = file if isinstance(file, str) else where or _STORED
         content = read_plan_file(file) if isinstance(file, str) else dict(file or {})
         content.pop("pattern", None)
         keys = cls.keys()
@@ -471,6 +480,12 @@ class PatternOptions(BaseModel):
                 found[name] = [text for text, reach in texts if reach is None or reach.of in kinds]
         return {name: texts for name, texts in found.items() if texts}
 
+    @classmethod
+    def reaches(cls, name: str) -> frozenset[str]:
+        """What values of a field may be made to reach: of "nothing", "file" and "server", those that are possible."""
+        field = cls.model_fields[name]
+        return frozenset(_reaches(field.annotation, _reach(field.metadata)))
+
     def folder(self, name: str) -> Path:
         """What paths in a field are relative to."""
         return Path(self._file).parent if self.from_file(name) else Path()
@@ -517,7 +532,7 @@ class OutputOptions(PatternOptions):
         ),
     ] = Field(default=None, alias="schema")
     synthesizer: Annotated[
-        Flag | None, Option(panel="Output", help="A synthesizer writes the output at the end. Default: on.")
+        Flag | None, Option(panel="Output", on=True, help="A synthesizer writes the output at the end. Default: on.")
     ] = None
 
     @property
@@ -542,6 +557,18 @@ def _texts(kind: Any, value: Any, reach: Reach | None) -> Iterator[tuple[str, Re
             yield from _texts(parts[-1] if parts else Any, each, reach)
     elif isinstance(value, str) and kind in (str, Any):
         yield value, reach
+
+
+def _reaches(kind: Any, reach: Reach | None) -> Iterator[str]:  # noqa: ANN401 - any type
+    """The reach of each type of value that a `kind` may be."""
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        yield from _reaches(parts[0], _reach(parts[1:]) or reach)
+    elif origin in (Union, UnionType, list):
+        for part in parts:
+            yield from _reaches(part, reach)
+    elif kind is not NoneType:
+        yield "nothing" if reach is None else reach.of
 
 
 def _reach(about: Iterable[Any]) -> Reach | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from flowdebate.errors import BadFile, ConfigurationError, shown
 from flowdebate.models.openai.endpoint import address_of
 from flowdebate.patterns import PATTERNS, find_pattern
-from flowdebate.service.files import parse_json, read_text
+from flowdebate.service.files import parse_json, problem_of, read_text
 from flowdebate.service.options import MEGABYTES, OutputOptions, misuse, read_plan_file
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ __all__ = (
     "pattern_of_file",
     "pattern_of_run",
     "plan_of",
+    "plan_of_fork",
     "reached_by",
     "stored_plan",
     "with_shared_models",
@@ -147,8 +148,13 @@ class Plan:
         return built
 
     def document(self, raw: Any, output: object, /, **facts: Any) -> Document:  # noqa: ANN401 - of any run
-        """The document of a run that came to `raw`; None if it ended before it started."""
-        document: Document = self.info.load_page().document_of(self, raw, output, facts)
+        """The document of a run that came to `raw`; None if it ended before it started. BadFile where none fits."""
+        from pydantic import ValidationError
+
+        try:
+            document: Document = self.info.load_page().document_of(self, raw, output, facts)
+        except ValidationError as error:  # of a stored run, imported perhaps
+            raise BadFile(f"run {facts.get('run_id')}", problem_of(error)) from None
         return document
 
 
@@ -181,6 +187,7 @@ def make_plan(
     given: Mapping[str, Any],
     *,
     file: PlanFile = None,
+    where: str | None = None,
     name: str | None = None,
     ask: Ask | None = None,
 ) -> Plan:
@@ -189,7 +196,7 @@ def make_plan(
     ConfigurationError or BadFile for what cannot be; it names the option, or the file and the key.
     """
     page = info.load_page()
-    options: PatternOptions = page.options.read(given, file=file)
+    options: PatternOptions = page.options.read(given, file=file, where=where)
     if getattr(options, info.subject) is None:
         example = f'flowdebate {info.verb} "{_EXAMPLES.get(info.subject, "…")}"'
         sentence = f"Give a {info.subject}, for example: {example}; or put `{info.subject}` into the file of --file."
@@ -307,22 +314,26 @@ def plan_of(
     run: StoredRun,
     given: Mapping[str, Any],
     *,
+    changes: Mapping[str, Any] | None = None,
+    where: str | None = None,
     to_ask: bool = True,
     trusted: bool = False,
     ask: Ask | None = None,
+    verb: str = "resume",
 ) -> Plan:
-    """The plan of a stored run, with what is `given` over it (None: as it was).
+    """The plan of a stored run, with what is `given` over it (None: as it was), and `changes` as in a plan file.
 
     ConfigurationError for a run without a plan; and, if models are `to_ask`, where a secret has to be given again, and
     for a run that was imported, unless it is `trusted`, where `reached_by` is not empty. The plan of an imported run
-    that only has to be shown is without the files that it names.
+    that only has to be shown is without the files that it names. `verb` is what errors call the use of it.
     """
     stored = run.header.plan
     if stored is None:
-        raise _of_another(run)
+        raise _of_another(run, verb)
     info, options, name = _read_stored(run)
+    options = {**options, **(changes or {})}
     if to_ask and not trusted and (reached := reached_by(run, given)):
-        raise _unconfirmed(run, reached)
+        raise _unconfirmed(run, reached, verb)
     if to_ask and given.get("base_url") is None and stored.get("withheld") == ["base_url"]:
         secret = f"that of {options.get('base_url')} had a secret, which is not stored"
         raise misuse("--base-url", None, f"--base-url must be given again: {secret}.")
@@ -330,7 +341,46 @@ def plan_of(
         keys = info.load_page().options
         unread = keys.read({}, file=options).reached("file")
         options = {key: value for key, value in options.items() if keys.keys().get(key, key) not in unread}
-    return make_plan(info, given, file=options, name=name, ask=ask)
+    where = where or ("options" if changes else None)
+    return make_plan(info, given, file=options, where=where, name=name, ask=ask)
+
+
+def plan_of_fork(
+    run: StoredRun,
+    given: Mapping[str, Any],
+    *,
+    changes: Mapping[str, Any] | None = None,
+    where: str | None = None,
+    trusted: bool = False,
+    ask: Ask | None = None,
+) -> Plan:
+    """The plan of a fork of a stored run: `plan_of` with the seed and the models that the run was started with.
+
+    `where` names the place of `changes` in errors. ConfigurationError for a change of the run's subject, too.
+    """
+    if run.header.plan is None:
+        raise _of_another(run, "fork")
+    info, options, _ = _read_stored(run)
+    changes = dict(changes or {})
+    if info.subject in changes:
+        allowed = f"left out: a fork has the {info.subject} of its run"
+        raise ConfigurationError(where or "options", info.subject, changes[info.subject], allowed)
+    kept: dict[str, Any] = {"seed": run.header.seed}
+    if given.get("base_url", changes.get("base_url", options.get("base_url"))) is None:
+        kept |= _models_of(run, info)
+    return plan_of(run, given, changes={**kept, **changes}, where=where, trusted=trusted, ask=ask, verb="fork")
+
+
+def _models_of(run: StoredRun, info: PatternInfo) -> dict[str, str]:
+    """The models that a run was started with, as options of its pattern, as far as they have names."""
+    names = run.header.model
+    if isinstance(names, str):
+        return {"model": names}
+    names = names if isinstance(names, dict) else {}
+    chat, judging = names.get("chat", names.get("all")), names.get("synthesize")
+    found = {"model": chat, "judge_model": None if judging == chat else judging}
+    keys = info.load_page().options.keys()
+    return {key: name for key, name in found.items() if isinstance(name, str) and key in keys}
 
 
 def reached_by(run: StoredRun, given: Mapping[str, Any]) -> dict[str, list[str]]:
@@ -348,18 +398,18 @@ def reached_by(run: StoredRun, given: Mapping[str, Any]) -> dict[str, list[str]]
 def pattern_of_run(run: StoredRun) -> PatternInfo | None:
     """The pattern of a run with a plan; None if another program, or a newer version, started it."""
     plan = run.header.plan or {}
-    name = plan.get("pattern", plan.get("verb"))
+    name = None if "workers" in plan else plan.get("pattern", plan.get("verb"))
     return find_pattern(name) if isinstance(name, str) else None
 
 
-def _unconfirmed(run: StoredRun, reached: Mapping[str, Sequence[str]]) -> ConfigurationError:
+def _unconfirmed(run: StoredRun, reached: Mapping[str, Sequence[str]], verb: str) -> ConfigurationError:
     run_id = run.header.run_id
     named = "; ".join(f"{flag} {', '.join(map(shown, texts))}" for flag, texts in reached.items())
     return misuse(
         "RUN",
         run_id,
         f"Run {run_id} was imported, and its plan names {named}. "
-        f"To use them: flowdebate resume {run_id} --trust-plan. To use another address: --base-url URL",
+        f"To use them: flowdebate {verb} {run_id} --trust-plan. To use another address: --base-url URL",
     )
 
 
@@ -382,9 +432,9 @@ def _read_stored(run: StoredRun) -> tuple[PatternInfo, dict[str, Any], str]:
     return info, options, run.header.block
 
 
-def _of_another(run: StoredRun) -> ConfigurationError:
+def _of_another(run: StoredRun, verb: str) -> ConfigurationError:
     run_id = run.header.run_id
-    hint = f"Resume it where its block is built: await block.resume({run_id!r}) in Python."
+    hint = f"{verb.capitalize()} it where its block is built: await block.{verb}({run_id!r}) in Python."
     return misuse("RUN", run_id, f"Run {run_id} was started by a program, not by this command. {hint}")
 
 

@@ -19,13 +19,14 @@ _INTENTS = ("chat", "synthesize")
 
 
 def with_policies(plan: PlanT, *, recording: bool = True) -> PlanT:
-    """`plan` with its policies around every model; unchanged without policies.
+    """`plan` with its policies around every model, and with none left to apply.
 
     `recording=False` leaves out the recording: that of an interrupted run cannot be continued.
     """
     policies = plan.policies
     if policies.are_none:
         return plan
+    plan = replace(plan, policies=type(policies)())
     if policies.replay is not None:
         from flowdebate.models.recording import ReplayModel
 

@@ -1,167 +1,112 @@
-"""Runs of plans: started, resumed, replayed, and found in a store."""
+"""Stored runs: found, listed, and as documents."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import shlex
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn, get_args
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, get_args
 
-from flowdebate.errors import ConfigurationError, FlowDebateError, RunNotFound, StoreError
-from flowdebate.runs.batch.batch import BATCH_LABEL
-from flowdebate.service.documents import Tokens
+from flowdebate.errors import BadFile, ConfigurationError, RunNotFound
+from flowdebate.service.documents import Tokens, document_of
+from flowdebate.service.fork import Fork
 from flowdebate.service.options import COMMAND, State, is_text, misuse
-from flowdebate.service.plan import plan_of, stored_plan
-from flowdebate.service.policies import with_models
-from flowdebate.store.base import StoredStatus
+from flowdebate.service.plan import pattern_of_run, plan_of
+from flowdebate.store.base import StoredStatus, documents_of
+from flowdebate.store.export import GONE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 
-    from flowdebate.models.base import ModelRequest
-    from flowdebate.runs.durable.journal import OnUncertain
-    from flowdebate.runs.result import RunHandle
+    from flowdebate.prompts.template import Profile
+    from flowdebate.runs.durable.replay import Replay
     from flowdebate.service.documents import Document
     from flowdebate.service.plan import Plan
     from flowdebate.store.base import StepRow, Store, StoredRun
 
 __all__ = (
     "WORDS",
-    "Ended",
     "Place",
     "State",
     "ago",
-    "document_of_handle",
-    "ended",
+    "chosen_run",
+    "delete_run",
+    "document_of_run",
+    "each_run",
     "find_run",
     "last_resumable",
-    "last_run",
     "list_runs",
+    "moment",
     "opened",
+    "outcome_of",
     "replayed",
-    "resume",
     "short_id",
-    "start",
     "state_of",
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Ended:
-    """A run that ended."""
+async def document_of_run(run: StoredRun, steps: Sequence[StepRow], *, replay: Replay | None = None) -> Document:
+    """The document of a stored run, as far as it came; asks no model and changes nothing.
 
-    document: Document
-    failure: FlowDebateError | None = None
-    limit: str | None = None
-    """The field of `Limits` that was reached."""
-
-
-async def start(plan: Plan, store: Store | None) -> RunHandle[Any]:
-    """Start a run of `plan` and wait until it is stored; StoreError if `store` fails."""
-    from flowdebate.runs.durable.resume import StoreOptions
-
-    handle = plan.pattern().start(
-        plan.subject,
-        model=plan.models,
-        seed=plan.seed,
-        limits=plan.limits,
-        store=False if store is None else StoreOptions(store=store, plan=stored_plan(plan)),
-    )
-    try:
-        await handle.started()
-    except StoreError:
-        with suppress(FlowDebateError):
-            await handle
-        raise
-    return handle
-
-
-async def resume(
-    plan: Plan,
-    store: Store,
-    run_id: str,
-    *,
-    on_uncertain: OnUncertain = "retry",
-    allow_changes: bool = False,
-    retry_dead_letter: bool = False,
-) -> RunHandle[Any]:
-    """Resume the run `run_id` of `plan`; with the errors of `Block.resume`."""
-    return await plan.pattern().start_resume(
-        run_id,
-        store=store,
-        model=plan.models,
-        limits=plan.limits,
-        on_uncertain=on_uncertain,
-        allow_changes=allow_changes,
-        retry_dead_letter=retry_dead_letter,
-    )
+    `replay` is the replayed run of a block that no plan describes. BadFile if there is nothing to show.
+    """
+    outcome = outcome_of(run) or {}
+    plan = None if pattern_of_run(run) is None else plan_of(run, {}, to_ask=False)
+    raw = outcome.get("raw")
+    if not outcome and plan is not None and replay is None:
+        replay = await replayed(plan, run, steps)
+    if not outcome and replay is not None:
+        raw = None if replay.handle.raw is None else replay.handle.raw.to_wire()
+        if plan is not None:
+            facts = _facts(run, steps, replay)
+            return plan.document(replay.handle.raw, replay.output, **facts)
+    facts = _facts(run, steps, replay)
+    if plan is not None and raw is None:  # it failed before it began
+        return plan.document(None, None, **facts)
+    if not isinstance(raw, dict):
+        raise BadFile(f"run {run.header.run_id}", "has no output to show as a page; leave out --page")
+    bare = document_of(raw, where=f"run {run.header.run_id}")
+    if plan is None:
+        if "registered" in (run.header.plan or {}) and "output" in type(bare).model_fields:
+            output = outcome.get("output")
+            facts["output"] = None if output == raw else output
+        return bare.model_copy(update=facts)
+    return plan.document(bare.raw, outcome.get("output"), **facts)
 
 
-async def ended(plan: Plan, handle: RunHandle[Any], *, stored: bool) -> Ended:
-    """Await the end of a run; CancelledError only if the caller was cancelled."""
-    failure: FlowDebateError | None = None
-    output: Any = None
-    try:
-        output = (await handle).output
-    except FlowDebateError as error:
-        failure = error
-    except asyncio.CancelledError:
-        if not handle.done():
-            raise
-    document = document_of_handle(plan, handle, failure, output, stored=stored)
-    return Ended(document=document, failure=failure, limit=handle.limit)
+def outcome_of(run: StoredRun) -> Mapping[str, Any] | None:
+    """What the run came to; None while it is in progress, also if it has been resumed."""
+    return None if run.status in ("running", "queued") else run.outcome
 
 
-def document_of_handle(
-    plan: Plan, handle: RunHandle[Any], failure: FlowDebateError | None, output: object, *, stored: bool
-) -> Document:
-    """The document of a run that ended."""
-    from flowdebate.runs.events import RunFinished
-
-    end = next((event for event in reversed(handle.events) if isinstance(event, RunFinished)), None)
-    reached = end.error if end is not None and handle.status == "limit" else None
-    return plan.document(
-        handle.raw,
-        output,
-        status="interrupted" if handle.status == "running" else handle.status,
-        error=reached if failure is None else str(failure),
-        usage=Tokens.of(handle.usage),
-        cost=handle.cost,
-        seconds=None if end is None else round(end.seconds, 3),
-        seed=handle.seed,
-        run_id=handle.run_id if stored else None,
-    )
+def _facts(run: StoredRun, steps: Sequence[StepRow], replay: Replay | None) -> dict[str, Any]:
+    """The fields of a document that are the same for all patterns."""
+    outcome = outcome_of(run) or {}
+    usage = outcome.get("usage") or {}
+    tokens = Tokens(**{name: usage.get(name) for name in Tokens.model_fields}) if usage else None
+    status = run.status if outcome else "running" if run.owned else "interrupted"
+    return {
+        "status": status,
+        "error": outcome.get("error") if run.status in ("failed", "limit") else None,
+        "usage": Tokens.of(replay.handle.usage) if tokens is None and replay is not None else tokens,
+        "seconds": outcome.get("seconds"),
+        "seed": run.header.seed,
+        "run_id": run.header.run_id,
+        "fork": Fork.of(run, steps),
+    }
 
 
-async def replayed(run: StoredRun, steps: Sequence[StepRow]) -> Document:
-    """The document of a stored run as far as it came; calls no model and changes nothing."""
-    from flowdebate.store.memory import MemoryStore
+async def replayed(plan: Plan, run: StoredRun, steps: Sequence[StepRow], *, profile: Profile = "full") -> Replay:
+    """The stored run of `plan` as far as its journal goes; asks no model and changes nothing.
 
-    silent = _Silent()
-    plan = with_models(plan_of(run, {}, to_ask=False), lambda _: silent)
-    store = MemoryStore()
-    await store.add(run, steps)
-    handle = await resume(plan, store, run.header.run_id, allow_changes=True, retry_dead_letter=True)
-    silent.stop = handle.cancel
-    end = await ended(plan, handle, stored=True)
-    return end.document.model_copy(update={"seconds": None})
+    `profile` is that of a model object.
+    """
+    from flowdebate.runs.durable.replay import replay
 
-
-class _Silent:
-    """Model that cancels the run at its first call."""
-
-    name = "nobody"
-    tells_attempts = True
-
-    def __init__(self) -> None:
-        self.stop: Callable[[], object] = bool
-
-    async def request(self, _: ModelRequest, /) -> NoReturn:
-        self.stop()
-        await asyncio.Event().wait()
-        raise AssertionError
+    return await replay(plan.pattern(), run, steps, model=plan.models, limits=plan.limits, profile=profile)
 
 
 # Store
@@ -227,6 +172,10 @@ _SHORTEST = 4
 _NAMED = 5
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _MONTH = 30 * _DAY
+_PAGE = 50
+"""Number of runs that are read at once."""
+_FIRST, _LAST = datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC)
+"""Moments that exist in every time zone."""
 
 
 def state_of(run: StoredRun) -> str:
@@ -249,7 +198,7 @@ async def find_run(store: Store, name: str) -> StoredRun:
         if len(name) < _SHORTEST:
             sentence = f"There is no run {name!r}. Type at least {_SHORTEST} characters that its id begins with."
             raise misuse("RUN", name, sentence) from None
-        runs = [run for run in await store.runs() if run.header.run_id.startswith(name)]
+        runs = await store.runs(prefix=name)
         if not runs:
             raise
     if len(runs) > 1:
@@ -258,15 +207,25 @@ async def find_run(store: Store, name: str) -> StoredRun:
     return runs[0]
 
 
+async def chosen_run(store: Store, name: str | None, *, last: bool, verb: str) -> StoredRun:
+    """The run of this name, or the `last` one; ConfigurationError for both, or for neither."""
+    if last == (name is not None):
+        which = (
+            "Name one run, or give --last, not both." if last else f"Say which run: flowdebate {verb} RUN, or --last."
+        )
+        raise misuse("RUN", name, f"{which} flowdebate runs lists the stored runs.")
+    return await (_last_run(store) if name is None else find_run(store, name))
+
+
 async def last_resumable(store: Store) -> StoredRun:
     """The newest run that can be resumed; ConfigurationError if there is none."""
-    for run in await store.runs():
+    async for run in each_run(store):
         if _is_resumable(run):
             return run
     raise misuse("--last", True, f"No interrupted run to resume in {store.name}.")  # noqa: FBT003 - what was given
 
 
-async def last_run(store: Store) -> StoredRun:
+async def _last_run(store: Store) -> StoredRun:
     """The newest run; ConfigurationError if there is none."""
     for run in await store.runs(limit=1):
         return run
@@ -279,16 +238,47 @@ async def list_runs(
     state: str | None = None,
     block: str | None = None,
     search: str | None = None,
-    batch: str | None = None,
+    labels: Mapping[str, str] | None = None,
     limit: int | None = None,
+    before: tuple[float, str] | None = None,
 ) -> Sequence[StoredRun]:
-    """The runs that match all filters, the newest first."""
-    labels = None if batch is None else {BATCH_LABEL: batch}
-    if state not in ("running", "left_behind"):
-        status = next((each for each in get_args(StoredStatus) if each == state), None)
-        return await store.runs(status=status, block=block, text=search, labels=labels, limit=limit)
-    runs = await store.runs(status="running", block=block, text=search, labels=labels)
-    return [run for run in runs if state_of(run) == state][:limit]
+    """The runs that match all filters, the newest first: at most `limit`, of those after the position `before`."""
+    found: list[StoredRun] = []
+    async for run in each_run(store, state=state, block=block, search=search, labels=labels, before=before):
+        found.append(run)
+        if limit is not None and len(found) >= limit:
+            break
+    return found[:limit]
+
+
+async def each_run(
+    store: Store,
+    *,
+    state: str | None = None,
+    block: str | None = None,
+    search: str | None = None,
+    labels: Mapping[str, str] | None = None,
+    before: tuple[float, str] | None = None,
+) -> AsyncIterator[StoredRun]:
+    """Yield the runs that `list_runs` lists; the store is read page by page, as far as the caller goes."""
+    status = next((each for each in get_args(StoredStatus) if each == state), None)
+    if state == "left_behind":
+        status = "running"
+    while True:
+        page = await store.runs(status=status, block=block, text=search, labels=labels, limit=_PAGE, before=before)
+        for run in page:
+            if state in (None, state_of(run)):
+                yield run
+        if len(page) < _PAGE:
+            return
+        before = page[-1].position
+
+
+async def delete_run(store: Store, run_id: str) -> None:
+    """Delete a run with all that belongs to it. Raises RunNotFound, and RunConflict while its owner is alive."""
+    await store.delete(run_id)
+    for key, body in (await store.documents(documents_of(run_id))).items():
+        await store.put(documents_of(run_id), key, GONE, expected=body)
 
 
 def short_id(run_id: str) -> str:
@@ -317,3 +307,12 @@ def ago(seconds: float) -> str | None:
         days = int(seconds // _DAY)
         return "1 day ago" if days == 1 else f"{days} days ago"
     return None
+
+
+def moment(seconds: float) -> datetime:
+    """A time in seconds since the epoch; the first or the last moment for one that calendars do not have.
+
+    >>> moment(0).isoformat(), moment(1e18).year, moment(-1e18).year
+    ('1970-01-01T00:00:00+00:00', 9999, 1)
+    """
+    return datetime.fromtimestamp(min(max(seconds, _FIRST.timestamp()), _LAST.timestamp()), UTC)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = (
     "FLAGS",
+    "Ballots",
     "Card",
     "Ending",
     "Entry",
@@ -21,8 +22,10 @@ __all__ = (
     "Output",
     "OutputHeading",
     "Piece",
+    "Quoted",
     "Remark",
     "Section",
+    "Shares",
     "Speaking",
     "Tone",
     "Working",
@@ -44,6 +47,17 @@ class Heading:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Quoted:
+    """A quote in a contribution that was looked up in the sources."""
+
+    start: int
+    end: int
+    """Its place in the text, without its quotation marks."""
+    source: str | None
+    """The source that has it; None for none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
     """A complete contribution."""
 
@@ -52,6 +66,8 @@ class Entry:
     text: str
     flag: Flag | None = None
     """What is wrong with it; `FLAGS` says it in words."""
+    quotes: tuple[Quoted, ...] = ()
+    """Its quotes from the sources of a debate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +94,33 @@ class Group:
     parts: tuple[Fact, ...] = ()
     remark: str | None = None
     """What the page adds in its own words."""
+    opens: bool = False
+    """Whether it opens a round, and speaks to those who come after it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shares:
+    """How one answer of a judge divides the whole between the sides."""
+
+    order: tuple[str, ...]
+    """Names of the sides in the order in which the judge read them."""
+    values: tuple[float, ...]
+    """The share of each side, in the order of the sides in `Ballots`."""
+    model: str | None = None
+    """The judging model, where several were asked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ballots:
+    """What a judge saw and answered, view by view."""
+
+    sides: tuple[str, ...]
+    """Names of the sides as they were declared."""
+    rows: tuple[Shares, ...]
+    total: tuple[float, ...]
+    """The share of each side in all of them."""
+    remark: str
+    """What they come to, in a sentence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +129,12 @@ class Card:
 
     title: str
     facts: tuple[Fact, ...]
+    lead: str = ""
+    """The label of the fact that is the result itself."""
+    winner: str | None = None
+    """The name of the speaker who has won, if one has."""
+    ballots: Ballots | None = None
+    """For a page that can draw them; the facts have them in words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,9 +11,9 @@ import asyncio
 import logging
 import signal
 import sys
-from importlib import import_module
 
-from flowdebate.errors import ConfigurationError, FlowDebateError
+from flowdebate._util.load import load_object
+from flowdebate.errors import FlowDebateError
 from flowdebate.workers.deployment import Workers
 
 __all__ = (
@@ -24,21 +24,7 @@ __all__ = (
 
 def load(spec: str) -> Workers:
     """The `Workers` that "MODULE:OBJECT" names; ConfigurationError if there is none."""
-    module, _, path = spec.partition(":")
-    allowed = "MODULE:OBJECT, a Workers or a function that makes one"
-    try:
-        found: object = import_module(module)
-        for name in path.split("."):
-            found = getattr(found, name)
-    except (ValueError, AttributeError, ModuleNotFoundError) as error:
-        if isinstance(error, ModuleNotFoundError) and error.name not in (module, module.partition(".")[0]):
-            raise
-        raise ConfigurationError("flowdebate.workers", "MODULE:OBJECT", spec, allowed) from error
-    if not isinstance(found, Workers) and callable(found):
-        found = found()
-    if not isinstance(found, Workers):
-        raise ConfigurationError("flowdebate.workers", "MODULE:OBJECT", spec, allowed)
-    return found
+    return load_object(spec, Workers, where="flowdebate.workers")
 
 
 async def _work(workers: Workers, patience: float) -> None:

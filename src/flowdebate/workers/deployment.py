@@ -5,27 +5,32 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from flowdebate._util.validation import check_count, check_seconds
 from flowdebate.errors import ConfigurationError, RunConflict, RunExists
-from flowdebate.runs.durable.resume import StoreOptions
+from flowdebate.runs.durable.resume import StoreOptions, limit_numbers, limits_of, prepare_fork
 from flowdebate.runs.execute import make_run
+from flowdebate.runs.observer import observer_of
 from flowdebate.store.base import StoredRun
-from flowdebate.workers.queue import DELIVERIES, QueuedRunStatus, RunQueue
+from flowdebate.workers.queue import ACTIVE, DELIVERIES, QueuedRunStatus, RunQueue
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from flowdebate.blocks.base import Block
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.runs.limits import Limits
+    from flowdebate.runs.observer import Observer
     from flowdebate.store.base import RunHeader, Store, StoredStatus
 
 __all__ = ("Workers",)
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{2,199}")
+_PATIENCE, _PAUSE = 10.0, 0.05
+"""Seconds in which a delivery that is just ending may end, and between two looks at it."""
 
 
 class Workers:
@@ -36,7 +41,8 @@ class Workers:
     tables in `{schema}_queue`, distributes run ids only. `name` is the name of the queue. Only workers of the same
     `version` execute a run: change it whenever a pattern or a model changes. Each worker executes up to
     `max_concurrency` runs at once, and polls the queue every `poll` seconds. Imported runs are refused, since whoever
-    wrote the file chose their models, limits and recorded answers, unless with `allow_imported`.
+    wrote the file chose their models, limits and recorded answers, unless with `allow_imported`. `observe` sees what
+    this process submits and executes, for tracing.
 
     >>> from flowdebate import Debater, debate
     >>> city = debate(name="city", debaters=[Debater("ann", "trams"), Debater("bob", "roads")])
@@ -57,6 +63,7 @@ class Workers:
         schema: str = "flowdebate",
         poll: float = 0.5,
         allow_imported: bool = False,
+        observe: Observer | None = None,
     ) -> None:
         if not isinstance(url, str) or not url.startswith(("postgresql://", "postgres://")):
             raise ConfigurationError("Workers", "url", "…", "postgresql://user:password@host:port/database")
@@ -80,7 +87,8 @@ class Workers:
         self.schema = schema
         self.poll = poll
         self.allow_imported = allow_imported
-        self.queue = RunQueue(url, name=name, version=version, schema=f"{schema}_queue")
+        self.observe = observe
+        self.queue: RunQueue = RunQueue(url, name=name, version=version, schema=f"{schema}_queue")
         self._store: Store | None = None
 
     @property
@@ -100,40 +108,83 @@ class Workers:
         run_id: str | None = None,
         seed: int | None = None,
         labels: Mapping[str, str] | None = None,
+        limits: Limits | None = None,
     ) -> str:
-        """Store a run, put it on the queue, and return its id.
+        """Store a run, put it on the queue, and return its id; `limits` are below those of the workers.
 
         Safe to repeat with the same `run_id`: the run is stored once, and delivered at most once more. Errors:
-        ConfigurationError for an unknown pattern or a question that cannot be stored; RunExists if another run has the
-        id; StoreError.
+        ConfigurationError for an unknown pattern, or a question or limit that cannot be stored; RunExists if another
+        run has the id; StoreError.
         """
-        stored = StoredRun(
-            header=self._header(pattern, question, run_id, seed, labels),
-            status="queued",
-            updated_at=time.time(),
-            steps=0,
+        header = self._header(pattern, question, run_id, seed, labels, limits)
+        with self._submitted(header) as queued:
+            stored = queued
+            try:
+                await self.store.add(queued, ())
+            except RunExists:
+                stored = await self._same(queued.header, seeded=seed is not None)
+            if stored.status in ("queued", "running"):
+                await self._deliver(stored.header.run_id)
+        return stored.header.run_id
+
+    @contextmanager
+    def _submitted(self, header: RunHeader) -> Iterator[StoredRun]:
+        """The queued run, with the labels of the observer, which sees how it is put on the queue."""
+        labels = dict(header.labels)
+        with observer_of(self.observe).submit(header.block, header.run_id, labels):
+            yield StoredRun(header=replace(header, labels=labels), status="queued", updated_at=time.time(), steps=0)
+
+    async def fork(
+        self,
+        run_id: str,
+        *,
+        pattern: str,
+        fork_id: str | None = None,
+        edits: Mapping[str, Any] | None = None,
+        at: str | None = None,
+        seed: int | None = None,
+        labels: Mapping[str, str] | None = None,
+        limits: Limits | None = None,
+    ) -> str:
+        """Put a fork of a stored run on the queue, as `Block.fork` of the pattern would start it, and return its id.
+
+        Errors: those of `Block.fork` before it starts; RunExists if `fork_id` is taken.
+        """
+        block = self._pattern("fork", pattern)
+        header = await prepare_fork(
+            self.store,
+            run_id,
+            block=block.name,
+            outline=block.outline(),
+            fork_id=fork_id,
+            edits=edits,
+            at=at,
+            seed=seed,
+            model=self.model,
+            limits=self._bounded("fork", limits),
+            labels=labels,
+            plan=self._plan(pattern, limits),
         )
-        stored_id = stored.header.run_id
-        try:
-            await self.store.add(stored, ())
-        except RunExists:
-            stored = await self._same(stored.header, seeded=seed is not None)
-        if stored.status in ("queued", "running"):
-            await asyncio.to_thread(self._send, stored_id)
-        return stored_id
+        self.check_accepted(header)
+        with self._submitted(header) as queued:
+            await self.store.add(queued, ())
+            await self._deliver(header.run_id)
+        return header.run_id
 
     async def resume(self, run_id: str) -> None:
         """Put an ended run back on the queue, whatever ended it; a complete run is left unchanged.
 
-        RunNotFound; RunConflict while a process executes it.
+        RunNotFound; RunConflict while a process executes it that is no worker, or a worker that is to give it up.
         """
         stored = await self.store.run(run_id)
         self.check_accepted(stored.header)
         if stored.status in ("complete", "degraded", "no_verdict"):
             return
+        if stored.owned and not await asyncio.to_thread(self.queue.active, run_id):
+            raise RunConflict(self.store.name, run_id)  # its worker is giving it up, or it is no worker's
         if not stored.owned and stored.status != "queued":
             await self._set(run_id, "queued")
-        await asyncio.to_thread(self._send, run_id)
+        await self._deliver(run_id)
 
     async def cancel(self, run_id: str) -> None:
         """Cancel the run: it ends as "interrupted", with what was recorded; its worker stops within seconds.
@@ -188,6 +239,10 @@ class Workers:
         plan = header.plan or {}
         return plan.get("workers") == self.name and plan.get("version") == self.version
 
+    def limits_of(self, header: RunHeader) -> Limits | None:
+        """The limits under which workers execute a run: its own ones, bounded by theirs."""
+        return self._within(limits_of(self.store, replace(header, limits=(header.plan or {}).get("limits"))))
+
     def check_accepted(self, header: RunHeader) -> None:
         """Raise ConfigurationError for a run of another queue or version, or one that was imported."""
         hint = ""
@@ -200,34 +255,71 @@ class Workers:
         raise ConfigurationError("Workers", "run_id", header.run_id, allowed, hint=hint)
 
     def _header(
-        self, pattern: str, question: object, run_id: str | None, seed: int | None, labels: Mapping[str, str] | None
+        self,
+        pattern: str,
+        question: object,
+        run_id: str | None,
+        seed: int | None,
+        labels: Mapping[str, str] | None,
+        limits: Limits | None,
     ) -> RunHeader:
-        block = self.patterns.get(pattern)
-        if block is None:
-            raise ConfigurationError(
-                "Workers.submit()", "pattern", pattern, f"one of {', '.join(sorted(self.patterns))}"
-            )
-        plan = {"workers": self.name, "version": self.version, "pattern": pattern}
-        options = StoreOptions(store=self.store, labels=labels or {}, plan=plan)
+        block, bounded = self._pattern("submit", pattern), self._bounded("submit", limits)
+        options = StoreOptions(store=self.store, labels=labels or {}, plan=self._plan(pattern, limits))
         run = make_run(
-            block, question, session=None, model=self.model, seed=seed, limits=self.limits, store=options, run_id=run_id
+            block, question, session=None, model=self.model, seed=seed, limits=bounded, store=options, run_id=run_id
         )
         assert run.journal is not None  # noqa: S101 - the run has a store
         return run.journal.header
+
+    def _pattern(self, where: str, name: str) -> Block[Any, Any]:
+        block = self.patterns.get(name)
+        if block is None:
+            raise ConfigurationError(
+                f"Workers.{where}()", "pattern", name, f"one of {', '.join(sorted(self.patterns))}"
+            )
+        return block
+
+    def _plan(self, pattern: str, limits: Limits | None) -> dict[str, Any]:
+        own = limit_numbers(limits)
+        return {"workers": self.name, "version": self.version, "pattern": pattern, **({"limits": own} if own else {})}
+
+    def _within(self, limits: Limits | None) -> Limits | None:
+        return limits.within(self.limits) if limits is not None and self.limits is not None else limits or self.limits
+
+    def _bounded(self, where: str, limits: Limits | None) -> Limits | None:
+        """The limits of a run; ConfigurationError for a cost of its own."""
+        bounded = self._within(limits)
+        most = None if self.limits is None else self.limits.cost
+        if bounded is not None and bounded.cost != most:
+            allowed = f"that of the workers ({most}): prices are not stored with a run"
+            raise ConfigurationError(f"Workers.{where}()", "limits.cost", bounded.cost, allowed)
+        return bounded
 
     async def _same(self, header: RunHeader, *, seeded: bool) -> StoredRun:
         """The stored run with this id; RunExists if it is a different one."""
         known = await self.store.run(header.run_id)
         then = known.header
         as_then = replace(header, created_at=then.created_at, seed=header.seed if seeded else then.seed)
-        if (as_then.input, as_then.seed, as_then.plan) != (then.input, then.seed, then.plan):
+        if (as_then.input, as_then.seed, _request(as_then)) != (then.input, then.seed, _request(then)):
             raise RunExists(self.store.name, header.run_id)
         self.check_accepted(then)
         return known
 
-    def _send(self, run_id: str) -> None:
-        if not self.queue.active(run_id):
+    async def _deliver(self, run_id: str) -> None:
+        """Put the run on the queue; a delivery that is just ending, and misses this, is waited for."""
+        ends = time.monotonic() + _PATIENCE
+        while not await asyncio.to_thread(self._send, run_id) and time.monotonic() < ends:
+            stored = await self.store.run(run_id)
+            if stored.owned or stored.status != "queued":
+                return
+            await asyncio.sleep(_PAUSE)
+
+    def _send(self, run_id: str) -> bool:
+        """Whether a delivery of the run waits now; there is none while another one is in progress."""
+        active = [each.status for each in self.queue.of(run_id) if each.status in ACTIVE]
+        if not active:
             self.queue.send(run_id)
+        return "PENDING" not in active
 
     async def _set(self, run_id: str, status: StoredStatus, *, only: tuple[str, ...] = ()) -> None:
         """Set the stored status; with `only`, only if it was one of these."""
@@ -237,3 +329,8 @@ class Workers:
 
     def __repr__(self) -> str:
         return f"<Workers {self.name!r} {self.version}: {', '.join(sorted(self.patterns))}>"
+
+
+def _request(header: RunHeader) -> dict[str, Any]:
+    """What a run is asked for, apart from its limits."""
+    return {name: value for name, value in (header.plan or {}).items() if name != "limits"}

@@ -7,6 +7,7 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from flowdebate._util.lazy import IMPORTING
 from flowdebate.errors import ConfigurationError
 from flowdebate.store.base import encode_text
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from flowdebate.store.base import StoredStatus
 
 __all__ = (
+    "ACTIVE",
     "DELIVERIES",
     "WORKFLOW",
     "Delivery",
@@ -29,8 +31,8 @@ __all__ = (
 WORKFLOW = "flowdebate.deliver"
 """The name of the only workflow."""
 
-_ACTIVE = ["ENQUEUED", "DELAYED", "PENDING"]
-
+ACTIVE = ("ENQUEUED", "DELAYED", "PENDING")
+"""DBOS's statuses of deliveries that have not ended."""
 
 Delivery: TypeAlias = Literal["waiting", "taken", "done", "failed", "cancelled"]
 """Status of a run's last delivery: no worker has it; one has; it has ended, failed, or was cancelled."""
@@ -83,9 +85,9 @@ class RunQueue:
     """
 
     def __init__(self, url: str, *, name: str, version: str, schema: str) -> None:
-        self.url = url.replace("postgres://", "postgresql://", 1) if url.startswith("postgres://") else url
+        self.url: str = url.replace("postgres://", "postgresql://", 1) if url.startswith("postgres://") else url
         self.name = name
-        self.version = f"{name}/{version}"
+        self.version: str = f"{name}/{version}"
         """The version as DBOS knows it: unique among the applications of a database."""
         self.schema = schema
         self._client: DBOSClient | None = None
@@ -119,7 +121,7 @@ class RunQueue:
 
     def active(self, run_id: str) -> list[str]:
         """The ids of the run's deliveries that have not ended."""
-        return [each.workflow_id for each in self.of(run_id) if each.status in _ACTIVE]
+        return [each.workflow_id for each in self.of(run_id) if each.status in ACTIVE]
 
     def taken(self, worker: str | None = None) -> Sequence[WorkflowStatus]:
         """The deliveries in progress at workers of this version, or at this one."""
@@ -179,7 +181,8 @@ class RunQueue:
 def driver() -> Any:  # noqa: ANN401 - a module
     """The package `dbos`; ConfigurationError if it is missing."""
     try:
-        import dbos
+        with IMPORTING:
+            import dbos
     except ImportError:
         hint = "pip install 'flowdebate[dbos]'"
         raise ConfigurationError(

@@ -7,21 +7,19 @@ import logging
 import os
 import socket
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from flowdebate.errors import ConfigurationError, RunConflict, StoreError, error_text
+from flowdebate.store.draining import Draining
 from flowdebate.store.postgres.database import Address
 from flowdebate.store.postgres.sessions import PostgresOwner
 from flowdebate.workers.queue import WORKFLOW, driver
 from flowdebate.workers.reaper import Reaper, worker_id
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from flowdebate.store.base import StepKind, Store, StoredStatus
     from flowdebate.workers.deployment import Workers
 
-__all__ = ("Draining", "Worker")
+__all__ = ("Worker",)
 
 _LONGEST_PAUSE = 5.0
 _TRIES = 100
@@ -38,7 +36,7 @@ class Worker:
         self._patience = patience
         address = Address(workers.url, schema=workers.schema, timeout=10.0, patience=10.0)
         self._owner = PostgresOwner(address.connect)
-        self.id = worker_id(socket.gethostname(), os.getpid(), self._owner.id)
+        self.id: str = worker_id(socket.gethostname(), os.getpid(), self._owner.id)
         self._reaper = Reaper(workers)
         self._store = Draining(workers.store)
         self._running: dict[str, tuple[str, asyncio.Task[Any]]] = {}
@@ -150,8 +148,9 @@ class Worker:
             raise ConfigurationError(
                 f"worker {self.id}", "patterns", sorted(workers.patterns), f"such that {name!r} is among them"
             )
+        limits = workers.limits_of(stored.header)
         result = await pattern.resume(
-            run_id, store=cast("Store", self._store), model=workers.model, limits=workers.limits
+            run_id, store=self._store, model=workers.model, limits=limits, observe=workers.observe
         )
         return str(result.status)
 
@@ -219,73 +218,3 @@ async def _forever() -> None:
 
 
 _LOGGER = logging.getLogger("flowdebate")
-
-
-class Draining:
-    """A store in front of `store` that a worker can drain: after `stop()` no new step starts, `intend` never returns.
-
-    Calls in flight finish and are recorded; then their runs can be interrupted without losing anything. An interrupted
-    run goes back to the queue, unless it was `given_up` before.
-    """
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._open: set[tuple[str, str]] = set()
-        self._quiet = asyncio.Event()
-        self._quiet.set()
-        self.stopping = False
-        self.given_up: set[str] = set()
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - attributes of the store
-        return getattr(self._store, name)
-
-    def stop(self) -> None:
-        """Start no more steps."""
-        self.stopping = True
-
-    async def quiet(self) -> None:
-        """Return once no step that was started here is open."""
-        await self._quiet.wait()
-
-    async def intend(self, run_id: str, key: str, kind: StepKind, request: str | None) -> int:
-        """Like the store's; never returns after `stop()`."""
-        if self.stopping:
-            await asyncio.Event().wait()
-        if kind != "human":
-            self._open.add((run_id, key))
-            self._quiet.clear()
-        try:
-            return await self._store.intend(run_id, key, kind, request)
-        except BaseException:
-            self._ended(run_id, key)
-            raise
-
-    async def commit(self, run_id: str, key: str, kind: StepKind, body: str, at: float) -> None:
-        """Like the store's."""
-        try:
-            await self._store.commit(run_id, key, kind, body, at)
-        finally:
-            self._ended(run_id, key)
-
-    async def fail(self, run_id: str, key: str, failure: str) -> None:
-        """Like the store's."""
-        try:
-            await self._store.fail(run_id, key, failure)
-        finally:
-            self._ended(run_id, key)
-
-    async def finish(self, run_id: str, status: StoredStatus, outcome: Mapping[str, Any] | None) -> None:
-        """Like the store's; a run that is interrupted because the worker stops is queued again."""
-        if self.stopping and status == "interrupted" and run_id not in self.given_up:
-            status = "queued"
-        try:
-            await self._store.finish(run_id, status, outcome)
-        finally:
-            for open_run, key in tuple(self._open):
-                if open_run == run_id:
-                    self._ended(run_id, key)
-
-    def _ended(self, run_id: str, key: str) -> None:
-        self._open.discard((run_id, key))
-        if not self._open:
-            self._quiet.set()

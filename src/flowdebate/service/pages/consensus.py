@@ -48,7 +48,15 @@ if TYPE_CHECKING:
     from flowdebate.patterns.consensus.schemas import Critique
     from flowdebate.service.plan import Plan
 
-__all__ = ("PAGE", "ConsensusDocument", "ConsensusLive", "ConsensusOptions")
+__all__ = (
+    "PAGE",
+    "ConsensusDocument",
+    "ConsensusLive",
+    "ConsensusOptions",
+    "ballot_fact",
+    "critique_fact",
+    "poll_fact",
+)
 
 _AGENTS = (
     {
@@ -171,6 +179,7 @@ class ConsensusDocument(Document):
     SPEAKERS: ClassVar[str] = "Agents"
     ROSTER: ClassVar[str] = "agents"
     UNIT: ClassVar[str] = "answer"
+    MEASURED: ClassVar[tuple[str, ...]] = ("analytics.seconds",)
     pattern: str = "consensus"
     agents: list[Speaker] = Field(default_factory=list)
     max_rounds: int | None = None
@@ -204,16 +213,16 @@ class ConsensusDocument(Document):
         yield from self._failed("proposal")
         for one in raw.rounds:
             yield round_heading(one.round, self.max_rounds)
-            yield from map(_critique, one.critiques)
+            yield from map(critique_fact, one.critiques)
             yield from self._failed("critique", one.round)
             yield from (Entry(name=each.agent, about="", text=each.text) for each in one.revisions)
             yield from self._failed("revision", one.round)
-            yield from map(_poll_vote, one.poll)
+            yield from map(poll_fact, one.poll)
             yield from self._failed("poll", one.round)
         failed = list(self._failed("vote"))
         if raw.ballots or failed:
             yield Heading(title="Vote")
-        yield from map(_ballot, raw.ballots)
+        yield from map(ballot_fact, raw.ballots)
         yield from failed
         yield from failures(raw.judge_losses)
         yield from self.result()
@@ -239,11 +248,11 @@ class ConsensusLive(Live):
             case AgentMessage():
                 yield Entry(name=event.agent, about="", text=event.text)
             case CritiqueMade():
-                yield _critique(event.critique)
+                yield critique_fact(event.critique)
             case PollVoteCast():
-                yield _poll_vote(event.ballot)
+                yield poll_fact(event.ballot)
             case VoteCast():
-                yield _ballot(event.ballot)
+                yield ballot_fact(event.ballot)
             case RoleFailed(phase=str(phase)):
                 yield _failed(event.name, phase, event.target, event.message, event.instead)
             case CallRetried() | CallFellBack():
@@ -252,17 +261,20 @@ class ConsensusLive(Live):
                 yield from super().sections(event)
 
 
-def _critique(critique: Critique) -> Fact:
+def critique_fact(critique: Critique) -> Fact:
+    """A critique of a proposal."""
     issues = "; ".join(critique.issues) or critique.reasoning or "nothing"
     label = f"{critique.critic} on {critique.target}"
     return Fact(label=label, text=f"severity {critique.severity:.1f}: {issues}", speaker=critique.critic, short=True)
 
 
-def _poll_vote(ballot: Ballot) -> Fact:
-    return replace(_ballot(ballot), label=f"{ballot.voter} would vote for")
+def poll_fact(ballot: Ballot) -> Fact:
+    """A vote of the poll after a round."""
+    return replace(ballot_fact(ballot), label=f"{ballot.voter} would vote for")
 
 
-def _ballot(ballot: Ballot) -> Fact:
+def ballot_fact(ballot: Ballot) -> Fact:
+    """A vote."""
     choice = "nobody" if ballot.choice is None else ballot.choice
     text = f"{choice}, confidence {ballot.confidence:.1f}{f': {ballot.reasoning}' if ballot.reasoning else ''}"
     return Fact(label=f"{ballot.voter} votes for", text=text, speaker=ballot.voter)
@@ -311,7 +323,7 @@ def _outcome(raw: ConsensusOutput) -> Iterator[Section]:
         for label, text in parts
         if text
     )
-    yield Card(title="Outcome", facts=tuple(facts))
+    yield Card(title="Outcome", facts=tuple(facts), lead="Answer" if raw.answer else "Outcome", winner=raw.winner)
 
 
 def _relationship(found: Relationship) -> str:

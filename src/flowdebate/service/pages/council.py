@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from flowdebate.patterns.council.schemas import CouncilReview
     from flowdebate.service.plan import Plan
 
-__all__ = ("PAGE", "CouncilDocument", "CouncilLive", "CouncilOptions")
+__all__ = ("PAGE", "CouncilDocument", "CouncilLive", "CouncilOptions", "review_group")
 
 _MEMBERS = ({"name": "Ada"}, {"name": "Ben"}, {"name": "Cleo"})
 """Three voices of the same model; with --member each has its own."""
@@ -99,7 +99,7 @@ class CouncilDocument(Document):
         if raw.reviews:
             yield Heading(title=_PHASES[2])
             for review in raw.reviews:
-                yield _review(review)
+                yield review_group(review)
         yield from failures(each for each in raw.losses if each.role in ("reviewer", "chair"))
         yield from self.result()
 
@@ -123,7 +123,7 @@ class CouncilDocument(Document):
         elif raw.answer is not None:
             answer = Fact(label="Answer", text=str(raw.answer), tone="good")
             left = () if raw.dissent is None else (Fact(label="Disagreement left", text=raw.dissent),)
-            yield Card(title="Answer", facts=(answer, *left))
+            yield Card(title="Answer", facts=(answer, *left), lead="Answer")
 
 
 class CouncilLive(Together):
@@ -136,12 +136,13 @@ class CouncilLive(Together):
             case TurnFinished(phase="review"):
                 self.forget(event)
             case ReviewFinished():
-                yield _review(event.review)
+                yield review_group(event.review)
             case _:
                 yield from super().sections(event)
 
 
-def _review(review: CouncilReview) -> Group:
+def review_group(review: CouncilReview) -> Group:
+    """A member's ranking of the answers."""
     facts = tuple(
         Fact(label=f"{ranked.rank}. {ranked.agent_name}", text=ranked.reason, tone="dim") for ranked in review.ranking
     )

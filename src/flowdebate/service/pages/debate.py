@@ -67,6 +67,7 @@ class DebateOptions(OutputOptions):
     """Options of a debate."""
 
     SUBJECT: ClassVar[str] = "question"
+    PEOPLE: ClassVar[tuple[str, ...]] = ("judge", "moderator")
 
     question: Annotated[Text | None, Option(help="The question; may be in --file instead.")] = None
     debaters: Annotated[
@@ -247,7 +248,7 @@ class DebatePage(PatternPage):
         if options.mirror and options.turn_order == "simultaneous":
             allowed = "left out where all speak at once: there is no order to reverse"
             raise ConfigurationError(*options.place("mirror"), True, allowed)  # noqa: FBT003
-        roles = [*(debater.name for debater in plan.speakers), "judge", "moderator"]
+        roles = [*(debater.name for debater in plan.speakers), *options.PEOPLE]
         humans = set(options.humans or ())
         if not plan.speakers and not humans.issubset(roles):
             name = "name them (--debater NAME=STANCE) for a human to play one."

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field, model_validator
 
 from flowdebate.patterns.debate.schemas import DebateRawOutput  # noqa: TC001 - pydantic reads it
 from flowdebate.service.documents import RoundsDocument, Side
-from flowdebate.service.sections import Card, Entry, Fact, Group, Heading, Output, Section
+from flowdebate.service.sections import Ballots, Card, Entry, Fact, Group, Heading, Output, Quoted, Section, Shares
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -50,8 +51,14 @@ class DebateDocument(RoundsDocument):
         return self
 
     def entries(self) -> Iterator[tuple[int, Entry]]:
-        for entry in self.raw.transcript:
-            yield entry.round, Entry(name=entry.agent_name, about=entry.stance, text=entry.text, flag=entry.flag)
+        for entry, found in zip_longest(self.raw.transcript, (self.raw.quotes or [])[: len(self.raw.transcript)]):
+            quotes = tuple(
+                Quoted(start=quote.start, end=quote.end, source=quote.source)
+                for quote in found or ()
+                if quote.status != "too_short"
+            )
+            said = Entry(name=entry.agent_name, about=entry.stance, text=entry.text, flag=entry.flag, quotes=quotes)
+            yield entry.round, said
 
     def raw_speakers(self) -> list[Side]:
         spoke = dict.fromkeys((entry.agent_name, entry.stance) for entry in self.raw.transcript)
@@ -87,6 +94,23 @@ class DebateDocument(RoundsDocument):
     @property
     def notes(self) -> list[str]:
         return [*super().notes, *notes_on(self.raw, self.usage)]
+
+    def judging(self) -> Iterator[Fact]:
+        verdict = self.raw.verdict
+        if verdict is None or verdict.judging is None:
+            return
+        judging = verdict.judging
+        yield Fact(label="Orders", text=judging.schedule)
+        yield Fact(label="Decided by", text=judging.decided_by.replace("_", "-"))
+        if judging.planned > 1:
+            yield Fact(label="Same winner in all orders", text="no" if judging.flipped else "yes")
+        if judging.flipped and judging.on_flip is not None:
+            yield Fact(label="If orders disagree", text=judging.on_flip)
+        if judging.fallback is not None:
+            yield Fact(label="Fallback", text=judging.fallback)
+        called = {side.stance: side.name for side in self.speakers}
+        if (odds := log_odds_of(judging, called if len(called) == len(self.speakers) else None)) is not None:
+            yield Fact(label="Log-odds", text=odds)
 
     def rounds(self) -> Iterable[int]:
         said = {entry.round for entry in self.raw.transcript}
@@ -193,6 +217,7 @@ def decision_group(decision: DebateModeratorDecision) -> Group:
         text=", ".join(decision.next_speakers) or "nobody",
         parts=tuple(Fact(label=label, text=text, tone="dim") for label, text in parts if text),
         remark="This round is the last." if decision.done else None,
+        opens=True,
     )
 
 
@@ -216,7 +241,55 @@ def verdict_card(verdict: DebateVerdict, sides: Sequence[Side | Debater], *more:
             for label, text in dim
             if text is not None
         ]
-    return Card(title="Verdict", facts=(*facts, *more))
+    won = [side.name for side in sides if side.stance == verdict.winner]
+    return Card(
+        title="Verdict",
+        facts=(*facts, *more),
+        lead="Verdict",
+        winner=won[0] if len(won) == 1 else None,
+        ballots=_ballots(verdict.judging, sides),
+    )
+
+
+def _ballots(judging: Judging | None, sides: Sequence[Side | Debater]) -> Ballots | None:
+    """The ballots, view by view; None where there are none, or sides share a stance."""
+    names = {side.stance: side.name for side in sides}
+    if judging is None or not judging.ballots or len(names) != len(sides):
+        return None
+    usable = [ballot for ballot in judging.ballots if ballot.problem is None and names.keys() == set(ballot.order)]
+    if not usable:
+        return None
+    models = {ballot.model for ballot in usable}
+    return Ballots(
+        sides=tuple(names.values()),
+        rows=tuple(
+            Shares(
+                order=tuple(names[side] for side in ballot.order),
+                values=tuple(ballot.shares.get(side, 0.0) for side in names),
+                model=ballot.model if len(models) > 1 else None,
+            )
+            for ballot in usable
+        ),
+        total=tuple(judging.scores.get(side, 0.0) for side in names),
+        remark=_how_read(judging, usable, len(models)),
+    )
+
+
+def _how_read(judging: Judging, usable: Sequence[JudgeBallot], models: int) -> str:
+    orders = len({tuple(ballot.order) for ballot in usable})
+    who = f"{models} models read the debate" if models > 1 else "The judge read the debate"
+    times = {1: "once", 2: "twice"}.get(len(usable), f"{len(usable)} times")
+    how = f", in {orders} orders" if orders > 1 else ""
+    if orders == len(usable) > 1:
+        how = ", each time in another order"
+    sentences = [f"{who} {times}{how}."]
+    if orders > 1:
+        sentences.append("Another order gave another winner." if judging.flipped else "No order gave another winner.")
+    if unusable := len(judging.ballots) - len(usable):
+        sentences.append(f"{unusable} {'answer' if unusable == 1 else 'answers'} could not be used.")
+    if judging.saved:
+        sentences.append(f"{judging.saved} more could not have changed the winner, and were not asked for.")
+    return " ".join(sentences)
 
 
 # Notes on fairness

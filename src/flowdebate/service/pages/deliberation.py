@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from flowdebate.patterns.deliberation.schemas import ModeratorReport
     from flowdebate.service.plan import Plan
 
-__all__ = ("PAGE", "DeliberationDocument", "DeliberationLive", "DeliberationOptions")
+__all__ = ("PAGE", "DeliberationDocument", "DeliberationLive", "DeliberationOptions", "report_groups")
 
 _DEBATERS = (
     {
@@ -85,14 +85,14 @@ class DeliberationDocument(RoundsDocument):
 
     def closing(self, number: int) -> Iterator[Section]:
         for report in self.raw.reports[number - 1 : number]:
-            yield from _report(report)
+            yield from report_groups(report)
 
     def result(self) -> Iterator[Section]:
         raw = self.raw
         if raw.stop_reason is not None or raw.final_decision is not None:
             settled = Fact(label="Settled", text="yes" if raw.is_settled else "no", tone="good", short=True)
             decision = "none" if raw.final_decision is None else raw.final_decision
-            yield Card(title="Decision", facts=(settled, Fact(label="Decision", text=decision)))
+            yield Card(title="Decision", facts=(settled, Fact(label="Decision", text=decision)), lead="Decision")
 
 
 class DeliberationLive(Together):
@@ -104,12 +104,13 @@ class DeliberationLive(Together):
         yield from super().sections(event)
         match event:
             case ModeratorReported():
-                yield from _report(event.report)
+                yield from report_groups(event.report)
             case _:
                 pass
 
 
-def _report(report: ModeratorReport | None) -> Iterator[Section]:
+def report_groups(report: ModeratorReport | None) -> Iterator[Section]:
+    """A moderator's report on a round; nothing without one."""
     if report is not None:
         parts = (("Summary", report.summary), ("Decision", report.decision))
         facts = tuple(Fact(label=label, text=text, tone="dim") for label, text in parts if text is not None)

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from pydantic import Field
 
 from flowdebate.patterns.events import RoundStarted, TurnFinished, TurnStarted
-from flowdebate.patterns.handoff.schemas import HandoffMade, HandoffOutput, OnInvalid, TransitionForm
+from flowdebate.patterns.handoff.schemas import HandoffAnswer, HandoffMade, HandoffOutput, OnInvalid, TransitionForm
+from flowdebate.resources.tasks.collection import TaskChanged
+from flowdebate.runs.events import BlockAnswered
 from flowdebate.service.documents import Document, Speaker, reason_in_words
 from flowdebate.service.live import Live
 from flowdebate.service.options import Count, Option, PatternOptions, PersonaEntry, Text, roster_option
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     from flowdebate.patterns.handoff.schemas import HandoffEntry
     from flowdebate.service.plan import Plan
 
-__all__ = ("PAGE", "HandoffDocument", "HandoffLive", "HandoffOptions")
+__all__ = ("PAGE", "HandoffDocument", "HandoffLive", "HandoffOptions", "next_speaker")
 
 _DEBATERS = (
     {
@@ -123,43 +125,51 @@ class HandoffDocument(Document):
                 if entry.round == number:
                     about = _turn(number, self.max_turns)
                     yield Entry(name=entry.agent_name, about=about, text=entry.text, flag=entry.flag)
-                    yield from _next(entry)
+                    yield from next_speaker(entry)
             yield from failures(each for each in self.raw.losses if each.round == number)
 
 
 class HandoffLive(Live):
     """A handoff as it goes on: a text is shown once it is recorded, since an answer also names the next speaker."""
 
-    _shown = 0
-    """The last turn whose text was shown."""
+    _recorded = ""
+    """The text of the turn in progress."""
+    _answer: HandoffAnswer | None = None
+    """The last answer of its speaker."""
+    _shown = False
+    """Whether its text was shown."""
 
     def sections(self, event: object) -> Iterator[Section]:
         match event:
             case RoundStarted():
                 pass
             case TurnStarted():
+                self._recorded, self._answer, self._shown = "", None, False
                 if event.round == 1:
                     yield _TURNS
                 yield Speaking(name=event.agent_name, about=_turn(event.round, self.plan.length))
+            case TaskChanged() if event.change == "completed":
+                self._recorded = str(event.task.output or "")
+            case BlockAnswered() if isinstance(event.output, HandoffAnswer):
+                self._answer = event.output
             case TurnFinished():
-                yield from self._said(event.round)
-            case HandoffMade():
-                yield from self._said(event.round)
-                yield from _next(event)
+                yield from self._said(self._recorded)
+            case HandoffMade():  # a speaker who said nothing may have said it when asked again
+                yield from self._said("" if self._answer is None else self._answer.response)
+                yield from next_speaker(event)
             case _:
                 yield from super().sections(event)
 
-    def _said(self, number: int) -> Iterator[Section]:
-        for entry in self.transcript:
-            if self._shown < entry.round == number and entry.text:
-                yield Piece(text=entry.text)
-                yield Ending()
-                if entry.flag is not None:
-                    yield Remark(text=FLAGS[entry.flag])
-                self._shown = number
+    def _said(self, text: str) -> Iterator[Section]:
+        if text.strip() and not self._shown:
+            yield Piece(text=text)
+            yield Ending()
+            if self._answer is not None and self._answer.cut_off:
+                yield Remark(text=FLAGS["cut_off"])
+            self._shown = True
 
 
-def _next(turn: HandoffEntry | HandoffMade) -> Iterator[Section]:
+def next_speaker(turn: HandoffEntry | HandoffMade) -> Iterator[Section]:
     """How the next speaker was chosen, and who that is; nothing where it was not decided."""
     problem = f"{turn.next_agent_name} ({turn.problem})"
     chosen = {

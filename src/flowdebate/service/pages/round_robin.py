@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from flowdebate.patterns.round_robin.schemas import RefereeAudit
     from flowdebate.service.plan import Plan
 
-__all__ = ("PAGE", "RoundRobinDocument", "RoundRobinLive", "RoundRobinOptions")
+__all__ = ("PAGE", "RoundRobinDocument", "RoundRobinLive", "RoundRobinOptions", "referee_group")
 
 _DEBATERS = (
     {
@@ -93,7 +93,7 @@ class RoundRobinDocument(RoundsDocument):
         return self.status != "no_verdict" and all(each.instead != "no_output" for each in self.raw.losses)
 
     def closing(self, number: int) -> Iterator[Section]:
-        return (_review(audit) for audit in self.raw.audits if audit.round == number)
+        return (referee_group(audit) for audit in self.raw.audits if audit.round == number)
 
     def outcome(self) -> Iterator[Section]:
         if self.output is not None:
@@ -107,14 +107,15 @@ class RoundRobinLive(OneByOne):
         yield from super().sections(event)
         match event:
             case RefereeReported():
-                yield _review(event.audit)
+                yield referee_group(event.audit)
             case RoundsEnded():
                 self.await_output()
             case _:
                 pass
 
 
-def _review(audit: RefereeAudit) -> Group:
+def referee_group(audit: RefereeAudit) -> Group:
+    """A referee's review of a round."""
     facts = []
     for found in audit.assessments:
         issues = "; ".join(found.issues)

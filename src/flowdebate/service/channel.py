@@ -1,0 +1,291 @@
+"""Channel of a run: the log of its events, and cursors that any number of readers move through it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, Literal
+
+from flowdebate._util.json_data import json_text
+from flowdebate.runs.events import CallFellBack, CallRetried, CallStarted, ModelCalled, RunFinished, TextDelta
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+    from typing import Self
+
+    from flowdebate.runs.result import RunHandle
+
+__all__ = ("Channel", "Update")
+
+_PACE = 0.04
+"""Seconds between two pieces of text, which are the same for all readers."""
+_START = b""
+
+
+@dataclass(slots=True)
+class Update:
+    """One step of following a run."""
+
+    kind: Literal["event", "text", "reset", "end"]
+    """ "event": something happened. "text": a piece of what a model writes. "reset": all events follow from the first
+    one again, since the mark is not one of this run or the order has changed. "end": the run is over, or suspended."""
+    event: Any = None
+    """The event; for "text" a `TextDelta`; None for "reset" and "end"."""
+    mark: str | None = None
+    """The place of a recorded event: `follow(after=mark)` continues behind it. None for what is only live."""
+    start: int = 0
+    """For "text", how many characters of the call's text came before."""
+    _json: str | None = field(default=None, init=False, repr=False, compare=False)
+
+    def to_json(self) -> str:
+        """The wire form of the event as JSON text, made once for all readers; a text's `start` is its `from`."""
+        if self._json is None:
+            from flowdebate.events import wire_of
+
+            data = {} if self.event is None else wire_of(self.event)
+            if self.kind == "text":
+                data["from"] = self.start
+            self._json = json_text(data)
+        return self._json
+
+
+class _Text:
+    """The growing text of one call."""
+
+    __slots__ = ("_last", "length", "pieces", "started")
+
+    def __init__(self, started: TextDelta) -> None:
+        self.started = started
+        self.pieces: list[str] = []
+        self.length = 0
+        self._last = Update("text", started)
+        """The piece that the last reader got: most readers get the same one."""
+
+    def add(self, text: str) -> None:
+        self.pieces.append(text)
+        self.length += len(text)
+
+    def whole(self) -> str:
+        if len(self.pieces) > 1:
+            self.pieces = ["".join(self.pieces)]
+        return self.pieces[0] if self.pieces else ""
+
+    def rest(self, sent: int) -> Update:
+        """What comes behind the first `sent` characters."""
+        last = self._last
+        if last.start != sent or last.start + len(last.event.text) != self.length:
+            started = self.started
+            piece = TextDelta(block=started.block, text=self.whole()[sent:], path=started.path, at=started.at)
+            last = self._last = Update("text", piece, start=sent)
+        return last
+
+
+class Channel:
+    """Events of one run, for readers that come and go: one log, and a place in it for each reader.
+
+    A slow reader holds up nobody, and many readers cost no copies. A call's text is part of the log only for those who
+    follow while it is written; afterwards the event of the answer has it.
+    """
+
+    def __init__(self) -> None:
+        self.log: list[Update | _Text] = []
+        """Everything so far, in order: recorded events, and for its readers each text of a call that has ended."""
+        self.positions: dict[str, int] = {}
+        """Places in the log behind each marked event."""
+        self._digest = _START
+        self.texts: dict[str, _Text] = {}
+        self.calls: dict[str, tuple[int, CallStarted]] = {}
+        """The calls in progress by path, each with a number of its own."""
+        self._numbers = 0
+        self._version = 0
+        self.generation: int = 0
+        self._news = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        """Tells readers of text that has come in meanwhile."""
+        self.ended: bool = False
+        self.readers: int = 0
+        self.on_deserted: Callable[[], None] | None = None
+        """Called when the last reader leaves."""
+
+    @classmethod
+    def of(cls, handle: RunHandle[Any]) -> Self:
+        """The channel of a run that this process executes, from its first event to its end."""
+        channel = cls()
+        handle.listen(channel.put)
+        handle.on_end(channel.end)
+        return channel
+
+    # Writing
+
+    def put(self, event: object) -> None:
+        """Add an event of the run, as it happens."""
+        match event:
+            case CallStarted():
+                self.calls[event.path] = self._numbered(event)
+            case TextDelta():
+                text = self.texts.get(event.path)
+                if text is None:
+                    text = self.texts[event.path] = _Text(event)
+                text.add(event.text)
+                if self._timer is None:
+                    self._timer = asyncio.get_running_loop().call_later(_PACE, self._tell)
+                return
+            case CallRetried() | CallFellBack():
+                self._close_text(event.path)
+                self._append(event)
+            case ModelCalled():
+                self._close_text(event.path)
+                self.calls.pop(event.path, None)
+                self._append(event)
+            case _:
+                self._append(event)
+        self._tell()
+
+    def end(self) -> None:
+        """End the channel: readers leave once they have read everything."""
+        self.ended = True
+        self.calls.clear()
+        self._tell()
+
+    def update(self, events: Sequence[object], calls: Iterable[CallStarted]) -> None:
+        """Take over all events of a run that another process executes, and the calls in progress there.
+
+        Readers get what is new. If the events so far come in another order, they start again.
+        """
+        known = [item.event for item in self.log if isinstance(item, Update) and item.mark is not None]
+        if [_sort(event) for event in known] != [_sort(event) for event in _marked(events)][: len(known)]:
+            self.log, self.positions, self._digest = [], {}, _START
+            self.generation += 1
+            known = []
+        for event in _marked(events)[len(known) :]:
+            self._append(event)
+        last = events[-1] if events else None
+        if isinstance(last, RunFinished):
+            self._append(last)
+        now = {call.path: call for call in calls}
+        self.calls = {path: self.calls.get(path) or self._numbered(call) for path, call in now.items()}
+        self._tell()
+
+    def _numbered(self, call: CallStarted) -> tuple[int, CallStarted]:
+        self._numbers += 1
+        return self._numbers, call
+
+    def _append(self, event: object) -> None:
+        mark = None
+        if not isinstance(event, RunFinished):  # a run that is resumed goes on in its place
+            kind, path = _sort(event)
+            self._digest = blake2b(self._digest + f"{kind}\n{path}\n".encode(), digest_size=6).digest()
+            mark = f"{len(self.positions) + 1}-{self._digest.hex()}"
+            self.positions[mark] = len(self.log) + 1
+        self.log.append(Update("event", event, mark))
+
+    def _close_text(self, path: str) -> None:
+        text = self.texts.pop(path, None)
+        if text is not None and self.readers:
+            self.log.append(text)
+
+    def _tell(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._version += 1
+        self._news.set()
+        self._news.clear()
+
+    # Reading
+
+    @property
+    def events(self) -> list[object]:
+        """The events so far."""
+        return [item.event for item in self.log if isinstance(item, Update)]
+
+    async def read(self, after: str | None = None) -> AsyncGenerator[Update]:
+        """Yield the run from its beginning, or from behind the mark `after`, to its end."""
+        self.readers += 1
+        try:
+            while self._may_still_come(after):
+                await self._news.wait()
+            reader = _Reader(self, after)
+            if reader.unknown:
+                yield Update("reset")
+            while True:
+                version = self._version
+                for update in reader.news():
+                    yield update
+                if self.ended and reader.is_done:
+                    yield Update("end")
+                    return
+                if self._version == version:
+                    await self._news.wait()
+        finally:
+            self.readers -= 1
+            if not self.readers and self.on_deserted is not None:
+                self.on_deserted()
+
+    def _may_still_come(self, mark: str | None) -> bool:
+        """Whether `mark` may be that of an event which a run that has just been resumed has still to replay."""
+        if self.ended or self._numbers or mark is None:  # a call that is made is behind all recorded ones
+            return False
+        place = mark.partition("-")[0][:9]
+        return place.isdecimal() and int(place) > len(self.positions)
+
+
+class _Reader:
+    """The place of one reader."""
+
+    def __init__(self, channel: Channel, after: str | None) -> None:
+        self._channel = channel
+        self._generation = channel.generation
+        self._joined = len(channel.log)
+        found = 0 if after is None else channel.positions.get(after)
+        self.unknown = found is None
+        self._cursor = found or 0
+        self._told: set[int] = set()
+        """Numbers of the calls that it has been told of."""
+        self._sent: dict[str, tuple[_Text, int]] = {}
+        """For each call that is writing, how many characters it has got."""
+
+    @property
+    def is_done(self) -> bool:
+        return self._cursor >= len(self._channel.log) and self._generation == self._channel.generation
+
+    def news(self) -> Iterable[Update]:
+        """What the reader has not had: recorded events first, then who is asked, then text."""
+        channel = self._channel
+        if self._generation != channel.generation:
+            self._generation, self._cursor, self._joined = channel.generation, 0, 0
+            yield Update("reset")
+        while self._cursor < len(channel.log):
+            item, index = channel.log[self._cursor], self._cursor
+            self._cursor += 1
+            if isinstance(item, Update):
+                yield item
+            elif index >= self._joined:
+                yield from self._piece(item)
+                self._sent.pop(item.started.path, None)
+        for number, call in list(channel.calls.values()):
+            if number not in self._told:
+                self._told.add(number)
+                yield Update("event", call)
+        for text in list(channel.texts.values()):
+            yield from self._piece(text)
+
+    def _piece(self, text: _Text) -> Iterable[Update]:
+        """What the reader has not had of a text."""
+        path = text.started.path
+        known, sent = self._sent.get(path, (text, 0))
+        if known is not text:
+            sent = 0
+        if text.length > sent:
+            self._sent[path] = (text, text.length)
+            yield text.rest(sent)
+
+
+def _sort(event: object) -> tuple[str, str]:
+    """Kind and place of an event: in one run these say which one it is."""
+    return getattr(event, "kind", type(event).__name__), getattr(event, "path", "")
+
+
+def _marked(events: Sequence[object]) -> list[object]:
+    return [event for event in events if not isinstance(event, RunFinished)]

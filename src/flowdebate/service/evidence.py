@@ -1,0 +1,214 @@
+"""Evidence of a run: its journal as it was exported, and what replaying that gives without a model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+
+from flowdebate._util.wire import WireModel
+from flowdebate.errors import BadFile, FlowDebateError, shown
+from flowdebate.models.codec import digest_of
+from flowdebate.runs.durable.replay import replay
+from flowdebate.runs.durable.resume import result_of
+from flowdebate.service.plan import pattern_of_run, plan_of
+from flowdebate.service.runs import document_of_run, outcome_of, replayed
+from flowdebate.service.votes import Votes, sides_of, votes_of
+from flowdebate.store.export import export_run, read_runs
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    from flowdebate.models.resolve import ModelChoice
+    from flowdebate.prompts.template import Profile
+    from flowdebate.runs.durable.replay import Replay
+    from flowdebate.runs.execute import Runnable
+    from flowdebate.service.documents import Document
+    from flowdebate.store.base import StepRow, Store, StoredRun
+
+__all__ = ("Evidence", "Finding", "Outcome", "difference", "evidence_in", "evidence_of", "excerpts")
+
+Outcome: TypeAlias = Literal["verified", "differs", "unknown"]
+"""Whether what is shown of a run follows from its journal; "unknown" where that could not be checked."""
+
+_NAMED = 3
+_AROUND = 40
+"""Characters of an excerpt on either side of a difference."""
+
+
+class Finding(WireModel):
+    """What checking a run against its journal has found."""
+
+    run_id: str
+    question: str
+    outcome: Outcome
+    problems: tuple[str, ...] = ()
+    """What differs, or why it could not be checked, in sentences."""
+    answers: int = 0
+    """Recorded answers of models and humans."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """A run as its export has it, and its replay."""
+
+    run: StoredRun
+    """As an import marks it: nothing that its plan names is read or connected to."""
+    steps: Sequence[StepRow]
+    votes: Votes
+    """What readers found who had not seen the verdict."""
+    replay: Replay | None
+    """None where the pattern is not known here."""
+    problem: str = ""
+    """Why there is no replay."""
+
+    async def document(self) -> Document:
+        """The document of the run; BadFile where there is none."""
+        return await document_of_run(self.run, self.steps, replay=self.replay)
+
+    async def check(self, *, same_version: bool) -> Finding:
+        """Whether transcript, ballots and verdict follow from the recorded answers.
+
+        Another version of flowdebate may word prompts in another way: unless it is known to be the `same_version`,
+        other prompts than the recorded ones mean that nothing is known.
+        """
+        header = self.run.header
+        answers = sum(step.kind in ("call", "human") and step.body is not None for step in self.steps)
+        outcome: Outcome = "verified"
+        problems: tuple[str, ...] = ()
+        if self.replay is None:
+            outcome, problems = "unknown", (self.problem,)
+        elif (different := await self._different_result()) is not None:
+            outcome, problems = "differs", (different,)
+        elif other := self.other_prompts():
+            more = f" and {len(other) - _NAMED} more" if len(other) > _NAMED else ""
+            places = f"{', '.join(map(shown, other[:_NAMED]))}{more}"
+            outcome = "differs" if same_version else "unknown"
+            why = "an earlier answer was changed, or another version of flowdebate has written it"
+            problems = (f"The journal has other prompts than the run gives now, at {places}: {why}.",)
+        question = (await self.document()).subject if outcome == "verified" else header.question
+        return Finding(run_id=header.run_id, question=question, outcome=outcome, problems=problems, answers=answers)
+
+    async def _different_result(self) -> str | None:
+        """The first difference between the result that is stored and the one that the journal gives."""
+        outcome = outcome_of(self.run)
+        if outcome is None:
+            return None  # nothing but the journal says what it came to
+        assert self.replay is not None  # noqa: S101 - the caller looked
+        given = result_of(self.replay.handle.raw, self.replay.output)
+        stored = {key: outcome.get(key) for key in given}
+        measured = (await self.document()).MEASURED
+        besides = {f"{key}.{place}" for key in given for place in measured}
+        if getattr(self.replay.handle.raw, "status", None) == "interrupted":  # where the journal ends
+            besides.add("raw.status")
+        found = difference(stored, given, besides=besides)
+        if found is None:
+            return None
+        place, one, other = found
+        return f"`{place}`: the result has {one}, the journal gives {other}."
+
+    def other_prompts(self) -> list[str]:
+        """The places of recorded answers to other requests than the replay makes, in the order of the journal."""
+        assert self.replay is not None  # noqa: S101 - the caller looked
+        asked = self.replay.requests
+        recorded = [step for step in self.steps if step.kind == "call" and step.body is not None]
+        return [step.key for step in recorded if step.key not in asked or digest_of(asked[step.key]) != step.request]
+
+
+async def evidence_in(
+    store: Store, run_id: str, *, block: Runnable[Any] | None = None, model: ModelChoice = None
+) -> tuple[list[str], Evidence]:
+    """The lines of a run's export, and the evidence in them; `evidence_of` has the arguments."""
+    lines = [line async for line in export_run(store, run_id)]
+    [found] = read_runs(lines, f"run {run_id}")
+    return lines, await evidence_of(*found, block=block, model=model)
+
+
+async def evidence_of(
+    run: StoredRun,
+    steps: Sequence[StepRow],
+    documents: Mapping[str, str],
+    *,
+    block: Runnable[Any] | None = None,
+    model: ModelChoice = None,
+) -> Evidence:
+    """Replay a run of an export. `block` is its pattern, and `model` its model, unless a plan describes them.
+
+    No model is asked, and whatever the export says, no file is read and no server is connected to.
+    """
+    run = replace(run, header=replace(run.header, foreign=True))
+    votes = Votes.of(list(votes_of(run, documents).values()), sides_of(run))
+    if block is None and pattern_of_run(run) is None:
+        problem = f"Its pattern {shown(run.header.block)} is not known here: a program has started the run."
+        return Evidence(run=run, steps=steps, votes=votes, replay=None, problem=problem)
+
+    async def replayed_as(profile: Profile) -> Evidence:
+        if block is None:
+            found = await replayed(plan_of(run, {}, to_ask=False), run, steps, profile=profile)
+        else:
+            found = await replay(block, run, steps, model=model, profile=profile)
+        return Evidence(run=run, steps=steps, votes=votes, replay=found)
+
+    try:
+        evidence = await replayed_as("full")
+        if run.header.model is None and evidence.other_prompts():
+            # A journal has only the name of a model object: the profile that gives the recorded prompts is its own.
+            concise = await replayed_as("concise")
+            return evidence if concise.other_prompts() else concise
+    except FlowDebateError as error:
+        return Evidence(run=run, steps=steps, votes=votes, replay=None, problem=f"It cannot be replayed: {error}")
+    except RecursionError:
+        raise BadFile(f"run {run.header.run_id}", "is nested too deeply") from None
+    return evidence
+
+
+def difference(one: object, other: object, *, besides: Collection[str] = ()) -> tuple[str, str, str] | None:
+    """The first place at which two values of JSON data differ, with what each has there, but for those `besides`.
+
+    >>> difference({"transcript": [{"text": "Cap them."}]}, {"transcript": [{"text": "Cut them."}]})
+    ('transcript[0].text', "'Cap them.'", "'Cut them.'")
+    """
+    left, right = dict(_leaves(one)), dict(_leaves(other))
+    for place in dict.fromkeys([*left, *right]):
+        if place in besides or left.get(place, _NOTHING) == right.get(place, _NOTHING):
+            continue
+        here, there = left.get(place, _NOTHING), right.get(place, _NOTHING)
+        both = (
+            excerpts(here, there) if isinstance(here, str) and isinstance(there, str) else (shown(here), shown(there))
+        )
+        return place, *both
+    return None
+
+
+def _leaves(value: Any, place: str = "") -> Iterator[tuple[str, object]]:  # noqa: ANN401 - JSON data
+    """The texts, numbers and empty lists in a value, each with its place."""
+    if isinstance(value, dict) and value:
+        for key, each in cast("dict[str, object]", value).items():
+            yield from _leaves(each, f"{place}.{key}" if place else key)
+    elif isinstance(value, list) and value:
+        for index, each in enumerate(cast("list[object]", value)):
+            yield from _leaves(each, f"{place}[{index}]")
+    else:
+        yield place, value
+
+
+class _Nothing:
+    def __repr__(self) -> str:
+        return "nothing"
+
+
+_NOTHING = _Nothing()
+
+
+def excerpts(one: str, other: str) -> tuple[str, str]:
+    """Two texts around their first difference, quoted.
+
+    >>> excerpts("a" * 90 + "b", "a" * 90 + "c")[0]
+    "'…aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab'"
+    """
+    at = next((at for at, (left, right) in enumerate(zip(one, other, strict=False)) if left != right), None)
+    at = min(len(one), len(other)) if at is None else at
+    start = max(at - _AROUND, 0)
+    return tuple(
+        shown(f"{'…' if start else ''}{text[start : at + _AROUND]}{'…' if at + _AROUND < len(text) else ''}")
+        for text in (one, other)
+    )  # type: ignore[return-value]  # of two texts

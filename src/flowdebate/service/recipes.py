@@ -1,0 +1,228 @@
+"""Recipes of runs: how a service builds the block of a new run, of a stored one, and of a fork."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from flowdebate.errors import ConfigurationError
+from flowdebate.patterns import PATTERNS, find_pattern
+from flowdebate.service.plan import Plan, Policies, make_plan, pattern_of_run, plan_of, plan_of_fork, stored_plan
+from flowdebate.service.policies import with_policies
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from flowdebate.blocks.base import Block
+    from flowdebate.models.resolve import ModelChoice
+    from flowdebate.runs.limits import Limits
+    from flowdebate.store.base import StoredRun
+
+__all__ = ("CheckOptions", "Recipe", "Recipes")
+
+CheckOptions: TypeAlias = "Callable[[Any], None]"
+"""Called with the options of a plan; raises ConfigurationError for those that the caller may not use."""
+
+_BEGIN = "Service.begin()"
+_OPTIONS = "options"
+_RECOVER = "recover"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """Everything that a run is started with."""
+
+    name: str
+    """The pattern."""
+    block: Block[Any, Any]
+    value: Any = None
+    model: ModelChoice = None
+    limits: Limits | None = None
+    seed: int | None = None
+    stored: Mapping[str, Any] | None = None
+    """The plan to be stored with the run."""
+    queued: bool = False
+    """Whether workers execute it."""
+    plan: Plan | None = None
+    """The plan that it is built from; None for a registered pattern."""
+
+
+class Recipes:
+    """Patterns of a service by name: registered ones, and the built-in ones, which plans describe."""
+
+    def __init__(
+        self,
+        patterns: Mapping[str, Block[Any, Any]],
+        *,
+        model: ModelChoice,
+        limits: Limits | None,
+        plans: bool,
+        queued: Collection[str],
+        recover: bool,
+    ) -> None:
+        self.patterns: dict[str, Block[Any, Any]] = dict(patterns)
+        self.plans = plans
+        self._model = model
+        self._limits = limits
+        self._queued = queued
+        self._recover = {_RECOVER: True} if recover else {}
+
+    @property
+    def model_name(self) -> str | None:
+        """The name of the model for the debaters of runs that name none; None where the environment decides."""
+        model = self._model.get("chat") if isinstance(self._model, Mapping) else self._model
+        return model if isinstance(model, str) or model is None else model.name
+
+    def new(
+        self,
+        pattern: str | Plan,
+        question: object,
+        options: Mapping[str, Any],
+        *,
+        seed: int | None,
+        limits: Limits | None,
+        check: CheckOptions | None,
+    ) -> Recipe:
+        """A new run; ConfigurationError for what does not fit."""
+        if isinstance(pattern, Plan):
+            return self._of_plan(pattern, limits)
+        if pattern in self.patterns:
+            if options:
+                raise ConfigurationError(
+                    _BEGIN, "options", dict(options), f"none: {pattern!r} is registered as it is; limits can be given"
+                )
+            return self._of_registered(pattern, question, seed=seed, limits=limits)
+        info = find_pattern(pattern) if self.plans else None
+        if info is None:
+            known = [*self.patterns, *(PATTERNS if self.plans else ())]
+            raise ConfigurationError(_BEGIN, "pattern", pattern, f"one of {', '.join(known)}")
+        if not isinstance(question, str):
+            raise ConfigurationError(_BEGIN, info.subject, question, "text")
+        given = {**options, info.subject: question, **({} if seed is None else {"seed": seed})}
+        if check is not None:  # before a file that the options name is read
+            check(info.load_page().options.read({}, file=given, where=_OPTIONS))
+        plan = make_plan(info, {}, file=given, where=_OPTIONS)
+        if not plan.speakers:
+            hint = "Name the sides in `debaters`, each with a name and a stance"
+            raise ConfigurationError(_OPTIONS, "debaters", None, "given: the question names no sides", hint=hint)
+        return self._of_plan(plan, limits)
+
+    def register(self, name: str, pattern: Block[Any, Any]) -> None:
+        """Add a pattern; ConfigurationError for a name that is taken."""
+        if name in self.patterns:
+            raise ConfigurationError("Service.register()", "name", name, f"none of {', '.join(self.patterns)}")
+        self.patterns[name] = pattern
+
+    def of_run(
+        self, run: StoredRun, *, to_ask: bool = True, limits: Limits | None = None, plan: Plan | None = None
+    ) -> Recipe:
+        """A stored run, to be resumed, or (unless it is `to_ask` models) replayed; `plan` in place of its own one.
+
+        ConfigurationError for a run of a pattern that this service does not have.
+        """
+        if plan is not None:
+            return self._of_plan(plan, limits, recording=False)
+        if (registered := self.registered(run, limits=limits)) is not None:
+            return registered
+        if run.header.plan is None or pattern_of_run(run) is None:
+            known = ", ".join(self.patterns) or "none"
+            allowed = f"a run with a plan, or of a registered pattern ({known}); this is one of {run.header.block!r}"
+            raise ConfigurationError("Service", "run_id", run.header.run_id, allowed)
+        plan = plan_of(run, {}, to_ask=to_ask)
+        if not to_ask:
+            plan = replace(plan, policies=Policies())
+        return self._of_plan(plan, limits, recording=False)
+
+    def registered(self, run: StoredRun, *, limits: Limits | None = None) -> Recipe | None:
+        """A stored run of a registered pattern; None for any other."""
+        name = self._registered(run)
+        return None if name is None else self._of_registered(name, None, seed=None, limits=limits)
+
+    def of_fork(
+        self,
+        run: StoredRun,
+        *,
+        pattern: str | Plan | None,
+        options: Mapping[str, Any],
+        seed: int | None,
+        limits: Limits | None,
+        check: CheckOptions | None,
+    ) -> Recipe:
+        """A fork of a stored run: as that run, with another registered `pattern` or plan, or with other `options`."""
+        if isinstance(pattern, Plan):
+            return self._of_plan(pattern, limits, recording=False)
+        if pattern is not None and pattern not in self.patterns:
+            raise ConfigurationError(
+                "Service.fork()", "pattern", pattern, f"one of {', '.join(self.patterns)}, or None"
+            )
+        name = pattern or self._registered(run)
+        if name is not None or run.header.plan is None:
+            if options:
+                raise ConfigurationError("Service.fork()", "options", dict(options), "none for a run without a plan")
+            return self.of_run(run) if name is None else self._of_registered(name, None, seed=seed, limits=limits)
+        info = pattern_of_run(run)
+        if check is not None and options and info is not None:
+            check(info.load_page().options.read({}, file=options, where=_OPTIONS))
+        plan = plan_of_fork(run, {}, changes=options if seed is None else {**options, "seed": seed})
+        return self._of_plan(plan, limits, recording=False)
+
+    def name_of(self, run: StoredRun) -> str | None:
+        """The pattern of a stored run; None if it is not known here."""
+        info = pattern_of_run(run)
+        return self._registered(run) or (None if info is None else info.name)
+
+    def block_name(self, pattern: str) -> str:
+        """The name of the block of a pattern."""
+        if pattern in self.patterns:
+            return self.patterns[pattern].name
+        info = find_pattern(pattern)
+        return pattern if info is None else info.name
+
+    def is_to_recover(self, run: StoredRun) -> bool:
+        """Whether a run was started by a service that recovers its runs, and can be resumed here."""
+        return bool((run.header.plan or {}).get(_RECOVER)) and self.name_of(run) is not None
+
+    def _registered(self, run: StoredRun) -> str | None:
+        """The registered pattern of a stored run."""
+        plan = run.header.plan or {}
+        name = plan.get("registered", plan.get("pattern") if "workers" in plan else None)
+        if name is None and not plan:
+            name = next((each for each, block in self.patterns.items() if block.name == run.header.block), None)
+        return name if isinstance(name, str) and name in self.patterns else None
+
+    def _of_registered(self, name: str, value: object, *, seed: int | None, limits: Limits | None) -> Recipe:
+        return Recipe(
+            name=name,
+            block=self.patterns[name],
+            value=value,
+            model=self._model,
+            limits=self._bounded(limits),
+            seed=seed,
+            stored={"registered": name, **self._recover},
+            queued=name in self._queued,
+        )
+
+    def _of_plan(self, plan: Plan, limits: Limits | None, *, recording: bool = True) -> Recipe:
+        stored = {**stored_plan(plan), **self._recover}
+        if plan.models is None and self._model is not None:
+            model = self._model
+            by_intent = model if isinstance(model, Mapping) else {"chat": model, "synthesize": model}
+            plan = replace(plan, models=by_intent)
+        plan = with_policies(plan, recording=recording)
+        bounds = self._bounded(plan.limits if limits is None else limits)
+        return Recipe(
+            name=plan.info.name,
+            block=plan.pattern(),
+            value=plan.subject,
+            model=plan.models,
+            limits=bounds,
+            seed=plan.seed,
+            stored=stored,
+            plan=plan,
+        )
+
+    def _bounded(self, limits: Limits | None) -> Limits | None:
+        if limits is None or self._limits is None:
+            return limits or self._limits
+        return limits.within(self._limits)

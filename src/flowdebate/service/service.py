@@ -1,0 +1,771 @@
+"""Service: what every front end does with runs, whichever process executes them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from flowdebate._util.validation import check_count, check_seconds
+from flowdebate.blocks.human.answers import asked_in
+from flowdebate.errors import (
+    ConfigurationError,
+    FlowDebateError,
+    RunConflict,
+    RunExists,
+    RunNotFound,
+    StoreError,
+    TooManyRuns,
+    error_text,
+)
+from flowdebate.runs.durable.replay import replay
+from flowdebate.runs.durable.resume import StoreOptions, changes_of, check_unchanged
+from flowdebate.runs.execute import make_run, start_block
+from flowdebate.service.audit import audited_runs
+from flowdebate.service.channel import Channel, Update
+from flowdebate.service.evidence import evidence_in
+from flowdebate.service.fork import Fork, checked_edits
+from flowdebate.service.recipes import Recipes
+from flowdebate.service.runs import delete_run, document_of_run, list_runs, outcome_of, state_of
+from flowdebate.service.state import RunDetails, RunPage, RunState, pending_in
+from flowdebate.service.steps import CallDetails
+from flowdebate.service.votes import Vote, Votes, cast_vote, sides_of, votes_in
+from flowdebate.store.draining import Draining
+from flowdebate.store.open import close_store, default_store_path, open_store
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Coroutine, Iterator, Sequence
+    from typing import Self
+
+    from flowdebate.blocks.base import Block
+    from flowdebate.blocks.outline import Outline
+    from flowdebate.models.resolve import ModelChoice
+    from flowdebate.runs.durable.journal import OnUncertain
+    from flowdebate.runs.durable.replay import Replay
+    from flowdebate.runs.limits import Limits
+    from flowdebate.runs.observer import Observer
+    from flowdebate.runs.result import RunHandle
+    from flowdebate.runs.run import Run
+    from flowdebate.service.audit import Items
+    from flowdebate.service.evidence import Evidence
+    from flowdebate.service.plan import Plan
+    from flowdebate.service.recipes import CheckOptions, Recipe
+    from flowdebate.store.base import StepRow, Store, StoredRun, StoredStatus
+    from flowdebate.store.open import StoreChoice
+    from flowdebate.workers.deployment import Workers
+
+__all__ = ("Service",)
+
+_LINGER = 60.0
+"""Seconds for which the events of a run stay in memory after its end."""
+_UNFINISHED: tuple[StoredStatus, ...] = ("running", "queued")
+
+
+@dataclass(slots=True, kw_only=True)
+class _Active:
+    """A run that this service executes, or has executed a moment ago."""
+
+    handle: RunHandle[Any]
+    channel: Channel
+
+    @property
+    def in_progress(self) -> bool:
+        return not self.handle.done()
+
+
+@dataclass(slots=True, kw_only=True)
+class _Watched:
+    """A run that others execute, while somebody follows it."""
+
+    channel: Channel
+    task: asyncio.Task[None]
+    read: asyncio.Event
+    """Set once the journal has been read for the first time."""
+
+
+class Service:
+    """Begins, follows, answers, cancels, resumes, forks and deletes durable runs, for any front end.
+
+    `patterns` are the application's own, by name; unless `plans` is False, the built-in ones can be started as well,
+    as plans describe them. Runs are in `store` (None: FLOWDEBATE_STORE, else the user's data directory). `model` is for
+    runs that name none; `limits` are upper bounds of every run. At most `max_concurrency` runs are executed here at
+    once. With `workers`, runs of their patterns are queued, and executed by worker processes. Runs of other processes
+    are followed through their journal, which is read every `poll` seconds if it has changed. With `recover`, runs that
+    a process leaves unfinished are resumed by `recover()` of the next one. `observe` sees the runs that this process
+    executes, for tracing; workers have their own.
+
+    All methods raise RunNotFound for an unknown run, and StoreError if the store fails. Use it as an async context
+    manager, or call `close`.
+
+    >>> import asyncio
+    >>> from flowdebate.testing import ScriptedModel
+    >>> async def main():
+    ...     verdict = {"reasoning": "It was not measured.", "winner": None, "verdict": "Wait."}
+    ...     model = ScriptedModel("It is safe.", "It is slow.", verdict, "Wait.")
+    ...     async with Service(store="memory:", model=model) as service:
+    ...         run = await service.begin("debate", "Should we ship?", options={"rounds": 1})
+    ...         async for update in service.follow(run.run_id):
+    ...             if update.kind == "event" and update.event.kind == "turn_finished":
+    ...                 print(update.event.agent_name)
+    ...         return (await service.run(run.run_id)).status
+    >>> asyncio.run(main())
+    pro
+    con
+    'complete'
+    """
+
+    def __init__(  # noqa: PLR0913 - keyword-only options with defaults
+        self,
+        patterns: Mapping[str, Block[Any, Any]] | None = None,
+        *,
+        store: StoreChoice = None,
+        model: ModelChoice = None,
+        limits: Limits | None = None,
+        workers: Workers | None = None,
+        max_concurrency: int = 8,
+        plans: bool = True,
+        recover: bool = False,
+        poll: float = 1.0,
+        observe: Observer | None = None,
+    ) -> None:
+        check_count("Service", max_concurrency=max_concurrency)
+        check_seconds("Service", poll=poll)
+        opened = workers.store if store is None and workers is not None else open_store(store, where="Service")
+        if opened is None and store is None:
+            opened = open_store(default_store_path())
+        if opened is None:
+            raise ConfigurationError("Service", "store", store, "a store: a service has durable runs")
+        self._opened = None if opened is store else opened
+        """The store if it was opened here, to be closed here."""
+        self._draining = Draining(opened, requeue=recover)
+        self.store: Store = self._draining
+        """The store of the runs."""
+        self.workers = workers
+        self.max_concurrency = max_concurrency
+        self._recipes = Recipes(
+            {**({} if workers is None else workers.patterns), **(patterns or {})},
+            model=model if workers is None or model is not None else workers.model,
+            limits=limits,
+            plans=plans,
+            queued=() if workers is None else tuple(workers.patterns),
+            recover=recover,
+        )
+        self._poll = poll
+        self._observe = observe
+        self._active: dict[str, _Active] = {}
+        self._watched: dict[str, _Watched] = {}
+        self._starting = 0
+        self._closing = False
+        self._recovering = False
+        """Whether runs that an earlier process left are still to be resumed."""
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    @property
+    def patterns(self) -> Mapping[str, Block[Any, Any]]:
+        """The application's own patterns, by name."""
+        return self._recipes.patterns
+
+    def register(self, name: str, pattern: Block[Any, Any]) -> None:
+        """Add a pattern, such as one of a front end's own; ConfigurationError for a name that is taken."""
+        self._recipes.register(name, pattern)
+
+    @property
+    def model_name(self) -> str | None:
+        """The name of the model for debaters that name none; None where the environment decides."""
+        return self._recipes.model_name
+
+    @property
+    def plans(self) -> bool:
+        """Whether the built-in patterns can be started."""
+        return self._recipes.plans
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    # Beginning
+
+    async def begin(
+        self,
+        pattern: str | Plan,
+        question: object = None,
+        *,
+        options: Mapping[str, Any] | None = None,
+        run_id: str | None = None,
+        seed: int | None = None,
+        labels: Mapping[str, str] | None = None,
+        limits: Limits | None = None,
+        check: CheckOptions | None = None,
+    ) -> RunState:
+        """Begin a run and return once it is stored; with a `run_id` that exists already, return that run.
+
+        `pattern` is a registered pattern, a built-in one with `options` as in a plan file, or a Plan. Errors:
+        ConfigurationError for options that do not fit; RunExists or RunChanged if the run `run_id` began with another
+        request; TooManyRuns. `check` gets the options before anything that they name is read or connected to, and may
+        raise ConfigurationError for those that this caller may not use.
+        """
+        recipe = self._recipes.new(pattern, question, options or {}, seed=seed, limits=limits, check=check)
+        if recipe.queued and self.workers is not None:
+            queued = await self.workers.submit(
+                recipe.name, recipe.value, run_id=run_id, seed=recipe.seed, labels=labels, limits=recipe.limits
+            )
+            return await self._state(queued)
+        if run_id is not None and (known := await self._same(recipe, run_id)) is not None:
+            return known
+        run = make_run(
+            recipe.block,
+            recipe.value,
+            model=recipe.model,
+            seed=recipe.seed,
+            limits=recipe.limits,
+            store=StoreOptions(store=self.store, labels=labels or {}, plan=recipe.stored),
+            run_id=run_id,
+            observe=self._observe,
+        )
+        try:
+            return await self._start(_started(recipe, run))
+        except RunExists:
+            known = None if run_id is None else await self._same(recipe, run_id)
+            if known is None:
+                raise
+            return known
+
+    async def _same(self, recipe: Recipe, run_id: str) -> RunState | None:
+        """The stored run, if there is one; RunChanged if it began with another request."""
+        try:
+            stored = await self.store.run(run_id)
+        except RunNotFound:
+            return None
+        now = make_run(
+            recipe.block,
+            recipe.value,
+            model=recipe.model,
+            seed=recipe.seed,
+            limits=recipe.limits,
+            store=StoreOptions(store=self.store, plan=recipe.stored),
+            run_id=run_id,
+        )
+        assert now.journal is not None  # noqa: S101 - it has a store
+        pairs = changes_of(stored.header, now.journal.header)
+        if recipe.seed is None:
+            del pairs["seed"]
+        check_unchanged(self.store, run_id, pairs)
+        return self._told(stored)
+
+    async def _start(self, starting: Coroutine[Any, Any, RunHandle[Any]]) -> RunState:
+        """Start a run within the bound on those in progress, with a channel from its first event on."""
+        in_progress = sum(active.in_progress for active in self._active.values()) + self._starting
+        if self._closing or in_progress >= self.max_concurrency:
+            starting.close()
+            raise TooManyRuns(self.max_concurrency)
+        self._starting += 1
+        try:
+            handle = await starting
+            active = self._active[handle.run_id] = _Active(handle=handle, channel=Channel.of(handle))
+            handle.on_end(lambda: self._ended(handle.run_id, active))
+        finally:
+            self._starting -= 1
+        try:
+            await handle.started()
+            state = await self._state(handle.run_id)
+        except FlowDebateError:  # whoever is told that it did not start may start it elsewhere
+            self._active.pop(handle.run_id, None)
+            handle.cancel()
+            raise
+        if (watched := self._watched.pop(handle.run_id, None)) is not None:
+            watched.task.cancel()
+            watched.channel.end()  # its readers go on with the new channel
+        return state
+
+    def _ended(self, run_id: str, active: _Active) -> None:
+        asyncio.get_running_loop().call_later(_LINGER, self._forget, run_id, active)
+
+    def _forget(self, run_id: str, active: _Active) -> None:
+        if self._active.get(run_id) is active:
+            del self._active[run_id]
+
+    # Reading
+
+    async def run(self, run_id: str) -> RunDetails:
+        """The run with its document so far, and what it asks humans."""
+        stored = await self.store.run(run_id)
+        steps = await self.store.steps(run_id)
+        document: dict[str, Any] | None = None
+        problem: str | None = None
+        try:
+            found = await document_of_run(stored, steps, replay=await self._replayed_for_document(stored, steps))
+            document = found.to_data()
+        except FlowDebateError as error:
+            problem = error_text(error)
+        if stored.status == "queued" and (workers := self._workers_of(stored)) is not None:
+            problem = (await workers.status(run_id)).problem or problem
+        return RunDetails.of(
+            stored,
+            pattern=self._recipes.name_of(stored),
+            here=self._is_here(run_id),
+            document=document,
+            problem=problem,
+            pending=pending_in(stored, steps, store=self.store.name) if stored.status == "awaiting" else (),
+            fork=Fork.of(stored, steps),
+        )
+
+    async def _replayed_for_document(self, stored: StoredRun, steps: Sequence[StepRow]) -> Replay | None:
+        if outcome_of(stored) is not None:
+            return None
+        return await self._replayed(stored, steps)
+
+    async def _replayed(self, stored: StoredRun, steps: Sequence[StepRow]) -> Replay:
+        """Replay the run; ConfigurationError if its pattern is not known here."""
+        recipe = self._recipes.of_run(stored, to_ask=False)
+        workers = self._workers_of(stored)
+        limits = recipe.limits if workers is None else workers.limits_of(stored.header)
+        return await replay(recipe.block, stored, steps, model=recipe.model, limits=limits)
+
+    async def runs(
+        self,
+        *,
+        status: str | None = None,
+        pattern: str | None = None,
+        text: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        limit: int = 50,
+        before: str | None = None,
+    ) -> RunPage:
+        """A page of runs, the newest first; `before` is the `next` of the page before. All filters have to match."""
+        check_count("Service.runs()", limit=limit)
+        runs = await list_runs(
+            self.store,
+            state=status,
+            block=None if pattern is None else self._recipes.block_name(pattern),
+            search=text,
+            labels=labels,
+            limit=limit + 1,
+            before=None if before is None else _cursor(before),
+        )
+        shown = runs[:limit]
+        last = shown[-1].header if len(runs) > limit else None
+        return RunPage(
+            runs=tuple(map(self._told, shown)), next=None if last is None else f"{last.created_at!r}:{last.run_id}"
+        )
+
+    async def audited(
+        self,
+        *,
+        status: str | None = None,
+        pattern: str | None = None,
+        text: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        limit: int = 1_000,
+    ) -> Items:
+        """The ballots of the newest runs that match all filters, and the votes of their readers, for a judge audit."""
+        check_count("Service.audited()", limit=limit)
+        block = None if pattern is None else self._recipes.block_name(pattern)
+        runs = await list_runs(self.store, state=status, block=block, search=text, labels=labels, limit=limit)
+        return await audited_runs(self.store, runs)
+
+    async def _state(self, run_id: str) -> RunState:
+        return self._told(await self.store.run(run_id))
+
+    def _told(self, stored: StoredRun) -> RunState:
+        here = self._is_here(stored.header.run_id)
+        return RunState.of(stored, pattern=self._recipes.name_of(stored), here=here)
+
+    def handle(self, run_id: str) -> RunHandle[Any] | None:
+        """The handle of a run that this service executes, or has executed within the last minute; else None."""
+        active = self._active.get(run_id)
+        return None if active is None else active.handle
+
+    def _is_here(self, run_id: str) -> bool:
+        active = self._active.get(run_id)
+        return active is not None and active.in_progress
+
+    # Following
+
+    async def follow(self, run_id: str, *, after: str | None = None) -> AsyncGenerator[Update]:
+        """Follow a run from its first event, or from behind the mark `after`, to its end.
+
+        The run may be executed here, by another process, or be over. What another process executes is read from the
+        journal: its text comes when it is complete, not while it is written.
+        """
+        while True:
+            channel = await self._channel(run_id)
+            async for update in channel.read(after):
+                if update.kind == "end" and self._has_newer(run_id, channel):
+                    break
+                after = None if update.kind == "reset" else update.mark or after
+                yield update
+            else:
+                return
+
+    def _has_newer(self, run_id: str, channel: Channel) -> bool:
+        active = self._active.get(run_id)
+        return active is not None and active.channel is not channel
+
+    async def _channel(self, run_id: str) -> Channel:
+        active = self._active.get(run_id)
+        if active is not None:
+            return active.channel
+        watched = self._watched.get(run_id)
+        if watched is None:
+            await self.store.run(run_id)
+            watched = self._watched.get(run_id) or self._watching(run_id)
+        await watched.read.wait()
+        active = self._active.get(run_id)  # the run may have been resumed here meanwhile
+        return watched.channel if active is None else active.channel
+
+    def _watching(self, run_id: str) -> _Watched:
+        channel, read = Channel(), asyncio.Event()
+        channel.on_deserted = lambda: self._unwatch(run_id, channel)
+        task = self._background(self._watch(run_id, channel, read))
+        watched = self._watched[run_id] = _Watched(channel=channel, task=task, read=read)
+        return watched
+
+    def _unwatch(self, run_id: str, channel: Channel) -> None:
+        """Stop reading the journal of a run that nobody follows any more."""
+        watched = self._watched.get(run_id)
+        if watched is not None and watched.channel is channel:
+            del self._watched[run_id]
+            watched.task.cancel()
+
+    async def _watch(self, run_id: str, channel: Channel, read: asyncio.Event) -> None:
+        """Read the journal of a run until it ends, and put what is new into its channel."""
+        seen: object = None
+        try:
+            while True:
+                stored = await self.store.run(run_id)
+                now = (stored.updated_at, stored.steps, stored.status, stored.owned)
+                if now != seen:
+                    seen = now
+                    with suppress(ConfigurationError):  # without its pattern only its end can be told
+                        found = await self._replayed(stored, await self.store.steps(run_id))
+                        channel.update(found.events, found.calls if stored.owned else ())
+                read.set()
+                if not self._goes_on(stored):
+                    return
+                await asyncio.sleep(self._poll)
+        except RunNotFound:  # it was deleted meanwhile
+            return
+        except FlowDebateError as error:
+            _LOGGER.warning("run %s cannot be followed: %s", run_id, error_text(error))
+        finally:
+            channel.end()
+            read.set()
+            self._unwatch(run_id, channel)
+
+    async def events(self, run_id: str) -> Sequence[object]:
+        """The recorded events of a run so far; ConfigurationError for one of a pattern that is not known here."""
+        active = self._active.get(run_id)
+        if active is not None:
+            return active.channel.events
+        return (await self._replayed(await self.store.run(run_id), await self.store.steps(run_id))).events
+
+    async def people(self, run_id: str) -> list[str]:
+        """The names of the blocks that ask people in a run: those of its pattern, and those that have asked."""
+        stored, found = await self.store.run(run_id), list[str]()
+        with suppress(ConfigurationError):  # a pattern that is not known here: those that have asked
+            found += _humans(self._recipes.of_run(stored, to_ask=False).block.outline())
+        found += [each.block for each, _ in asked_in(await self.store.steps(run_id), run_id, store=self.store.name)]
+        return list(dict.fromkeys(found))
+
+    async def call(self, run_id: str, place: str) -> CallDetails | None:
+        """A call of a model as it was sent, which replaying the run gives; None if the run has no call there.
+
+        ConfigurationError for a run of a pattern that is not known here.
+        """
+        stored, steps = await self.store.run(run_id), await self.store.steps(run_id)
+        request = (await self._replayed(stored, steps)).requests.get(place)
+        return None if request is None else CallDetails.of(place, request, steps)
+
+    async def evidence(self, run_id: str) -> tuple[list[str], Evidence]:
+        """The lines of a run's export as it is now, and what replaying them gives, for its report."""
+        recipe = self._recipes.registered(await self.store.run(run_id))
+        if recipe is None:
+            return await evidence_in(self.store, run_id)
+        return await evidence_in(self.store, run_id, block=recipe.block, model=recipe.model)
+
+    async def wait(self, run_id: str, seconds: float | None = None) -> RunDetails:
+        """The run once it is over, suspended or left behind, or after `seconds` as far as it is then."""
+        ends = None if seconds is None else time.monotonic() + seconds
+        while self._goes_on(await self.store.run(run_id)):
+            left = None if ends is None else ends - time.monotonic()
+            if left is not None and left <= 0:
+                break
+            active = self._active.get(run_id)
+            if active is not None and active.in_progress:
+                await active.handle.wait(left)
+            else:
+                await asyncio.sleep(self._poll if left is None else min(self._poll, left))
+        return await self.run(run_id)
+
+    def _goes_on(self, stored: StoredRun) -> bool:
+        """Whether a run is executed or will be: by another worker, or here once it is recovered, if it was left."""
+        if state_of(stored) != "left_behind":
+            return stored.status in _UNFINISHED
+        return self._workers_of(stored) is not None or (self._recovering and self._is_to_recover(stored))
+
+    # Changing
+
+    async def answer(
+        self, run_id: str, answer: object, *, place: str | None = None, resume: bool = True, by: str | None = None
+    ) -> RunState:
+        """Record a human's answer, and resume the run once it waits for no other.
+
+        The journal says `by` whom it was given where that was not the person at this service: a program, or a link.
+        NotAwaited, OutputError for an invalid answer, RunConflict, and the errors of `resume`.
+        """
+        from flowdebate.blocks.human.answers import open_requests, submit_answer
+
+        await submit_answer(self.store, run_id, answer, place=place, by=by)
+        if resume and not await open_requests(self.store, run_id):
+            return await self.resume(run_id)
+        return await self._state(run_id)
+
+    async def vote(
+        self,
+        run_id: str,
+        reader: str,
+        winner: str | None,
+        *,
+        why: str | None = None,
+        order: Sequence[str] | None = None,
+    ) -> Votes:
+        """Record whom a reader of a debate found to have argued better (None: neither), and count all votes.
+
+        `order` has the sides as this reader read them. ConfigurationError; NotAwaited for a second vote of a reader.
+        """
+        await cast_vote(self.store, await self.store.run(run_id), reader, winner, why=why, order=order)
+        return await self.votes(run_id)
+
+    async def vote_of(self, run_id: str, reader: str) -> Vote | None:
+        """The vote of a reader; None before it."""
+        return (await votes_in(self.store, await self.store.run(run_id))).get(reader)
+
+    async def votes(self, run_id: str) -> Votes:
+        """The votes of the readers of a run."""
+        stored = await self.store.run(run_id)
+        return Votes.of(list((await votes_in(self.store, stored)).values()), sides_of(stored))
+
+    async def cancel(self, run_id: str) -> RunState:
+        """Cancel a run: it ends as "interrupted", and can be resumed. A run that is over stays as it is.
+
+        RunConflict if another process executes it, unless that is a worker, which stops within seconds.
+        """
+        active = self._active.get(run_id)
+        if active is not None and active.in_progress:
+            active.handle.cancel()
+            await active.handle.wait()
+            return await self._state(run_id)
+        stored = await self.store.run(run_id)
+        workers = self._workers_of(stored)
+        if workers is not None and stored.status in _UNFINISHED:
+            await workers.cancel(run_id)
+        elif stored.owned:
+            raise RunConflict(self.store.name, run_id)
+        elif stored.status in (*_UNFINISHED, "awaiting"):
+            taken = await self.store.take(run_id)
+            await self.store.finish(run_id, "interrupted", taken.outcome)
+        return await self._state(run_id)
+
+    async def resume(
+        self,
+        run_id: str,
+        *,
+        on_uncertain: OnUncertain = "retry",
+        allow_changes: bool = False,
+        retry_dead_letter: bool = False,
+        limits: Limits | None = None,
+        plan: Plan | None = None,
+    ) -> RunState:
+        """Resume a run, whatever ended it; a complete one stays as it is. Errors: those of `Block.resume`.
+
+        `plan` takes the place of the stored one, such as one with an address that is not stored.
+        """
+        stored = await self.store.run(run_id)
+        if stored.status in ("complete", "degraded", "no_verdict"):
+            return self._told(stored)
+        workers = self._workers_of(stored)
+        if workers is not None:
+            _check_left_out(
+                limits=limits,
+                plan=plan,
+                on_uncertain=None if on_uncertain == "retry" else on_uncertain,
+                allow_changes=allow_changes or None,
+                retry_dead_letter=retry_dead_letter or None,
+            )
+            await workers.resume(run_id)
+            return await self._state(run_id)
+        recipe = self._recipes.of_run(stored, limits=limits, plan=plan)
+        return await self._start(
+            recipe.block.start_resume(
+                run_id,
+                store=self.store,
+                model=recipe.model,
+                limits=recipe.limits,
+                on_uncertain=on_uncertain,
+                allow_changes=allow_changes,
+                retry_dead_letter=retry_dead_letter,
+                observe=self._observe,
+            )
+        )
+
+    def _workers_of(self, stored: StoredRun) -> Workers | None:
+        """The workers that execute a run; None for a run that was not put on their queue."""
+        return self.workers if self.workers is not None and self.workers.is_ours(stored.header) else None
+
+    async def fork(  # noqa: PLR0913 - keyword-only options with defaults
+        self,
+        run_id: str,
+        *,
+        at: str | None = None,
+        edits: Mapping[str, Any] | None = None,
+        seed: int | None = None,
+        labels: Mapping[str, str] | None = None,
+        pattern: str | Plan | None = None,
+        options: Mapping[str, Any] | None = None,
+        limits: Limits | None = None,
+        new_id: str | None = None,
+        check: CheckOptions | None = None,
+    ) -> RunState:
+        """Begin a new run from the steps of another one: models are asked only for what differs.
+
+        `edits` replaces answers by their places, and `at` asks anew from a place on. `options` changes those of the
+        run's plan; `pattern` is a registered pattern, or a Plan, to use in place of the run's own. Workers execute the
+        fork if they have its pattern.
+        ConfigurationError, TooManyRuns; RunExists if `new_id` is taken; OutputError for an edit that is not such an
+        answer, unless the pattern is changed as well.
+        """
+        stored = await self.store.run(run_id)
+        recipe = self._recipes.of_fork(
+            stored, pattern=pattern, options=options or {}, seed=seed, limits=limits, check=check
+        )
+        if isinstance(edits, Mapping) and edits and pattern is None and not options:
+            steps = await self.store.steps(run_id)
+            edits = checked_edits(edits, steps, (await self._replayed(stored, steps)).requests)
+        seed = recipe.seed if seed is None else seed
+        if recipe.queued and self.workers is not None:
+            forked = await self.workers.fork(
+                run_id,
+                pattern=recipe.name,
+                fork_id=new_id,
+                at=at,
+                edits=edits,
+                seed=seed,
+                labels=labels,
+                limits=recipe.limits,
+            )
+            return await self._state(forked)
+        store = StoreOptions(store=self.store, labels=labels or {}, plan=recipe.stored)
+        return await self._start(
+            recipe.block.start_fork(
+                run_id,
+                store=store,
+                fork_id=new_id,
+                at=at,
+                edits=edits,
+                seed=seed,
+                model=recipe.model,
+                limits=recipe.limits,
+                observe=self._observe,
+            )
+        )
+
+    async def delete(self, run_id: str) -> None:
+        """Delete a run that is not in progress; RunConflict while it is."""
+        await delete_run(self.store, run_id)
+        active = self._active.get(run_id)
+        if active is not None:
+            self._forget(run_id, active)
+
+    async def recover(self) -> None:
+        """Resume, in the background, the runs that an earlier process of a service has left unfinished."""
+        self._recovering = True
+        self._background(self._recover()).add_done_callback(self._recovered)
+
+    def _recovered(self, _: object) -> None:
+        self._recovering = False
+
+    def _is_to_recover(self, stored: StoredRun) -> bool:
+        return not (stored.owned or stored.header.foreign) and self._recipes.is_to_recover(stored)
+
+    async def _recover(self) -> None:
+        for status in _UNFINISHED:
+            for stored in await self.store.runs(status=status):
+                if not self._is_to_recover(stored):
+                    continue
+                while not self._closing:
+                    try:
+                        await self.resume(stored.header.run_id)
+                    except TooManyRuns:
+                        await asyncio.sleep(self._poll)
+                        continue
+                    except FlowDebateError as error:
+                        _LOGGER.warning("run %s is not resumed: %s", stored.header.run_id, error_text(error))
+                    break
+
+    def _background(self, work: Any) -> asyncio.Task[Any]:  # noqa: ANN401 - a coroutine
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def close(self, patience: float = 30.0) -> None:
+        """Begin nothing more, let calls in flight end for `patience` seconds, and interrupt the runs.
+
+        Readers get their end. With `recover` the runs are stored as "queued", for the next process.
+        """
+        self._closing = True
+        self._draining.stop()
+        running = [active for active in self._active.values() if active.in_progress]
+        if running:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._draining.quiet(), patience)
+        for active in running:
+            active.handle.cancel()
+        for active in running:
+            await active.handle.wait()
+        for watched in list(self._watched.values()):
+            watched.channel.end()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._opened is not None and (self.workers is None or self._opened is not self.workers.store):
+            with suppress(StoreError):
+                await close_store(self._opened)
+
+
+def _humans(outline: Outline) -> Iterator[str]:
+    if outline.kind == "human":
+        yield outline.text
+    for each in outline.children:
+        yield from _humans(each)
+
+
+async def _started(recipe: Recipe, run: Run) -> RunHandle[Any]:
+    return start_block(recipe.block, recipe.value, run)
+
+
+def _check_left_out(**options: object) -> None:
+    """ConfigurationError for an option of `Service.resume()` that workers would not follow."""
+    for name, value in options.items():
+        if value is not None:
+            allowed = "left out: workers execute this run as they are configured"
+            raise ConfigurationError("Service.resume()", name, value, allowed)
+
+
+def _cursor(text: str) -> tuple[float, str]:
+    """Read the `next` of a page; ConfigurationError for any other text."""
+    created_at, _, run_id = text.partition(":")
+    try:
+        return float(created_at), run_id
+    except ValueError:
+        raise ConfigurationError("Service.runs()", "before", text, "the `next` of a page") from None
+
+
+_LOGGER = logging.getLogger("flowdebate")

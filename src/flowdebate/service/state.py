@@ -1,0 +1,130 @@
+"""State of runs, as a service tells it to any front end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from flowdebate._util.wire import WireModel
+from flowdebate.blocks.human.answers import open_requests_in
+from flowdebate.service.documents import Tokens
+from flowdebate.service.fork import Fork
+from flowdebate.service.runs import state_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Self
+
+    from flowdebate.runs.durable.suspend import HumanRequest
+    from flowdebate.store.base import StepRow, StoredRun
+
+__all__ = ("PendingInput", "RunDetails", "RunPage", "RunState")
+
+
+class PendingInput(WireModel):
+    """What a suspended run asks a human."""
+
+    block: str
+    """The name of the block that asks."""
+    place: str
+    """Its place in the run: pass it as `place=` with the answer."""
+    shown: str
+    """The text to read, in which models' texts are fenced."""
+    expects: str
+    """The expected answer, in words."""
+    answer_schema: dict[str, Any] | None = None
+    """The JSON Schema of the answer; None for text."""
+    problem: str | None = None
+    """The problem with the previous answer."""
+
+    @classmethod
+    def of(cls, request: HumanRequest) -> Self:
+        """The request, as it is shown."""
+        return cls(
+            block=request.block,
+            place=request.place,
+            shown=request.shown,
+            expects=request.expects,
+            answer_schema=None if request.schema is None else dict(request.schema),
+            problem=request.problem,
+        )
+
+
+class RunState(WireModel):
+    """A run in a list."""
+
+    run_id: str
+    pattern: str | None
+    """The pattern by name; None for a run that neither a plan nor this service describes."""
+    block: str
+    """The name of its block."""
+    question: str
+    status: str
+    """The stored status; "left_behind" for a running one whose process is gone."""
+    created_at: float
+    """Seconds since the epoch."""
+    updated_at: float
+    steps: int
+    """Finished steps."""
+    seed: int
+    labels: dict[str, str]
+    parent: str | None
+    """The run that it was forked from; None for any other run."""
+    usage: Tokens | None
+    """None until the run ends."""
+    seconds: float | None
+    error: str | None
+    owned: bool
+    """Whether a live process executes it."""
+    here: bool
+    """Whether that is this service."""
+
+    @classmethod
+    def of(cls, run: StoredRun, *, pattern: str | None, here: bool, **more: Any) -> Self:  # noqa: ANN401 - further fields
+        """The state of a stored run."""
+        header, outcome = run.header, run.outcome or {}
+        usage = outcome.get("usage")
+        return cls(
+            run_id=header.run_id,
+            pattern=pattern,
+            block=header.block,
+            question=header.question,
+            status=state_of(run),
+            created_at=header.created_at,
+            updated_at=run.updated_at,
+            steps=run.steps,
+            seed=header.seed,
+            labels=dict(header.labels),
+            parent=None if header.parent is None else str(header.parent.get("run")),
+            usage=Tokens(**{name: usage.get(name) for name in Tokens.model_fields}) if usage else None,
+            seconds=outcome.get("seconds"),
+            error=outcome.get("error"),
+            owned=run.owned,
+            here=here,
+            **more,
+        )
+
+
+class RunPage(WireModel):
+    """Runs of a list, the newest first."""
+
+    runs: tuple[RunState, ...]
+    next: str | None
+    """Pass it as `before=` for the next page; None on the last one."""
+
+
+class RunDetails(RunState):
+    """A run with its document so far, and what it asks humans."""
+
+    document: dict[str, Any] | None
+    """The document, as `--json` writes it; None where there is none."""
+    problem: str | None
+    """Why there is no document, or why workers rejected a run that is still queued."""
+    pending: tuple[PendingInput, ...]
+    """The requests that a suspended run waits for, by place."""
+    fork: Fork | None
+    """What a fork has from its parent; None for any other run."""
+
+
+def pending_in(run: StoredRun, steps: Sequence[StepRow], *, store: str) -> tuple[PendingInput, ...]:
+    """The requests of a suspended run."""
+    return tuple(map(PendingInput.of, open_requests_in(steps, run.header.run_id, store=store)))

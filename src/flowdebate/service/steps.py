@@ -1,0 +1,173 @@
+"""Steps of stored runs, as front ends show them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+from flowdebate._util.json_data import json_data
+from flowdebate._util.wire import WireModel
+from flowdebate.errors import error_text
+from flowdebate.models.codec import digest_of, failure_of
+from flowdebate.models.usage import Usage
+from flowdebate.service.documents import as_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Self
+
+    from flowdebate.models.base import ModelRequest
+    from flowdebate.store.base import StepRow
+
+__all__ = ("CallDetails", "CallTool", "StepState", "StepTokens", "call_body", "failure_text")
+
+_USAGE = tuple(item.name for item in fields(Usage))
+"""The counts of a stored call, in their order."""
+
+
+class StepTokens(WireModel):
+    """Tokens of a call; None is unknown."""
+
+    prompt_tokens: int | None
+    cached_tokens: int | None
+    completion_tokens: int | None
+
+
+class StepState(WireModel):
+    """A step of a run: a call of a model, a side effect, an accepted failure, or a human's answer."""
+
+    place: str
+    """Its place in the run, which is unique."""
+    kind: str
+    finished: bool
+    at: float | None
+    """When it was finished, in seconds since the epoch."""
+    attempts: int
+    failures: list[str]
+    """Failures of earlier attempts."""
+    model: str | None
+    """The model that answered."""
+    usage: StepTokens | None
+    seconds: float | None
+    origin: str | None
+    """Of an answer: "asked", or for a fork also "reused" or "edited"."""
+    text: str
+    """The answer; of a structured one, its JSON."""
+
+    @classmethod
+    def of(cls, step: StepRow) -> Self:
+        """The state of a stored step."""
+        body = call_body(step)
+        seconds = body.get("seconds")
+        return cls(
+            place=step.key,
+            kind=step.kind,
+            finished=step.body is not None,
+            at=step.at,
+            attempts=step.attempts,
+            failures=list(map(failure_text, step.failures)),
+            model=_model(body),
+            usage=_usage(body),
+            seconds=seconds if isinstance(seconds, (int, float)) else None,
+            origin=str(_recorded(step).get("origin", "asked"))
+            if step.body and step.kind in ("call", "human")
+            else None,
+            text=_text(step, body),
+        )
+
+
+class CallTool(WireModel):
+    """A tool that a call offers to its model."""
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+
+
+class CallDetails(WireModel):
+    """One call of a model as it was sent: in the library's terms, before a provider's own form."""
+
+    place: str
+    block: str
+    messages: list[dict[str, Any]]
+    answer_schema: dict[str, Any] | None
+    """The JSON Schema of the answer; None for text."""
+    tools: list[CallTool]
+    choices: list[str]
+    begins: str
+    """Words that the answer was to begin with, for models that continue them."""
+    recorded: bool
+    """Whether it is exactly the request that the journal has; another version of the pattern may make another one."""
+
+    @classmethod
+    def of(cls, place: str, request: ModelRequest, steps: Iterable[StepRow]) -> Self:
+        """The details of a request that a replay has made."""
+        digest = digest_of(request)
+        return cls(
+            place=place,
+            block=request.block,
+            messages=[json_data(message) for message in request.messages],
+            answer_schema=request.output_schema,
+            tools=[
+                CallTool(name=tool.name, description=tool.description, parameters=dict(tool.parameters))
+                for tool in request.tools
+            ],
+            choices=list(request.choices),
+            begins=request.begins,
+            recorded=any(step.key == place and step.request == digest for step in steps),
+        )
+
+
+def _origin(step: StepRow) -> str | None:
+    is_answer = step.body is not None and step.kind in ("call", "human")
+    return str(_recorded(step).get("origin", "asked")) if is_answer else None
+
+
+def call_body(step: StepRow) -> dict[str, Any]:
+    """The recorded answer of a call; empty for other steps."""
+    return _recorded(step) if step.kind == "call" else {}
+
+
+def _recorded(step: StepRow) -> dict[str, Any]:
+    body = None if step.body is None else json.loads(step.body)
+    return body if isinstance(body, dict) else {}
+
+
+def failure_text(recorded: str) -> str:
+    """What failed, from its record."""
+    try:
+        return str(json.loads(recorded)["error"])
+    except (ValueError, KeyError, TypeError):
+        return recorded
+
+
+def _model(body: dict[str, Any]) -> str | None:
+    """The model that answered, by the name that it was asked by, not the one that its server gave."""
+    attempts = body.get("attempts")
+    if isinstance(attempts, list) and attempts and isinstance(attempts[-1], list) and attempts[-1]:
+        return str(attempts[-1][0])
+    return None if body.get("model") is None else str(body["model"])
+
+
+def _usage(body: dict[str, Any]) -> StepTokens | None:
+    numbers = body.get("usage")
+    if not isinstance(numbers, list) or len(numbers) != len(_USAGE):
+        return None
+    counts = dict(zip(_USAGE, numbers, strict=True))
+    return StepTokens(**{name: counts.get(name) for name in StepTokens.model_fields})
+
+
+def _text(step: StepRow, body: dict[str, Any]) -> str:
+    if step.body is None:
+        return ""
+    if step.kind == "loss":
+        return error_text(failure_of(step.body))
+    if step.kind != "call":
+        value = json.loads(step.body)
+        if step.kind == "human" and isinstance(value, dict):
+            value = value.get("answer")
+        return value if isinstance(value, str) else as_json(value)
+    if body.get("tool_calls"):
+        return "\n".join(f"{name}({arguments})" for _, name, arguments in body["tool_calls"])
+    return str(body.get("text") or as_json(body.get("data")))

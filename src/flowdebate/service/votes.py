@@ -1,0 +1,126 @@
+"""Votes of readers: who they think argued better, before they have seen the verdict."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field, ValidationError
+
+from flowdebate._util.wire import WireModel
+from flowdebate.errors import ConfigurationError, NotAwaited
+from flowdebate.store.base import documents_of
+from flowdebate.store.export import GONE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from flowdebate.store.base import Store, StoredRun
+
+__all__ = ("Vote", "Votes", "cast_vote", "sides_of", "votes_in", "votes_of")
+
+_WHERE = "vote"
+_PREFIX = "votes/"
+_DECIDED = ("complete", "degraded", "no_verdict")
+
+
+class Vote(WireModel):
+    """What one reader found."""
+
+    winner: str | None
+    """The side that argued better; None for neither."""
+    why: str | None = None
+    order: list[str] | None = None
+    """The sides in the order in which this reader read them; None where that is not known."""
+    at: float
+    """Seconds since the epoch."""
+    begun_at: float
+    """When the run began: a later run with the same id does not have this vote."""
+
+
+class Votes(WireModel):
+    """How many readers voted for whom."""
+
+    readers: Annotated[int, Field(ge=0)]
+    sides: dict[str, int]
+    """The votes for each side, in the order of the sides."""
+    neither: Annotated[int, Field(ge=0)]
+
+    @classmethod
+    def of(cls, votes: Sequence[Vote], sides: Sequence[str]) -> Votes:
+        """The counts of votes; those for a side that there is not do not count."""
+        found = [vote.winner for vote in votes if vote.winner is None or vote.winner in sides]
+        counts = {side: found.count(side) for side in sides}
+        return cls(readers=len(found), sides=counts, neither=found.count(None))
+
+    @property
+    def leader(self) -> str | None:
+        """The side that most readers voted for; None where several did as often, also for neither.
+
+        >>> Votes(readers=3, sides={"yes": 2, "no": 1}, neither=0).leader
+        'yes'
+        """
+        most = max([*self.sides.values(), self.neither], default=0)
+        first = [side for side, votes in self.sides.items() if votes == most]
+        return first[0] if most and len(first) == 1 and self.neither < most else None
+
+
+def sides_of(run: StoredRun) -> list[str]:
+    """The stances of a debate that is over, in the order in which they were first argued; else none."""
+    raw = (run.outcome or {}).get("raw")
+    said = raw.get("transcript") if isinstance(raw, dict) and run.status in _DECIDED and "verdict" in raw else None
+    stances = [each.get("stance") for each in said if isinstance(each, dict)] if isinstance(said, list) else []
+    found = list(dict.fromkeys(stance for stance in stances if isinstance(stance, str)))
+    return found if len(found) > 1 else []
+
+
+async def votes_in(store: Store, run: StoredRun) -> dict[str, Vote]:
+    """The votes on a run, by reader."""
+    return votes_of(run, await store.documents(documents_of(run.header.run_id)))
+
+
+def votes_of(run: StoredRun, documents: Mapping[str, str]) -> dict[str, Vote]:
+    """The votes in a run's documents; what cannot be read is left out, since anybody may have exported it."""
+    found = dict[str, Vote]()
+    for key, body in documents.items():
+        if key.startswith(_PREFIX) and body != GONE:
+            try:
+                vote = Vote.model_validate_json(body)
+            except ValidationError:
+                continue
+            if vote.begun_at == run.header.created_at:
+                found[key.removeprefix(_PREFIX)] = vote
+    return found
+
+
+async def cast_vote(
+    store: Store,
+    run: StoredRun,
+    reader: str,
+    winner: str | None,
+    *,
+    why: str | None = None,
+    order: Sequence[str] | None = None,
+) -> None:
+    """Record the vote of a reader, of whom the first one stands.
+
+    ConfigurationError for a side that there is not; NotAwaited where the reader has voted already, or the run is no
+    debate that is over.
+    """
+    run_id, sides = run.header.run_id, sides_of(run)
+    if not sides:
+        raise NotAwaited(store.name, run_id, "is no debate of several sides that is over, so nobody can vote on it")
+    if winner is not None and winner not in sides:
+        allowed = f"one of {', '.join(map(repr, sides))}, or null for neither"
+        raise ConfigurationError(_WHERE, "winner", winner, allowed)
+    if order is not None and sorted(order) != sorted(sides):
+        raise ConfigurationError(_WHERE, "order", list(order), f"{sides} in any order")
+    begun = run.header.created_at
+    vote = Vote(winner=winner, why=why, order=None if order is None else list(order), at=time.time(), begun_at=begun)
+    key, body = f"{_PREFIX}{reader}", vote.model_dump_json(by_alias=True)
+    collection = documents_of(run_id)
+    if await store.put(collection, key, body):
+        return
+    before = (await store.documents(collection)).get(key, GONE)
+    if reader in await votes_in(store, run) or not await store.put(collection, key, body, expected=before):
+        raise NotAwaited(store.name, run_id, "has a vote of this reader already, and the first one stands")

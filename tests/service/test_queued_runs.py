@@ -1,0 +1,339 @@
+"""Runs that a service puts on a queue: workers execute them, and whoever has the store follows and steers them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import Counter
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import httpx2
+import pytest
+
+from flowdebate import Limits
+from flowdebate.errors import ConfigurationError, RunConflict, RunExists
+from flowdebate.runs.events import BlockAnswered, CallStarted, RunFinished
+from flowdebate.server import create_app
+from flowdebate.server.serve import serve
+from flowdebate.service.service import Service
+from flowdebate.store import MemoryStore
+from tests.server.stage import Frame, read_frames
+from tests.service.test_service import all_of, told
+from tests.workers.conftest import until
+from tests.workers.fleet import RemoteModel
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from flowdebate.service.channel import Update
+    from flowdebate.workers import Workers
+    from tests.workers.conftest import Fleet
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
+
+QUESTION = "How should we get to work?"
+CALLS = 5
+"""What a debate of the fleet takes."""
+TOKEN = "a-token-of-these-tests"  # noqa: S105 - it opens nothing else
+
+
+def served(workers: Workers, **options: Any) -> Service:
+    """A service that executes nothing of the fleet's itself."""
+    return Service(workers=workers, poll=0.05, **options)
+
+
+def texts(updates: list[Update]) -> list[tuple[str, Any]]:
+    """What was said, by its place."""
+    return [(update.event.path, update.event.output) for update in updates if isinstance(update.event, BlockAnswered)]
+
+
+async def undisturbed(fleet: Fleet, workers: Workers, seed: int) -> list[Update]:
+    """What a reader is told of the same run where nothing happens to it; its calls are not counted."""
+    pattern, store = workers.patterns["city"], MemoryStore()
+    await pattern.run(QUESTION, model=RemoteModel(fleet.models.port), store=store, seed=seed, run_id="alone")
+    fleet.models.asked.clear()
+    async with Service({"city": pattern}, store=store) as service:
+        return await all_of(service.follow("alone"))
+
+
+async def test_a_worker_executes_what_the_service_begins(fleet: Fleet) -> None:
+    """In a process of its own; a reader of the service is told everything, from the first event to the end."""
+    workers = fleet.workers()
+    expected = await undisturbed(fleet, workers, seed=3)
+    async with served(workers) as service:
+        run = await service.begin("city", QUESTION, seed=3, labels={"for": "tests"})
+        assert (run.status, run.here, run.pattern, run.labels) == ("queued", False, "city", {"for": "tests"})
+        reader = asyncio.ensure_future(all_of(service.follow(run.run_id)))
+        worker = fleet.process()
+        updates = await reader
+        done = await service.wait(run.run_id)
+    assert told(updates) == told(expected)
+    assert texts(updates) == texts(expected)
+    assert updates[-1].kind == "end"
+    assert isinstance(updates[-2].event, RunFinished)
+    assert (done.status, done.steps) == ("complete", CALLS)
+    assert done.document is not None
+    assert done.document["raw"]["verdict"]["verdict"] == "Build trams."
+    assert {each.process for each in fleet.models.asked} == {worker.pid}
+
+
+async def test_a_killed_workers_run_is_taken_over_and_its_readers_get_the_same_text(fleet: Fleet) -> None:
+    """A reader from the beginning and one who comes back with a mark; no recorded call is asked for again."""
+    workers = fleet.workers()
+    expected = await undisturbed(fleet, workers, seed=5)
+    fleet.models.seconds = 0.2
+    async with served(workers) as service:
+        run = await service.begin("city", QUESTION, seed=5)
+        reader = asyncio.ensure_future(all_of(service.follow(run.run_id)))
+        victim = fleet.process()
+        await fleet.models.until(3)
+        seen = [update async for update in service_so_far(service, run.run_id)]
+        victim.kill()
+        kept = {row.request for row in await service.store.steps(run.run_id) if row.body is not None}
+        async with fleet.working(fleet.workers()):
+            updates = await reader
+            mark = [update.mark for update in seen if update.mark is not None][-1]
+            rest = await all_of(service.follow(run.run_id, after=mark))
+        assert (await service.run(run.run_id)).status == "complete"
+    assert texts(updates) == texts(expected)
+    assert told(updates) == told(expected)
+    assert told(rest) == told(expected)[len(told(seen)) :]
+    asked = Counter(each.digest for each in fleet.models.asked)
+    assert len(kept) >= 2
+    assert {asked[str(digest)] for digest in kept} == {1}
+    assert CALLS <= asked.total() <= CALLS + 1
+
+
+async def service_so_far(service: Service, run_id: str) -> AsyncIterator[Update]:
+    """What a reader is told who leaves at the call in progress."""
+    async for update in service.follow(run_id):
+        if isinstance(update.event, CallStarted):
+            return
+        yield update
+
+
+async def test_cancelling_a_run_reaches_its_worker(fleet: Fleet) -> None:
+    """The call in flight is given up, readers get their end, and resuming asks for nothing that was recorded."""
+    workers = fleet.workers()
+    async with served(workers) as service, fleet.working(fleet.workers()):
+        fleet.models.answering.clear()
+        fleet.models.free = 2
+        run = await service.begin("city", QUESTION)
+        await fleet.models.until(3)
+        reader = asyncio.ensure_future(all_of(service.follow(run.run_id)))
+        await service.cancel(run.run_id)
+        assert [update.kind for update in await reader][-1] == "end"
+        stopped = await service.wait(run.run_id)
+        assert (stopped.status, stopped.steps) == ("interrupted", 2)
+        assert (await service.cancel(run.run_id)).status == "interrupted"
+        fleet.models.answering.set()
+        assert (await service.resume(run.run_id)).status in ("queued", "running")
+        updates = await all_of(service.follow(run.run_id))
+        assert (await service.resume(run.run_id)).status == "complete"
+    assert isinstance(updates[-2].event, RunFinished)
+    assert len(fleet.models.asked) == CALLS + 1
+
+
+async def test_a_run_that_still_stops_is_not_resumed_in_vain(fleet: Fleet) -> None:
+    """While its worker gives it up it is a RunConflict, and not a delivery that nobody executes."""
+    workers = fleet.workers()
+    fleet.models.answering.clear()
+    async with served(workers) as service, fleet.working(fleet.workers(poll=0.5)):
+        run = await service.begin("city", QUESTION)
+        await fleet.models.until(1)
+        await service.resume(run.run_id)  # it is in progress as it is
+        await service.cancel(run.run_id)
+        with pytest.raises(RunConflict):
+            await service.resume(run.run_id)
+        assert (await service.wait(run.run_id)).status == "interrupted"
+
+
+async def test_a_waiting_run_is_cancelled_before_any_worker_has_it(fleet: Fleet) -> None:
+    """And its readers get their end."""
+    async with served(fleet.workers()) as service:
+        run = await service.begin("city", QUESTION)
+        reader = asyncio.ensure_future(all_of(service.follow(run.run_id)))
+        assert (await service.cancel(run.run_id)).status == "interrupted"
+        assert [update.kind for update in await reader][-1] == "end"
+        async with fleet.working(fleet.workers()):
+            await asyncio.sleep(0.2)
+        assert (await service.run(run.run_id)).status == "interrupted"
+    assert fleet.models.asked == []
+
+
+async def test_a_human_answers_through_the_service_and_a_worker_goes_on(fleet: Fleet) -> None:
+    """The run waits for the person with no worker on it; the answer is said in it as it was given."""
+    async with served(fleet.workers()) as service, fleet.working(fleet.workers()):
+        run = await service.begin("mixed", QUESTION)
+        waiting = await service.wait(run.run_id)
+        assert (waiting.status, [request.block for request in waiting.pending]) == ("awaiting", ["ann"])
+        assert (await service.answer(run.run_id, "By tram.")).status in ("queued", "running")
+        done = await service.wait(run.run_id)
+        assert done.status == "complete"
+        assert done.document is not None
+        assert done.document["raw"]["transcript"][0]["text"] == "By tram."
+        other = await service.begin("mixed", QUESTION)
+        assert (await service.wait(other.run_id)).status == "awaiting"
+        assert (await service.cancel(other.run_id)).status == "interrupted"
+    assert len(fleet.models.asked) == 2
+
+
+async def test_services_of_one_store_follow_and_steer_each_others_runs(fleet: Fleet) -> None:
+    """What one begins another one lists, follows, cancels and resumes; beginning it again is the same run."""
+    async with served(fleet.workers()) as first, served(fleet.workers()) as second:
+        run = await first.begin("city", QUESTION, run_id=f"{fleet.given['name']}-both", seed=2)
+        assert run.run_id in {each.run_id for each in (await second.runs(status="queued")).runs}
+        assert (await second.begin("city", QUESTION, run_id=run.run_id, seed=2)).created_at == run.created_at
+        with pytest.raises(RunExists):
+            await second.begin("city", "Why?", run_id=run.run_id, seed=2)
+        await second.cancel(run.run_id)
+        assert (await first.wait(run.run_id)).status == "interrupted"
+        await second.resume(run.run_id)
+        readers = [asyncio.ensure_future(all_of(each.follow(run.run_id))) for each in (first, second)]
+        async with fleet.working(fleet.workers()):
+            one, other = await asyncio.gather(*readers)
+        assert told(one) == told(other)
+        assert texts(one) == texts(other)
+        assert (await first.run(run.run_id)).document == (await second.run(run.run_id)).document
+    assert len(fleet.models.asked) == CALLS
+
+
+async def test_queued_runs_have_the_limits_of_their_service(fleet: Fleet) -> None:
+    """And those of their caller, which can lower them; one that cannot be stored is refused."""
+    workers = fleet.workers(limits=Limits(calls=4))
+    async with served(workers, limits=Limits(calls=3)) as service, fleet.working(fleet.workers(limits=Limits(calls=4))):
+        for given, calls in ((None, 3), (Limits(calls=2), 2), (Limits(calls=50), 3)):
+            run = await service.begin("city", QUESTION, limits=given)
+            updates = await all_of(service.follow(run.run_id))
+            done = await service.wait(run.run_id)
+            assert (done.status, done.usage and done.usage.calls) == ("limit", calls)
+            assert len(texts(updates)) == calls
+        longer = await workers.submit("city", QUESTION)
+        done = await service.wait(longer)
+        assert (done.status, done.usage and done.usage.calls) == ("limit", 4)
+        with pytest.raises(ConfigurationError, match="cost"):
+            await service.begin("city", QUESTION, limits=Limits(cost=1.0, prices=lambda *_: 1.0))
+
+
+async def test_options_that_no_worker_can_follow_are_refused(fleet: Fleet) -> None:
+    """Not ignored: a queued run is resumed as its workers are configured."""
+    async with served(fleet.workers()) as service:
+        run = await service.begin("city", QUESTION)
+        await service.cancel(run.run_id)
+        for options in ({"limits": Limits(calls=9)}, {"allow_changes": True}, {"on_uncertain": "raise"}):
+            with pytest.raises(ConfigurationError, match="workers"):
+                await service.resume(run.run_id, **options)
+        assert (await service.run(run.run_id)).status == "interrupted"
+
+
+async def test_a_service_says_why_its_workers_reject_a_run(fleet: Fleet) -> None:
+    """Which stays queued until there is a worker that has its pattern."""
+    without = fleet.workers(patterns={"other": fleet.workers().patterns["mixed"]})
+    async with served(fleet.workers()) as service, fleet.working(without):
+        run = await service.begin("city", QUESTION)
+
+        async def rejected() -> bool:
+            return "'city'" in ((await service.run(run.run_id)).problem or "")
+
+        await until(rejected)
+        assert (await service.run(run.run_id)).status == "queued"
+
+
+async def test_a_run_that_no_worker_takes_over_is_not_waited_for(fleet: Fleet) -> None:
+    """Such as one of a program of its own, left behind in the same store."""
+    async with served(fleet.workers()) as service, served(fleet.workers()) as other:
+        block, model = service.patterns["city"], RemoteModel(fleet.models.port)
+        fleet.models.answering.clear()
+        handle = block.start(QUESTION, model=model, store=other.store)
+        await fleet.models.until(1)
+        await other.store.release(handle.run_id)
+        assert (await service.wait(handle.run_id)).status == "left_behind"
+        assert [update.kind for update in await all_of(service.follow(handle.run_id))][-1] == "end"
+        handle.cancel()
+        await handle.wait()
+
+
+async def test_forks_of_queued_runs_are_executed_by_workers(fleet: Fleet) -> None:
+    """Which ask only for what differs; a fork of what waits in the queue, and a killed worker, change nothing."""
+    async with served(fleet.workers()) as service, fleet.working(fleet.workers()):
+        run = await service.begin("city", QUESTION, seed=4)
+        assert (await service.wait(run.run_id)).status == "complete"
+        same = await service.fork(run.run_id, labels={"for": "tests"})
+        assert (same.status, same.here, same.parent, same.labels) == ("queued", False, run.run_id, {"for": "tests"})
+        done = await service.wait(same.run_id)
+        assert done.fork is not None
+        assert (done.status, done.seed, done.fork.reused, done.fork.asked) == ("complete", 4, CALLS, 0)
+        assert len(fleet.models.asked) == CALLS
+        place = "city/round[2]/city-turn-bob/city-debater-bob"
+        edited = await service.fork(run.run_id, edits={place: "I agree."}, new_id=f"{run.run_id}-edited")
+        updates = await all_of(service.follow(edited.run_id))
+        done = await service.wait(edited.run_id)
+        assert done.fork is not None
+        assert (done.fork.reused, done.fork.edited, done.fork.asked) == (3, (place,), 1)
+        assert ("I agree.") in [text for _, text in texts(updates)]
+        assert {each.process for each in fleet.models.asked} == {os.getpid()}
+        assert len(fleet.models.asked) == CALLS + 1
+        with pytest.raises(RunExists):
+            await service.fork(run.run_id, new_id=edited.run_id)
+        for wrong in ({"edits": {"nowhere": "x"}}, {"at": "nowhere"}, {"options": {"rounds": 3}}):
+            with pytest.raises(ConfigurationError):
+                await service.fork(run.run_id, **wrong)
+
+
+# Over HTTP
+
+
+@asynccontextmanager
+async def over_http(service: Service) -> AsyncIterator[httpx2.AsyncClient]:
+    """A client of a server on a port of its own."""
+    started: asyncio.Future[tuple[str, Any]] = asyncio.get_running_loop().create_future()
+    app = create_app(service, token=TOKEN)
+    serving = asyncio.ensure_future(serve(app, port=0, started=lambda *given: started.set_result(given)))
+    url, server = await started
+    headers = {"authorization": f"Bearer {TOKEN}"}
+    try:
+        async with httpx2.AsyncClient(base_url=f"{url}api/v1", headers=headers, trust_env=False, timeout=30) as http:
+            yield http
+    finally:
+        server.should_exit = True
+        await serving
+
+
+async def test_a_queued_run_is_begun_followed_and_cancelled_over_http(fleet: Fleet) -> None:
+    """The stream has what the worker does, and ends with the run; resumed, it goes on behind the last id."""
+    fleet.models.answering.clear()
+    fleet.models.free = 1
+    async with over_http(served(fleet.workers())) as http, fleet.working(fleet.workers()):
+        begun = await http.post("/runs", json={"pattern": "city", "question": QUESTION})
+        assert (begun.status_code, begun.json()["status"]) == (201, "queued")
+        path = f"/runs/{begun.json()['runId']}"
+        await fleet.models.until(2)
+        first: list[Frame] = []
+        async for frame in frames(http, path):
+            if frame.event == "turn_finished":
+                assert (await http.post(f"{path}/cancel")).status_code == 202
+            first.append(frame)
+        assert [frame.event for frame in first][-2:] == ["run_finished", "end"]
+        assert (await http.get(path)).json()["status"] == "interrupted"
+        fleet.models.answering.set()
+        assert (await http.post(f"{path}/resume")).status_code == 202
+        last = [frame.id for frame in first if frame.id is not None][-1]
+        rest = [frame async for frame in frames(http, path, **{"last-event-id": last})]
+        assert [frame.event for frame in rest][-2:] == ["run_finished", "end"]
+        said = [frame.data["agentName"] for frame in (*first, *rest) if frame.event == "turn_finished"]
+        assert said == ["ann", "bob", "ann", "bob"]
+        assert (await http.get(f"{path}?wait=5")).json()["document"]["raw"]["verdict"]["winner"] == "trams"
+    assert len(fleet.models.asked) == CALLS + 1
+
+
+async def frames(http: httpx2.AsyncClient, path: str, **headers: str) -> AsyncIterator[Frame]:
+    """The server-sent events of a run."""
+    async with http.stream("GET", f"{path}/events", headers=headers) as response:
+        lines: list[str] = []
+        async for line in response.aiter_lines():
+            lines.append(line)
+            if not line:
+                for frame in read_frames(iter(lines)):
+                    yield frame
+                lines.clear()

@@ -1,0 +1,96 @@
+"""Lists of stored runs: found by state, in pages, without reading the whole store."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flowdebate.errors import ConfigurationError
+from flowdebate.service.runs import each_run, find_run, last_resumable, list_runs, state_of
+from flowdebate.store import MemoryStore
+from flowdebate.testing.store.fixtures import header
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from flowdebate.store import StoredRun
+
+pytestmark = pytest.mark.anyio
+
+STATES = ("running", "left_behind", "complete", "failed")
+
+
+class CountingStore(MemoryStore):
+    """One that counts the runs that it gave."""
+
+    given = 0
+
+    async def runs(self, **asked: Any) -> Sequence[StoredRun]:
+        """Count the page."""
+        page = await super().runs(**asked)
+        self.given += len(page)
+        return page
+
+
+async def filled(states: Sequence[str]) -> CountingStore:
+    """A store with a run in each of these states, the newest last."""
+    store = CountingStore()
+    for number, state in enumerate(states):
+        run_id = f"run-{number:04}"
+        await store.create(header(run_id, created_at=float(number // 2), plan={}, labels={"batch": f"b{number % 3}"}))
+        if state == "left_behind":
+            await store.release(run_id)
+        elif state != "running":
+            await store.finish(run_id, state, None)  # type: ignore[arg-type]  # one of STATES
+    return store
+
+
+@given(st.lists(st.sampled_from(STATES), max_size=130), st.sampled_from((None, *STATES)), st.integers(1, 60))
+async def test_the_pages_of_a_state_are_its_runs(states: list[str], state: str | None, size: int) -> None:
+    """Whatever lies between them; "running" and "left_behind" are one status in the store."""
+    store = await filled(states)
+    expected = [run for run in await store.runs() if state in (None, state_of(run))]
+    assert list(await list_runs(store, state=state)) == expected
+    paged: list[StoredRun] = []
+    while page := await list_runs(store, state=state, limit=size, before=paged[-1].position if paged else None):
+        paged += page
+    assert paged == expected
+
+
+async def test_filters_apply_to_all_pages() -> None:
+    """Of a batch, in a state, behind a run."""
+    store = await filled(["running", "left_behind"] * 100)
+    found = await list_runs(store, state="left_behind", labels={"batch": "b1"}, search="cars", block="debate")
+    assert [run.header.run_id for run in found] == [f"run-{n:04}" for n in range(199, -1, -1) if n % 6 == 1]
+    assert {state_of(run) for run in found} == {"left_behind"}
+    assert {run.header.labels["batch"] for run in found} == {"b1"}
+    behind = await list_runs(store, state="left_behind", labels={"batch": "b1"}, before=found[10].position)
+    assert list(behind) == list(found[11:])
+    assert list(await list_runs(store, limit=0)) == []
+
+
+async def test_a_list_reads_no_more_than_it_needs() -> None:
+    """A page of 20 of 1,000 runs, the newest resumable one, and a loop that ends early."""
+    store = await filled(["complete"] * 900 + ["left_behind"] * 30 + ["complete"] * 70)
+    assert len(await list_runs(store, limit=20)) == 20
+    assert store.given <= 50
+    store.given = 0
+    assert (await last_resumable(store)).header.run_id == "run-0928"
+    assert store.given <= 100
+    store.given = 0
+    async for run in each_run(store, state="left_behind"):
+        assert state_of(run) == "left_behind"
+        break
+    assert store.given <= 50
+
+
+async def test_a_run_is_found_by_the_beginning_of_its_id_anywhere_in_the_store() -> None:
+    """The oldest of many; of several the first are named."""
+    store = await filled(["complete"] * 120)
+    await store.create(header("older-than-all", created_at=-1.0))
+    assert (await find_run(store, "older")).header.run_id == "older-than-all"
+    with pytest.raises(ConfigurationError, match="100 runs begin with 'run-00': run-0098, run-0099"):
+        await find_run(store, "run-00")
