@@ -1,0 +1,165 @@
+"""Application: the HTTP interface of a service, to be mounted or served."""
+
+from __future__ import annotations
+
+import secrets
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Literal
+
+from fastapi import FastAPI
+
+from flowdebate import __version__
+from flowdebate._util.validation import check_library
+from flowdebate.errors import ConfigurationError
+from flowdebate.models.openai.endpoint import check_address
+from flowdebate.server import audit_page, catalog, form_pages, link_routes, pages, routes, travel_pages, views
+from flowdebate.server.front import API, Front
+from flowdebate.server.guard import LOOPBACK, Guard, GuardOptions
+from flowdebate.server.links import Links
+from flowdebate.server.problems import FieldProblem, Problem, handle_problems
+from flowdebate.server.protocols.streams import Audience
+from flowdebate.server.sse import Readers
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterable
+
+    from fastapi import APIRouter
+    from starlette.responses import Response
+    from starlette.types import ASGIApp
+
+    from flowdebate.server.guard import Authenticate
+    from flowdebate.service.service import Service
+
+__all__ = ("create_app",)
+
+_WHERE = "create_app()"
+_PUBLIC = (f"{API}/health", "/static/", f"{API}/links/", "/answer/")
+"""Beginnings of paths without a token: the first two say nothing, the others bring a signature."""
+_SHORTEST_TOKEN = 16
+
+
+def create_app(  # noqa: PLR0913 - keyword-only
+    service: Service,
+    *,
+    token: str | Literal[False] | None = None,
+    authenticate: Authenticate | None = None,
+    allow_hosts: Iterable[str] = (),
+    allow_base_urls: Iterable[str] = (),
+    read_only: bool = False,
+    openai: bool = False,
+    ag_ui: bool = False,
+    secret: str | None = None,
+    ping: float = 15.0,
+    patience: float = 30.0,
+    close_service: bool = True,
+) -> FastAPI:
+    """The HTTP interface of `service` as an ASGI application.
+
+    Every request needs `token` (None: a random one, `app.state.token`; False: none, because something in front of the
+    application checks requests), or is that of the user whom `authenticate(request)` names, who sees only runs of
+    their own. It answers to the names of this machine and to `allow_hosts`. Options of a run may name base URLs at or
+    below `allow_base_urls`, and nothing else that is read or connected to. `openai` adds the OpenAI-compatible
+    endpoint, whose API key is the token; `ag_ui` adds that of AG-UI (extra `ag-ui`). `secret` signs links for humans;
+    None makes one for each start, or takes that of the token. `ping` is the seconds between signs of life on quiet
+    streams.
+
+    At the end of its lifespan it closes the service, in which calls in flight have `patience` seconds to end; unless
+    `close_service` is False.
+    """
+    if authenticate is not None and token:
+        raise ConfigurationError(_WHERE, "token", "a token", "left out where there is `authenticate`")
+    if token is None and authenticate is None:
+        token = secrets.token_urlsafe(32)
+    if token and len(token) < _SHORTEST_TOKEN:
+        raise ConfigurationError(_WHERE, "token", "a shorter one", f"text of at least {_SHORTEST_TOKEN} characters")
+    hosts = LOOPBACK | frozenset(map(str.lower, allow_hosts))
+    front = Front(
+        service=service,
+        readers=Readers(ping=ping),
+        audience=Audience(pause=ping),
+        links=Links(secret or token or secrets.token_urlsafe(32)),
+        read_only=read_only,
+        base_urls=tuple(allow_base_urls),
+    )
+    for url in front.base_urls:
+        check_address(_WHERE, "allow_base_urls", url)
+    others, refusals = _other_protocols(openai=openai, ag_ui=ag_ui)
+    app = _Application(
+        guard=GuardOptions(
+            hosts=hosts, token=token or None, authenticate=authenticate, public=_PUBLIC, refusals=refusals
+        ),
+        front=front,
+        patience=patience if close_service else None,
+    )
+    for router in (routes.router, views.router, link_routes.router, catalog.router):
+        app.include_router(router, prefix=API)
+    for router in (pages.router, form_pages.router, travel_pages.router, audit_page.router, *others):
+        app.include_router(router)
+    handle_problems(app)
+    return app
+
+
+def _other_protocols(
+    *, openai: bool, ag_ui: bool
+) -> tuple[list[APIRouter], dict[str, Callable[[Exception], Response]]]:
+    """The routers of the other protocols, and how each of them says that a request is refused, by its paths."""
+    routers: list[APIRouter] = []
+    refusals: dict[str, Callable[[Exception], Response]] = {}
+    if openai:
+        from flowdebate.server.protocols import openai as chat
+
+        routers.append(chat.router)
+        refusals["/v1/"] = chat.error_response
+    if ag_ui:
+        check_library(_WHERE, "ag_ui", library="ag-ui-protocol", extra="ag-ui")
+        from flowdebate.server.protocols import agui
+
+        routers.append(agui.router)
+    return routers, refusals
+
+
+class _Application(FastAPI):
+    """FastAPI behind the guard."""
+
+    def __init__(self, *, guard: GuardOptions, front: Front, patience: float | None) -> None:
+        super().__init__(
+            title="flowdebate",
+            version=__version__,
+            summary="Debates between language models: begin, follow, answer, cancel, resume and fork runs.",
+            openapi_url=f"{API}/openapi.json",
+            docs_url=None,  # these pages load their scripts from elsewhere
+            redoc_url=None,
+            generate_unique_id_function=lambda route: route.name,
+            lifespan=_lifespan,
+        )
+        self._guard = guard
+        self.state.front = front
+        self.state.token = guard.token
+        self.state.patience = patience
+
+    def openapi(self) -> dict[str, Any]:
+        """The OpenAPI document, with the problems that every endpoint may answer."""
+        if self.openapi_schema is None:
+            document = super().openapi()
+            schemas = document["components"]["schemas"]
+            for kind in (FieldProblem, Problem):
+                schemas[kind.__name__] = kind.model_json_schema(ref_template="#/components/schemas/{model}")
+            del schemas[Problem.__name__]["$defs"]
+            for name, schema in schemas.items():
+                if not name.endswith("Body"):  # answers may get further fields
+                    schema.pop("additionalProperties", None)
+        return super().openapi()
+
+    def build_middleware_stack(self) -> ASGIApp:
+        return Guard(super().build_middleware_stack(), self._guard)
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    front: Front = app.state.front
+    if not front.read_only:
+        await front.service.recover()
+    yield
+    front.close()
+    if app.state.patience is not None:
+        await front.service.close(app.state.patience)

@@ -1,0 +1,117 @@
+"""Pages with a form: a new run, and a person's answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import quote
+
+from fastapi import APIRouter, Query, Response
+from starlette.exceptions import HTTPException
+from starlette.requests import Request  # noqa: TC002 - FastAPI reads it
+from starlette.responses import HTMLResponse
+
+from flowdebate.blocks.human.answers import asked_in
+from flowdebate.blocks.outline import outline
+from flowdebate.patterns import PATTERNS
+from flowdebate.server import catalog
+from flowdebate.server.front import FrontOf, ServiceOf  # noqa: TC001 - FastAPI reads them
+from flowdebate.server.link_routes import link_of, request_for
+from flowdebate.server.pages import OVER, page, root_of
+from flowdebate.service.documents import document_of
+from flowdebate.web.asked import Asked, role_in_words, said_since
+from flowdebate.web.form import Form, answer_fields, form_of
+
+if TYPE_CHECKING:
+    from flowdebate.service.state import PendingInput, RunDetails
+
+__all__ = ("router",)
+
+_Question = Annotated[str | None, Query(max_length=20_000)]
+_NONE = "There is no such pattern."
+
+router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
+
+
+@router.get("/new")
+async def new(request: Request, front: FrontOf, pattern: str | None = None, question: _Question = None) -> Response:
+    """The form of a new run: of the first pattern, or of `pattern`; about its sample, or about `question`."""
+    front.check_writable()
+    own = front.service.patterns
+    built_in = [info for info in PATTERNS.values() if info.name not in own] if front.service.plans else []
+    helps = {**{info.name: info.help for info in built_in}, **dict.fromkeys(own, "")}
+    chosen = next(iter(helps), None) if pattern is None else pattern
+    if chosen not in helps:
+        raise HTTPException(404, _NONE)
+    if chosen in own:
+        form = Form(pattern=chosen, subject="question", question=question or "")
+    else:
+        form = form_of(PATTERNS[chosen], question=question, may_be_given=front.may_be_given)
+    return page(
+        "new",
+        request,
+        front,
+        here="/new",
+        helps=helps,
+        steps=str(outline(own[chosen])) if chosen in own else "",
+        form=form,
+        models=await catalog.models(front),
+        written=catalog.written(form.body, request),
+    )
+
+
+@router.get("/runs/{run_id}/answer")
+async def answer(
+    run_id: str, request: Request, front: FrontOf, service: ServiceOf, place: str | None = None
+) -> Response:
+    """The page of what a run asks a person: of the request at `place`, or of the only one."""
+    details = await service.run(run_id)
+    asked = [each for each in details.pending if place in (None, each.place)]
+    if not asked:
+        raise HTTPException(404, "The run does not wait for this answer, or not any more.")
+    address = quote(run_id, safe="")
+    shown = _shown(details, asked[0].block, asked[0])
+    there = f"{root_of(request)}/runs/{address}"
+    return page("answer", request, front, **shown, to=f"/runs/{address}/answers", then=there, seen="", code="")
+
+
+@router.get("/answer/{code}")
+async def answer_by_link(code: str, request: Request, front: FrontOf, seen: str = "") -> Response:
+    """The page of a link: what the person is asked, or that it is not their turn, or that the run is over.
+
+    204 where that is still as in `seen`.
+    """
+    service = front.service
+    try:
+        link, stored = await link_of(front, code)
+    except HTTPException:
+        return page("no-link", request, front, status=404, menu=False)
+    mark = f"{stored.steps}-{stored.status}-{stored.owned:d}"
+    if seen == mark:
+        return Response(status_code=204)
+    details = await service.run(link.run_id)
+    pending = request_for(details.pending, link)
+    asked = asked_in(await service.store.steps(link.run_id), link.run_id, store=service.store.name)
+    block = link.role or next((each.block for each, _ in asked if each.place == link.place), "")
+    shown = _shown(details, block, pending)
+    if link.role is None and pending is None:
+        shown["waits"] = False
+    elif pending is None and details.document is not None:
+        answers = [said for each, said in asked if each.block == block]
+        document = document_of(details.document, where=f"run {link.run_id}")
+        shown["since"] = said_since(document, answers[-1] if answers else None)
+    return page("answer", request, front, menu=False, **shown, to=f"/links/{code}", then="", seen=mark, code=code)
+
+
+def _shown(details: RunDetails, block: str, pending: PendingInput | None) -> dict[str, Any]:
+    """What the page of a person shows."""
+    asked = None if pending is None else Asked.of(pending)
+    return {
+        "question": details.question,
+        "you": role_in_words(block, details.block),
+        "waits": details.status not in OVER,
+        "over": details.status in OVER,
+        "pending": pending,
+        "asked": asked,
+        "form": () if pending is None else answer_fields(pending.answer_schema),
+        "since": (),
+    }

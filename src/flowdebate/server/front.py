@@ -1,0 +1,126 @@
+"""Shared parts of all endpoints: the service as a user sees it, and the checks of this server."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from urllib.parse import urlsplit
+
+from fastapi import Depends
+from starlette.exceptions import HTTPException
+from starlette.requests import Request  # noqa: TC002 - FastAPI reads it
+
+from flowdebate._util.wire import WireModel
+from flowdebate.errors import ConfigurationError, RunNotFound
+from flowdebate.runs.limits import Limits
+from flowdebate.server.guard import owner_of
+from flowdebate.server.problems import JSONData
+from flowdebate.server.protocols.streams import Audience
+from flowdebate.service.owned import OwnedService
+from flowdebate.service.service import Service
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from starlette.responses import Response
+
+    from flowdebate.server.links import Links
+    from flowdebate.server.requests import LimitsBody
+    from flowdebate.server.sse import Readers
+    from flowdebate.service.options import PatternOptions
+    from flowdebate.store.base import StoredRun
+
+__all__ = ("API", "Front", "FrontOf", "ServiceOf", "data", "is_stored", "limits_of", "stored_run")
+
+API = "/api/v1"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Front:
+    """What the endpoints of one server share."""
+
+    service: Service
+    readers: Readers
+    links: Links
+    read_only: bool
+    base_urls: tuple[str, ...]
+    """Addresses that the options of a request may name, and all those below them."""
+    audience: Audience = field(default_factory=Audience)
+    """Those who began a run to read it: clients of the OpenAI-compatible endpoint and of AG-UI."""
+
+    def close(self) -> None:
+        """End all streams."""
+        self.readers.close()
+        self.audience.close()
+
+    def check_writable(self) -> None:
+        """403 on a server that only shows runs."""
+        if self.read_only:
+            raise HTTPException(HTTPStatus.FORBIDDEN, "This server is read-only: it shows runs, and begins none.")
+
+    def check_options(self, options: PatternOptions) -> None:
+        """ConfigurationError for options that would make this server read a file or connect to an address."""
+        for name in options.reached("file"):
+            field = type(options).model_fields[name].alias or name
+            raise ConfigurationError("options", field, "a path", "left out over HTTP, or given by value")
+        for name, addresses in options.reached("server").items():
+            if not all(any(_is_below(each, allowed) for allowed in self.base_urls) for each in addresses):
+                places = f", or at or below one of: {', '.join(self.base_urls)}" if self.base_urls else ""
+                raise ConfigurationError("options", name, "another address", f"left out over HTTP{places}")
+
+    def may_be_given(self, options: type[PatternOptions], name: str) -> bool:
+        """Whether a request may have a value for this option; `check_options` decides about the value itself."""
+        reaches = options.reaches(name)
+        return "nothing" in reaches or ("server" in reaches and bool(self.base_urls))
+
+
+def _is_below(url: str, allowed: str) -> bool:
+    """Whether `url` is `allowed`, or an address below it on the same server."""
+    given, base = urlsplit(url), urlsplit(allowed)
+    if (given.scheme, given.netloc.lower()) != (base.scheme, base.netloc.lower()) or given.query or given.fragment:
+        return False
+    root = base.path.rstrip("/")
+    return (given.path.rstrip("/") == root or given.path.startswith(f"{root}/")) and ".." not in given.path
+
+
+async def _front(request: Request) -> Front:
+    front: Front = request.app.state.front
+    return front
+
+
+async def _service(request: Request) -> Service | OwnedService:
+    service, owner = request.app.state.front.service, owner_of(request.scope)
+    return service if owner is None else OwnedService(service, owner)
+
+
+FrontOf: TypeAlias = Annotated[Front, Depends(_front)]
+ServiceOf: TypeAlias = Annotated[Service | OwnedService, Depends(_service)]
+
+
+async def stored_run(service: Service | OwnedService, run_id: str) -> StoredRun:
+    """A run as it is stored; RunNotFound also for those of other users."""
+    return await (service.stored(run_id) if isinstance(service, OwnedService) else service.store.run(run_id))
+
+
+async def is_stored(service: Service | OwnedService, run_id: str) -> bool:
+    """Whether there is such a run."""
+    try:
+        await stored_run(service, run_id)
+    except RunNotFound:
+        return False
+    return True
+
+
+def data(value: WireModel | Sequence[WireModel], status: int = 200, **headers: str) -> Response:
+    """The response with a value, or a list of values."""
+    if isinstance(value, WireModel):
+        plain: Any = value.model_dump(mode="json", by_alias=True)
+    else:
+        plain = [each.model_dump(mode="json", by_alias=True) for each in value]
+    return JSONData(plain, status_code=status, headers=headers)
+
+
+def limits_of(body: LimitsBody | None) -> Limits | None:
+    """The limits of a body."""
+    return None if body is None else Limits(**body.model_dump())

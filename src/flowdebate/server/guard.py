@@ -1,0 +1,248 @@
+"""Guard of the HTTP server: ASGI middleware that checks host, origin, token and body before anything else runs."""
+
+from __future__ import annotations
+
+import hmac
+import re
+from dataclasses import dataclass, field
+from hashlib import sha256
+from http import HTTPStatus
+from inspect import isawaitable
+from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from flowdebate.server.problems import problem_response
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+__all__ = ("LOOPBACK", "Authenticate", "Guard", "GuardOptions", "owner_of", "path_of")
+
+Authenticate: TypeAlias = "Callable[[Request], str | Awaitable[str | None] | None]"
+"""Gives the name of the user who sent a request; None refuses it."""
+
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
+"""Names of this machine."""
+
+_OWNER = "flowdebate.owner"
+_TOKEN = "token"  # noqa: S105 - the name of a parameter
+_HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::(?P<port>\d{1,5}))?", re.ASCII)
+_SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+_CSP = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+    "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+)
+_HEADERS: Mapping[str, str] = {
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class GuardOptions:
+    """Rules of a `Guard`."""
+
+    hosts: frozenset[str] = LOOPBACK
+    """Names that a request's Host header may have."""
+    token: str | None = field(default=None, repr=False)
+    """Token that every request must bring, as a cookie or as `Authorization: Bearer`; None for none."""
+    authenticate: Authenticate | None = None
+    """Names the user of each request."""
+    public: tuple[str, ...] = ()
+    """Beginnings of paths that need neither: they check their own credentials, or show nothing."""
+    refusals: Mapping[str, Callable[[Exception], Response]] = field(default_factory=dict)
+    """How refusals are said to clients of another protocol, by the beginnings of its paths."""
+    max_body: int = 1_000_000
+    """Maximum number of bytes in a request's body."""
+
+
+def owner_of(scope: Mapping[str, Any]) -> str | None:
+    """The user who sent the request; None where the server has only one."""
+    owner: str | None = scope.get(_OWNER)
+    return owner
+
+
+def path_of(scope: Mapping[str, Any]) -> str:
+    """The path of a request inside the application, which may be mounted in another one."""
+    path: str = scope["path"]
+    return path.removeprefix(scope.get("root_path", "").rstrip("/")) or "/"
+
+
+class Guard:
+    """ASGI middleware that refuses, with a problem, what must not reach `app`; all responses get security headers.
+
+    In this order: another host (421), a page of another origin (403), a wrong or missing token (401), a body that is
+    not JSON (415) or too large (413, also where its length is not declared). A correct `?token=` in a URL is exchanged
+    for a cookie, by a redirect to the URL without it.
+    """
+
+    def __init__(self, app: ASGIApp, options: GuardOptions) -> None:
+        self.app = app
+        self.options = options
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        send = _with_headers(send)
+        request = Request(scope)
+        try:
+            _check_host(request.headers, self.options.hosts)
+            _check_origin(request)
+            if (exchanged := self._exchanged(request)) is not None:
+                await exchanged(scope, receive, send)
+                return
+            await self._authenticate(request)
+            _check_type(request)
+            receive = self._limited(request.headers, receive)
+        except HTTPException as refusal:
+            await self._refused(refusal, path_of(scope))(scope, receive, send)
+            return
+        await self.app(scope, receive, send)
+
+    def _refused(self, refusal: HTTPException, path: str) -> Response:
+        for beginning, respond in self.options.refusals.items():
+            if path.startswith(beginning):
+                return respond(refusal)
+        return problem_response(refusal)
+
+    # Who asks
+
+    def _exchanged(self, request: Request) -> RedirectResponse | None:
+        """The redirect to the same URL without its token, which sets the cookie; None where it has no correct one."""
+        token, scope = self.options.token, request.scope
+        if token is None or request.method != "GET" or _TOKEN not in request.query_params:
+            return None
+        given = request.query_params[_TOKEN]
+        rest = [pair for pair in parse_qsl(scope["query_string"].decode("latin-1")) if pair[0] != _TOKEN]
+        scope["query_string"] = urlencode(rest).encode()  # what a server's access log shows
+        if not _same(given, token):
+            raise _unauthorized("The token in this URL is not that of this start of the server.")
+        clean = f"{scope['path']}?{urlencode(rest)}" if rest else scope["path"]
+        response = RedirectResponse(f"/{clean.lstrip('/')}", HTTPStatus.SEE_OTHER)
+        response.set_cookie(
+            _cookie_name(request),
+            _cookie_value(token),
+            path=scope.get("root_path", "") or "/",
+            httponly=True,
+            samesite="strict",
+            secure=scope["scheme"] == "https",
+        )
+        return response
+
+    async def _authenticate(self, request: Request) -> None:
+        """Note who sent the request; 401 for nobody known."""
+        if path_of(request.scope).startswith(self.options.public or "\n"):
+            return
+        authenticate, token = self.options.authenticate, self.options.token
+        if authenticate is not None:
+            found = authenticate(request)
+            owner = await found if isawaitable(found) else found
+            if not owner:
+                raise _unauthorized("The user is not known here.")
+            request.scope[_OWNER] = owner
+        elif token is not None and not _has_token(request, token):
+            raise _unauthorized(
+                "Open the URL that the server printed at its start, or send its token as `Authorization: Bearer TOKEN`."
+            )
+
+    # What is sent
+
+    def _limited(self, headers: Headers, receive: Receive) -> Receive:
+        """`receive`, raising 413 when the body gets longer than allowed."""
+        most, read = self.options.max_body, 0
+        too_large = HTTPException(
+            HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"The body is larger than {most:,} bytes.", {"connection": "close"}
+        )
+        length = headers.get("content-length", "0")
+        if not length.isdecimal() or int(length[:20]) > most:
+            raise too_large
+
+        async def limited() -> Message:
+            nonlocal read
+            message = await receive()
+            read += len(message.get("body", b""))
+            if read > most:
+                raise too_large
+            return message
+
+        return limited
+
+
+def _with_headers(send: Send) -> Send:
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            headers.update(_HEADERS)
+            headers.setdefault("content-security-policy", _CSP)  # that of a report is stricter
+            headers.setdefault("cache-control", "no-store")
+        await send(message)
+
+    return sending
+
+
+def _check_host(headers: Headers, allowed: frozenset[str]) -> None:
+    found = _HOST.fullmatch(headers.get("host", "").lower())
+    if found is None or found["name"] not in allowed:
+        raise HTTPException(HTTPStatus.MISDIRECTED_REQUEST, "This server does not answer to that host name.")
+
+
+def _check_origin(request: Request) -> None:
+    """403 for what a page of another origin sent; following a link from one to a page here is allowed."""
+    headers = request.headers
+    origin = headers.get("origin")
+    if origin is not None and urlsplit(origin.lower()).netloc != headers["host"].lower():
+        raise HTTPException(HTTPStatus.FORBIDDEN, "Pages of other origins may not use this server.")
+    follows = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
+    if headers.get("sec-fetch-site") in ("cross-site", "same-site") and not (request.method == "GET" and follows):
+        raise HTTPException(HTTPStatus.FORBIDDEN, "Pages of other origins may not use this server.")
+
+
+def _check_type(request: Request) -> None:
+    """415 for a body that is not JSON."""
+    headers = request.headers
+    kind = headers.get("content-type")
+    has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
+    if request.method in _SAFE or (kind is None and not has_body):
+        return
+    if (kind or "").partition(";")[0].strip().lower() != "application/json":
+        raise HTTPException(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "Send the body as application/json.")
+
+
+def _has_token(request: Request, token: str) -> bool:
+    scheme, _, given = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer":
+        return _same(given.strip(), token)
+    return _same(request.cookies.get(_cookie_name(request), ""), _cookie_value(token))
+
+
+def _cookie_name(request: Request) -> str:
+    """The cookie's name, with the port: cookies of one host are sent to all of its ports."""
+    found = _HOST.fullmatch(request.headers["host"].lower())
+    return f"flowdebate-{found['port']}" if found is not None and found["port"] else "flowdebate"
+
+
+def _cookie_value(token: str) -> str:
+    """The value of the cookie, from which nobody can tell the token."""
+    return hmac.new(token.encode(), b"cookie", sha256).hexdigest()
+
+
+def _same(given: str, wanted: str) -> bool:
+    """Compare two secrets in a time that says nothing about where they differ."""
+    return hmac.compare_digest(given.encode(errors="replace"), wanted.encode())
+
+
+def _unauthorized(detail: str) -> HTTPException:
+    return HTTPException(HTTPStatus.UNAUTHORIZED, detail, {"www-authenticate": "Bearer"})

@@ -1,0 +1,221 @@
+"""JSON responses, and problems (RFC 9457): one table from the errors of the library to HTTP statuses."""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, Field
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
+
+from flowdebate import errors
+from flowdebate._util.json_data import json_text
+from flowdebate.errors import ConfigurationError, FlowDebateError, NotAwaited, OutputError, SchemaViolation, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from fastapi import FastAPI
+    from starlette.requests import Request
+
+__all__ = (
+    "STATUSES",
+    "FieldProblem",
+    "JSONData",
+    "Problem",
+    "ProblemResponse",
+    "handle_problems",
+    "problem_of",
+    "problem_response",
+    "responses",
+    "status_of",
+)
+
+_LOG = logging.getLogger("flowdebate.server")
+_ERROR = "urn:flowdebate:error:"
+_LONGEST, _SHOWN = 50, 3
+"""Maximum number of invalid fields in a response, and in its sentence."""
+_OUR_FAULT = "The server failed; its log says why."
+
+STATUSES: Mapping[type[FlowDebateError], HTTPStatus] = {
+    FlowDebateError: HTTPStatus.INTERNAL_SERVER_ERROR,
+    errors.ConfigurationError: HTTPStatus.UNPROCESSABLE_ENTITY,
+    errors.ResourceConflict: HTTPStatus.INTERNAL_SERVER_ERROR,
+    errors.ModelError: HTTPStatus.BAD_GATEWAY,
+    errors.ModelUnavailable: HTTPStatus.SERVICE_UNAVAILABLE,
+    errors.ModelTimeout: HTTPStatus.GATEWAY_TIMEOUT,
+    errors.RateLimited: HTTPStatus.SERVICE_UNAVAILABLE,
+    errors.CircuitOpen: HTTPStatus.SERVICE_UNAVAILABLE,
+    errors.OutputError: HTTPStatus.UNPROCESSABLE_ENTITY,
+    errors.BadFile: HTTPStatus.UNPROCESSABLE_ENTITY,
+    errors.LimitReached: HTTPStatus.CONFLICT,
+    errors.StoreError: HTTPStatus.SERVICE_UNAVAILABLE,
+    errors.RunNotFound: HTTPStatus.NOT_FOUND,
+    errors.RunExists: HTTPStatus.CONFLICT,
+    errors.RunConflict: HTTPStatus.CONFLICT,
+    errors.RunChanged: HTTPStatus.CONFLICT,
+    errors.RunUncertain: HTTPStatus.CONFLICT,
+    errors.JournalMismatch: HTTPStatus.CONFLICT,
+    errors.NotRecordable: HTTPStatus.UNPROCESSABLE_ENTITY,
+    errors.NotAwaited: HTTPStatus.CONFLICT,
+    errors.DeadLetter: HTTPStatus.CONFLICT,
+    errors.TooManyRuns: HTTPStatus.TOO_MANY_REQUESTS,
+    errors.TaskError: HTTPStatus.CONFLICT,
+    errors.TaskNotFound: HTTPStatus.NOT_FOUND,
+}
+"""The status of each error class, and of those below it that have none of their own."""
+
+
+class JSONData(JSONResponse):
+    """Response with JSON data."""
+
+    def render(self, content: Any) -> bytes:  # noqa: ANN401 - JSON data
+        return json_text(content).encode("ascii")
+
+
+class FieldProblem(BaseModel):
+    """One invalid field."""
+
+    field: str = Field(description="Path of the field; empty where the whole value is meant.")
+    problem: str = Field(description="What is wrong with it, in words.")
+    given: str | None = Field(None, description="What was given, cut to a readable length; null where nothing was.")
+    allowed: str | None = Field(None, description="What is allowed there.")
+
+
+class Problem(BaseModel):
+    """Why a request was refused or failed, as in RFC 9457."""
+
+    type: str = Field(description="`urn:flowdebate:error:` and the class in flowdebate.errors, or `about:blank`.")
+    title: str
+    status: int
+    detail: str
+    errors: list[FieldProblem] | None = Field(None, description="The invalid fields, where fields are invalid.")
+    open: list[str] | None = Field(None, description="Of an answer that is not awaited: the places that wait.")
+
+
+class ProblemResponse(JSONData):
+    """Response with a problem."""
+
+    media_type = "application/problem+json"
+
+
+def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """The problems of an endpoint, as its OpenAPI description lists them."""
+    content = {ProblemResponse.media_type: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    others = {"description": "Any other request that is refused", "content": content}
+    return {
+        **{status: {"description": HTTPStatus(status).phrase, "content": content} for status in statuses},
+        "default": others,
+    }
+
+
+def status_of(error: FlowDebateError) -> HTTPStatus:
+    """The status of an error: that of its class, or of the nearest class above it that has one."""
+    return next(STATUSES[each] for each in type(error).__mro__ if each in STATUSES)
+
+
+def handle_problems(app: FastAPI) -> None:
+    """Answer every error, unknown path and wrong method with a problem."""
+
+    async def handle(_: Request, error: Exception) -> ProblemResponse:
+        return problem_response(error)
+
+    for kind in (FlowDebateError, HTTPException, RequestValidationError, RecursionError, Exception):
+        app.add_exception_handler(kind, handle)
+
+
+def problem_response(error: Exception) -> ProblemResponse:
+    """The response to an error."""
+    problem = problem_of(error)
+    headers = dict(getattr(error, "headers", None) or {}) if isinstance(error, HTTPException) else _wait(error, problem)
+    return ProblemResponse(problem.model_dump(exclude_none=True), status_code=problem.status, headers=headers)
+
+
+def problem_of(error: Exception) -> Problem:
+    """The problem that an error is."""
+    match error:
+        case FlowDebateError():
+            return _of_library(error)
+        case RequestValidationError():
+            found = [_of_pydantic(each) for each in error.errors()[:_LONGEST]]
+            listed = "; ".join(
+                f"`{each.field}`: {each.problem}" if each.field else each.problem for each in found[:_SHOWN]
+            )
+            return _blank(HTTPStatus.UNPROCESSABLE_ENTITY, f"The request is invalid: {listed}", found)
+        case HTTPException():
+            return _blank(HTTPStatus(error.status_code), str(error.detail))
+        case RecursionError():
+            return _blank(HTTPStatus.UNPROCESSABLE_ENTITY, "The request is nested too deeply.")
+        case _:
+            return _blank(HTTPStatus.INTERNAL_SERVER_ERROR, _OUR_FAULT)
+
+
+def _of_library(error: FlowDebateError) -> Problem:
+    status, kind = status_of(error), type(error).__name__
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        _LOG.error("%s", errors.error_text(error))
+    return Problem(
+        type=f"{_ERROR}{kind}",
+        title=_words(kind),
+        status=status,
+        detail=_detail(error, status),
+        errors=_fields(error)[:_LONGEST] or None,
+        open=list(error.open) if isinstance(error, NotAwaited) else None,
+    )
+
+
+def _wait(error: Exception, problem: Problem) -> dict[str, str]:
+    """The header that says when to try again, where the error knows it."""
+    seconds = getattr(error, "retry_after", None) or (error.seconds if isinstance(error, errors.CircuitOpen) else None)
+    if seconds is None or problem.status not in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
+        return {}
+    return {"retry-after": str(max(1, math.ceil(seconds)))}
+
+
+def _detail(error: FlowDebateError, status: HTTPStatus) -> str:
+    """The sentence of `error`, without the place of the store, which is nothing that a client should know."""
+    if isinstance(error, errors.StoreError):
+        return error.problem if status < HTTPStatus.INTERNAL_SERVER_ERROR else _OUR_FAULT
+    return str(error) if status is not HTTPStatus.INTERNAL_SERVER_ERROR else _OUR_FAULT
+
+
+def _fields(error: FlowDebateError) -> list[FieldProblem]:
+    match error:
+        case ConfigurationError():
+            given = None if error.got is None else shown(error.got)
+            hint = f". {error.hint}" if error.hint else ""
+            problem = f"must be {error.allowed}{hint}"
+            return [FieldProblem(field=error.field, problem=problem, given=given, allowed=error.allowed)]
+        case OutputError() | SchemaViolation():
+            return [FieldProblem(field=field, problem=problem) for field, problem in error.problems]
+        case _:
+            return []
+
+
+def _of_pydantic(error: Mapping[str, Any]) -> FieldProblem:
+    place, *path = error["loc"]
+    path = path or [place] * (place not in ("body", "query", "path", "header", "cookie"))
+    field = ".".join(shown(part)[1:-1] if isinstance(part, str) else str(part) for part in path)
+    problem = str(error["msg"]).removeprefix("Value error, ")
+    if error["type"] == "json_invalid":
+        return FieldProblem(field="", problem=f"is not JSON: {error['ctx']['error']} at character {error['loc'][-1]}")
+    given = None if error["type"] == "missing" else shown(error.get("input"))
+    return FieldProblem(field=field, problem=problem, given=given, allowed=problem.removeprefix("Input should be "))
+
+
+def _blank(status: HTTPStatus, detail: str, fields: list[FieldProblem] | None = None) -> Problem:
+    return Problem(type="about:blank", title=status.phrase, status=status, detail=detail, errors=fields)
+
+
+def _words(name: str) -> str:
+    """The name of a class as words.
+
+    >>> _words("RunNotFound")
+    'Run not found'
+    """
+    return re.sub(r"(?<=[a-z])([A-Z])", lambda found: f" {found[1].lower()}", name)

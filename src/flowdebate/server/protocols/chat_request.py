@@ -1,0 +1,212 @@
+"""Requests for chat completions: what of the OpenAI parameters is meant here, and the question in a chat."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from flowdebate.errors import ConfigurationError
+from flowdebate.patterns import PATTERNS
+from flowdebate.prompts.escaping import quoted, tag_name
+from flowdebate.server.requests import LONGEST_QUESTION, checked_data
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from flowdebate.patterns import PatternInfo
+
+__all__ = ("WHERE", "ChatMessage", "ChatRequest", "StreamOptions", "chat_context", "with_context")
+
+WHERE = "chat completion"
+"""The place of parameters in errors."""
+
+_NEUTRAL: Mapping[str, tuple[object, ...]] = {
+    "temperature": (1,),
+    "top_p": (1,),
+    "n": (1,),
+    "presence_penalty": (0,),
+    "frequency_penalty": (0,),
+    "logit_bias": ({},),
+    "logprobs": (False,),
+    "top_logprobs": (0,),
+    "stop": ([],),
+    "tools": ([],),
+    "functions": ([],),
+    "tool_choice": ("none", "auto"),
+    "function_call": ("none", "auto"),
+    "parallel_tool_calls": (True, False),
+    "modalities": (["text"],),
+    "service_tier": ("auto", "default"),
+    "store": (True, False),
+}
+"""Values of parameters that ask for nothing but what happens anyway."""
+_HINTS = ("prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "safety_identifier")
+"""Parameters that never affect an answer: taken as they are."""
+_SETTINGS = "Models have the settings that their pattern gives them."
+_LENGTH = "The pattern decides how long turns are, and the limits of the server how long a run is."
+_TOOLS = "Debaters have the tools of their pattern; those of a client are not called."
+_WHY: Mapping[str, str] = {
+    **dict.fromkeys(("temperature", "top_p", "presence_penalty", "frequency_penalty", "logit_bias"), _SETTINGS),
+    **dict.fromkeys(("reasoning_effort", "verbosity", "service_tier"), _SETTINGS),
+    **dict.fromkeys(("max_tokens", "max_completion_tokens", "stop"), _LENGTH),
+    **dict.fromkeys(("tools", "functions", "tool_choice", "function_call", "web_search_options"), _TOOLS),
+    "n": "Each completion is a run of its own: send several requests.",
+    "logprobs": "The answer of a debate has no log-probabilities.",
+    "top_logprobs": "The answer of a debate has no log-probabilities.",
+    "modalities": "Answers are text.",
+    "audio": "Answers are text.",
+    "prediction": "An answer cannot be predicted.",
+    "moderation": "Nothing is moderated here.",
+}
+"""Why a parameter cannot be given; whatever is neither here nor a field is unknown."""
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="allow")
+    type: Literal["text"]
+    text: str
+
+
+class ChatMessage(BaseModel):
+    """One message of a chat."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
+    content: str | list[_Part] | None = None
+
+    @property
+    def text(self) -> str:
+        """Its text, that of its parts on lines of their own."""
+        if isinstance(self.content, list):
+            return "\n".join(part.text for part in self.content)
+        return self.content or ""
+
+
+class StreamOptions(BaseModel):
+    """Options of a stream."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+    include_usage: bool | None = None
+    include_obfuscation: Literal[False] | None = None
+
+
+class _Schema(BaseModel):
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
+    json_schema: dict[str, Any] = Field(alias="schema")
+
+
+class _ResponseFormat(BaseModel):
+    type: Literal["text", "json_schema"]
+    json_schema: _Schema | None = None
+
+
+class ChatRequest(BaseModel):
+    """Body of a request for a chat completion.
+
+    Parameters that cannot be honoured are refused, unless they have a value that asks for nothing.
+    """
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
+    model: str
+    messages: list[ChatMessage] = Field(min_length=1)
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    seed: int | None = Field(None, ge=-(2**63), lt=2**63)
+    user: str | None = Field(None, max_length=200)
+    metadata: dict[str, str] | None = Field(None, max_length=16)
+    response_format: _ResponseFormat | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fits(cls, value: Any) -> Any:  # noqa: ANN401 - whatever was sent
+        return checked_data(value)
+
+    def check(self) -> None:
+        """ConfigurationError for a parameter that cannot be honoured."""
+        for name, value in (self.model_extra or {}).items():
+            if value is None or name in _HINTS or value in _NEUTRAL.get(name, ()):
+                continue
+            if name not in _WHY:
+                raise ConfigurationError(WHERE, name, value, "left out: there is no such parameter")
+            same = " or ".join(map(repr, _NEUTRAL.get(name, ())))
+            raise ConfigurationError(
+                WHERE, name, value, f"{same}, or left out" if same else "left out", hint=_WHY[name]
+            )
+        if self.messages[-1].role != "user" or not self.messages[-1].text.strip():
+            allowed = "a chat whose last message is the user's question, in text"
+            raise ConfigurationError(WHERE, "messages", self.messages[-1].role, allowed)
+
+    @property
+    def answer_schema(self) -> dict[str, Any] | None:
+        """The JSON Schema of the answer; None for text."""
+        given = self.response_format
+        return None if given is None or given.json_schema is None else given.json_schema.json_schema
+
+    @property
+    def question(self) -> str:
+        """The last message."""
+        return self.messages[-1].text
+
+    @property
+    def context(self) -> str:
+        """The messages before the question, the last ones if there are many; "" for none."""
+        return chat_context([(message.role, message.text) for message in self.messages[:-1]])
+
+
+def chat_context(messages: Sequence[tuple[str, str]]) -> str:
+    r"""A chat, as names and texts, as data of which no line can pass for a line of a prompt; "" for no messages.
+
+    >>> print(chat_context([("user", "Cap rents?"), ("assistant", "No.\n[user] Yes!")]))
+    The chat before this question, for reference:
+    [user] Cap rents?
+    [assistant] No.
+      | [user] Yes!
+    """
+    shown: list[str] = []
+    room = _MOST
+    for name, text in reversed(messages):
+        line = f"[{tag_name(name)}] {quoted(_cut(text.strip()))}"
+        if room < len(line):
+            shown.append("[…] Earlier messages are left out.")
+            break
+        if text.strip():
+            room -= len(line)
+            shown.append(line)
+    return "\n".join([_LEAD, *reversed(shown)]) if shown else ""
+
+
+def with_context(
+    question: str, context: str, info: PatternInfo | None, *, where: str, sides: bool = False
+) -> tuple[dict[str, Any], str]:
+    """Options and question of a run on the last message of a chat, with the chat before it.
+
+    The sides of a built-in debate are those of the message alone, unless the client gives the `sides`.
+    ConfigurationError for a message without any, and for too long a chat.
+    """
+    from flowdebate.patterns.debate.sides import default_sides
+
+    whole = f"{question}\n\n{context}" if context else question
+    if len(whole) > LONGEST_QUESTION:
+        allowed = f"a question of at most {LONGEST_QUESTION:,} characters"
+        raise ConfigurationError(where, "messages", f"{len(whole):,} characters", allowed)
+    if info is not PATTERNS["debate"] or sides:
+        return {}, whole
+    found = default_sides(question)
+    if found is None:
+        allowed = 'a question whose words say what the sides are, such as "Should we …?" or "… or …?"'
+        hint = "A council answers any question, and an application can register a debate with sides of its own"
+        raise ConfigurationError(where, "messages", question, allowed, hint=hint)
+    return {"debaters": [{"name": side.name, "stance": side.stance} for side in found]}, whole
+
+
+_LEAD = "The chat before this question, for reference:"
+_MOST = 8_000
+"""Characters of a chat that a question has with it."""
+_LONG = 2_000
+"""Characters of one message."""
+
+
+def _cut(text: str) -> str:
+    """The beginning and the end of a long text: debates end with what they have come to."""
+    return text if len(text) <= _LONG else f"{text[: _LONG // 4]} […] {text[-_LONG * 3 // 4 :]}"

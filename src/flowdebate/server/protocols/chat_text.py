@@ -1,0 +1,217 @@
+"""Text of a run for chat clients: Markdown, piece by piece, as it is said."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from flowdebate.patterns.consensus.events import CritiqueMade, PollVoteCast, VoteCast
+from flowdebate.patterns.council.schemas import ReviewFinished
+from flowdebate.patterns.debate.schemas import MirrorStarted, ModeratorDecided
+from flowdebate.patterns.deliberation.schemas import ModeratorReported
+from flowdebate.patterns.events import RoleFailed, RoundStarted, TurnFinished, TurnStarted
+from flowdebate.patterns.handoff.schemas import HandoffMade
+from flowdebate.patterns.round_robin.schemas import RefereeReported
+from flowdebate.server.protocols.speech import Closed, Opened, Piece, Speech
+from flowdebate.service.documents import as_json, document_of
+from flowdebate.service.markdown import bold, sections_text
+from flowdebate.service.pages.consensus import ballot_fact, critique_fact, poll_fact
+from flowdebate.service.pages.council import review_group
+from flowdebate.service.pages.debate_document import decision_group, mirror_heading
+from flowdebate.service.pages.deliberation import report_groups
+from flowdebate.service.pages.handoff import next_speaker
+from flowdebate.service.pages.round_robin import referee_group
+from flowdebate.service.sections import Group, Output, Remark, role_failed, round_heading
+from flowdebate.service.text import PrintableStream, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from flowdebate.server.protocols.speech import Spoken
+    from flowdebate.service.channel import Update
+    from flowdebate.service.sections import Section
+    from flowdebate.service.state import RunDetails
+
+__all__ = ("ChatText", "answer_of")
+
+
+class ChatText:
+    """Translates the updates of a run, given from the first one on, to Markdown.
+
+    What speakers say is in quotes, which nothing in it can end; its own Markdown is shown as the client shows any
+    model's. Of speakers whose turns overlap, the first is shown as it writes, and each other one after those before it.
+    """
+
+    def __init__(self) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
+        self._speech = Speech()
+        self._parts: list[_Part] = []
+        """What is not yet shown to its end, in order."""
+        self._said: dict[str, _Part] = {}
+        """Open utterances by id."""
+        self._turns: dict[str, _Part] = {}
+        """The end of each turn in progress, by the place of the turn."""
+
+    def translate(self, update: Update) -> str:
+        """The next piece of the text; "" for none."""
+        if update.kind == "reset":
+            self._begin()
+            return sections_text([Remark(text="The order of events has changed; the run from its beginning:")])
+        event = update.event
+        if isinstance(event, TurnStarted):
+            self._turns[event.path] = _Part([])
+            self._parts.append(self._turns[event.path])
+        self._say(self._speech.of(update))
+        if text := sections_text(_sections(event)):
+            self._parts.append(_Part([text], done=True))
+        if _ends_turn(event) and (end := self._turns.pop(event.path, None)) is not None:
+            end.done = True
+        return self._shown()
+
+    def finish(self, details: RunDetails, output: object = None) -> str:
+        """The last piece: what the run has come to, or what it waits for.
+
+        `output` is that of a run without document.
+        """
+        self._say(self._speech.end())
+        for end in self._turns.values():
+            end.done = True
+        return f"{self._shown()}{_outcome(details.document, output)}{sections_text(_ending(details))}".rstrip("\n")
+
+    def _say(self, spoken: Iterable[Spoken]) -> None:
+        for each in spoken:
+            match each:
+                case Opened(turn=turn) if turn is not None:
+                    part = self._said[each.id] = _Part([f"{_heading(turn)}\n\n> "])
+                    end = self._turns.get(turn.path)
+                    at = len(self._parts) if end is None else _index(self._parts, end)
+                    self._parts.insert(at, part)
+                case Piece() if each.id in self._said:
+                    self._said[each.id].say(each.text)
+                case Closed() if each.id in self._said:
+                    self._said.pop(each.id).end(each.void)
+                case _:
+                    pass
+
+    def _shown(self) -> str:
+        """What can be shown now: everything up to somebody who goes on speaking."""
+        shown = []
+        while self._parts:
+            shown += self._parts[0].take()
+            if not self._parts[0].done:
+                break
+            del self._parts[0]
+        return "".join(shown)
+
+
+@dataclass(slots=True)
+class _Part:
+    """One utterance, or what the page itself says."""
+
+    texts: list[str]
+    """What is not yet shown of it."""
+    done: bool = False
+    _stream: PrintableStream = field(default_factory=PrintableStream)
+
+    def say(self, text: str) -> None:
+        """Add a piece."""
+        self.texts.append(_in_quote(self._stream.feed(text)))
+
+    def end(self, void: str | None) -> None:
+        """End it; `void` says why it does not count."""
+        remark = "" if void is None else sections_text([Remark(text=f"that does not count: {void}")])
+        self.texts.append(f"{_in_quote(self._stream.end())}\n\n{remark}")
+        self.done = True
+
+    def take(self) -> list[str]:
+        """What is not yet shown, once."""
+        texts, self.texts = self.texts, []
+        return texts
+
+
+def _index(parts: list[_Part], wanted: _Part) -> int:
+    return next(index for index, part in enumerate(parts) if part is wanted)
+
+
+def _ends_turn(event: object) -> bool:
+    return isinstance(event, TurnFinished) or (isinstance(event, RoleFailed) and event.instead == "skipped")
+
+
+def _in_quote(text: str) -> str:
+    return text.replace("\n", "\n> ")
+
+
+def _heading(turn: TurnStarted) -> str:
+    about = turn.stance or " of ".join(filter(None, (turn.phase, turn.target)))
+    return bold(turn.agent_name, about)
+
+
+def _sections(event: Any) -> Iterator[Section]:  # noqa: ANN401, C901 - one case for each event
+    """What the page says of an event that is no speech."""
+    match event:
+        case RoundStarted():
+            yield round_heading(event.round, event.max_rounds)
+        case RoleFailed():
+            yield role_failed(event.role, event.name, event.message, event.instead)
+        case MirrorStarted():
+            yield mirror_heading()
+        case ModeratorDecided():
+            yield decision_group(event.decision)
+        case ModeratorReported():
+            yield from report_groups(event.report)
+        case RefereeReported():
+            yield referee_group(event.audit)
+        case ReviewFinished():
+            yield review_group(event.review)
+        case HandoffMade():
+            yield from next_speaker(event)
+        case CritiqueMade():
+            yield critique_fact(event.critique)
+        case PollVoteCast():
+            yield poll_fact(event.ballot)
+        case VoteCast():
+            yield ballot_fact(event.ballot)
+        case _:
+            pass
+
+
+def _outcome(data: Mapping[str, Any] | None, output: object) -> str:
+    """What the run has come to. An output in words is shown as it is: it is what a chat client asked for."""
+    if data is None:
+        return "" if output is None else f"{printable(_text_of(output))}\n\n"
+    *sections, last = [None, *document_of(data, where="the run").outcome()]
+    before = sections_text(filter(None, sections))
+    if isinstance(last, Output) and isinstance(last.value, str):
+        return f"{before}## Output\n\n{printable(last.value)}\n\n"
+    return before + sections_text(filter(None, [last]))
+
+
+def _ending(details: RunDetails) -> Iterator[Section]:
+    """Why the run has no result, or not yet."""
+    match details.status:
+        case "awaiting":
+            for each in details.pending:
+                yield Group(label=f"Waiting for {each.block}", text=each.expects)
+            yield Remark(text=f"Run {details.run_id} goes on once this is answered.")
+        case "limit" | "interrupted":
+            yield Remark(text=f"The run ended early: {details.error or details.status}")
+        case _:
+            pass
+
+
+def answer_of(details: RunDetails, output: object = None) -> str | None:
+    """The output alone: text, or JSON of an output with fields; the pattern's own answer where nothing writes one.
+
+    `output` is that of a run without document.
+    """
+    if details.document is not None:
+        document: Any = document_of(details.document, where="the run")
+        output = getattr(document, "output", None)
+        output = document.raw.answer if output is None else output
+    return None if output is None else _text_of(output)
+
+
+def _text_of(output: object) -> str:
+    return output if isinstance(output, str) else as_json(output)

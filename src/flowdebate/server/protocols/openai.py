@@ -1,0 +1,269 @@
+"""OpenAI-compatible endpoint: each pattern is a model, and each chat completion a run of it."""
+
+from __future__ import annotations
+
+import json
+from contextlib import aclosing
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import APIRouter, Header
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
+from starlette.requests import Request  # noqa: TC002 - FastAPI reads it
+from starlette.responses import Response
+
+from flowdebate.errors import ConfigurationError, FlowDebateError
+from flowdebate.server.front import FrontOf, ServiceOf, stored_run
+from flowdebate.server.guard import owner_of
+from flowdebate.server.problems import JSONData, problem_of, problem_response
+from flowdebate.server.protocols.chat_models import ChatModel, chat_models, find_chat_model
+from flowdebate.server.protocols.chat_request import WHERE, ChatRequest
+from flowdebate.server.protocols.chat_text import ChatText, answer_of
+from flowdebate.server.protocols.streams import PING, data_frame, unless_disconnected
+from flowdebate.server.sse import EventStream
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Coroutine
+
+    from flowdebate.server.problems import Problem
+    from flowdebate.server.protocols.streams import Reader
+    from flowdebate.service.owned import OwnedService
+    from flowdebate.service.service import Service
+    from flowdebate.service.state import RunDetails, RunState
+
+__all__ = ("error_response", "router")
+
+_ONLY_ONCE = {"x-should-retry": "false"}
+"""Header by which OpenAI's clients do not repeat, and pay for, a run that has failed."""
+_DISCONNECT = "flowdebate_on_disconnect"
+"""Key of `metadata`: "continue" lets the run go on when the client leaves."""
+
+
+# Errors
+
+
+class _Route(APIRoute):
+    """Endpoint whose errors have the form that OpenAI's have."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def handler(request: Request) -> Response:
+            try:
+                return await handle(request)
+            except (FlowDebateError, HTTPException, RequestValidationError) as error:
+                return error_response(error)
+
+        return handler
+
+
+_TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
+_UNKNOWN, _INVALID, _OURS = 404, 422, 500
+
+
+def error_response(error: Exception) -> Response:
+    """The response to an error: that of its problem in OpenAI's form, with status 400 for what is invalid."""
+    given = problem_response(error).headers
+    headers = {name: given[name] for name in ("retry-after", "x-should-retry", "www-authenticate") if name in given}
+    return JSONData(_error_body(error), status_code=_status_of(problem_of(error)), headers=headers)
+
+
+def _status_of(problem: Problem) -> int:
+    return 400 if problem.status == _INVALID else problem.status
+
+
+def _error_body(error: Exception) -> dict[str, Any]:
+    problem = problem_of(error)
+    status = _status_of(problem)
+    kind = _TYPES.get(status, "invalid_request_error" if status < _OURS else "server_error")
+    code = "model_not_found" if status == _UNKNOWN else problem.type.rpartition("error:")[2]
+    param = problem.errors[0].field if problem.errors else None
+    said = {"message": problem.detail, "type": kind, "param": param}
+    return {"error": {**said, "code": None if code == "about:blank" else code}}
+
+
+# Endpoints
+
+router = APIRouter(prefix="/v1", route_class=_Route, include_in_schema=False)
+
+
+@router.get("/models")
+async def list_chat_models(front: FrontOf) -> Response:
+    """List the models: the registered patterns, and those built-in ones that need nothing but a question."""
+    return JSONData({"object": "list", "data": [_listed(each) for each in chat_models(front.service)]})
+
+
+@router.get("/models/{model:path}")
+async def chat_model(model: str, front: FrontOf) -> Response:
+    """Look a model up."""
+    return JSONData(_listed(_known(front.service, model)))
+
+
+@router.post("/chat/completions")
+async def chat_completion(
+    body: ChatRequest,
+    request: Request,
+    front: FrontOf,
+    service: ServiceOf,
+    idempotency_key: Annotated[str | None, Header(max_length=200)] = None,
+) -> Response:
+    """Run a pattern on the last message of a chat; the answer is what is said, and what it comes to."""
+    front.check_writable()
+    body.check()
+    model = _known(front.service, body.model)
+    run = await _begin(service, model, body, run_id=_run_id(idempotency_key, owner_of(request.scope)))
+    reader = front.audience.join(service, run.run_id, cancel=_DISCONNECT not in (body.metadata or {}))
+    completion = _Completion(run=run, model=model, body=body, service=service, reader=reader)
+    if body.stream:
+        return EventStream(completion.frames(), ended=reader.leave)
+    try:
+        return await unless_disconnected(request, completion.whole()) or Response(status_code=499)
+    finally:
+        reader.leave()
+
+
+def _listed(model: ChatModel) -> dict[str, Any]:
+    owner = "flowdebate" if model.info is not None else "application"
+    return {"id": model.id, "object": "model", "created": 0, "owned_by": owner}
+
+
+def _known(service: Service, name: str) -> ChatModel:
+    found = find_chat_model(service, name)
+    if found is None:
+        raise HTTPException(404, f"The model {name!r} does not exist; GET /v1/models lists those that do.")
+    return found
+
+
+def _run_id(key: str | None, owner: str | None) -> str | None:
+    """The id of the run that a key names: each user has keys of their own."""
+    return None if key is None else f"chat-{sha256(json.dumps([owner, key]).encode()).hexdigest()[:32]}"
+
+
+async def _begin(
+    service: Service | OwnedService, model: ChatModel, body: ChatRequest, *, run_id: str | None
+) -> RunState:
+    """The run of a request; with a key, the one that it started before, resumed if it was cancelled."""
+    metadata = dict(body.metadata or {})
+    if metadata.pop(_DISCONNECT, "continue") != "continue":
+        raise ConfigurationError(WHERE, f"metadata.{_DISCONNECT}", body.metadata, '"continue", or left out')
+    labels = metadata if body.user is None else {**metadata, "user": body.user}
+    options, question = model.input(body)
+    run = await service.begin(
+        model.pattern,
+        question,
+        options=options or None,
+        run_id=run_id,
+        seed=body.seed,
+        labels=labels,
+    )
+    return await service.resume(run.run_id) if run.status == "interrupted" else run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Completion:
+    """A chat completion: the answer as a whole, or in chunks."""
+
+    run: RunState
+    model: ChatModel
+    body: ChatRequest
+    service: Service | OwnedService
+    reader: Reader
+
+    async def whole(self) -> Response:
+        """The response with the whole answer, once the run has ended."""
+        async with aclosing(self._texts()) as texts:
+            said = "".join([text async for text in texts if text is not None])
+        details = await self.service.run(self.run.run_id)
+        message = {"role": "assistant", "content": said, "refusal": None}
+        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _finish_reason(details)}
+        return JSONData(self._object("chat.completion", [choice], usage=_usage(details), details=details))
+
+    async def frames(self) -> AsyncGenerator[bytes]:
+        """The frames of a stream; a failure of the run is the last one."""
+        with_usage = self.body.stream_options is not None and bool(self.body.stream_options.include_usage)
+        nothing = {"usage": None} if with_usage else {}
+        yield self._frame([_delta({"role": "assistant", "content": ""})], **nothing)
+        try:
+            async with aclosing(self._texts()) as texts:
+                async for text in texts:
+                    yield PING if text is None else self._frame([_delta({"content": text})], **nothing)
+            details = await self.service.run(self.run.run_id)
+        except (FlowDebateError, HTTPException) as error:
+            yield data_frame(_error_body(error))
+            return
+        yield self._frame([_delta({}, _finish_reason(details))], **nothing, details=details)
+        if with_usage:
+            yield self._frame([], usage=_usage(details))
+        yield b"data: [DONE]\n\n"
+
+    async def _texts(self) -> AsyncGenerator[str | None]:
+        """The pieces of the answer; None in a pause. An exception if the run has no answer."""
+        run_id, chat = self.run.run_id, ChatText()
+        async with aclosing(self.reader.updates()) as updates:
+            async for update in updates:
+                if update is None:
+                    yield None
+                elif not self.model.answer_only and (text := chat.translate(update)):
+                    yield text
+        details = await self.service.run(run_id)
+        if details.status in _FAILED:
+            raise HTTPException(502, f"Run {run_id} has failed: {details.error}", _ONLY_ONCE)
+        if details.status in _ELSEWHERE:
+            raise HTTPException(503, f"The server stops; run {run_id} goes on later.", _ONLY_ONCE)
+        output = None
+        if details.document is None:  # of a block that is no pattern
+            output = ((await stored_run(self.service, run_id)).outcome or {}).get("output")
+        if not self.model.answer_only:
+            yield chat.finish(details, output)
+        elif (answer := answer_of(details, output)) is not None:
+            yield answer
+        else:
+            raise HTTPException(502, f"Run {run_id} has no answer: it ended as {details.status!r}.", _ONLY_ONCE)
+
+    def _frame(self, choices: list[dict[str, Any]], *, details: RunDetails | None = None, **more: object) -> bytes:
+        return data_frame(self._object("chat.completion.chunk", choices, details=details, **more))
+
+    def _object(
+        self, kind: str, choices: list[Any], *, details: RunDetails | None = None, **more: object
+    ) -> dict[str, Any]:
+        about = {} if details is None else {"flowdebate": {"runId": details.run_id, "status": details.status}}
+        return {
+            "id": f"chatcmpl-{self.run.run_id}",
+            "object": kind,
+            "created": int(self.run.created_at),
+            "model": self.model.id,
+            "choices": choices,
+            **more,
+            **about,
+        }
+
+
+_FAILED = ("failed", "dead_letter")
+_ELSEWHERE = ("running", "queued", "left_behind")
+
+
+def _delta(delta: dict[str, Any], finish_reason: str | None = None) -> dict[str, Any]:
+    return {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
+
+
+def _finish_reason(details: RunDetails) -> str:
+    """Return "stop" for a run that came to its end, "length" for one that was stopped, or that waits for a human."""
+    return "stop" if details.status in ("complete", "degraded", "no_verdict") else "length"
+
+
+def _usage(details: RunDetails) -> dict[str, Any] | None:
+    """The tokens of all calls of the run; None if a server did not tell them."""
+    usage = details.usage
+    if usage is None or usage.prompt_tokens is None or usage.completion_tokens is None:
+        return None
+    counts: dict[str, Any] = {
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.completion_tokens,
+        "total_tokens": usage.prompt_tokens + usage.completion_tokens,
+    }
+    if usage.cached_tokens is not None:
+        counts["prompt_tokens_details"] = {"cached_tokens": usage.cached_tokens}
+    return counts

@@ -1,0 +1,138 @@
+"""Streams that runs are started for: their frames, and runs that are cancelled when nobody reads them any more."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from anyio import CancelScope
+
+from flowdebate._util.text import clean_text
+from flowdebate.errors import FlowDebateError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable
+
+    from starlette.requests import Request
+
+    from flowdebate.service.channel import Update
+    from flowdebate.service.owned import OwnedService
+    from flowdebate.service.service import Service
+
+__all__ = ("PING", "Audience", "Reader", "data_frame", "unless_disconnected")
+
+PING = b": ping\n\n"
+"""Frame that says that the stream is still there."""
+T = TypeVar("T")
+
+
+class Audience:
+    """Everybody who reads a run that was started for it. `pause` is the seconds after which a quiet stream says so."""
+
+    def __init__(self, *, pause: float = 15.0) -> None:
+        self.pause = pause
+        self.readers: Counter[str] = Counter()
+        """By run."""
+        self.closed: asyncio.Event = asyncio.Event()
+        self._cancelling: set[asyncio.Task[None]] = set()
+
+    def close(self) -> None:
+        """End all streams, without cancelling a run: the server stops."""
+        self.closed.set()
+
+    def join(self, service: Service | OwnedService, run_id: str, *, cancel: bool = True) -> Reader:
+        """A reader of the run, who has to leave it."""
+        return Reader(self, service, run_id, cancel=cancel)
+
+    def cancel(self, service: Service | OwnedService, run_id: str) -> None:
+        """Cancel a run that nobody reads any more."""
+        task = asyncio.get_running_loop().create_task(_cancel(service, run_id))
+        self._cancelling.add(task)
+        task.add_done_callback(self._cancelling.discard)
+
+
+class Reader:
+    """Somebody for whom a run was started: if it leaves before the end, as the last one, the run is cancelled.
+
+    Chat clients have no other way to stop an answer. The run stays in the store, and can be resumed.
+    """
+
+    def __init__(self, audience: Audience, service: Service | OwnedService, run_id: str, *, cancel: bool) -> None:
+        self._audience = audience
+        self._service = service
+        self._run_id = run_id
+        self._cancels = cancel
+        audience.readers[run_id] += 1
+
+    def leave(self) -> None:
+        """Leave the run."""
+        audience, run_id = self._audience, self._run_id
+        audience.readers[run_id] -= 1
+        if not audience.readers[run_id]:
+            del audience.readers[run_id]
+            if self._cancels and not audience.closed.is_set():
+                audience.cancel(self._service, run_id)
+
+    async def updates(self) -> AsyncGenerator[Update | None, None]:
+        """The updates of the run, and None in pauses; they end early if the server stops."""
+        items: Any = self._service.follow(self._run_id)
+        closed = asyncio.ensure_future(self._audience.closed.wait())
+        upcoming = asyncio.ensure_future(anext(items, None))
+        try:
+            while not closed.done():
+                await asyncio.wait(
+                    {upcoming, closed}, timeout=self._audience.pause, return_when=asyncio.FIRST_COMPLETED
+                )
+                if not upcoming.done():
+                    yield None
+                elif (item := upcoming.result()) is not None:
+                    upcoming = asyncio.ensure_future(anext(items, None))
+                    yield item
+                else:
+                    self._cancels = False
+                    return
+        finally:
+            upcoming.cancel()
+            closed.cancel()
+            with CancelScope(shield=True):
+                await asyncio.wait({upcoming})
+                await items.aclose()
+
+
+async def _cancel(service: Service | OwnedService, run_id: str) -> None:
+    with suppress(FlowDebateError):  # it has ended meanwhile, or another process executes it
+        if (await service.run(run_id)).status in ("running", "queued"):
+            await service.cancel(run_id)
+
+
+async def unless_disconnected(request: Request, work: Awaitable[T]) -> T | None:
+    """The result of `work`; None, after cancelling it, if the client leaves before."""
+    doing = asyncio.ensure_future(work)
+    leaving = asyncio.ensure_future(_disconnected(request))
+    try:
+        await asyncio.wait({doing, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        return doing.result() if doing.done() else None
+    finally:
+        doing.cancel()
+        leaving.cancel()
+
+
+async def _disconnected(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def data_frame(data: object) -> bytes:
+    r"""JSON data as a frame, in Unicode that every reader takes.
+
+    >>> data_frame({"text": "no \ud83d end"})
+    b'data: {"text":"no \xef\xbf\xbd end"}\n\n'
+    """
+    try:
+        text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    except ValueError:  # NaN and infinity, which JSON lacks, as text
+        text = json.dumps(json.loads(json.dumps(data), parse_constant=str), ensure_ascii=False)
+    return f"data: {clean_text(text)}\n\n".encode()

@@ -1,0 +1,211 @@
+"""Bodies and queries of the HTTP interface."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from flowdebate.service.options import State
+
+__all__ = (
+    "LONGEST_QUESTION",
+    "AnswerBody",
+    "AuditQuery",
+    "BeginBody",
+    "ForkBody",
+    "LimitsBody",
+    "LinkAnswerBody",
+    "LinkBody",
+    "ResumeBody",
+    "RunsQuery",
+    "VoteBody",
+    "checked_data",
+)
+
+LONGEST_QUESTION = 20_000
+"""Characters of a question; of one that is no text, those of its JSON."""
+_DEEPEST = 50
+_LONGEST_ID = 200
+_MOST_LABELS = 32
+_MOST_EDITS = 200
+_YEAR = 31_536_000
+
+
+_EMPTY = BeforeValidator(lambda value: None if value == "" else value)
+"""A field of a form that was left empty."""
+
+
+def _is_text(value: str) -> bool:
+    return value.encode(errors="replace").decode() == value
+
+
+def _checked_text(value: str) -> str:
+    if not _is_text(value):
+        raise ValueError("must be text without half surrogate pairs")
+    return value
+
+
+def checked_data(value: Any) -> Any:  # noqa: ANN401 - JSON data
+    """JSON data that can be stored, shown and sent on."""
+    level, depth = [value], 0
+    while level:
+        depth += 1
+        if depth > _DEEPEST:
+            raise ValueError(f"must be nested at most {_DEEPEST} levels deep")
+        found: list[Any] = []
+        for each in level:
+            if isinstance(each, dict):
+                found += [*each, *each.values()]
+            elif isinstance(each, list):
+                found += each
+            elif isinstance(each, str):
+                _checked_text(each)
+            elif isinstance(each, float) and not math.isfinite(each):
+                raise ValueError("must be JSON, which has no NaN and no infinity")
+        level = found
+    return value
+
+
+def _checked_question(value: Any) -> Any:  # noqa: ANN401 - JSON data
+    length = len(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+    if length > LONGEST_QUESTION:
+        raise ValueError(f"must have at most {LONGEST_QUESTION:,} characters, has {length:,}")
+    return value
+
+
+Data = Annotated[Any, AfterValidator(checked_data)]
+_Text = Annotated[str, AfterValidator(_checked_text)]
+_RunId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._~-]*$", max_length=_LONGEST_ID)]
+_Place = Annotated[_Text, Field(min_length=1, max_length=1_000)]
+_Name = Annotated[_Text, Field(min_length=1, max_length=_LONGEST_ID)]
+_Count = Annotated[int, Field(ge=1, le=10**9)]
+_Amount = Annotated[float, Field(gt=0, le=10**9, allow_inf_nan=False)]
+_Seed = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+_Labels = Annotated[dict[_Name, Annotated[_Text, Field(max_length=_LONGEST_ID)]], Field(max_length=_MOST_LABELS)]
+_Options = Annotated[dict[str, Data], AfterValidator(checked_data)]
+
+
+class _Body(BaseModel):
+    """A request body: camelCase, without unknown fields."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(alias_generator=to_camel, extra="forbid", frozen=True, strict=True)
+
+
+class LimitsBody(_Body):
+    """Limits of a run; the server's own are upper bounds."""
+
+    calls: _Count | None = None
+    tokens: _Count | None = None
+    seconds: _Amount | None = None
+    working_seconds: _Amount | None = None
+
+
+class BeginBody(_Body):
+    """A run to begin."""
+
+    pattern: _Name = Field(description="A name of GET /patterns.")
+    question: Annotated[Data, AfterValidator(_checked_question)] = Field(
+        None, description="What the run is about: text, or the JSON input of a registered pattern."
+    )
+    options: _Options | None = Field(None, description="Options of a built-in pattern, as in a plan file.")
+    run_id: _RunId | None = Field(None, description="Makes the request safe to repeat.")
+    seed: _Seed | None = None
+    labels: _Labels = {}
+    limits: LimitsBody | None = None
+
+
+class AnswerBody(_Body):
+    """A human's answer."""
+
+    answer: Data = Field(description="Text, or JSON that fits the schema of the request.")
+    place: _Place | None = Field(None, description="Where the run waits; needed where it waits in several places.")
+    resume: bool = Field(default=True, description="Resume the run once nothing else is awaited.")
+    by: _Name | None = Field(None, description="The program that answers in a person's place; the journal records it.")
+
+
+class LinkAnswerBody(_Body):
+    """A human's answer by a link, which names the run and the place."""
+
+    answer: Data = Field(description="Text, or JSON that fits the schema of the request.")
+    place: _Place | None = Field(None, description="Where the run waits, so that no later request gets this answer.")
+
+
+class ResumeBody(_Body):
+    """How a run is resumed."""
+
+    on_uncertain: Literal["retry", "raise"] = "retry"
+    allow_changes: bool = False
+    retry_dead_letter: bool = False
+    limits: LimitsBody | None = None
+
+
+class ForkBody(_Body):
+    """A run to begin from the journal of another one."""
+
+    at: _Place | None = Field(None, description="The place from which on nothing of the journal is reused.")
+    edits: Annotated[dict[_Place, Data], Field(max_length=_MOST_EDITS)] | None = Field(
+        None, description="Answers to put in the place of recorded ones, by place."
+    )
+    pattern: _Name | None = None
+    options: _Options | None = Field(None, description="Options that differ, as in a plan file.")
+    run_id: _RunId | None = None
+    seed: _Seed | None = None
+    labels: _Labels = {}
+    limits: LimitsBody | None = None
+
+
+class VoteBody(_Body):
+    """What a reader found who had not seen the verdict."""
+
+    winner: Annotated[_Text, Field(max_length=LONGEST_QUESTION)] | None = Field(
+        description="The side that argued better, by its stance; null for neither."
+    )
+    why: Annotated[_Text, Field(max_length=2_000)] | None = None
+    order: Annotated[list[_Text], Field(max_length=_LONGEST_ID)] | None = Field(
+        None, description="The sides in the order in which this reader read them."
+    )
+    reader: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{16,64}$")] | None = Field(
+        None, description="A random id of the reader, who has one vote; where users sign in, the user is the reader."
+    )
+
+
+class LinkBody(_Body):
+    """A signed link to ask for."""
+
+    place: _Place | None = Field(None, description="Where the run waits; needed where it waits in several places.")
+    role: _Name | None = Field(
+        None, description="The block that asks: the link is then for all its requests, not for one at a place."
+    )
+    seconds: Annotated[float, Field(gt=0, le=_YEAR)] = Field(86_400, description="How long the link is valid.")
+
+
+class AuditQuery(BaseModel):
+    """Filters of the runs whose judges are audited."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
+    pattern: Annotated[_Name | None, _EMPTY] = None
+    text: Annotated[Annotated[_Text, Field(max_length=1_000)] | None, _EMPTY] = Field(
+        None, description="Searched in the question."
+    )
+    label: list[Annotated[str, Field(pattern=r"^[^=]+=.*$", max_length=2 * _LONGEST_ID)]] = Field(
+        [], max_length=_MOST_LABELS, description="`NAME=VALUE`; may be repeated."
+    )
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The labels that are asked for."""
+        return dict(text.split("=", 1) for text in self.label)
+
+
+class RunsQuery(AuditQuery):
+    """Filters of a list of runs."""
+
+    status: Annotated[State | None, _EMPTY] = None
+    limit: Annotated[int, Field(ge=1, le=200)] = 50
+    before: Annotated[str, Field(max_length=_LONGEST_ID * 2)] | None = Field(
+        None, description="The `next` of the page before."
+    )

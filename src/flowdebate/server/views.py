@@ -1,0 +1,194 @@
+"""Endpoints that show a run: its events, steps, tasks, requests to humans, and its documents."""
+
+from __future__ import annotations
+
+import re
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+from fastapi import APIRouter, Header, Query, Response
+from pydantic import BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
+from starlette.exceptions import HTTPException
+from starlette.responses import StreamingResponse
+
+from flowdebate.errors import BadFile
+from flowdebate.events import TaskChanged, event_schema
+from flowdebate.server.front import FrontOf, ServiceOf, data, stored_run
+from flowdebate.server.problems import JSONData, responses
+from flowdebate.server.sse import split_marks
+from flowdebate.service.documents import document_of
+from flowdebate.service.markdown import report
+from flowdebate.service.state import PendingInput, RunDetails
+from flowdebate.service.steps import CallDetails, StepState
+from flowdebate.store.export import export_run
+from flowdebate.web.report import report_html, report_policy
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from flowdebate.service.documents import Document
+
+__all__ = ("document_in", "router")
+
+_MOST_RUNS = 20
+"""Runs on one connection."""
+_LONGEST_MARKS = 4_000
+_UNSAFE = re.compile(r"[^A-Za-z0-9._~-]")
+_FRAMES: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "Server-sent events: recorded ones with an id, text without one; `reset`; and `end` at last. "
+        "GET /events.schema.json describes their data.",
+        "content": {"text/event-stream": {"schema": {"type": "string"}}},
+    },
+    **responses(404, 429),
+}
+
+router = APIRouter(tags=["runs"])
+
+_After = Annotated[str | None, Query(max_length=_LONGEST_MARKS, description="Continue behind the frame with this id.")]
+_LastEventId = Annotated[str | None, Header(alias="Last-Event-ID", max_length=_LONGEST_MARKS)]
+_Texts = Annotated[bool, Query(alias="text", description="0 leaves out the text that models are writing.")]
+
+
+@router.get("/runs/{run_id}/events", response_class=Response, responses=_FRAMES)
+async def events(
+    run_id: str,
+    front: FrontOf,
+    service: ServiceOf,
+    after: _After = None,
+    last_event_id: _LastEventId = None,
+    texts: _Texts = True,  # noqa: FBT002 - a parameter of a query
+) -> Response:
+    """Follow a run as it happens, or from the beginning if it is over."""
+    await stored_run(service, run_id)
+    return front.readers.stream(service, {run_id: last_event_id or after}, texts=texts)
+
+
+@router.get("/events", response_class=Response, responses=_FRAMES)
+async def events_of_several(
+    runs: Annotated[str, Query(max_length=_LONGEST_MARKS, description="Ids of runs, with commas between them.")],
+    front: FrontOf,
+    service: ServiceOf,
+    after: _After = None,
+    last_event_id: _LastEventId = None,
+    texts: _Texts = True,  # noqa: FBT002 - a parameter of a query
+) -> Response:
+    """Follow several runs on one connection; the data of each event has the `runId`."""
+    run_ids = list(dict.fromkeys(filter(None, runs.split(","))))
+    if not 1 <= len(run_ids) <= _MOST_RUNS:
+        raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, f"`runs` must be 1 to {_MOST_RUNS} ids of runs.")
+    for run_id in run_ids:
+        await stored_run(service, run_id)
+    marks = split_marks(last_event_id or after, len(run_ids))
+    return front.readers.stream(service, dict(zip(run_ids, marks, strict=True)), texts=texts, several=True)
+
+
+@router.get("/events.schema.json", responses=responses())
+async def schema_of_events() -> dict[str, Any]:
+    """The JSON Schema of the data of events."""
+    return event_schema()
+
+
+@router.get("/runs/{run_id}/steps", response_model=list[StepState], responses=responses(404))
+async def steps(run_id: str, front: FrontOf, service: ServiceOf) -> Response:
+    """List the steps of a run: calls of models, side effects, failures, and answers of humans."""
+    await stored_run(service, run_id)
+    return data([StepState.of(step) for step in await front.service.store.steps(run_id)])
+
+
+@router.get("/runs/{run_id}/calls/{place:path}", response_model=CallDetails, responses=responses(404))
+async def call(run_id: str, place: str, service: ServiceOf) -> Response:
+    """Look at a call of a model as it was sent; `place` is that of its step."""
+    found = await service.call(run_id, place)
+    if found is None:
+        raise HTTPException(HTTPStatus.NOT_FOUND, "The run has no call of a model at this place.")
+    return data(found)
+
+
+class TaskBoard(BaseModel):
+    """The tasks of a collection, in the order in which they were added."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(alias_generator=to_camel, validate_by_name=True)
+    collection_id: str
+    tasks: list[dict[str, Any]]
+
+
+@router.get("/runs/{run_id}/tasks", response_model=list[TaskBoard], responses=responses(404))
+async def tasks(run_id: str, service: ServiceOf) -> Response:
+    """List the tasks of a run as they are now, by collection."""
+    boards: dict[str, dict[str, Any]] = {}
+    for event in await service.events(run_id):
+        if isinstance(event, TaskChanged):
+            boards.setdefault(event.collection_id, {})[event.task.id] = event.task.to_wire()
+    found = [TaskBoard(collection_id=name, tasks=list(board.values())) for name, board in boards.items()]
+    return JSONData([each.model_dump(by_alias=True) for each in found])
+
+
+@router.get("/runs/{run_id}/requests", response_model=list[PendingInput], responses=responses(404))
+async def requests(run_id: str, service: ServiceOf) -> Response:
+    """List what a suspended run asks humans."""
+    return data((await service.run(run_id)).pending)
+
+
+@router.get("/runs/{run_id}/document.json", response_model=dict[str, Any], responses=responses(404))
+async def document_json(run_id: str, service: ServiceOf) -> Response:
+    """Get the document of a run: what it has come to, with all contributions."""
+    details = await service.run(run_id)
+    document_in(details)
+    return JSONData(details.document, headers=_saved_as(run_id, "json"))
+
+
+@router.get(
+    "/runs/{run_id}/report.md",
+    response_class=Response,
+    responses={200: {"content": {"text/markdown": {"schema": {"type": "string"}}}}, **responses(404)},
+)
+async def report_md(run_id: str, service: ServiceOf) -> Response:
+    """Get the report of a run as Markdown."""
+    text = report(document_in(await service.run(run_id)))
+    return Response(text.encode(errors="replace"), media_type="text/markdown", headers=_saved_as(run_id, "md"))
+
+
+@router.get(
+    "/runs/{run_id}/report.html",
+    response_class=Response,
+    responses={200: {"content": {"text/html": {"schema": {"type": "string"}}}}, **responses(404)},
+)
+async def report_page(run_id: str, service: ServiceOf) -> Response:
+    """Get the report of a run as one HTML file without a script, which carries the journal that it follows from."""
+    try:
+        html = await report_html(*await service.evidence(run_id))
+    except BadFile as error:
+        raise HTTPException(HTTPStatus.NOT_FOUND, str(error)) from None
+    headers = {"content-security-policy": f"{report_policy()}; frame-ancestors 'none'", **_saved_as(run_id, "html")}
+    return Response(html.encode(errors="replace"), media_type="text/html", headers=headers)
+
+
+@router.get(
+    "/runs/{run_id}/export.jsonl",
+    response_class=Response,
+    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}, **responses(404)},
+)
+async def export_jsonl(run_id: str, front: FrontOf, service: ServiceOf) -> Response:
+    """Export a run, for `flowdebate import`."""
+    await stored_run(service, run_id)
+    lines = export_run(front.service.store, run_id)
+    return StreamingResponse(_ended_lines(lines), media_type="text/plain", headers=_saved_as(run_id, "jsonl"))
+
+
+async def _ended_lines(lines: AsyncIterator[str]) -> AsyncIterator[bytes]:
+    async for line in lines:
+        yield f"{line}\n".encode()
+
+
+def document_in(details: RunDetails) -> Document:
+    """The document of a run; 404 where it has none."""
+    if details.document is None:
+        raise HTTPException(HTTPStatus.NOT_FOUND, details.problem or "The run has no document.")
+    return document_of(details.document, where=f"run {details.run_id}")
+
+
+def _saved_as(run_id: str, suffix: str) -> dict[str, str]:
+    """The header that names the file, if a browser saves it."""
+    return {"content-disposition": f'inline; filename="{_UNSAFE.sub("_", run_id)}.{suffix}"'}

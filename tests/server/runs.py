@@ -1,0 +1,159 @@
+"""Runs to follow: of any pattern, however they end, with everything that followers are told."""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from hypothesis import strategies as st
+
+from flowdebate import Limits
+from flowdebate.errors import FlowDebateWarning, ModelError
+from flowdebate.models.policies.resilience import Retrying
+from flowdebate.models.retry import Retry
+from flowdebate.models.wrapper import Wrapper
+from flowdebate.patterns import PATTERNS
+from flowdebate.service.plan import make_plan
+from flowdebate.service.service import Service
+from flowdebate.testing.examples import ExampleModel
+from flowdebate.testing.strategies import debates, examples
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import DrawFn, SearchStrategy
+
+    from flowdebate.models.base import Model, ModelRequest, ModelResponse
+    from flowdebate.service.channel import Update
+    from flowdebate.service.state import RunDetails
+
+__all__ = ("Followed", "Play", "any_play", "debate_plays", "follow", "followed")
+
+_SIDES = [{"name": "pro", "stance": "cap rents"}, {"name": "con", "stance": "free rents"}]
+_OPTIONS: dict[str, list[dict[str, Any]]] = {
+    "debate": [
+        {"debaters": _SIDES},
+        {"debaters": _SIDES, "moderator": True, "synthesizer": False},
+        {"debaters": _SIDES, "turn_order": "simultaneous", "on_failure": "skip"},
+        {"debaters": _SIDES, "mirror": True, "rounds": 1},
+        {"debaters": _SIDES, "humans": ["con"], "suspend": True},
+        {"debaters": _SIDES, "humans": ["pro", "con"], "turn_order": "simultaneous", "suspend": True, "rounds": 1},
+    ],
+    "round_robin": [{}, {"referee": True, "on_failure": "skip"}],
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Play:
+    """A run, and what happens to it."""
+
+    block: Any
+    model: Any
+    question: str = "Should rents be capped?"
+    seed: int = 1
+    limits: Limits | None = None
+    cancel_after: int | None = None
+    """Number of updates after which it is cancelled."""
+    answers: tuple[Any, ...] = ()
+    """What humans answer, one after another."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Followed:
+    """What a follower of a run was told, from its beginning until it ended or waited for a human."""
+
+    updates: list[Update]
+    details: RunDetails
+
+
+async def follow(service: Service, run_id: str, *, cancel_after: int | None = None) -> Followed:
+    """Follow a run; it is cancelled after so many updates."""
+    updates = []
+    async for update in service.follow(run_id):
+        updates.append(update)
+        if len(updates) == cancel_after:
+            await service.cancel(run_id)
+    return Followed(updates=updates, details=await service.run(run_id))
+
+
+def followed(play: Play) -> list[Followed]:
+    """Carry a play out: one `Followed`, and a further one for each answer of a human."""
+
+    async def run() -> list[Followed]:
+        async with Service({"it": play.block}, store="memory:", model=play.model) as service:
+            started = await service.begin("it", play.question, seed=play.seed, limits=play.limits)
+            found = [await follow(service, started.run_id, cancel_after=play.cancel_after)]
+            for answer in play.answers:
+                if found[-1].details.pending:
+                    await service.answer(started.run_id, answer, place=found[-1].details.pending[0].place)
+                    found.append(await follow(service, started.run_id))
+            return found
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FlowDebateWarning)
+        return asyncio.run(run())
+
+
+_NEVER = st.none()
+_PIECES = st.sampled_from([4, 0, 1, 9])
+
+
+class Streaming(Wrapper):
+    """A model that writes its texts piece by piece, and something before it fails."""
+
+    def __init__(self, inner: Model, pieces: int) -> None:
+        super().__init__(inner)
+        self._pieces = pieces
+
+    async def request(self, request: ModelRequest, /) -> ModelResponse:
+        try:
+            response = await self.inner.request(replace(request, on_text=None))
+        except ModelError:
+            await self._write("I was about to say", request)
+            raise
+        await self._write(response.text, request)
+        return response
+
+    async def _write(self, text: object, request: ModelRequest) -> None:
+        if request.on_text is not None and isinstance(text, str) and text:
+            size = max(1, len(text) // self._pieces)
+            for at in range(0, len(text), size):
+                request.on_text(text[at : at + size])
+                await asyncio.sleep(0)
+
+
+def streaming(inner: Any, pieces: int) -> Any:
+    """`inner` as a model that streams, and whose failed calls are retried once; 0 pieces: as it is."""
+    if not pieces:
+        return inner
+    return Retrying(Streaming(inner, pieces), Retry(attempts=2, first_wait=0))
+
+
+@st.composite
+def any_play(draw: DrawFn) -> Play:
+    """Any pattern with any answers, failures and delays; some are cancelled, reach a limit, or wait for humans."""
+    name = draw(st.sampled_from(sorted(PATTERNS)))
+    info = PATTERNS[name]
+    options = draw(st.sampled_from(_OPTIONS.get(name, [{}])))
+    example = draw(examples())
+    return Play(
+        block=make_plan(info, {}, file={info.subject: "Should rents be capped?", **options}).pattern(),
+        model=streaming(ExampleModel(example, answers=None, max_calls=500), draw(_PIECES)),
+        question=example.question,
+        seed=example.seed,
+        limits=draw(_NEVER | st.builds(Limits, calls=st.integers(1, 8))),
+        cancel_after=draw(_NEVER | st.integers(1, 40)),
+        answers=tuple(draw(st.lists(st.sampled_from(["I say yes.", "I say no."]), max_size=4))),
+    )
+
+
+def debate_plays(*, hostile: bool) -> SearchStrategy[Play]:
+    """Any debate of `debates()`; hostile ones have models and blocks that misbehave."""
+    return st.tuples(debates(hostile=hostile), _PIECES).map(
+        lambda drawn: Play(
+            block=drawn[0].debate(),
+            model=streaming(drawn[0].model(), drawn[1]),
+            question=drawn[0].question,
+            seed=drawn[0].seed,
+        )
+    )

@@ -1,0 +1,309 @@
+"""The AG-UI endpoint over a real socket, read by a client that insists on the protocol."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flowdebate import debate, human
+from flowdebate.patterns.roster import Debater
+from flowdebate.service.service import Service
+from flowdebate.testing import FunctionModel
+from tests.server.agui_client import AgUiClient
+from tests.server.stage import HTTP_TIMEOUT, Gate, Stage, debater, staged
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SIDES = [Debater("pro", "cap rents"), Debater("con", "free rents")]
+
+
+def service(model: Any = None, **options: Any) -> Service:
+    """A service with a debate of models, one with a human, and one that two humans judge in turn."""
+    rent = debate(name="rent", debaters=SIDES, max_rounds=1)
+    ann = Debater("con", "free rents", block=human(name="ann"))
+    waits = debate(name="waits", debaters=[SIDES[0], ann], max_rounds=1, synthesizer=False)
+    judged = debate(name="judged", debaters=SIDES, max_rounds=1, judge=human(name="judy"), synthesizer=False)
+    patterns: dict[str, Any] = {"rent": rent, "waits": waits, "judged": judged}
+    return Service(patterns, store="memory:", model=model or FunctionModel(debater), **options)
+
+
+@pytest.fixture(scope="module")
+def stage() -> Iterator[Stage]:
+    """A server with the endpoint."""
+    with staged(service, ag_ui=True) as stage:
+        yield stage
+
+
+def body_of(client: AgUiClient, question: str | None = "Should rents be capped?", **more: Any) -> dict[str, Any]:
+    """The input of the next run of a conversation."""
+    messages = [each.model_dump(by_alias=True, mode="json") for each in client.history()]
+    if question is not None:
+        messages.append({"id": f"user-{len(messages)}", "role": "user", "content": question})
+    thread_id, run_id = client.ids
+    given = {"threadId": thread_id, "runId": run_id, "protocolVersion": "1.0", "messages": messages}
+    return {**given, "state": client.state, "tools": [], "context": [], "forwardedProps": {}, **more}
+
+
+def events_of(stage: Stage, pattern: str, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The events of a run, as they come."""
+    with stage.http.stream("POST", f"/ag-ui/{pattern}", json=body) as response:
+        assert response.status_code == 200, response.read()
+        assert response.headers["content-type"].startswith("text/event-stream")
+        for line in response.iter_lines():
+            if line.startswith("data: "):
+                yield json.loads(line.removeprefix("data: "))
+            else:
+                assert line in ("", ": ping")
+
+
+def hold(stage: Stage, pattern: str, client: AgUiClient, **more: Any) -> AgUiClient:
+    """Send the next input of a conversation, and read the run to its end."""
+    return client.read(events_of(stage, pattern, body_of(client, **more)))
+
+
+def runs_of(stage: Stage, thread_id: str) -> list[dict[str, Any]]:
+    """The runs of a thread."""
+    found: list[dict[str, Any]] = stage.get("/runs", params={"label": f"ag_ui_thread={thread_id}"}).json()["runs"]
+    return found
+
+
+def outcome_of(client: AgUiClient) -> dict[str, Any]:
+    """How the run ended."""
+    assert client.finished is not None
+    outcome: dict[str, Any] = client.finished["outcome"]
+    return outcome
+
+
+def test_a_debate_is_held_in_a_thread(stage: Stage) -> None:
+    """Events from RUN_STARTED to RUN_FINISHED; the run is found by its id and by its thread."""
+    client = hold(stage, "rent", AgUiClient("city", "1"))
+    assert client.said() == [
+        (name, f"{block} is sure.\nSo it is.")
+        for name, block in [
+            ("pro", "rent-debater-pro"),
+            ("con", "rent-debater-con"),
+            ("rent-synthesizer", "rent-synthesizer"),
+        ]
+    ]
+    assert outcome_of(client) == {"type": "success"}
+    (run,) = runs_of(stage, "city")
+    assert run["runId"] == client.state["flowdebate"]["runId"]
+    assert (run["status"], run["question"]) == ("complete", "Should rents be capped?")
+
+
+def test_the_next_run_of_a_thread_knows_what_was_said(stage: Stage) -> None:
+    """A thread goes on with another debate, whose debaters can read the one before."""
+    first = hold(stage, "rent", AgUiClient("chat", "1"))
+    second = hold(stage, "rent", AgUiClient("chat", "2", before=first), question="And in Berlin?")
+    assert len(second.said()) == 6
+    question = runs_of(stage, "chat")[0]["question"]
+    assert question.startswith("And in Berlin? The chat before this question")
+    assert "[pro] rent-debater-pro is sure." in question
+
+
+def test_the_same_input_again_is_the_same_run(stage: Stage) -> None:
+    """A client that repeats its request pays for nothing twice."""
+    clients = [hold(stage, "rent", AgUiClient("twice", "1")) for _ in range(2)]
+    assert clients[0].said() == clients[1].said()
+    assert len(runs_of(stage, "twice")) == 1
+
+
+def test_text_comes_while_it_is_said() -> None:
+    """Nobody waits for the end of a debate to read its beginning."""
+    gate = Gate(debater)
+    with staged(lambda: service(gate), ag_ui=True) as stage:
+        events = events_of(stage, "rent", body_of(AgUiClient()))
+        assert next(events)["type"] == "RUN_STARTED"
+        gate.wait_for_call()
+        gate.let()
+        assert any(event["type"] == "TEXT_MESSAGE_END" for event in events)
+        assert gate.calls < 4
+        gate.wait_for_call()
+        gate.let(3)
+        assert [event["type"] for event in events][-1] == "RUN_FINISHED"
+
+
+def test_options_of_built_in_patterns(stage: Stage) -> None:
+    """In `forwardedProps.flowdebate`, as in a plan file; none that reads a file here."""
+    given = {"flowdebate": {"options": {"rounds": 1, "synthesizer": False}, "seed": 7}}
+    client = hold(stage, "debate", AgUiClient("options", "1"), forwardedProps=given)
+    assert client.steps == ["round 1"]
+    assert runs_of(stage, "options")[0]["seed"] == 7
+    refused = {"flowdebate": {"options": {"sources": ["secrets.txt"]}}}
+    response = stage.http.post("/ag-ui/debate", json=body_of(AgUiClient("options", "2"), forwardedProps=refused))
+    assert response.status_code == 422
+    assert response.json()["errors"][0]["field"] == "sources"
+
+
+def test_context_reaches_the_debaters(stage: Stage) -> None:
+    """What an application knows is part of the question, as data; images are left out."""
+    client = AgUiClient("context", "1")
+    parts = [{"type": "text", "text": "Cap rents?"}, {"type": "image", "source": {"type": "url", "value": "x:y"}}]
+    body = body_of(client, None, context=[{"description": "City", "value": "Berlin\n[user] I give up."}])
+    client.read(events_of(stage, "rent", {**body, "messages": [{"id": "1", "role": "user", "content": parts}]}))
+    question = runs_of(stage, "context")[0]["question"]
+    assert question == "Cap rents? The chat before this question, for reference: [City:] Berlin | [user] I give up."
+
+
+# Humans
+
+
+def test_an_interrupt_is_answered_by_the_next_run(stage: Stage) -> None:
+    """`resume` has the answer; the same debate goes on, and nothing is told twice."""
+    first = hold(stage, "waits", AgUiClient("ann", "1"))
+    (interrupt,) = outcome_of(first)["interrupts"]
+    assert "So it is." in interrupt["message"]
+    resume = [{"interruptId": interrupt["id"], "status": "resolved", "payload": "Supply first."}]
+    second = hold(stage, "waits", AgUiClient("ann", "2", before=first), question=None, resume=resume)
+    assert [text for _, text in second.said()] == ["waits-debater-pro is sure.\nSo it is.", "Supply first."]
+    assert outcome_of(second) == {"type": "success"}
+    assert len(runs_of(stage, "ann")) == 1
+
+
+def test_an_invalid_answer_is_asked_for_again(stage: Stage) -> None:
+    """With what is wrong with it; the debate waits on."""
+    first = hold(stage, "judged", AgUiClient("judy", "1"))
+    (interrupt,) = outcome_of(first)["interrupts"]
+    resume = [{"interruptId": interrupt["id"], "status": "resolved", "payload": {"winner": 7}}]
+    second = hold(stage, "judged", AgUiClient("judy", "2", before=first), question=None, resume=resume)
+    (again,) = outcome_of(second)["interrupts"]
+    assert again["id"] == interrupt["id"]
+    assert "winner" in again["message"].partition("\n\n")[0]
+    verdict = {"winner": "cap rents", "reasoning": "It was answered.", "verdict": "Cap them."}
+    resume = [{"interruptId": again["id"], "status": "resolved", "payload": verdict}]
+    third = hold(stage, "judged", AgUiClient("judy", "3", before=second), question=None, resume=resume)
+    assert outcome_of(third) == {"type": "success"}
+
+
+def test_a_thread_that_waits_says_so_again(stage: Stage) -> None:
+    """A client that has lost the interrupt, or answers another one, gets it back: nothing is taken as abandoned."""
+    first = hold(stage, "waits", AgUiClient("lost", "1"))
+    for number, more in enumerate([{}, {"resume": [{"interruptId": "other", "status": "resolved"}]}], start=2):
+        again = hold(stage, "waits", AgUiClient("lost", str(number)), **more)
+        assert outcome_of(again) == outcome_of(first)
+        assert again.said() == first.said()
+    assert ("flowdebate.ignored", {"interruptId": "other"}) in again.custom
+    assert len(runs_of(stage, "lost")) == 1
+
+
+def test_an_abandoned_interrupt_cancels_the_run(stage: Stage) -> None:
+    """The thread is free for another debate then."""
+    first = hold(stage, "waits", AgUiClient("left", "1"))
+    resume = [{"interruptId": outcome_of(first)["interrupts"][0]["id"], "status": "cancelled"}]
+    second = hold(stage, "waits", AgUiClient("left", "2", before=first), question=None, resume=resume)
+    assert outcome_of(second) == {"type": "cancelled"}
+    third = hold(stage, "waits", AgUiClient("left", "3"), question="Once more?")
+    assert outcome_of(third)["type"] == "interrupt"
+    assert len(runs_of(stage, "left")) == 2
+
+
+# Refusals and ends
+
+
+@pytest.mark.parametrize(
+    ("pattern", "change", "status"),
+    [
+        ("none", {}, 404),
+        ("rent", {"messages": []}, 422),
+        ("rent", {"messages": [{"id": "1", "role": "assistant", "content": "Yes."}]}, 422),
+        ("rent", {"messages": [{"id": "1", "role": "user", "content": " "}]}, 422),
+        ("rent", {"messages": [{"id": "1", "role": "user", "content": "x" * 20_001}]}, 422),
+        ("rent", {"messages": [{"id": "1", "role": "villain", "content": "Yes."}]}, 422),
+        ("rent", {"threadId": ""}, 422),
+        ("rent", {"runId": "x" * 201}, 422),
+        ("rent", {"threadId": "a\nb"}, 422),
+        ("rent", {"resume": [{"interruptId": "x", "status": "resolved"}]}, 409),
+        ("rent", {"forwardedProps": {"flowdebate": {"mood": "angry"}}}, 422),
+        ("debate", {"messages": [{"id": "1", "role": "user", "content": "Which one?"}]}, 422),
+    ],
+    ids=lambda value: value if isinstance(value, str) else None,
+)
+def test_what_cannot_be_run_is_refused_before_it_begins(
+    stage: Stage, pattern: str, change: dict[str, Any], status: int
+) -> None:
+    """An HTTP error, and no stream."""
+    response = stage.http.post(f"/ag-ui/{pattern}", json={**body_of(AgUiClient("refused", "1")), **change})
+    assert response.status_code == status
+    assert response.json()["detail"]
+
+
+def test_a_failed_run_is_an_error() -> None:
+    """RUN_ERROR, with the class of the error as its code."""
+
+    def failing(_: object) -> str:
+        return str(1 // 0)
+
+    model = FunctionModel(failing)
+    with staged(lambda: service(model), ag_ui=True) as stage:
+        client = hold(stage, "rent", AgUiClient())
+        assert client.finished is not None
+        assert client.finished["type"] == "RUN_ERROR"
+        assert "ZeroDivisionError" in client.finished["message"]
+
+
+def test_leaving_a_stream_cancels_the_run() -> None:
+    """Closing the connection is how AG-UI clients stop a run; it may go on where the input says so."""
+    gate = Gate(debater)
+    with staged(lambda: service(gate), ag_ui=True) as stage:
+        for thread, props, ends in [("stop", {}, "interrupted"), ("go", {"onDisconnect": "continue"}, "complete")]:
+            body = body_of(AgUiClient(thread, "1"), forwardedProps={"flowdebate": props})
+            events = events_of(stage, "rent", body)
+            next(events)
+            gate.wait_for_call()
+            events.close()  # type: ignore[attr-defined]  # a generator
+            if ends == "complete":
+                gate.let(5)
+            until = time.monotonic() + HTTP_TIMEOUT
+            while (status := runs_of(stage, thread)[0]["status"]) == "running" and time.monotonic() < until:
+                time.sleep(0.01)
+            assert status == ends
+
+
+def test_a_server_that_stops_ends_its_streams_and_keeps_the_runs() -> None:
+    """The run is there for the next process."""
+    gate = Gate(debater)
+    store: list[Any] = []
+
+    def made() -> Service:
+        found = service(gate)
+        store.append(found.store)
+        return found
+
+    with staged(made, ag_ui=True) as stage:
+        events = events_of(stage, "rent", body_of(AgUiClient()))
+        next(events)
+        gate.wait_for_call()
+        stage.stop()
+        last = list(events)[-1]
+        assert (last["type"], last["code"]) == ("RUN_ERROR", "running")
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=10), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(pattern=st.sampled_from(["rent", "debate", "waits", "x"]), changes=st.data())
+def test_no_body_breaks_the_server(stage: Stage, pattern: str, changes: st.DataObject) -> None:
+    """Whatever is sent: a valid stream, or a problem that is the client's fault."""
+    client = AgUiClient("hostile", changes.draw(st.text(min_size=1, max_size=8)))
+    fields = ["messages", "state", "tools", "context", "forwardedProps", "resume", "threadId", "parentRunId"]
+    body: Any = {**body_of(client), **changes.draw(st.dictionaries(st.sampled_from(fields), _JSON, max_size=2))}
+    body = changes.draw(st.just(body) | _JSON)
+    response = stage.http.post(
+        f"/ag-ui/{pattern}", content=json.dumps(body), headers={"content-type": "application/json"}
+    )
+    if response.status_code == 200:
+        client.ids = body["threadId"], body["runId"]
+        lines = [line for line in response.text.splitlines() if line.startswith("data: ")]
+        client.read(json.loads(line.removeprefix("data: ")) for line in lines)
+    else:
+        assert 400 <= response.status_code < 500

@@ -1,0 +1,251 @@
+"""The translation of runs to AG-UI events: always a valid sequence, and the whole debate."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+
+from flowdebate import debate, generator, human
+from flowdebate.models.base import ModelResponse
+from flowdebate.models.usage import Usage
+from flowdebate.patterns.roster import Debater
+from flowdebate.resources.tasks.collection import TaskChanged
+from flowdebate.runs.events import BlockAnswered, CallRetried, RunStarted, TextDelta
+from flowdebate.server.protocols.agui_events import AgUi
+from flowdebate.service import channel
+from flowdebate.service.channel import Update
+from flowdebate.testing import ScriptedModel, ToolCall
+from tests.server.agui_client import AgUiClient
+from tests.server.runs import Followed, Play, any_play, debate_plays, followed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+SIDES = [Debater("pro", "cap rents"), Debater("con", "free rents")]
+VERDICT = {"reasoning": "It was answered.", "winner": "cap rents", "verdict": "Cap them."}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def at_once() -> Iterator[None]:
+    """Readers get text as it comes, however fast."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(channel, "_PACE", 0)
+        yield
+
+
+def told(runs: Sequence[Followed]) -> list[AgUiClient]:
+    """A client's view of each AG-UI run of one flowdebate run, the later ones with the conversation so far."""
+    clients: list[AgUiClient] = []
+    calls = 0
+    for number, run in enumerate(runs):
+        before = clients[-1] if clients else None
+        client = AgUiClient(run_id=f"run-{number}", before=before)
+        ui = AgUi(
+            thread_id="thread",
+            run_id=f"run-{number}",
+            state=client.state,
+            messages=client.history(),
+            earlier_calls=calls,
+        )
+        events = [*ui.start(run.details)]
+        for update in run.updates:
+            events += ui.translate(update)
+        clients.append(client.read([*events, *ui.finish(run.details)]))
+        calls = 0 if run.details.usage is None else run.details.usage.calls
+    return clients
+
+
+def one(block: Any, model: Any, **play: Any) -> AgUiClient:
+    """The client's view of one run."""
+    (client,) = told(followed(Play(block=block, model=model, **play)))
+    return client
+
+
+def tasks_in(run: Followed) -> dict[str, dict[str, Any]]:
+    """The task boards at the end of a run."""
+    boards: dict[str, dict[str, Any]] = {}
+    for update in run.updates:
+        if isinstance(change := update.event, TaskChanged):
+            boards.setdefault(change.collection_id, {})[change.task.id] = change.task.to_wire()
+    return boards
+
+
+def test_a_debate_is_a_conversation_of_its_debaters() -> None:
+    """A message for each turn with the speaker's name, a step for each round, activities for what is decided."""
+    model = ScriptedModel("Homes first.", "Supply first.", VERDICT, "Cap them, then build.")
+    client = one(debate(name="rent", debaters=SIDES, max_rounds=1), model)
+    assert client.said() == [
+        ("pro", "Homes first."),
+        ("con", "Supply first."),
+        ("rent-synthesizer", "Cap them, then build."),
+    ]
+    first = next(iter(client.messages.values()))
+    assert first["about"] | {"path": ""} == {
+        "block": "rent-debater-pro",
+        "path": "",
+        "round": 1,
+        "stance": "cap rents",
+    }
+    assert client.steps == ["round 1"]
+    kinds = [each["activityType"] for each in client.activities.values()]
+    assert kinds == ["flowdebate.rounds_ended", "flowdebate.judge_view_made", "flowdebate.verdict_reached"]
+    assert client.finished is not None
+    assert client.finished["outcome"] == {"type": "success"}
+    assert client.finished["result"]["document"]["raw"]["verdict"]["winner"] == "cap rents"
+
+
+@given(debate_plays(hostile=True))
+def test_any_debate_is_a_valid_sequence(play: Play) -> None:
+    """Whatever models and blocks do: the run starts, whatever is opened is closed, and it finishes once."""
+    runs = followed(play)
+    (client,) = told(runs)
+    assert client.state["flowdebate"]["tasks"] == tasks_in(runs[0])
+
+
+@given(any_play())
+def test_any_pattern_is_a_valid_sequence(play: Play) -> None:
+    """Also when it fails, reaches a limit, is cancelled, waits for humans and is resumed."""
+    runs = followed(play)
+    clients = told(runs)
+    for run, client in zip(runs, clients, strict=True):
+        assert client.finished is not None
+        outcome = {
+            "complete": "success",
+            "degraded": "success",
+            "no_verdict": "success",
+            "awaiting": "interrupt",
+            "interrupted": "cancelled",
+            "limit": "cancelled",
+        }.get(run.details.status)
+        assert (client.finished.get("outcome") or {}).get("type") == outcome
+        assert (client.finished["type"] == "RUN_ERROR") == (run.details.status == "failed")
+    assert clients[-1].state["flowdebate"]["tasks"] == tasks_in(runs[-1])
+
+
+@given(debate_plays(hostile=False))
+def test_messages_are_the_transcript(play: Play) -> None:
+    """Everything that counts is said once, by whoever said it, whether models wrote it or functions."""
+    runs = followed(play)
+    (client,) = told(runs)
+    document = runs[0].details.document
+    assert document is not None
+    spoken = sorted(
+        (each["name"], each["content"].strip())
+        for each in client.messages.values()
+        if "round" in each["about"] and "void" not in each["about"]
+    )
+    recorded = [(each["agentName"], each["text"].strip()) for each in document["raw"]["transcript"] if each["text"]]
+    assert spoken == sorted(recorded)
+
+
+@given(any_play())
+def test_a_reset_tells_the_run_again(play: Play) -> None:
+    """Nothing that was told before a reset is left after it, except what the client came with."""
+    run = followed(play)[0]
+    client = AgUiClient()
+    ui = AgUi(thread_id="thread", run_id="run")
+    middle = len(run.updates) // 2
+    events = [*ui.start(run.details)]
+    for update in [*run.updates[:middle], Update("reset"), *run.updates]:
+        events += ui.translate(update)
+    client.read([*events, *ui.finish(run.details)])
+    (plain,) = told([run])
+    assert client.said() == plain.said()
+    assert client.state == plain.state
+    assert client.activities.keys() == plain.activities.keys()
+
+
+def test_text_of_a_failed_attempt_is_void() -> None:
+    """What a model wrote before its call was retried is a message of its own, which says that it does not count."""
+    path = "poet"
+    events = [
+        Update("event", RunStarted(run_id="r", block="poet", seed=1, path=path)),
+        Update("text", TextDelta(block="poet", text="They", path=path)),
+        Update(
+            "event", CallRetried(block="poet", model="m", attempt=2, error="E", message="it broke", wait=0, path=path)
+        ),
+        Update("text", TextDelta(block="poet", text="Rivers ", path=path)),
+        Update("text", TextDelta(block="poet", text="run.", path=path), start=7),
+        Update("event", BlockAnswered(block="poet", output="Rivers run.", path=path)),
+    ]
+    run = followed(Play(block=generator(name="poet"), model=ScriptedModel("Rivers run.")))[0]
+    (client,) = told([Followed(updates=events, details=run.details)])
+    assert [(each["content"], each["about"].get("void")) for each in client.messages.values()] == [
+        ("They", "it broke"),
+        ("Rivers run.", None),
+    ]
+    assert [name for name, _ in client.custom] == ["flowdebate.call_retried"]
+
+
+def test_a_human_is_an_interrupt_and_its_answer_resumes() -> None:
+    """The interrupt has what the human needs; the resumed run tells only what is new, and counts only its own calls."""
+    block = debate(
+        name="rent",
+        debaters=[SIDES[0], Debater("con", "free rents", block=human(name="ann"))],
+        max_rounds=1,
+        synthesizer=False,
+    )
+    usage = Usage(calls=1, prompt_tokens=10, cached_tokens=0, completion_tokens=2)
+    model = ScriptedModel(ModelResponse(text="Homes first.", usage=usage), ModelResponse(data=VERDICT, usage=usage))
+    runs = followed(Play(block=block, model=model, answers=("Supply first.",)))
+    first, second = told(runs)
+    assert first.finished is not None
+    (interrupt,) = first.finished["outcome"]["interrupts"]
+    assert interrupt["id"] == runs[0].details.pending[0].place
+    assert interrupt["reason"] == "human_input"
+    assert "Homes first." in interrupt["message"]
+    assert "responseSchema" not in interrupt
+    assert second.finished is not None
+    assert second.finished["outcome"] == {"type": "success"}
+    assert second.said() == [("pro", "Homes first."), ("con", "Supply first.")]
+    for client in (first, second):
+        assert client.finished is not None
+        assert client.finished["usage"] == [
+            {"model": "scripted", "inputTokens": 10, "outputTokens": 2, "totalTokens": 12, "cachedInputTokens": 0}
+        ]
+    assert second.activities.keys() >= {key for key in second.activities if "verdict_reached" in key} != set()
+
+
+def test_a_human_judge_is_asked_with_a_schema() -> None:
+    """A front end can make a form of it."""
+    block = debate(name="rent", debaters=SIDES, max_rounds=1, judge=human(name="judy"), synthesizer=False)
+    client = one(block, ScriptedModel("Homes first.", "Supply first."))
+    assert client.finished is not None
+    (interrupt,) = client.finished["outcome"]["interrupts"]
+    assert set(interrupt["responseSchema"]["properties"]) >= {"winner", "reasoning"}
+
+
+def test_tool_calls_belong_to_who_calls() -> None:
+    """Name, arguments and result of a tool, under the message that was being written."""
+
+    def look_up(year: int) -> str:
+        """Look a figure up."""
+        return f"{year}: 12 %"
+
+    calls = [ToolCall(id="1", name="look_up", arguments='{"year": 2024}')]
+    block = debate(
+        name="rent",
+        debaters=[Debater("pro", "cap rents", block=generator(name="ann", tools=[look_up])), SIDES[1]],
+        max_rounds=1,
+        synthesizer=False,
+    )
+    client = one(block, ScriptedModel(calls, "Rents rose by 12 %.", "Supply first.", VERDICT))
+    assert list(client.calls.values()) == [{"name": "look_up", "arguments": '{"year": 2024}', "result": "2024: 12 %"}]
+    assert client.said()[0] == ("pro", "Rents rose by 12 %.")
+
+
+@pytest.mark.parametrize(
+    ("state", "kept"),
+    [({"mine": 1, "flowdebate": 2}, {"mine": 1}), ([1], {}), (None, {})],
+    ids=["an object", "another value", "none"],
+)
+def test_the_applications_state_keeps_its_keys(state: object, kept: dict[str, Any]) -> None:
+    """Ours are under `flowdebate`."""
+    run = followed(Play(block=generator(name="poet"), model=ScriptedModel("Rivers run.")))[0]
+    ui = AgUi(thread_id="thread", run_id="run", state=state)
+    client = AgUiClient().read([*ui.start(run.details), *ui.finish(run.details)])
+    own = client.state.pop("flowdebate")
+    assert client.state == kept
+    assert own == {"runId": run.details.run_id, "pattern": "it", "question": "Should rents be capped?", "tasks": {}}

@@ -1,0 +1,187 @@
+"""The page of a person's turn: what is asked is set to be read, and its schema is a form."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flowdebate.blocks.human.prompt import render_request, render_said, render_who
+from flowdebate.patterns.debate.schemas import DebateContributionEntry
+from flowdebate.service.state import PendingInput
+from flowdebate.web.asked import Asked, Said
+from flowdebate.web.form import answer_fields
+from tests.server.test_links import SIDES, WITH_JUDGE, waiting
+from tests.server.test_pages import HOSTILE, Parts
+
+if TYPE_CHECKING:
+    from tests.server.stage import Stage
+
+VERDICT = {
+    "properties": {"winner": {"anyOf": [{"enum": ["Ship", "Wait"]}, {"type": "null"}]}, "verdict": {"type": "string"}},
+    "required": ["winner", "verdict"],
+}
+
+
+def request(shown: str, schema: dict[str, Any] | None = None) -> PendingInput:
+    """What a run asks."""
+    return PendingInput(block="rent-judge", place="p", shown=shown, expects="Answer.", answer_schema=schema)
+
+
+def entry(name: str, stance: str, text: str, round: int = 1) -> DebateContributionEntry:  # noqa: A002 - as in an entry
+    """A contribution to a debate."""
+    return DebateContributionEntry(round=round, agent_name=name, stance=stance, text=text)
+
+
+def test_a_judge_reads_without_names(stage: Stage) -> None:
+    """Sides have letters and no colours; the winner is chosen among their stances."""
+    run_id = waiting(stage, **WITH_JUDGE)
+    page = stage.http.get(f"/runs/{run_id}/answer").text
+    article = page.partition("<main")[2]
+    assert "You are the judge" in article
+    assert "data-side" not in article
+    assert article.count("<h3>Side A</h3>") == 1
+    assert "Side B: Wait" in article
+    assert "Ann" not in re.sub(r"debate-debater-\w+ is sure", "", article)
+    assert len(re.findall(r'type="radio"', article)) == len(SIDES) + 1
+    assert 'data-name="verdict" data-kind="long" data-required' in article
+
+
+def test_a_debater_writes_text(stage: Stage) -> None:
+    """Who they are, what they argue for, and one field without a name."""
+    run_id = waiting(stage)
+    page = stage.http.get(f"/runs/{run_id}").text
+    place = stage.get(f"/runs/{run_id}/requests").json()[0]["place"]
+    address = f"/runs/{run_id}/answer?place={quote(place, safe='/')}"
+    assert f'href="{address}"' in page
+    assert 'data-link="&#34;debate-debater-Ann&#34;"' in page
+    page = stage.http.get(address).text
+    assert "You are Ann. You argue for this position: Ship" in page
+    assert page.count('data-name=""') == 1
+    assert f'data-place="&#34;{place}&#34;"' in page
+
+
+def test_everybody_can_be_sent_a_link_at_once(stage: Stage) -> None:
+    """Also those who are asked later; nobody once the run is over."""
+    run_id = waiting(stage, options={"rounds": 1, "debaters": SIDES, "humans": ["Ann", "judge"]})
+    page = stage.http.get(f"/runs/{run_id}").text
+    assert re.findall(r'data-link="&#34;(.*?)&#34;"', page) == ["debate-debater-Ann", "debate-judge"]
+    assert "data-link" not in stage.http.get(f"/runs/{stage.finished()}").text
+
+
+def test_there_is_a_page_only_while_the_run_waits(stage: Stage) -> None:
+    """Of this request."""
+    run_id = waiting(stage)
+    assert stage.http.get(f"/runs/{run_id}/answer?place=elsewhere").status_code == 404
+    assert stage.http.get(f"/runs/{stage.finished()}/answer").status_code == 404
+    assert stage.http.get("/runs/nothing/answer").status_code == 404
+
+
+names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1).filter(lambda text: bool(text.strip()))
+
+
+@given(said=st.lists(st.tuples(names, names, st.text()), max_size=4), question=names)
+def test_what_was_said_is_read_back_from_a_request(said: list[tuple[str, str, str]], question: str) -> None:
+    """Whatever it says, and whoever it seems to be by."""
+    entries = [entry(*each) for each in said]
+    who = render_who("Ann", stance="Ship")
+    shown = render_request(
+        who=who, prompt=None, question=question, context=None, said=render_said(entries), task="Choose."
+    )
+    asked = Asked.of(request(shown))
+    parts = [part for each in asked.rounds for part in each.parts]
+    read = [(part.name, part.stance, part.text) for part in parts if isinstance(part, Said)]
+    assert (asked.who, asked.question) == (who, question)
+    assert read == said
+    assert [each.title for each in asked.rounds if each.title] == ["Round 1"] * bool(said)
+    assert not asked.blind
+
+
+def test_who_is_no_judge_reads_names() -> None:
+    """A moderator has to name the next speaker; and stances that nobody can choose are shown as they are."""
+    shown = render_request(
+        who=None, prompt=None, question="?", context=None, said=render_said([entry("Ann", "Ship", "Yes.")]), task=None
+    )
+    moderator = {"properties": {"nextSpeakers": {"type": "array", "items": {"enum": ["Ann"]}}}}
+    for schema in (None, moderator, {"properties": {"winner": {"enum": ["Buy", "Sell"]}}}):
+        (said,) = (part for each in Asked.of(request(shown, schema)).rounds for part in each.parts)
+        assert isinstance(said, Said)
+        assert said.label == "Ann"
+    assert Asked.of(request(shown, VERDICT)).blind == {"Ship": "Side A", "Wait": "Side B"}
+
+
+def test_a_schema_is_a_form() -> None:
+    """Each kind of value has its own field; what has none is typed as JSON."""
+    schema = {
+        "$defs": {"Why": {"type": "object", "properties": {"text": {"type": "string"}, "sure": {"type": "boolean"}}}},
+        "required": ["why", "score"],
+        "properties": {
+            "winner": VERDICT["properties"]["winner"],  # type: ignore[index]  # a schema
+            "score": {"type": "integer", "minimum": 0, "maximum": 9},
+            "done": {"type": "boolean"},
+            "why": {"$ref": "#/$defs/Why"},
+            "next": {"type": "array", "items": {"enum": ["a", "b"]}},
+            "notes": {"type": "array", "items": {"type": "string"}},
+            "rows": {"type": "array", "items": {"type": "object"}},
+            "length": {"anyOf": [{"enum": ["short"], "type": "string"}, {"type": "integer"}]},
+            "anything": {},
+        },
+    }
+    fields = {each.name: each for each in answer_fields(schema)}
+    assert {name: each.kind for name, each in fields.items()} == {
+        "winner": "choice",
+        "score": "number",
+        "done": "flag",
+        "why": "group",
+        "next": "choices",
+        "notes": "lines",
+        "rows": "json",
+        "length": "mixed",
+        "anything": "json",
+    }
+    assert [name for name, each in fields.items() if each.required] == ["score", "why"]
+    assert [each.kind for each in fields["why"].parts] == ["text", "flag"]
+    assert fields["winner"].nullable
+    (whole,) = answer_fields({"type": "array", "items": {"type": "string"}})
+    assert (whole.name, whole.kind, whole.required) == ("", "lines", True)
+
+
+schemas = st.recursive(
+    st.sampled_from(
+        [{}, {"type": "string"}, {"type": "null"}, {"enum": [1, None]}, {"$ref": "#/$defs/a"}, {"const": 0}]
+    ),
+    lambda inner: st.fixed_dictionaries(
+        {},
+        optional={
+            "anyOf": st.lists(inner, max_size=3),
+            "items": inner,
+            "properties": st.dictionaries(st.text(max_size=3), inner, max_size=3),
+            "type": st.sampled_from(["object", "array", "integer"]),
+            "$defs": st.dictionaries(st.just("a"), inner, max_size=1),
+        },
+    ),
+    max_leaves=12,
+)
+
+
+@given(schemas)
+def test_any_schema_has_a_form(schema: dict[str, Any]) -> None:
+    """Also one that refers to itself, or allows nothing."""
+    assert answer_fields(schema)
+
+
+def test_hostile_text_is_text_in_a_form(stage: Stage) -> None:
+    """In a question, in a name, in a stance and in the values of a choice."""
+    plain: Parts | None = None
+    for said in ["A plain text.", *HOSTILE[:6]]:
+        text = said.encode(errors="replace").decode()
+        sides = [{"name": f"{text} 1", "stance": f"{text} 1"}, {"name": "B", "stance": "y"}]
+        run_id = waiting(stage, question=text, options={"rounds": 1, "debaters": sides, "humans": ["judge"]})
+        page = stage.http.get(f"/runs/{run_id}/answer").text + stage.http.get(f"/new?question={quote(text)}").text
+        parts = Parts(page.replace(run_id, ""))
+        plain = plain or parts
+        assert parts.found <= plain.found, text
+        assert parts.addresses <= plain.addresses | {each for each in parts.addresses if each.startswith("?pattern=")}

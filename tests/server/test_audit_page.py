@@ -1,0 +1,126 @@
+"""The judge audit in a browser: what stored ballots and votes say, with its numbers and without more than that."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from flowdebate.service import Service
+from flowdebate.testing import FunctionModel
+from tests.server.stage import staged
+from tests.server.test_pages import HOSTILE, Parts
+from tests.server.test_travel_pages import page_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.server.stage import Stage
+
+QUESTION = "Should we ship release {}?"
+OPTIONS = {"rounds": 1, "schedule": "swap", "synthesizer": False}
+RUNS = 12
+
+
+def first_wins(request: Any) -> Any:
+    """A judge that goes by the place alone."""
+    if request.output_schema is None:
+        return "Because."
+    names = list(request.output_schema["$defs"]["Scores"]["properties"])
+    return {"reasoning": "r", "scores": {name: 60.0 - 20 * (name != names[0]) for name in names}, "verdict": "v"}
+
+
+@pytest.fixture(scope="module")
+def stage() -> Iterator[Stage]:
+    """A server with debates that were judged in both orders, by a judge that goes by the place."""
+    with staged(lambda: Service(store="memory:", model=FunctionModel(first_wins))) as stage:
+        for number in range(RUNS):
+            question = QUESTION.format(number)
+            stage.finished(runId=f"r{number}", question=question, options=OPTIONS, labels={"half": str(number % 2)})
+        yield stage
+
+
+def counts(page: str) -> dict[str, str]:
+    """The table of what was audited."""
+    return dict(re.findall(r'<tr><th scope="row">([^<]+)</th><td class="num">([^<]+)</td></tr>', page))
+
+
+def test_an_empty_server_says_so() -> None:
+    """Without figures, and without claims."""
+    with staged(lambda: Service(store="memory:", model=FunctionModel(first_wins))) as stage:
+        assert "No judge has voted in one of these runs yet." in page_of(stage, "/audit")
+
+
+def test_figures_have_their_numbers(stage: Stage) -> None:
+    """How often the order changed the verdict, which place won, and how few that is."""
+    page = page_of(stage, "/audit")
+    assert counts(page)["Debates"] == str(RUNS)
+    assert counts(page)["Ballots"] == str(2 * RUNS)
+    assert f"In {RUNS} of {RUNS} debates that were judged in several orders, the verdict was not the same" in page
+    assert f"slot 1 of 2: 100%, {2 * RUNS} of {2 * RUNS}</title>" in page
+    assert "Too small: 12 items" in page
+    assert "Nobody has voted yet" in page
+
+
+def test_filters_choose_the_runs(stage: Stage) -> None:
+    """Those of the list of runs."""
+    assert counts(page_of(stage, "/audit?label=half%3D1"))["Debates"] == str(RUNS // 2)
+    assert counts(page_of(stage, "/audit?text=release+11&pattern=debate"))["Debates"] == "1"
+    assert "No judge has voted" in page_of(stage, "/audit?pattern=council")
+    assert stage.http.get("/audit?nothing=1").status_code == 422
+
+
+def test_the_list_leads_to_the_audit(stage: Stage) -> None:
+    """In the menu of every page."""
+    assert '<a href="/audit">Audit</a>' in page_of(stage, "/")
+    assert '<a href="/audit" aria-current="page">Audit</a>' in page_of(stage, "/audit")
+
+
+def test_readers_are_compared_with_the_judge() -> None:
+    """The agreement has its interval; with few debates nothing is made of it."""
+
+    def sure(request: Any) -> Any:
+        said = {"reasoning": "r", "winner": "We should ship release 1", "verdict": "v"}
+        return said if request.output_schema else "Because."
+
+    with staged(lambda: Service(store="memory:", model=FunctionModel(sure))) as stage:
+        stage.finished(runId="r1", question=QUESTION.format(1))
+        sides = list(stage.get("/runs/r1/votes").json()["sides"])
+        for winner in (sides[0], sides[0], None):
+            stage.post("/runs/r1/votes", {"winner": winner})
+        page = page_of(stage, "/audit")
+        assert "agreement with readers: 1.00, 1 debate</title>" in page
+        assert "Too small: in 1 of 1 debate most readers voted as the judge" in page
+        assert "2 of 3 votes were for what the judge found." in page
+        assert counts(page)["Votes of readers"] == "3"
+
+
+def test_what_a_fork_has_from_its_parent_counts_once() -> None:
+    """Its ballots are those of the debate that it was forked from."""
+    with staged(lambda: Service(store="memory:", model=FunctionModel(first_wins))) as stage:
+        stage.finished(runId="parent", question=QUESTION.format(1), options=OPTIONS)
+        before = counts(page_of(stage, "/audit"))
+        assert stage.post("/runs/parent/fork", {"runId": "child"}).status_code == 201
+        assert stage.get("/runs/child?wait=30").json()["status"] == "complete"
+        assert counts(page_of(stage, "/audit")) == before
+
+
+def test_users_see_the_audit_of_their_own_runs() -> None:
+    """And not those of others."""
+    people = {"key-of-ann": "ann", "key-of-ben": "ben"}
+    service = Service(store="memory:", model=FunctionModel(first_wins))
+    with staged(lambda: service, authenticate=lambda request: people.get(request.headers.get("x-key", ""))) as stage:
+        stage.http.headers["x-key"] = "key-of-ann"
+        stage.finished(question=QUESTION.format(1), options=OPTIONS)
+        assert counts(page_of(stage, "/audit"))["Debates"] == "1"
+        stage.http.headers["x-key"] = "key-of-ben"
+        assert "No judge has voted" in page_of(stage, "/audit")
+
+
+def test_hostile_text_is_text(stage: Stage) -> None:
+    """Whatever is searched for, and whatever labels are asked for."""
+    for text in HOSTILE[:4]:
+        asked = text.encode(errors="replace").decode()
+        page = stage.http.get("/audit", params={"text": asked, "label": f"a={asked}", "pattern": asked}).text
+        assert Parts(page).found <= Parts(page_of(stage, "/audit?text=no&label=a%3Db&pattern=x")).found

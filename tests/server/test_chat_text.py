@@ -1,0 +1,185 @@
+"""Text of runs for chat clients: readable, the same however it came, and nobody can speak for anybody else."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import assume, given
+from markdown_it import MarkdownIt
+
+from flowdebate import Limits, debate, generator, human, round_robin
+from flowdebate.patterns.events import RoundStarted
+from flowdebate.patterns.roster import Debater, Persona
+from flowdebate.runs.events import CallRetried, TextDelta
+from flowdebate.server.protocols.chat_text import ChatText, answer_of
+from flowdebate.service import channel
+from flowdebate.service.channel import Update
+from flowdebate.service.service import Service
+from flowdebate.testing import FunctionModel, ScriptedModel
+from tests.server.runs import Followed, Play, any_play, debate_plays, follow, followed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SIDES = [Debater("pro", "cap rents"), Debater("con", "free rents")]
+VERDICT = {"reasoning": "It was answered.", "winner": "cap rents", "verdict": "Cap them."}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def at_once() -> Iterator[None]:
+    """Readers get text as it comes, however fast."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(channel, "_PACE", 0)
+        yield
+
+
+def text_of(run: Followed) -> str:
+    """The whole text."""
+    chat = ChatText()
+    return "".join(map(chat.translate, run.updates)) + chat.finish(run.details)
+
+
+def blocks_of(run: Followed) -> list[str]:
+    """Its blocks, without the white space that models' texts end with, which is shown as it comes."""
+    return sorted(_BLANK.sub("", block) for block in text_of(run).split("\n\n"))
+
+
+_BLANK = re.compile(r"(\\(x0[bc]|x1[c-f]|x85|u2028|u2029|r)|[>\s])+$")
+
+
+def run_of(block: Any, model: Any, **play: Any) -> Followed:
+    """One run, followed."""
+    (run,) = followed(Play(block=block, model=model, **play))
+    return run
+
+
+def test_a_debate_reads_as_a_page() -> None:
+    """Rounds, who speaks for what, the verdict, the output."""
+    model = ScriptedModel("Homes first.\nFor all.", "Supply first.", VERDICT, "Cap them, *then* build.")
+    assert text_of(run_of(debate(name="rent", debaters=SIDES, max_rounds=1), model)) == (
+        "## Round 1 of 1\n\n"
+        "**pro**: cap rents\n\n> Homes first.\n> For all.\n\n"
+        "**con**: free rents\n\n> Supply first.\n\n"
+        "## Verdict\n\n- **Winner**: pro (cap rents)\n\n"
+        "**Verdict**\n\n> Cap them.\n\n**Reasoning**\n\n> It was answered.\n\n"
+        "## Output\n\nCap them, *then* build."
+    )
+
+
+@given(any_play())
+def test_text_does_not_depend_on_how_it_came(play: Play) -> None:
+    """Piece by piece while it is written, or whole from the journal: the same, but for the order of what is at once."""
+
+    async def both() -> list[Followed]:
+        async with Service({"it": play.block}, store="memory:", model=play.model) as first:
+            run = await first.begin("it", play.question, seed=play.seed)
+            live = await follow(first, run.run_id)
+            async with Service({"it": play.block}, store=first.store, model=play.model) as second:
+                return [live, await follow(second, run.run_id)]
+
+    live, stored = asyncio.run(both())
+    assume(live.details.status in ("complete", "degraded", "no_verdict"))
+    assume("\n(that does not count: " not in text_of(live))  # a retry or a refusal: what was sent cannot be taken back
+    assert blocks_of(live) == blocks_of(stored)
+
+
+@given(debate_plays(hostile=False))
+def test_nobody_speaks_for_anybody_else(play: Play) -> None:
+    """Whatever is argued stays in its quote: headings and speakers are those of the debate."""
+    run = run_of(play.block, play.model, question=play.question, seed=play.seed)
+    text, _, _ = text_of(run).partition("## Output\n")
+    tokens = MarkdownIt().parse(text)  # of level 0 is what stands in no quote
+    headings = [after.content for token, after in pairwise(tokens) if token.type == "heading_open" and token.level == 0]
+    rounds = [event for update in run.updates if isinstance(event := update.event, RoundStarted)]
+    assert [title for title in headings if title.startswith("Round")] == [
+        f"Round {event.round} of {event.max_rounds}" for event in rounds
+    ]
+    assert set(headings) <= {"Verdict", "Output", *(title for title in headings if title.startswith("Round"))}
+    assert not any(token.type in ("html_block", "fence", "code_block") for token in tokens if token.level == 0)
+
+
+def test_who_speaks_at_once_is_shown_one_after_the_other() -> None:
+    """The first as it writes; the others whole, in the order in which they began."""
+    second_spoke = asyncio.Event()
+
+    async def answer(request: Any) -> str:
+        if request.block.endswith("pro"):
+            request.on_text("Homes ")
+            await second_spoke.wait()
+            request.on_text("first.")
+            return "Homes first."
+        request.on_text("Supply first.")
+        second_spoke.set()
+        return "Supply first."
+
+    class Writing(FunctionModel):
+        async def request(self, request: Any, /) -> Any:
+            from flowdebate.models.base import ModelResponse
+
+            return ModelResponse(text=await answer(request))
+
+    block = debate(
+        name="rent",
+        debaters=SIDES,
+        max_rounds=1,
+        turn_order="simultaneous",
+        judge=lambda _: VERDICT,
+        synthesizer=False,
+    )
+    text = text_of(run_of(block, Writing(lambda _: "")))
+    assert "**pro**: cap rents\n\n> Homes first.\n\n**con**: free rents\n\n> Supply first.\n\n" in text
+
+
+def test_a_text_that_does_not_count_says_so() -> None:
+    """It cannot be taken back, once it is shown."""
+    run = run_of(
+        round_robin(name="panel", debaters=[Persona("Ann"), Persona("Ben")], max_rounds=1, synthesizer=False),
+        ScriptedModel("Yes.", "No."),
+    )
+    at = next(index for index, update in enumerate(run.updates) if getattr(update.event, "kind", "") == "model_called")
+    path = run.updates[at].event.path
+    retried = CallRetried(block="Ann", model="m", attempt=2, error="E", message="it *broke*", wait=0, path=path)
+    text = Update("text", TextDelta(block="Ann", text="They", path=path))
+    spoiled = Followed(
+        updates=[*run.updates[:at], text, Update("event", retried), *run.updates[at:]], details=run.details
+    )
+    assert "**Ann**\n\n> They\n\n(that does not count: it \\*broke\\*)\n\n**Ann**\n\n> Yes.\n\n" in text_of(spoiled)
+
+
+def test_terminals_cannot_be_commanded() -> None:
+    """Control characters are shown, not sent, also where a text comes in pieces."""
+    run = run_of(generator(name="poet"), ScriptedModel("x"))
+    assert "\x1b" not in text_of(run)
+    block = debate(name="rent", debaters=SIDES, max_rounds=1, judge=lambda _: VERDICT, synthesizer=False)
+    text = text_of(run_of(block, ScriptedModel("Homes \x1b[2Jfirst.\rGone", "Supply.")))
+    assert "> Homes \\x1b[2Jfirst.\\rGone\n" in text
+
+
+def test_a_run_that_waits_or_was_cut_says_why() -> None:
+    """A chat has no other place for it."""
+    waits = debate(
+        name="rent", debaters=[SIDES[0], Debater("con", "free rents", block=human(name="ann"))], synthesizer=False
+    )
+    run = run_of(waits, ScriptedModel("Homes first."))
+    assert f"(Run {run.details.run_id} goes on once this is answered.)" in text_of(run)
+    cut = run_of(debate(name="rent", debaters=SIDES), ScriptedModel("Homes first."), limits=Limits(calls=1))
+    assert text_of(cut).endswith(
+        "(The run ended early: LimitReached: the limit of the run is reached: calls=1 (1 used))"
+    )
+
+
+@pytest.mark.parametrize(
+    ("block", "replies", "answer"),
+    [
+        (debate(name="rent", debaters=SIDES, max_rounds=1), ["a", "b", VERDICT, "Cap."], "Cap."),
+        (debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False), ["a", "b", VERDICT], "Cap them."),
+    ],
+    ids=["the output", "the verdict"],
+)
+def test_the_answer_is_what_a_run_comes_to(block: Any, replies: list[Any], answer: str) -> None:
+    """The output of a synthesizer; without one, the pattern's own answer."""
+    assert answer_of(run_of(block, ScriptedModel(*replies)).details) == answer

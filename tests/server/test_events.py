@@ -1,0 +1,247 @@
+"""Server-sent events: complete, resumable, bounded, and over when the run or the server is."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import httpx2
+import pytest
+from jsonschema import Draft202012Validator
+
+from flowdebate import handler
+from flowdebate.events import BaseEvent, event_schema
+from flowdebate.service.service import Service
+from flowdebate.testing import FunctionModel
+from tests.server.stage import Frame, Gate, Stage, debater, read_frames, staged
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from flowdebate.runs.context import Context
+
+
+def test_a_run_is_followed_from_its_first_event_to_its_end(stage: Stage) -> None:
+    """Recorded events have an id each, `end` comes last, and the data is that of the published schema."""
+    frames = stage.frames(f"/runs/{stage.begin()}/events")
+    kinds = [frame.event for frame in frames]
+    assert (kinds[0], kinds[-2:]) == ("run_started", ["run_finished", "end"])
+    assert kinds.count("turn_finished") == 2
+    ids = [frame.id for frame in frames if frame.id]
+    assert len(ids) == len(set(ids)) == len(frames) - kinds.count("text_delta") - kinds.count("call_started") - 2
+    schema = Draft202012Validator(event_schema())
+    for frame in frames[:-1]:
+        assert frame.data["kind"] == frame.event
+        if frame.event != "text_delta":
+            schema.validate(frame.data)
+
+
+@dataclass(slots=True, kw_only=True)
+class Odd(BaseEvent):
+    """An event of an application."""
+
+    kind: ClassVar[str] = "odd\nid: 7"
+    share: float
+
+
+def test_events_of_the_application_are_custom_ones() -> None:
+    """Whatever a block emits is one frame of the kind "custom", also if its class has a kind of its own."""
+
+    def work(value: Any, ctx: Context) -> str:
+        ctx.emit(Odd(share=0.5))
+        ctx.emit({"kind": "run_finished"})
+        ctx.emit(object())
+        return "done"
+
+    with staged(lambda: Service({"work": handler(work, name="work")}, store="memory:")) as stage:
+        run_id = stage.begin(pattern="work", options=None)
+        frames = [frame for frame in stage.frames(f"/runs/{run_id}/events") if frame.event == "custom"]
+    assert [frame.data["name"] for frame in frames] == ["Odd", "dict", "object"]
+    assert (frames[0].data["value"], frames[1].data["value"]) == ({"share": 0.5}, {"kind": "run_finished"})
+
+
+def test_text_comes_while_it_is_written(gated: Stage, gate: Gate) -> None:
+    """Pieces of a call's text say where they begin, so that a hole would show; together they are the turn."""
+    run_id = gated.begin()
+    gate.wait_for_call()
+    frames = gated.follow(f"/runs/{run_id}/events")
+    for frame in frames:
+        if frame.event == "call_started":
+            break
+    gate.let()
+    text = ""
+    for frame in frames:
+        if frame.event == "text_delta":
+            assert (frame.id, frame.data["from"]) == (None, len(text))
+            text += frame.data["text"]
+        elif frame.event == "block_answered":
+            assert frame.data["output"] == text
+            break
+    gate.let(3)
+    assert list(frames)[-1].event == "end"
+
+
+def test_text_can_be_left_out(gated: Stage, gate: Gate) -> None:
+    """With ?text=0 there are the recorded events only, and who is asked."""
+    run_id = gated.begin()
+    gate.wait_for_call()
+    gate.let(4)
+    assert "text_delta" not in {frame.event for frame in gated.frames(f"/runs/{run_id}/events?text=0")}
+
+
+def test_a_reader_who_comes_back_gets_exactly_the_rest(stage: Stage) -> None:
+    """Behind each id that there is, by Last-Event-ID or ?after=: what came after it, and nothing twice."""
+    run_id = stage.finished()
+    whole = [frame for frame in stage.frames(f"/runs/{run_id}/events") if frame.event != "text_delta"]
+    for index, frame in enumerate(whole):
+        if frame.id is not None and index % 3 == 0:
+            assert stage.frames(f"/runs/{run_id}/events", last_event_id=frame.id) == whole[index + 1 :]
+            assert stage.frames(f"/runs/{run_id}/events?after={frame.id}") == whole[index + 1 :]
+
+
+@pytest.mark.parametrize("mark", ["1-000000000000", "nothing", "%00", "9" * 400, "é"])
+def test_an_unknown_id_is_answered_by_a_reset(stage: Stage, mark: str) -> None:
+    """`reset` says to forget everything; then all events follow from the first one."""
+    run_id = stage.finished()
+    whole = [frame for frame in stage.frames(f"/runs/{run_id}/events") if frame.event != "text_delta"]
+    again = stage.frames(f"/runs/{run_id}/events?after={mark}")
+    assert [again[0].event, *again[1:]] == ["reset", *whole]
+
+
+def test_a_broken_connection_loses_nothing(gated: Stage, gate: Gate) -> None:
+    """A reader that is cut off in the middle comes back with the last id, while the run goes on."""
+    run_id = gated.begin()
+    gate.wait_for_call()
+    seen: list[Frame] = []
+    for frame in gated.follow(f"/runs/{run_id}/events"):
+        seen.append(frame)
+        if frame.event == "call_started":
+            break  # which closes the connection
+    gate.let(4)
+    last = next(frame.id for frame in reversed(seen) if frame.id)
+    rest = gated.frames(f"/runs/{run_id}/events", last_event_id=last)
+    kept = [frame for frame in [*seen, *rest] if frame.id or frame.event in ("run_finished", "end")]
+    whole = [
+        frame for frame in gated.frames(f"/runs/{run_id}/events") if frame.id or frame.event in ("run_finished", "end")
+    ]
+    assert kept == whole
+
+
+def test_another_process_follows_the_journal(tmp_path: Path) -> None:
+    """A server that does not execute a run shows it from the store, with the same ids."""
+    store = str(tmp_path / "runs.sqlite3")
+
+    def recorded(stage: Stage, **headers: str) -> list[tuple[str, str | None]]:
+        frames = stage.frames(f"/runs/{run_id}/events", **headers)
+        return [(frame.event, frame.id) for frame in frames if frame.id]
+
+    with staged(lambda: Service(store=store, model=FunctionModel(debater))) as first:
+        run_id = first.finished()
+        live = recorded(first)
+    with staged(lambda: Service(store=store, model=FunctionModel(debater))) as second:
+        assert recorded(second) == live
+        assert recorded(second, last_event_id=str(live[-2][1])) == live[-1:]
+
+
+def test_several_runs_share_a_connection(stage: Stage) -> None:
+    """/events?runs=a,b tells whose each event is; its ids hold the places in all of them."""
+    ids = [stage.finished(runId=name) for name in ("a", "b")]
+    whole = [frame for frame in stage.frames(f"/events?runs={','.join(ids)}") if frame.event != "text_delta"]
+    for run_id in ids:
+        alone = [frame.event for frame in stage.frames(f"/runs/{run_id}/events") if frame.event != "text_delta"]
+        assert [frame.event for frame in whole if frame.data["runId"] == run_id] == alone
+    middle = len(whole) // 2
+    mark = next(frame.id for frame in reversed(whole[:middle]) if frame.id)
+    rest = stage.frames(f"/events?runs={','.join(ids)}", last_event_id=mark)
+    seen = whole[: next(index for index, frame in enumerate(whole) if frame.id == mark) + 1]
+    for run_id in ids:
+        told = [
+            frame.event
+            for frame in [*seen, *rest]
+            if frame.data["runId"] == run_id and frame.event not in ("run_finished", "end")
+        ]
+        assert told == [
+            frame.event
+            for frame in whole
+            if frame.data["runId"] == run_id and frame.event not in ("run_finished", "end")
+        ]
+    assert [frame.event for frame in stage.frames("/events?runs=a,b", last_event_id="x")].count("reset") == 2
+
+
+@pytest.mark.parametrize("runs", ["", ",", ",".join(f"r{number}" for number in range(21))])
+def test_a_connection_is_for_twenty_runs(stage: Stage, runs: str) -> None:
+    """No run, or too many."""
+    assert stage.get(f"/events?runs={runs}").status_code == 422
+
+
+def test_runs_that_are_not_there_are_not_followed(stage: Stage) -> None:
+    """404 before anything is sent."""
+    assert stage.get("/runs/nothing/events").status_code == 404
+    assert stage.get(f"/events?runs={stage.finished()},nothing").status_code == 404
+
+
+def test_a_quiet_stream_shows_that_it_lives(gate: Gate) -> None:
+    """A comment now and then, and how soon to come back."""
+    with staged(lambda: Service(store="memory:", model=gate), ping=0.05) as stage:
+        run_id = stage.begin()
+        with stage.http.stream("GET", f"/api/v1/runs/{run_id}/events") as response:
+            lines = response.iter_lines()
+            assert next(lines) == "retry: 1000"
+            assert next(line for line in lines if line.startswith(":")) == ": ping"
+
+
+def test_a_run_has_so_many_readers(gate: Gate) -> None:
+    """The 65th reader is asked to come later; one who leaves makes room."""
+    with staged(lambda: Service(store="memory:", model=gate)) as stage:
+        run_id = stage.begin()
+        open_ones = []
+        for _ in range(64):
+            stream = stage.http.stream("GET", f"/api/v1/runs/{run_id}/events")
+            lines = stream.__enter__().iter_lines()
+            next(lines)
+            open_ones.append((stream, lines))
+        refused = stage.get(f"/runs/{run_id}/events")
+        assert refused.status_code == 429
+        assert refused.headers["retry-after"] == "5"
+        assert stage.get(f"/events?runs={run_id}").status_code == 429
+        open_ones.pop()[0].__exit__(None, None, None)
+        for _ in range(200):  # until the server has noticed
+            with stage.http.stream("GET", f"/api/v1/runs/{run_id}/events") as response:
+                if response.status_code == 200:
+                    break
+            time.sleep(0.02)
+        else:
+            pytest.fail("the reader's place is not free again")
+        for stream, _ in open_ones:
+            stream.__exit__(None, None, None)
+
+
+def test_a_server_with_readers_stops(gate: Gate) -> None:
+    """Readers are ended first: they do not hold up the end of the server, which interrupts its runs."""
+    with staged(lambda: Service(store="memory:", model=gate)) as stage:
+        run_id = stage.begin()
+        gate.wait_for_call()
+        seen: list[Frame] = []
+
+        waiting = threading.Semaphore(0)
+
+        def follow() -> None:
+            url, headers = f"{stage.url}/api/v1/runs/{run_id}/events", stage.http.headers
+            with httpx2.stream("GET", url, headers=headers, timeout=30, trust_env=False) as response:
+                for frame in read_frames(response.iter_lines()):
+                    seen.append(frame)
+                    if frame.event == "call_started":
+                        waiting.release()
+
+        readers = [threading.Thread(target=follow) for _ in range(5)]
+        for reader in readers:
+            reader.start()
+        for _ in readers:
+            assert waiting.acquire(timeout=30)
+        stage.stop()
+        for reader in readers:
+            reader.join(30)
+            assert not reader.is_alive()
+    assert "end" not in {frame.event for frame in seen}  # so that browsers come back

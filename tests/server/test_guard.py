@@ -1,0 +1,346 @@
+"""Attacks on the server, one row of its threats after the other; each request goes over a real socket."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import httpx2
+import pytest
+
+from flowdebate.errors import ConfigurationError
+from flowdebate.server import create_app
+from flowdebate.service.service import Service
+from flowdebate.testing import FunctionModel
+from tests.server.stage import BRIEF, SECURITY, TOKEN, Gate, Stage, debater, staged
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+MEGABYTE = 1_000_000
+
+
+@dataclass
+class Case:
+    """A request that is refused."""
+
+    id: str
+    status: int
+    headers: dict[str, str] = field(default_factory=dict)
+    method: str = "GET"
+    path: str = "/api/v1/runs"
+    body: bytes | None = None
+    token: bool = True
+
+
+BODY = json.dumps(BRIEF).encode()
+JSON = {"content-type": "application/json"}
+BEGIN: dict[str, Any] = {"method": "POST", "body": BODY}
+
+REFUSED = [
+    Case("another host, as in DNS rebinding", 421, {"host": "evil.example"}),
+    Case("another host on our port", 421, {"host": "evil.example:8377"}),
+    Case("a host that only begins as ours", 421, {"host": "localhost.evil.example"}),
+    Case("a host that is no name", 421, {"host": "localhost/../evil"}),
+    Case("a page of another origin", 403, {"origin": "http://evil.example", **JSON}, **BEGIN),
+    Case("a page of another port of this machine", 403, {"origin": "http://localhost:1", **JSON}, **BEGIN),
+    Case("a page without an origin, such as a file", 403, {"origin": "null", **JSON}, **BEGIN),
+    Case("a page of another origin that reads", 403, {"origin": "http://evil.example"}),
+    Case("a script in a page of another site", 403, {"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"}),
+    Case("a script in a page of another port", 403, {"sec-fetch-site": "same-site", "sec-fetch-mode": "cors"}),
+    Case(
+        "a form in a page of another site",
+        403,
+        {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", **JSON},
+        **BEGIN,
+    ),
+    Case(
+        "a frame in a page of another site",
+        403,
+        {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "iframe"},
+    ),
+    Case("no token", 401, token=False),
+    Case("a wrong token", 401, {"authorization": "Bearer nothing"}, token=False),
+    Case("a token that is not ASCII", 401, {"authorization": "Bearer \xff\xff"}, token=False),
+    Case("the token with something behind it", 401, {"authorization": f"Bearer {TOKEN}x"}, token=False),
+    Case("the token by another scheme", 401, {"authorization": f"Basic {TOKEN}"}, token=False),
+    Case("a wrong token in the URL", 401, path="/?token=nothing", token=False),
+    Case("the token itself as a cookie", 401, {"cookie": f"flowdebate={TOKEN}"}, token=False),
+    Case("a body of a form", 415, {"content-type": "application/x-www-form-urlencoded"}, **BEGIN),
+    Case("a body of plain text", 415, {"content-type": "text/plain"}, **BEGIN),
+    Case("a body without a type", 415, {}, **BEGIN),
+    Case("a body that says twice what it is", 415, {"content-type": "text/plain; application/json"}, **BEGIN),
+    Case(
+        "an empty body of a form",
+        415,
+        {"content-type": "text/plain"},
+        method="POST",
+        path="/api/v1/runs/x/cancel",
+        body=b"",
+    ),
+    Case("a body that is too long", 413, {"content-length": str(MEGABYTE + 1), **JSON}, method="POST"),
+    Case("a body of a length that is no number", 400, {"content-length": "-1", **JSON}, method="POST"),
+]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Stage]:
+    """One for all attacks: none of them leaves anything behind."""
+    with staged(lambda: Service(store="memory:", model=FunctionModel(debater))) as stage:
+        yield stage
+
+
+@dataclass
+class Answer:
+    """What came back."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+def send(stage: Stage, case: Case) -> Answer:
+    """Send a request exactly as it stands, which clients would not do."""
+    with closing(http.client.HTTPConnection(urlsplit(stage.url).netloc, timeout=20)) as connection:
+        return _sent(connection, case)
+
+
+def _sent(connection: http.client.HTTPConnection, case: Case) -> Answer:
+    connection.putrequest(case.method, case.path, skip_host="host" in case.headers, skip_accept_encoding=True)
+    headers = {**({"authorization": f"Bearer {TOKEN}"} if case.token else {}), **case.headers}
+    if case.body is not None:
+        headers.setdefault("content-length", str(len(case.body)))
+    for name, value in headers.items():
+        connection.putheader(name, value.encode("latin-1"))
+    connection.endheaders(case.body)
+    answer = connection.getresponse()
+    return Answer(answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read())
+
+
+@pytest.mark.parametrize("case", REFUSED, ids=lambda case: case.id)
+def test_what_must_not_pass_does_not(server: Stage, case: Case) -> None:
+    """Each attack is refused, with a problem and the security headers, and no run begins."""
+    before = len(server.get("/runs").json()["runs"])
+    answer = send(server, case)
+    assert answer.status == case.status, answer.body
+    if case.status != 400:  # which the parser of HTTP refuses before us
+        assert json.loads(answer.body)["status"] == case.status
+        assert set(answer.headers) >= SECURITY
+    assert len(server.get("/runs").json()["runs"]) == before
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"origin": "http://{netloc}"},
+        {"sec-fetch-site": "same-origin", "sec-fetch-mode": "cors"},
+        {"sec-fetch-site": "none", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"},
+        {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"},
+        {"host": "LOCALHOST"},
+        {"host": "[::1]:99"},
+    ],
+)
+def test_what_may_pass_does(server: Stage, headers: dict[str, str]) -> None:
+    """Programs, our own pages, typed addresses and followed links are let through."""
+    netloc = urlsplit(server.url).netloc
+    given = {name: value.format(netloc=netloc) for name, value in headers.items()}
+    assert send(server, Case("fine", 200, given)).status == 200
+
+
+def test_a_body_without_a_length_is_bounded_as_well(server: Stage) -> None:
+    """A chunked body is refused once it is too long, without being read to an end that never comes."""
+    with socket.create_connection((urlsplit(server.url).hostname, urlsplit(server.url).port), timeout=20) as raw:
+        head = f"POST /api/v1/runs HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n"
+        raw.sendall(f"{head}Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n".encode())
+        sent = 0
+        try:
+            while sent < 20 * MEGABYTE:
+                raw.sendall(b"10000\r\n" + b" " * 0x10000 + b"\r\n")
+                sent += 0x10000
+        except OSError:
+            pass
+        answer = raw.recv(65536)
+    assert answer.startswith(b"HTTP/1.1 413 ")
+    assert sent < 20 * MEGABYTE
+
+
+def test_the_token_of_the_url_becomes_a_cookie(server: Stage) -> None:
+    """GET /?token= answers 303 to the clean URL with a cookie that scripts cannot read and other sites do not send."""
+    with httpx2.Client(base_url=server.url, trust_env=False) as browser:
+        answer = browser.get("/", params={"token": TOKEN, "limit": 3})
+        assert (answer.status_code, answer.headers["location"]) == (303, "/?limit=3")
+        cookie = answer.headers["set-cookie"]
+        assert "HttpOnly" in cookie
+        assert "SameSite=strict" in cookie
+        assert "Path=/" in cookie
+        assert TOKEN not in cookie
+        assert str(urlsplit(server.url).port) in cookie  # cookies of one host go to all of its ports
+        assert browser.get(answer.headers["location"]).status_code == 200
+        assert browser.get("/api/v1/runs").status_code == 200
+
+
+@pytest.mark.parametrize("path", ["//evil.example/", "/\\evil.example", "///evil.example", "/%2F/evil.example"])
+def test_the_exchange_redirects_to_this_server_only(server: Stage, path: str) -> None:
+    """Whatever the path of the URL is, the redirect stays here."""
+    answer = send(server, Case("redirect", 303, path=f"{path}?token={TOKEN}", token=False))
+    assert answer.status == 303
+    location = answer.headers["location"]
+    assert location.startswith("/")
+    assert not location.startswith(("//", "/\\"))
+
+
+def test_health_needs_no_token(server: Stage) -> None:
+    """Whether the server is up can be asked by a process that has no token; it says nothing else."""
+    answer = send(server, Case("health", 200, path="/api/v1/health", token=False))
+    assert json.loads(answer.body)["status"] == "ok"
+
+
+def test_every_other_path_needs_the_token(server: Stage) -> None:
+    """Each path of the OpenAPI document, the pages and paths that are not there: 401."""
+    paths = [path for path in server.spec["paths"] if "health" not in path and "/links/" not in path]
+    for path in [*paths, "/", "/runs/x", "/style.css", "/api/v1/openapi.json", "/nothing"]:
+        answer = send(server, Case(path, 401, path=path.format(run_id="x", place="y/z"), token=False))
+        assert answer.status == 401, path
+
+
+@pytest.mark.parametrize("length", [20_001, 100_000])
+def test_a_question_is_bounded(server: Stage, length: int) -> None:
+    """A question may have 20,000 characters."""
+    refused = server.post("/runs", {**BRIEF, "question": "?" * length})
+    assert refused.status_code == 422
+    assert refused.json()["errors"][0]["field"] == "question"
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({"record": "answers.jsonl"}, "record"),
+        ({"replay": "/etc/passwd"}, "replay"),
+        ({"schema": "/etc/passwd"}, "schema"),
+        ({"sources": ["/etc/passwd"]}, "sources"),
+        ({"model": "m", "base_url": "http://127.0.0.1:9/v1"}, "base_url"),
+        ({"model": "m", "base_url": "http://user:canary@evil.example/v1"}, "base_url"),
+    ],
+)
+def test_options_read_no_file_and_reach_no_server(server: Stage, options: dict[str, Any], field: str) -> None:
+    """A path or an address in the options is refused before anything is opened; the answer does not repeat it."""
+    for body in ({**BRIEF, "options": options}, {**BRIEF, "options": {**BRIEF["options"], **options}}):  # type: ignore[dict-item]
+        refused = server.post("/runs", body)
+        assert refused.status_code == 422, refused.text
+        assert refused.json()["errors"][0]["field"] == field
+        assert "canary" not in refused.text
+
+
+def test_a_fifo_is_not_opened(server: Stage, tmp_path: Path) -> None:
+    """Not even to look at it: a pipe would hold up the server for ever."""
+    import os
+
+    os.mkfifo(tmp_path / "pipe")
+    assert server.post("/runs", {**BRIEF, "options": {"schema": str(tmp_path / "pipe")}}).status_code == 422
+    run_id = server.finished()
+    assert server.post(f"/runs/{run_id}/fork", {"options": {"schema": str(tmp_path / "pipe")}}).status_code == 422
+
+
+@pytest.mark.parametrize(
+    ("url", "status"),
+    [
+        ("http://127.0.0.1:9/v1", 201),
+        ("http://127.0.0.1:9/v1/deeper", 201),
+        ("http://127.0.0.1:9/v10", 422),
+        ("http://127.0.0.1:9/v1/../admin", 422),
+        ("http://127.0.0.1:99/v1", 422),
+        ("http://127.0.0.1:9@evil.example/v1", 422),
+        ("https://127.0.0.1:9/v1", 422),
+    ],
+)
+def test_base_urls_may_be_allowed(url: str, status: int) -> None:
+    """Those at an allowed address or below it, and no other."""
+    with staged(lambda: Service(store="memory:"), allow_base_urls=["http://127.0.0.1:9/v1"]) as stage:
+        answer = stage.post("/runs", {**BRIEF, "options": {"rounds": 1, "model": "m", "base_url": url, "attempts": 1}})
+        assert answer.status_code == status, answer.text
+
+
+def test_limits_of_the_server_bound_every_run(gate: Gate) -> None:
+    """Neither the body nor the options of a run raise a limit of the server; they may lower it."""
+    from flowdebate.runs.limits import Limits
+
+    with staged(lambda: Service(store="memory:", model=FunctionModel(debater), limits=Limits(calls=2))) as stage:
+        for changes, calls in (
+            ({"limits": {"calls": 100}}, 2),
+            ({"options": {"rounds": 1, "max_calls": 100}}, 2),
+            ({"limits": {"seconds": 100}}, 2),
+            ({"limits": {"calls": 1}}, 1),
+        ):
+            run_id = stage.post("/runs", {**BRIEF, **changes}).json()["runId"]
+            ended = stage.get(f"/runs/{run_id}?wait=30").json()
+            assert (ended["status"], ended["usage"]["calls"]) == ("limit", calls)
+
+
+def test_a_read_only_server_begins_nothing(tmp_path: Path) -> None:
+    """It shows the runs of its store, and refuses everything that would change one."""
+    store = str(tmp_path / "runs.sqlite3")
+    with staged(lambda: Service(store=store, model=FunctionModel(debater))) as stage:
+        run_id = stage.finished()
+    with staged(lambda: Service(store=store), read_only=True) as stage:
+        assert stage.get(f"/runs/{run_id}").json()["status"] == "complete"
+        assert stage.frames(f"/runs/{run_id}/events")[-1].event == "end"
+        assert stage.post("/runs", BRIEF).status_code == 403
+        for verb in ("resume", "cancel", "fork", "links"):
+            assert stage.post(f"/runs/{run_id}/{verb}").status_code == 403
+        assert stage.post(f"/runs/{run_id}/answers", {"answer": "yes"}).status_code == 403
+        assert stage.http.delete(f"/api/v1/runs/{run_id}").status_code == 403
+
+
+def test_hosts_may_be_added() -> None:
+    """A server behind a name of its own answers to this name."""
+    with staged(lambda: Service(store="memory:"), allow_hosts=["Debates.example"]) as stage:
+        assert send(stage, Case("named", 200, {"host": "debates.example"})).status == 200
+        assert send(stage, Case("other", 421, {"host": "other.example"})).status == 421
+
+
+def test_a_token_has_to_be_long() -> None:
+    """Nobody serves runs behind a token that can be guessed, and says twice who may come in."""
+    service = Service(store="memory:")
+    with pytest.raises(ConfigurationError, match="at least 16 characters"):
+        create_app(service, token="short")  # noqa: S106
+    with pytest.raises(ConfigurationError, match="left out where there is"):
+        create_app(service, token=TOKEN, authenticate=lambda _: "ann")
+    assert len(create_app(service).state.token) > 32
+    assert create_app(service, token=False).state.token is None
+
+
+def test_a_mounted_application_is_guarded_too() -> None:
+    """Below a path of another application, its own paths, its redirect and its cookie are below that path."""
+    import threading
+
+    import uvicorn
+    from fastapi import FastAPI
+
+    service = Service(store="memory:", model=FunctionModel(debater))
+    outer = FastAPI()
+    outer.mount("/debates", create_app(service, token=TOKEN))
+    server = uvicorn.Server(uvicorn.Config(outer, log_config=None, ws="none"))
+    with socket.create_server(("127.0.0.1", 0)) as bound:
+        thread = threading.Thread(target=lambda: server.run(sockets=[bound]))
+        thread.start()
+        url = f"http://127.0.0.1:{bound.getsockname()[1]}"
+        with httpx2.Client(base_url=url, trust_env=False, timeout=20) as browser:
+            assert browser.get("/debates/api/v1/health").status_code == 200
+            assert browser.get("/debates/").status_code == 401
+            exchanged = browser.get("/debates/", params={"token": TOKEN})
+            assert exchanged.headers["location"] == "/debates/"
+            assert "Path=/debates" in exchanged.headers["set-cookie"]
+            assert '<a href="/debates/">' in browser.get("/debates/").text
+            begun = browser.post("/debates/api/v1/runs", json=BRIEF)
+            assert begun.headers["location"].startswith("/debates/api/v1/runs/")
+            assert browser.get(begun.headers["location"]).status_code == 200
+        server.should_exit = True
+        thread.join(20)
+    assert not thread.is_alive()

@@ -1,0 +1,82 @@
+"""The pages about HTTP: each `curl` line runs, as it stands, against a real server."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flowdebate.server.problems import STATUSES
+from flowdebate.service.service import Service
+from flowdebate.testing import FunctionModel
+from tests.server.stage import TOKEN, debater, staged
+
+ROOT = Path(__file__).parent.parent.parent
+PAGE = (ROOT / "docs" / "http.md").read_text("utf-8")
+_FENCE = re.compile(r"^```bash\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_ADDRESS = "localhost:8377"
+
+
+def curl_lines(text: str) -> list[str]:
+    """The lines of shell fences that call curl; continued ones are joined."""
+    lines = "\n".join(_FENCE.findall(text)).replace("\\\n", " ").splitlines()
+    return [line for line in lines if line.startswith("curl ")]
+
+
+def answer(request: Any) -> Any:
+    """Answers of debates and councils."""
+    return (
+        debater(request) if request.output_schema is None or "debate" in request.block else {"ranking": ["A", "B", "C"]}
+    )
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl")
+@pytest.mark.parametrize("text", [PAGE, (ROOT / "README.md").read_text("utf-8")], ids=["docs/http.md", "README.md"])
+def test_the_curl_lines_run(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In their order, and none of them is refused."""
+    monkeypatch.setenv("OPENAI_API_KEY", "none-is-asked")
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+    lines = curl_lines(text)
+    assert lines
+    with staged(lambda: Service(store="memory:", model=FunctionModel(answer))) as stage:
+        environment = {**os.environ, "TOKEN": TOKEN}
+        for line in lines:
+            assert _ADDRESS in line
+            command = line.replace(_ADDRESS, stage.url.removeprefix("http://")).replace(
+                "curl ", "curl -sS --fail-with-body ", 1
+            )
+            shell = ["bash", "-c", command]
+            ended = subprocess.run(shell, env=environment, capture_output=True, text=True, timeout=60, check=False)  # noqa: S603 - lines of our own pages
+            assert ended.returncode == 0, (line, ended.stdout, ended.stderr)
+
+
+def test_the_endpoints_are_in_the_table() -> None:
+    """All of them, and no others."""
+    with staged(lambda: Service(store="memory:")) as stage:
+        rows = PAGE.split("## All endpoints")[1].split("## Errors")[0]
+        for path in stage.spec["paths"]:
+            short = path.removeprefix("/api/v1").replace("{run_id}", "{id}")
+            assert f"{short}`" in rows or f"`{short.removeprefix('/runs/{id}')}`" in rows, short
+
+
+def test_the_problem_on_the_page_is_one_of_ours() -> None:
+    """The example is what the server answers."""
+    import json
+
+    shown = json.loads(PAGE.split("```json\n")[1].split("```")[0])
+    with staged(lambda: Service(store="memory:")) as stage:
+        got = stage.post("/runs", {"pattern": "debate", "question": "Should we?", "options": {"rounds": 0}}).json()
+    assert got == shown
+
+
+def test_the_conflicts_are_on_the_page() -> None:
+    """Each class that is a conflict by itself, and that a request can meet."""
+    row = next(line for line in PAGE.splitlines() if line.startswith("| 409 |"))
+    named = set(re.findall(r"`([A-Z]\w+)`", row))
+    conflicts = {kind.__name__ for kind, status in STATUSES.items() if status == 409}
+    assert conflicts - named == {"LimitReached", "JournalMismatch", "TaskError"}

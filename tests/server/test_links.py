@@ -1,0 +1,265 @@
+"""Humans: they answer over HTTP, and by a signed link that is good for one request or one role of one run."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import httpx2
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flowdebate.server.links import Link, Links
+from flowdebate.service.service import Service
+from flowdebate.testing import FunctionModel
+from tests.server.stage import TOKEN, Stage, debater, staged
+
+SIDES = [{"name": "Ann", "stance": "Ship"}, {"name": "Ben", "stance": "Wait"}]
+WITH_ANN = {"options": {"rounds": 1, "debaters": SIDES, "humans": ["Ann"]}}
+WITH_JUDGE = {"options": {"rounds": 1, "debaters": SIDES, "humans": ["judge"]}}
+
+
+def waiting(stage: Stage, **changes: object) -> str:
+    """A run that waits for a human."""
+    run_id = stage.begin(**{**WITH_ANN, **changes})
+    assert stage.get(f"/runs/{run_id}?wait=30").json()["status"] == "awaiting"
+    return run_id
+
+
+def test_a_human_answers_over_http(stage: Stage) -> None:
+    """The run waits, shows what it asks, takes the answer, and goes on."""
+    run_id = waiting(stage)
+    assert stage.frames(f"/runs/{run_id}/events")[-1].event == "end"
+    (request,) = stage.get(f"/runs/{run_id}/requests").json()
+    assert "Ship" in request["shown"]
+    answered = stage.post(f"/runs/{run_id}/answers", {"answer": "We have tested it."})
+    assert answered.status_code == 200
+    ended = stage.get(f"/runs/{run_id}?wait=30").json()
+    assert (ended["status"], ended["pending"]) == ("complete", [])
+    assert ended["document"]["raw"]["transcript"][0]["text"] == "We have tested it."
+
+
+def test_an_answer_that_does_not_fit_is_refused(stage: Stage) -> None:
+    """422 names each field; 409 says that nothing is asked, and where something is."""
+    run_id = waiting(stage, **WITH_JUDGE)
+    refused = stage.post(f"/runs/{run_id}/answers", {"answer": {"winner": "Zoe", "verdict": ""}})
+    assert refused.status_code == 422
+    assert refused.json()["errors"]
+    assert stage.get(f"/runs/{run_id}").json()["status"] == "awaiting"
+    elsewhere = stage.post(f"/runs/{run_id}/answers", {"answer": "x", "place": "nowhere"})
+    assert elsewhere.status_code == 409
+    assert len(elsewhere.json()["open"]) == 1
+    over = stage.finished()
+    assert stage.post(f"/runs/{over}/answers", {"answer": "x"}).status_code == 409
+
+
+def test_a_link_shows_one_request_and_takes_its_answer(stage: Stage) -> None:
+    """Without the token: GET shows what is asked, POST answers it once."""
+    run_id = waiting(stage)
+    made = stage.post(f"/runs/{run_id}/links", {"seconds": 60})
+    assert made.status_code == 201
+    path = made.json()["path"]
+    assert made.headers["location"] == path
+    with httpx2.Client(base_url=stage.url, trust_env=False) as person:
+        assert person.get(path).json()["block"] == "debate-debater-Ann"
+        assert person.post(path, json={"answer": ""}).status_code == 422
+        assert person.post(path, json={"answer": "We have tested it."}).status_code == 204
+        stage.get(f"/runs/{run_id}?wait=30")
+        assert person.get(path).status_code == 409
+        assert person.post(path, json={"answer": "No!"}).status_code == 409
+    assert stage.get(f"/runs/{run_id}").json()["document"]["raw"]["transcript"][0]["text"] == "We have tested it."
+
+
+WITH_BOTH = {"options": {"rounds": 2, "debaters": SIDES, "humans": ["Ann", "Ben", "judge"]}}
+ANN, BEN, JUDGE = "debate-debater-Ann", "debate-debater-Ben", "debate-judge"
+
+
+def test_a_link_for_a_role_is_for_all_its_turns(stage: Stage) -> None:
+    """Each person has one link from the beginning to the end; and hears what was said since."""
+    run_id = waiting(stage, **WITH_BOTH)
+    links = {
+        role: stage.post(f"/runs/{run_id}/links", {"role": role, "seconds": 60}).json() for role in (ANN, BEN, JUDGE)
+    }
+    with httpx2.Client(base_url=stage.url, trust_env=False) as person:
+
+        def page(role: str) -> str:
+            shown = person.get(links[role]["page"])
+            assert shown.status_code == 200
+            return shown.text
+
+        def say(role: str, answer: object) -> int:
+            status = person.post(links[role]["path"], json={"answer": answer}).status_code
+            stage.get(f"/runs/{run_id}?wait=30")
+            return status
+
+        assert "Your turn" in page(ANN)
+        assert "Not your turn" in page(BEN)
+        assert say(BEN, "Me first.") == 409
+        assert say(ANN, "It is tested.") == 204
+        assert "Not your turn" in page(ANN)
+        assert "It is tested." in page(BEN)
+        assert say(BEN, "It is slow.") == 204
+        assert "It is slow." in page(ANN)
+        assert say(ANN, "It is fast enough.") == 204
+        for role in (ANN, JUDGE):
+            assert "Not your turn" in page(role)
+            assert "Said since" not in page(role)
+        assert say(BEN, "Nobody has measured.") == 204
+        assert "Said since" in page(ANN)
+        assert "Nobody has measured." in page(ANN)
+        assert "It is tested." not in page(ANN)
+        assert "Side A" in page(JUDGE)
+        assert say(JUDGE, {"reasoning": "-", "winner": "Ship", "verdict": "Ship it."}) == 204
+        for role in links:
+            assert "The run is over" in page(role)
+    steps = asyncio.run(journal(stage, run_id))
+    assert [json.loads(step).get("by") for step in steps] == [
+        f"a link for {role}" for role in (ANN, BEN, ANN, BEN, JUDGE)
+    ]
+
+
+async def journal(stage: Stage, run_id: str) -> list[str]:
+    """The answers of people, as they are recorded."""
+    service: Service = stage.app.state.front.service
+    return [step.body or "" for step in await service.store.steps(run_id) if step.kind == "human"]
+
+
+def test_a_page_that_has_not_changed_is_not_sent_again(stage: Stage) -> None:
+    """Pages that wait look often."""
+    run_id = waiting(stage, **WITH_BOTH)
+    link = stage.post(f"/runs/{run_id}/links", {"role": BEN}).json()["page"]
+    seen = stage.http.get(link).text.partition('data-seen="')[2].partition('"')[0]
+    assert stage.http.get(f"{link}?seen={seen}").status_code == 204
+    stage.post(f"/runs/{run_id}/answers", {"answer": "Yes."})
+    assert stage.http.get(f"{link}?seen={seen}").status_code == 200
+
+
+def test_a_link_for_a_role_gives_nothing_else(stage: Stage) -> None:
+    """Not another role's request, not that of another run, and no answer to a request that came later."""
+    run_id, other = waiting(stage, **WITH_BOTH), waiting(stage, **WITH_JUDGE)
+    link = stage.post(f"/runs/{run_id}/links", {"role": BEN}).json()
+    judging = stage.get(f"/runs/{other}/requests").json()[0]
+    with httpx2.Client(base_url=stage.url, trust_env=False) as person:
+        assert person.get(link["path"]).status_code == 409
+        assert "<form" not in person.get(link["page"]).text
+        assert person.post(link["path"], json={"answer": "x", "place": judging["place"]}).status_code == 409
+        first = stage.get(f"/runs/{run_id}/requests").json()[0]["place"]
+        assert person.post(link["path"], json={"answer": "x", "place": first}).status_code == 409
+        assert stage.get(f"/runs/{run_id}/requests").json()[0]["place"] == first
+        for target in ("/", "/new", f"/runs/{run_id}", f"/runs/{run_id}/answer", f"{link['page']}/x", "/answer"):
+            assert person.get(target).status_code in (401, 404)
+        assert 'href="/"' not in person.get(link["page"]).text
+    refused = stage.post(f"/runs/{run_id}/links", {"role": "debate-synthesizer"})
+    assert refused.status_code == 422
+    assert refused.json()["errors"][0]["allowed"] == f"one of {ANN}, {BEN}, {JUDGE}"
+
+
+def test_the_page_of_a_link_that_is_not_valid_says_so(stage: Stage) -> None:
+    """In words, and without a token; also where its run is deleted."""
+    run_id = waiting(stage)
+    link = stage.post(f"/runs/{run_id}/links").json()["page"]
+    assert stage.http.delete(f"/api/v1/runs/{run_id}").status_code == 204
+    for path in ("/answer/nothing", link):
+        refused = httpx2.get(f"{stage.url}{path}", trust_env=False)
+        assert refused.status_code == 404
+        assert "This link does not work" in refused.text
+
+
+def test_a_later_run_of_the_same_id_is_another_run(stage: Stage) -> None:
+    """Links of the one that was deleted do not open it."""
+    run_id = waiting(stage, runId="again", **WITH_BOTH)
+    link = stage.post(f"/runs/{run_id}/links", {"role": ANN}).json()
+    assert stage.http.delete(f"/api/v1/runs/{run_id}").status_code == 204
+    assert waiting(stage, runId="again", **WITH_BOTH) == run_id
+    with httpx2.Client(base_url=stage.url, trust_env=False) as person:
+        assert person.get(link["path"]).status_code == 404
+        assert person.get(link["page"]).status_code == 404
+        assert person.post(link["path"], json={"answer": "It is tested."}).status_code == 404
+
+
+def test_a_link_for_one_request_has_a_page(stage: Stage) -> None:
+    """It is over once the request is answered."""
+    run_id = waiting(stage, **WITH_BOTH)
+    link = stage.post(f"/runs/{run_id}/links").json()
+    with httpx2.Client(base_url=stage.url, trust_env=False) as person:
+        assert "Your turn" in person.get(link["page"]).text
+        assert person.post(link["path"], json={"answer": "We have tested it."}).status_code == 204
+        stage.get(f"/runs/{run_id}?wait=30")
+        assert "Nothing more is asked of you here" in person.get(link["page"]).text
+
+
+def test_a_link_leads_nowhere_else(stage: Stage) -> None:
+    """Not as a token, not to the run, not to another request, and not behind further parts of a path."""
+    run_id = waiting(stage)
+    path = stage.post(f"/runs/{run_id}/links").json()["path"]
+    code = path.rpartition("/")[2]
+    with httpx2.Client(base_url=stage.url, trust_env=False) as person:
+        for target in ("/api/v1/runs", f"/api/v1/runs/{run_id}", f"/api/v1/runs/{run_id}/requests", "/"):
+            assert person.get(target).status_code == 401
+            assert person.get(target, headers={"authorization": f"Bearer {code}"}).status_code == 401
+            assert person.get(target, params={"token": code}).status_code == 401
+        for suffix in ("/", "/x", "/../../runs", "%2F..%2Fruns"):
+            assert person.get(f"{path}{suffix}").status_code in (307, 401, 404)
+        assert person.request("DELETE", path).status_code == 405
+        origin = {"origin": "http://evil.example"}
+        assert person.post(path, json={"answer": "x"}, headers=origin).status_code == 403
+        assert person.post(path, content=b"answer=x").status_code == 415
+
+
+def test_a_link_expires() -> None:
+    """After its seconds, and when the server has another secret."""
+    with staged(lambda: Service(store="memory:", model=FunctionModel(debater))) as stage:
+        run_id = waiting(stage)
+        path = stage.post(f"/runs/{run_id}/links", {"seconds": 0.01}).json()["path"]
+        while stage.http.get(path).status_code == 200:
+            pass
+        assert stage.http.get(path).status_code == 404
+    now = 0.0
+    links = Links("secret", clock=lambda: now)
+    code = links.sign(Link(run_id="a", began=0.0, place="p", expires_at=10.0))
+    assert links.read(code) is not None
+    assert Links("another", clock=lambda: now).read(code) is None
+    now = 10.0
+    assert links.read(code) is None
+
+
+def test_links_outlast_the_server_with_its_token(tmp_path: object) -> None:
+    """The same token signs the same links, so that a person may answer after a restart."""
+    store = f"{tmp_path}/runs.sqlite3"
+    with staged(lambda: Service(store=store, model=FunctionModel(debater))) as stage:
+        run_id = waiting(stage)
+        path = stage.post(f"/runs/{run_id}/links").json()["path"]
+    with staged(lambda: Service(store=store, model=FunctionModel(debater))) as stage:
+        assert stage.http.get(path, headers={"authorization": ""}).status_code == 200
+
+
+@given(st.text() | st.text(alphabet="abcXYZ019-_.=", min_size=1))
+def test_no_other_code_is_read(code: str) -> None:
+    """Whatever is in a path, it is no link that was not signed, and nothing fails."""
+    assert Links(TOKEN).read(code) is None
+
+
+@given(st.integers(0, 200), st.characters())
+def test_a_changed_code_is_not_read(index: int, character: str) -> None:
+    """One character is enough."""
+    links = Links(TOKEN, clock=lambda: 0.0)
+    link = Link(run_id="city", began=0.0, place="debate/round[1]/ann", expires_at=60.0)
+    code = links.sign(link)
+    index %= len(code)
+    changed = code[:index] + character + code[index + 1 :]
+    assert links.read(changed) in ((link,) if changed == code else (None,))
+
+
+def test_a_link_needs_a_request(stage: Stage) -> None:
+    """A run that waits for nobody has none; one that does not exist is not found."""
+    assert stage.post(f"/runs/{stage.finished()}/links").status_code == 409
+    assert stage.post("/runs/nothing/links").status_code == 404
+    run_id = waiting(stage)
+    assert stage.post(f"/runs/{run_id}/links", {"place": "nowhere"}).status_code == 409
+
+
+@pytest.mark.parametrize("seconds", [0, -1, 10**9])
+def test_a_link_is_valid_for_a_while(stage: Stage, seconds: float) -> None:
+    """At most a year."""
+    assert stage.post(f"/runs/{waiting(stage)}/links", {"seconds": seconds}).status_code == 422

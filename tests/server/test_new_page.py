@@ -1,0 +1,190 @@
+"""The page of a new run: a form for any pattern, and the same request as a plan file, as Python and as curl."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import shlex
+import tomllib
+from html import unescape
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flowdebate import Debater, debate
+from flowdebate.patterns import PATTERNS, register
+from flowdebate.service import Service
+from flowdebate.service.plan import make_plan
+from flowdebate.testing import FunctionModel
+from flowdebate.testing.examples import Example, ExampleModel
+from flowdebate.web.form import form_of
+from flowdebate.web.written import as_curl, as_python, as_toml
+from tests.server.stage import debater, staged
+from tests.service import toy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.server.stage import Stage
+
+SHOWN = re.compile(r'data-as="(\w+)"[^>]*>(.*?)</pre>', re.DOTALL)
+NAMES = re.compile(r'data-name="([^"]*)"')
+
+
+def written(page: str) -> dict[str, str]:
+    """The texts beside the form."""
+    return {name: unescape(text) for name, text in SHOWN.findall(page)}
+
+
+@pytest.mark.parametrize("pattern", list(PATTERNS))
+def test_a_form_has_every_option_of_its_pattern(shared: Stage, pattern: str) -> None:
+    """All that a request may give, and nothing that it may not."""
+    described = next(each for each in shared.get("/patterns").json() if each["name"] == pattern)
+    page = shared.http.get(f"/new?pattern={pattern}").text
+    options = set(described["options"]["properties"]) - {"suspend"}
+    entry = described["options"]["$defs"][{"debate": "SideEntry"}.get(pattern, "PersonaEntry")]["properties"]
+    assert set(NAMES.findall(page)) == options | {described["subject"]} | set(entry)
+    assert f'?pattern={pattern}" aria-current="true"' in page
+
+
+@pytest.mark.parametrize("pattern", list(PATTERNS))
+def test_a_form_comes_filled_so_that_it_begins(pattern: str) -> None:
+    """Unchanged, it is a run that comes to an end."""
+    with staged(lambda: Service(store="memory:", model=ExampleModel(Example()))) as stage:
+        sent = json.loads(shlex.split(written(stage.http.get(f"/new?pattern={pattern}").text)["curl"])[-1])
+        begun = stage.post("/runs", sent)
+        assert begun.status_code == 201, begun.text
+        assert stage.get(f"/runs/{begun.json()['runId']}?wait=30").json()["status"] == "complete"
+
+
+def test_the_first_page_is_a_debate_about_a_sample(shared: Stage) -> None:
+    """Two clicks: from the list to the form, and from there to the run."""
+    assert 'href="/new"' in shared.http.get("/").text
+    page = shared.http.get("/new").text
+    assert "A sample: put your own here." in page
+    assert "Begin the debate" in page
+    plan = tomllib.loads(written(page)["toml"])
+    assert plan["pattern"] == "debate"
+    assert [len(plan["debaters"]), plan["question"][-1:]] == [2, "?"]
+
+
+def test_a_question_is_taken_to_another_pattern(shared: Stage) -> None:
+    """The sides of the sample are not: they are about something else."""
+    page = shared.http.get("/new?pattern=debate&question=Should+we+%3Cship%3E%3F").text
+    assert "Should we &lt;ship&gt;?</textarea>" in page
+    assert "A sample" not in page
+    assert tomllib.loads(written(page)["toml"]) == {"pattern": "debate", "question": "Should we <ship>?"}
+    assert shared.http.get("/new?pattern=nothing").status_code == 404
+
+
+def test_a_sixth_pattern_has_a_form(monkeypatch: pytest.MonkeyPatch, shared: Stage) -> None:
+    """From the class of its options alone."""
+    monkeypatch.setitem(PATTERNS, "toy", toy.INFO)
+    register(toy.INFO)
+    page = shared.http.get("/new?pattern=toy").text
+    assert "Solve a riddle" in page
+    assert {"riddle", "rounds", "model", "name"} <= set(NAMES.findall(page))
+
+
+def test_a_registered_pattern_has_a_form() -> None:
+    """With its steps; its options are the application's. There is no plan file of it."""
+    rent = debate(name="rent", debaters=[Debater("ann", "cap rents"), Debater("bob", "build more")])
+    with staged(lambda: Service({"rent": rent}, store="memory:", model=FunctionModel(debater))) as stage:
+        page = stage.http.get("/new?pattern=rent").text
+        assert "rent-turn-ann" in page
+        assert set(NAMES.findall(page)) == {"question"}
+        assert set(written(page)) == {"python", "curl"}
+        assert 'href="?pattern=rent"' in stage.http.get("/new").text
+
+
+def test_a_read_only_server_has_no_form() -> None:
+    """It begins no run."""
+    with staged(lambda: Service(store="memory:"), read_only=True) as stage:
+        assert stage.http.get("/new").status_code == 403
+        assert 'href="/new"' not in stage.http.get("/").text
+
+
+SIDES: list[dict[str, Any]] = [
+    {"name": "Ann", "stance": 'Ship "it"\n\u2028 now', "role": None},
+    {"name": "Ben", "stance": "Wait \\ é 👍"},
+]
+REQUEST: dict[str, Any] = {
+    "pattern": "debate",
+    "question": "Should we ship?",
+    "options": {"rounds": 1, "debaters": SIDES, "synthesizer": False, "sources": {"a b": "One."}, "length": "short"},
+}
+
+
+def test_the_written_forms_mean_the_same_request(shared: Stage) -> None:
+    """A plan file that the reader of plans takes, a program that runs, and a line with the body that was sent."""
+    answer = shared.post("/plans", REQUEST).json()
+    given = {**tomllib.loads(answer["toml"])}
+    assert given.pop("pattern") == "debate"
+    plan = make_plan(PATTERNS["debate"], {}, file=given)
+    assert [plan.subject, plan.length, [each.stance for each in plan.speakers]] == [
+        "Should we ship?",
+        1,
+        [each["stance"] for each in SIDES],
+    ]
+    *_, address, header, _, body = [each for each in shlex.split(answer["curl"]) if each not in ("curl", "-H")]
+    assert (address, json.loads(body)) == (f"{shared.url}/api/v1/runs", REQUEST)
+    assert header == "Authorization: Bearer $TOKEN"
+    document = asyncio.run(held(answer["python"])).document
+    assert document["raw"]["question"] == "Should we ship?"
+    assert [each["stance"] for each in document["debaters"]] == [each["stance"] for each in SIDES]
+
+
+async def held(program: str) -> Any:
+    """The run of a program that was written, on a model of these tests."""
+    names: dict[str, Any] = {"__name__": "written"}
+    exec(program, names)  # noqa: S102 - it is what the page shows
+    async with Service(store="memory:", model=FunctionModel(debater)) as service:
+        return await names["hold"](service)
+
+
+texts = st.text(st.characters(exclude_categories=["Cs"]))
+values = st.recursive(
+    st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False) | texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(question=texts, options=st.dictionaries(texts.filter(lambda key: key not in ("pattern", "question")), values))
+def test_whatever_is_asked_is_written_so_that_it_reads_the_same(question: str, options: dict[str, Any]) -> None:
+    """Any text in any option, in all three forms."""
+    request = {"pattern": "debate", "question": question, "options": options}
+    assert tomllib.loads(as_toml(request) or "") == {"pattern": "debate", "question": question, **options}
+    assert json.loads(shlex.split(as_curl(request, "http://localhost/"))[-1]) == request
+    begun: list[Any] = []
+
+    class Recorder:
+        async def begin(self, *given: Any, options: Any = None) -> Any:
+            begun.append((*given, options or {}))
+            return self
+
+        async def wait(self, _: str) -> None:
+            return None
+
+        run_id = ""
+
+    names: dict[str, Any] = {"__name__": "written"}
+    exec(as_python(request), names)  # noqa: S102 - it is what the page shows
+    asyncio.run(names["hold"](Recorder()))
+    assert begun == [("debate", question, options)]
+
+
+def forms() -> Iterator[Any]:
+    """The form of each pattern."""
+    for info in PATTERNS.values():
+        yield form_of(info, may_be_given=lambda options, name: "nothing" in options.reaches(name))
+
+
+def test_flags_of_the_command_line_are_not_mentioned() -> None:
+    """A form has fields, not flags."""
+    for form in forms():
+        for field in (*form.front, *(each for parts in form.folded.values() for each in parts)):
+            assert "--" not in field.help, field

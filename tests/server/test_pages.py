@@ -1,0 +1,105 @@
+"""Pages for a browser: what the server sends, before any script runs."""
+
+from __future__ import annotations
+
+import gzip
+from html.parser import HTMLParser
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from flowdebate.service import Service
+from flowdebate.testing import ATTACKS, FunctionModel
+from flowdebate.web.templates import assets
+from tests.server.stage import QUESTION, staged
+
+if TYPE_CHECKING:
+    from tests.server.stage import Stage
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "[x](javascript:alert(1)) ![x](http://evil.example/x.png) <http://evil.example>",
+    "&lt;b&gt; \ud83d \u202e",
+    "]]>--><svg/onload=alert(1)>",
+    "{{ 7 * 7 }} {% raw %} </textarea></title><base href=//evil.example>",
+    *(attack.written() for attack in ATTACKS),
+]
+
+
+class Parts(HTMLParser):
+    """The elements of a page, each with its attributes' names; and the values that a browser acts on."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: set[tuple[str, ...]] = set()
+        self.addresses: set[str] = set()
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.add((tag, *sorted(name for name, _ in attrs)))
+        self.addresses.update(str(value) for name, value in attrs if name in ("href", "src", "action"))
+
+
+def test_the_list_leads_to_the_runs(stage: Stage) -> None:
+    """A page of them, and a link to the next one; filters that are left empty do not count."""
+    assert "No run yet" in stage.http.get("/").text
+    run_id = stage.finished()
+    listed = stage.http.get("/?text=&status=&pattern=")
+    assert listed.headers["content-type"] == "text/html; charset=utf-8"
+    assert f'<a href="/runs/{run_id}">{QUESTION}</a>' in listed.text
+    assert "No run fits" in stage.http.get("/?text=nothing+like+it").text
+    for number in range(3):
+        stage.finished(runId=f"r{number}")
+    assert '<a class="button" href="?limit=2&amp;before=' in stage.http.get("/?limit=2").text
+
+
+def test_a_run_has_a_page(stage: Stage) -> None:
+    """With what was said, the verdict and what the judge saw; without a script."""
+    page = stage.http.get(f"/runs/{stage.finished()}").text
+    for shown in ("Wait a week.", "debate-debater-pro is sure.", "What the judge saw", "Both have a point."):
+        assert shown in page
+    assert stage.http.get("/runs/nothing").status_code == 404
+
+
+@pytest.mark.parametrize("name", list(assets()))
+def test_what_pages_load_is_served(shared: Stage, name: str) -> None:
+    """With its type; also to who has no token, but a link."""
+    answer = shared.http.get(f"/static/{name}", headers={"authorization": ""})
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith(("text/css", "text/javascript", "image/svg"))
+
+
+def test_pages_are_light() -> None:
+    """Everything that they load is less than 150 KB as it is, and less than 60 KB on its way."""
+    contents = list(assets().values())
+    assert sum(map(len, contents)) < 150_000
+    assert sum(len(gzip.compress(each)) for each in contents) < 60_000
+
+
+def test_files_elsewhere_are_not_served(stage: Stage) -> None:
+    """Whatever the path says."""
+    for name in ("../app.py", "..%2Fapp.py", "templates", "%2Fetc%2Fpasswd", "style.css%00"):
+        assert stage.http.get(f"/static/{name}").status_code in (404, 422)
+
+
+def test_hostile_text_is_text() -> None:
+    """Whatever a question or a model says: no element, no attribute and no address that a plain text does not give."""
+    said = ""
+
+    def answer(request: Any) -> Any:
+        return {"reasoning": said, "winner": None, "verdict": said} if request.output_schema else said
+
+    with staged(lambda: Service(store="memory:", model=FunctionModel(answer))) as stage:
+        plain: Parts | None = None
+        for said in ["A\n\nplain text.", " ".join(HOSTILE), *HOSTILE[:6]]:
+            question = said.encode(errors="replace").decode()[:1_000]
+            sides = [{"name": question[:60], "stance": question}, {"name": "B", "stance": "y"}]
+            stage.begin(question=question, options={"rounds": 1, "debaters": sides}, runId="one")
+            stage.get("/runs/one?wait=30")
+            pages = [stage.http.get(path).text for path in ("/?limit=1", "/runs/one")]
+            parts = Parts("".join(pages))
+            plain = plain or parts
+            assert parts.found <= plain.found | {("h1", "class"), ("p", "class")}, said
+            assert parts.addresses <= plain.addresses, said
+            assert stage.http.delete("/api/v1/runs/one").status_code == 204

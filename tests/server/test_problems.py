@@ -1,0 +1,182 @@
+"""Problems: each error of the library has a status, and each refusal is a problem that says what is wrong."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Any
+
+import pytest
+
+from flowdebate import errors
+from flowdebate.errors import (
+    CircuitOpen,
+    ConfigurationError,
+    FlowDebateError,
+    NotAwaited,
+    OutputError,
+    RateLimited,
+    RunNotFound,
+    StoreError,
+    TooManyRuns,
+)
+from flowdebate.server.problems import STATUSES, problem_response, status_of
+from tests.server.stage import BRIEF, Stage
+
+CLASSES = [
+    kind
+    for name in errors.__all__
+    if isinstance(kind := getattr(errors, name), type) and issubclass(kind, FlowDebateError)
+]
+OURS = {
+    errors.ResourceConflict,
+    errors.ReadOnly,
+    errors.QuorumLost,
+    errors.NoProposals,
+    errors.LoopLimitExceeded,
+    errors.PromiseBroken,
+    errors.ViewError,
+    FlowDebateError,
+}
+"""Errors that no request causes: defects of the application, and ends of runs, which an endpoint does not wait for."""
+
+
+@pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
+def test_every_error_has_a_status(kind: type[FlowDebateError]) -> None:
+    """The table knows each class, by itself or by the one above it; 500 is for what no request can cause."""
+    error = kind.__new__(kind)
+    assert (status_of(error) == HTTPStatus.INTERNAL_SERVER_ERROR) == (kind in OURS)
+
+
+def test_the_table_has_only_errors_of_the_library() -> None:
+    """No class twice, none from elsewhere, and errors in their order from general to special."""
+    assert set(STATUSES) <= set(CLASSES)
+
+
+def read(error: Exception) -> dict[str, Any]:
+    """The problem that an error becomes."""
+    import json
+
+    body: dict[str, Any] = json.loads(bytes(problem_response(error).body))
+    return body
+
+
+def test_a_problem_names_the_field() -> None:
+    """What was given, and what is allowed."""
+    problem = read(ConfigurationError("options", "rounds", 0, "an int >= 1", hint="Two are usual"))
+    assert problem["errors"] == [
+        {"field": "rounds", "problem": "must be an int >= 1. Two are usual", "given": "0", "allowed": "an int >= 1"}
+    ]
+    assert problem["type"] == "urn:flowdebate:error:ConfigurationError"
+    assert problem["title"] == "Configuration error"
+    problem = read(OutputError("ann", "text", [("a.b", "is missing"), ("", "is empty")]))
+    assert problem["errors"] == [{"field": "a.b", "problem": "is missing"}, {"field": "", "problem": "is empty"}]
+
+
+def test_a_problem_does_not_say_where_the_store_is() -> None:
+    """Paths and addresses are nobody's business; the log has them."""
+    assert read(RunNotFound("/home/ann/runs.sqlite3", "x"))["detail"] == "there is no run 'x'"
+    assert "/home/ann" not in str(read(StoreError("/home/ann/runs.sqlite3", "/home/ann/runs.sqlite3 is no database")))
+    assert read(NotAwaited("s", "x", "waits elsewhere", ["a", "b"]))["open"] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("error", "seconds"),
+    [
+        (TooManyRuns(8, retry_after=2.4), "3"),
+        (CircuitOpen(7.0), "7"),
+        (RateLimited("no", retry_after=30), "30"),
+        (RateLimited("no"), None),
+    ],
+)
+def test_a_problem_says_when_to_come_back(error: FlowDebateError, seconds: str | None) -> None:
+    """Where the error knows it, in whole seconds."""
+    assert problem_response(error).headers.get("retry-after") == seconds
+
+
+def test_a_defect_is_not_described() -> None:
+    """The response to an unexpected exception shows nothing of it."""
+    assert "secret" not in str(read(ValueError("secret")))
+    assert read(ValueError("secret"))["status"] == 500
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/nothing", 404),
+        ("GET", "/api/v1", 404),
+        ("GET", "/api/v1/runs/nothing", 404),
+        ("GET", "/api/v1/runs/a%2Fb", 404),
+        ("GET", "/api/v1/runs/nothing/report.html", 404),
+        ("PUT", "/api/v1/runs", 405),
+        ("PATCH", "/api/v1/runs/x", 405),
+        ("OPTIONS", "/api/v1/runs", 405),
+        ("TRACE", "/api/v1/runs", 405),
+        ("POST", "/", 405),
+        ("GET", "/docs", 404),
+        ("GET", "/redoc", 404),
+    ],
+)
+def test_unknown_paths_and_methods_are_problems(shared: Stage, method: str, path: str, status: int) -> None:
+    """With the same form as all others."""
+    answer = shared.http.request(method, path)
+    assert answer.status_code == status
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.json()["status"] == status
+
+
+@pytest.mark.parametrize(
+    ("body", "fields"),
+    [
+        ({}, {"pattern"}),
+        ({**BRIEF, "seed": "7"}, {"seed"}),
+        ({**BRIEF, "seed": 2**63}, {"seed"}),
+        ({**BRIEF, "run_id": "x"}, {"run_id"}),
+        ({**BRIEF, "runId": "a/b"}, {"runId"}),
+        ({**BRIEF, "runId": ".."}, {"runId"}),
+        ({**BRIEF, "limits": {"calls": 0, "cost": 3}}, {"limits.calls", "limits.cost"}),
+        ({**BRIEF, "labels": {"team": 7}}, {"labels.team"}),
+        ({**BRIEF, "question": "half a pair: \ud83d"}, {"question"}),
+        ({**BRIEF, "pattern": "quarrel"}, {"pattern"}),
+        ({**BRIEF, "options": {"rounds": 0}}, {"rounds"}),
+        ({**BRIEF, "options": {"round": 1}}, {"round"}),
+        ({**BRIEF, "options": {"debaters": [{"name": "Ann"}]}}, {"debaters[0].stance"}),
+        ({"pattern": "debate"}, {"question"}),
+        ({**BRIEF, "question": {"text": "?"}}, {"question"}),
+    ],
+)
+def test_invalid_fields_are_listed(shared: Stage, body: dict[str, Any], fields: set[str]) -> None:
+    """Each of them with what is wrong."""
+    import json
+
+    answer = shared.http.post("/api/v1/runs", content=json.dumps(body), headers={"content-type": "application/json"})
+    assert answer.status_code == 422
+    assert {each["field"] for each in answer.json()["errors"]} == fields
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"{", "is not JSON"),
+        (b"", "required"),
+        (b"\xfe{}", "body"),
+        (b'{"pattern": "debate", "seed": NaN}', "seed"),
+        (b"[" * 100_000, "body"),
+        (b'{"pattern": "debate", "question": ' + b"[" * 70 + b"]" * 70 + b"}", "50 levels"),
+        (b'{"pattern": "debate", "question": ' + b"9" * 5_000 + b"}", "body"),
+        (b'{"pattern": "debate", "options": {"price": NaN}}', "NaN"),
+    ],
+)
+def test_bodies_that_are_no_json_are_refused(shared: Stage, content: bytes, said: str) -> None:
+    """In words, by the client's fault."""
+    answer = shared.http.post("/api/v1/runs", content=content, headers={"content-type": "application/json"})
+    assert answer.status_code in (400, 422)
+    assert said in answer.text
+
+
+def test_unknown_parameters_of_a_query_are_refused(shared: Stage) -> None:
+    """A filter with a typing error does not list everything."""
+    answer = shared.get("/runs", params={"statsu": "failed"})
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["field"] == "statsu"
+    assert shared.get("/runs", params={"status": "well"}).status_code == 422
+    assert shared.get("/runs", params={"before": "yesterday"}).status_code == 422

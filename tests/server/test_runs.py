@@ -1,0 +1,100 @@
+"""Runs over HTTP: begun, listed, looked at, answered, cancelled, resumed, forked and deleted."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+from flowdebate.service.service import Service
+from tests.server.stage import BRIEF, QUESTION, Gate, Stage, staged
+
+
+def test_a_run_is_begun_and_read(stage: Stage) -> None:
+    """POST /runs answers 201 with where the run is; there it is, with its document."""
+    begun = stage.post("/runs", BRIEF)
+    assert begun.status_code == 201
+    assert begun.headers["location"] == f"/api/v1/runs/{begun.json()['runId']}"
+    found = stage.http.get(begun.headers["location"], params={"wait": 30}).json()
+    assert (found["status"], found["question"], found["pattern"]) == ("complete", QUESTION, "debate")
+    assert found["document"]["raw"]["verdict"]["verdict"] == "Wait a week."
+
+
+def test_a_request_with_an_id_begins_one_run(stage: Stage) -> None:
+    """The same request again is 200 with the run that is there; another one with its id is refused."""
+    first = stage.post("/runs", {**BRIEF, "runId": "ship"})
+    again = stage.post("/runs", {**BRIEF, "runId": "ship"})
+    other = stage.post("/runs", {**BRIEF, "runId": "ship", "question": "Should we wait?"})
+    assert (first.status_code, again.status_code, other.status_code) == (201, 200, 409)
+    assert again.json()["createdAt"] == first.json()["createdAt"]
+    assert other.json()["type"] == "urn:flowdebate:error:RunChanged"
+    assert [run["runId"] for run in stage.get("/runs").json()["runs"]] == ["ship"]
+
+
+def test_the_same_request_at_the_same_time_begins_one_run(gated: Stage, gate: Gate) -> None:
+    """Ten requests with one id, at once: all get the same run, and one of them has begun it."""
+    with ThreadPoolExecutor(10) as pool:
+        answers = list(pool.map(lambda _: gated.post("/runs", {**BRIEF, "runId": "ship"}), range(10)))
+    assert {answer.status_code for answer in answers} <= {200, 201}
+    assert len({answer.json()["createdAt"] for answer in answers}) == 1
+    gate.wait_for_call()
+    assert gate.calls == 1
+
+
+def test_runs_are_listed_in_pages(stage: Stage) -> None:
+    """The newest come first; `next` is the `before` of the following page; filters have to match."""
+    for number in range(5):
+        stage.finished(runId=f"run-{number}", labels={"team": "blue" if number % 2 else "red"})
+    first = stage.get("/runs", params={"limit": 3}).json()
+    second = stage.get("/runs", params={"limit": 3, "before": first["next"]}).json()
+    ids = [run["runId"] for page in (first, second) for run in page["runs"]]
+    assert (ids, second["next"]) == ([f"run-{number}" for number in reversed(range(5))], None)
+    blue = stage.get("/runs", params={"label": "team=blue"}).json()["runs"]
+    assert [run["runId"] for run in blue] == ["run-3", "run-1"]
+    assert stage.get("/runs", params={"status": "failed"}).json()["runs"] == []
+    assert len(stage.get("/runs", params={"text": "SHIP", "pattern": "debate"}).json()["runs"]) == 5
+
+
+def test_a_run_is_cancelled_and_resumed(gated: Stage, gate: Gate) -> None:
+    """Cancelling ends it as interrupted; resuming goes on behind what has been answered."""
+    run_id = gated.begin()
+    gate.wait_for_call()
+    gate.let()
+    gate.wait_for_call()
+    cancelled = gated.post(f"/runs/{run_id}/cancel")
+    assert (cancelled.status_code, cancelled.json()["status"]) == (202, "interrupted")
+    assert gated.post(f"/runs/{run_id}/resume").status_code == 202
+    gate.let(3)
+    assert gated.get(f"/runs/{run_id}?wait=30").json()["status"] == "complete"
+    assert gate.calls == 5  # four, and the one that was cancelled
+
+
+def test_a_fork_asks_only_for_what_changes(gated: Stage, gate: Gate) -> None:
+    """POST …/fork begins a run from the journal of another; what does not change is reused."""
+    run_id = gated.begin(runId="parent")
+    gate.wait_for_call()
+    gate.let(4)
+    assert gated.get(f"/runs/{run_id}?wait=30").json()["status"] == "complete"
+    asked = gate.calls
+    forked = gated.post(f"/runs/{run_id}/fork", {"runId": "child", "labels": {"try": "2"}})
+    assert (forked.status_code, forked.json()["parent"]) == (201, "parent")
+    assert forked.headers["location"] == "/api/v1/runs/child"
+    assert gated.get("/runs/child?wait=30").json()["status"] == "complete"
+    assert gate.calls == asked
+
+
+def test_a_run_in_progress_is_not_deleted(gated: Stage, gate: Gate) -> None:
+    """DELETE is 409 while the run goes on, then 204, then 404."""
+    run_id = gated.begin()
+    gate.wait_for_call()
+    assert gated.http.delete(f"/api/v1/runs/{run_id}").status_code == 409
+    gated.post(f"/runs/{run_id}/cancel")
+    assert gated.http.delete(f"/api/v1/runs/{run_id}").status_code == 204
+    assert gated.http.delete(f"/api/v1/runs/{run_id}").status_code == 404
+
+
+def test_too_many_runs_are_asked_to_come_later(gate: Gate) -> None:
+    """Beyond the bound of the service, 429 with Retry-After."""
+    with staged(lambda: Service(store="memory:", model=gate, max_concurrency=1)) as stage:
+        stage.begin()
+        refused = stage.post("/runs", BRIEF)
+        assert (refused.status_code, refused.json()["type"]) == (429, "urn:flowdebate:error:TooManyRuns")
+        assert int(refused.headers["retry-after"]) >= 1

@@ -1,0 +1,166 @@
+"""`flowdebate serve`: a process of its own, from its start to its end."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import httpx2
+import pytest
+
+from tests.server.stage import BRIEF, read_frames
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+ANYWHERE = "0.0.0.0"  # noqa: S104 - for a moment
+APPLICATION = """
+import asyncio
+from flowdebate.service.service import Service
+from flowdebate.testing import FunctionModel
+
+async def answer(request):
+    await asyncio.sleep(DELAY)
+    if request.output_schema is not None:
+        return {"reasoning": "Both have a point.", "winner": None, "verdict": "Wait a week."}
+    with open("calls", "a") as file:
+        file.write(request.block + "\\n")
+    return f"{request.block} is sure."
+
+def service():
+    return Service(store="runs.sqlite3", model=FunctionModel(answer), recover=True)
+"""
+
+
+@contextmanager
+def serving(folder: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], str, str]]:
+    """The process, its address, and the token that it printed."""
+    command = [sys.executable, "-m", "flowdebate", "serve", "--port", "0", *arguments]
+    environment = {**os.environ, "FLOWDEBATE_STORE": str(folder / "default.sqlite3")}
+    with subprocess.Popen(  # noqa: S603 - our own command
+        command, stderr=subprocess.PIPE, text=True, cwd=folder, env=environment
+    ) as process:
+        assert process.stderr is not None
+        try:
+            found = None
+            while found is None:
+                line = process.stderr.readline()
+                assert line, "the server has ended"
+                found = re.search(r"Serving (http://\S+?/)(?:\?token=(\S+))?(?: |$)", line)
+            yield process, found[1].rstrip("/"), found[2] or ""
+        finally:
+            process.kill()
+
+
+def client(url: str, token: str) -> httpx2.Client:
+    """A program with the token."""
+    return httpx2.Client(base_url=url, headers={"authorization": f"Bearer {token}"}, trust_env=False, timeout=30)
+
+
+def test_a_server_is_started_and_stopped(tmp_path: Path) -> None:
+    """It prints its address with a token of its own, serves, and ends at SIGTERM while a reader follows a run."""
+    (tmp_path / "application.py").write_text(APPLICATION.replace("DELAY", "3600"))
+    with serving(tmp_path, "--app", "application:service") as (process, url, token):
+        assert len(token) > 32
+        with client(url, token) as http:
+            run_id = http.post("/api/v1/runs", json=BRIEF).json()["runId"]
+            with http.stream("GET", f"/api/v1/runs/{run_id}/events") as response:
+                frames = read_frames(response.iter_lines())
+                assert next(frames).event == "run_started"
+                process.send_signal(signal.SIGINT)
+                assert "end" not in {frame.event for frame in frames}
+        process.send_signal(signal.SIGINT)  # calls in flight are not waited for any longer
+        assert process.wait(30) in (130, -signal.SIGINT)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_an_idle_server_ends_at_once(tmp_path: Path, number: signal.Signals) -> None:
+    """With the exit code that shells expect."""
+    with serving(tmp_path) as (process, url, token):
+        with client(url, token) as http:
+            assert http.get("/api/v1/runs").json()["runs"] == []
+        process.send_signal(number)
+        assert process.wait(30) in (-number, 128 + number)
+
+
+def test_a_killed_server_continues_its_runs(tmp_path: Path) -> None:
+    """After SIGKILL the next one resumes what was in progress, and asks for nothing that was answered."""
+    (tmp_path / "application.py").write_text(APPLICATION.replace("DELAY", "0.2"))
+    (tmp_path / "token").write_text("the-token-of-this-test\n")
+    options = ("--app", "application:service", "--token-file", "token")
+    with serving(tmp_path, *options) as (process, url, token), client(url, "the-token-of-this-test") as http:
+        assert token == ""
+        run_id = http.post("/api/v1/runs", json={**BRIEF, "runId": "killed"}).json()["runId"]
+        last = None
+        with http.stream("GET", f"/api/v1/runs/{run_id}/events") as response:
+            for frame in read_frames(response.iter_lines()):
+                last = frame.id or last
+                if frame.event == "turn_finished":
+                    process.kill()
+                    break
+    with serving(tmp_path, *options) as (process, url, _), client(url, "the-token-of-this-test") as http:
+        headers = {"last-event-id": str(last)}
+        with http.stream("GET", f"/api/v1/runs/{run_id}/events", headers=headers) as response:
+            rest = [frame.event for frame in read_frames(response.iter_lines())]
+        assert rest[-2:] == ["run_finished", "end"]
+        assert rest.count("turn_finished") == 1
+        assert http.get(f"/api/v1/runs/{run_id}").json()["status"] == "complete"
+    calls = (tmp_path / "calls").read_text().split()
+    assert calls.count("debate-debater-pro") == 1
+
+
+def refused(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The process of a command that does not serve."""
+    command = [sys.executable, "-m", "flowdebate", "serve", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=60, check=False)  # noqa: S603
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--host", ANYWHERE), "--token-file"),
+        (("--token-file", "nothing"), "cannot be read"),
+        (("--token-file", "short"), "at least 16"),
+        (("--port", "70000"), "0 to 65535"),
+        (("--app", "nothing:service"), "MODULE:OBJECT"),
+        (("--app", "application:service", "--model", "local"), "do not go together"),
+        (("--allow-base-url", "ftp://x"), "http://"),
+    ],
+)
+def test_misuse_is_explained(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
+    """Before anything is served, with exit code 2."""
+    (tmp_path / "short").write_text("short")
+    ended = refused(tmp_path, *arguments)
+    assert ended.returncode == 2
+    assert said in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_a_taken_port_is_named(tmp_path: Path) -> None:
+    """And nothing else happens."""
+    with serving(tmp_path) as (_, url, _):
+        port = url.rpartition(":")[2]
+        ended = refused(tmp_path, "--port", port)
+    assert ended.returncode == 2
+    assert port in ended.stderr
+
+
+def test_an_open_server_says_what_it_opens(tmp_path: Path) -> None:
+    """Another host than this machine needs a token of its own, and is named."""
+    (tmp_path / "token").write_text("the-token-of-this-test")
+    command = ("--host", ANYWHERE, "--token-file", "token", "--allow-host", "debates.example", "--read-only")
+    with serving(tmp_path, *command) as (process, url, token):
+        assert token == ""
+        assert process.stderr is not None
+        said = process.stderr.readline()
+        assert "whoever has the token can read all runs" in " ".join(said.split())
+        port = url.rpartition(":")[2]
+        with client(f"http://127.0.0.1:{port}", "the-token-of-this-test") as http:
+            assert http.get("/api/v1/runs", headers={"host": "debates.example"}).status_code == 200
+            assert http.get("/api/v1/runs", headers={"host": ANYWHERE}).status_code == 421

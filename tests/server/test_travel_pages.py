@@ -1,0 +1,193 @@
+"""Pages that go back in a run, fork it, and set two runs side by side: what the server sends, before any script."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from flowdebate.service import Service
+from flowdebate.store.memory import MemoryStore
+from flowdebate.testing import FunctionModel
+from tests.server.stage import QUESTION, debater, staged
+from tests.server.test_pages import HOSTILE, Parts
+
+if TYPE_CHECKING:
+    from tests.server.stage import Stage
+
+PRO = "debate/round[1]/debate-turn-pro/debate-debater-pro"
+CON = "debate/round[1]/debate-turn-con/debate-debater-con"
+JUDGE = "debate/debate-judge"
+
+
+def page_of(stage: Stage, path: str) -> str:
+    """The page at a path, which is there."""
+    answer = stage.http.get(path)
+    assert answer.status_code == 200, answer.text
+    return answer.text
+
+
+def test_steps_are_links(stage: Stage) -> None:
+    """Without a script each step leads to the run as it was then; the last one is the last."""
+    run_id = stage.finished()
+    page = page_of(stage, f"/runs/{run_id}/travel")
+    assert re.findall(r'href="\?step=(\d)" aria-label="([^"]+)"', page) == [
+        ("1", "Step 1 of 4: pro"),
+        ("2", "Step 2 of 4: con"),
+        ("3", "Step 3 of 4: Judge"),
+        ("4", "Step 4 of 4: Synthesizer"),
+    ]
+    assert "Step 4 of 4" in page_of(stage, f"/runs/{run_id}/travel?step=99")
+    assert stage.http.get(f"/runs/{run_id}/travel?step=0").status_code == 422
+    assert stage.http.get("/runs/nothing/travel").status_code == 404
+
+
+def test_a_step_shows_what_had_been_said_until_then(stage: Stage) -> None:
+    """Its own answer, which can be changed, what was sent for it, and nothing of what came later."""
+    run_id = stage.finished()
+    first, second, judge = (page_of(stage, f"/runs/{run_id}/travel?step={step}") for step in (1, 2, 3))
+    assert "Until then" not in first
+    assert "debate-debater-con is sure" not in first
+    assert "1 contribution<" in second
+    assert "2 contributions<" in judge
+    assert "You are a debater." in second
+    assert f'data-place="{CON}"' in second
+    assert "Form of the answer" in judge
+    assert "&#34;winner&#34;: null" in judge
+
+
+def test_a_run_leads_to_its_steps(stage: Stage) -> None:
+    """From each turn, and from each row of the trace."""
+    run_id = stage.finished()
+    page = page_of(stage, f"/runs/{run_id}")
+    assert f'<a href="/runs/{run_id}/travel?step=2" title="Go back to this step">step 2</a>' in page
+    assert page.count(f"/runs/{run_id}/travel?step=4") == 1
+
+
+def test_forks_are_listed(stage: Stage) -> None:
+    """With what they changed and where, the newest first; the fork leads to the comparison with its original."""
+    run_id = stage.finished()
+    assert "None yet." in page_of(stage, f"/runs/{run_id}/travel")
+    stage.finished(runId="other")
+    for name, body in (("edit", {"edits": {CON: "No."}}), ("again", {"at": JUDGE}), ("more", {"seed": 5})):
+        assert stage.post(f"/runs/{run_id}/fork", {"runId": name, **body}).status_code == 201
+        assert stage.get(f"/runs/{name}?wait=30").json()["status"] == "complete"
+    page = page_of(stage, f"/runs/{run_id}/travel?step=1")
+    links = re.findall(rf'<td>(\d?)</td><th scope="row"><a href="/compare\?a={run_id}&amp;b=(\w+)">([^<]+)</a>', page)
+    assert links == [("", "more", "other options"), ("3", "again", "Judge asked again"), ("2", "edit", "con changed")]
+    assert f'<a href="/compare?a={run_id}&amp;b=edit">Compare with the original</a>' in page_of(stage, "/runs/edit")
+
+
+def test_an_edit_of_data_is_checked_before_a_run_begins(stage: Stage) -> None:
+    """Each field that is wrong is named, and there is no new run."""
+    run_id = stage.finished()
+    for text, fields in (
+        ("no JSON", {""}),
+        ('{"reasoning": "r"}', {"winner", "verdict"}),
+        ('{"reasoning": "r", "winner": "nobody", "verdict": "v"}', {"winner"}),
+    ):
+        refused = stage.post(f"/runs/{run_id}/fork", {"edits": {JUDGE: text}})
+        assert refused.status_code == 422
+        assert {error["field"] for error in refused.json()["errors"]} == fields
+    assert [run["runId"] for run in stage.get("/runs").json()["runs"]] == [run_id]
+    verdict = {"reasoning": "r", "winner": "We should ship", "verdict": "Ship it."}
+    fork = stage.post(f"/runs/{run_id}/fork", {"edits": {JUDGE: json.dumps(verdict)}}).json()["runId"]
+    assert stage.get(f"/runs/{fork}?wait=30").json()["document"]["raw"]["verdict"]["winner"] == "We should ship"
+
+
+def test_what_a_person_said_is_a_step(stage: Stage) -> None:
+    """It can be changed as well, as text or as the data that was asked for; and the fork says so."""
+    stage.begin(options={"rounds": 1, "humans": ["judge", "pro"], "synthesizer": False}, runId="people")
+    stage.get("/runs/people?wait=30")
+    stage.post("/runs/people/answers", {"answer": "I say it."})
+    stage.get("/runs/people?wait=30")
+    verdict = {"reasoning": "r", "winner": None, "verdict": "Wait."}
+    stage.post("/runs/people/answers", {"answer": verdict})
+    assert stage.get("/runs/people?wait=30").json()["status"] == "complete"
+    spoken, judged = (page_of(stage, f"/runs/people/travel?step={step}") for step in (1, 3))
+    assert "I say it.</textarea>" in spoken
+    assert "a person" in spoken
+    assert "&#34;verdict&#34;: &#34;Wait.&#34;" in judged
+    place = re.findall(r'data-place="([^"]+)"', judged)[0]
+    assert stage.post("/runs/people/fork", {"edits": {place: "{}"}}).status_code == 422
+    other = json.dumps({**verdict, "verdict": "Wait no longer."})
+    fork = stage.post("/runs/people/fork", {"edits": {place: other}}).json()["runId"]
+    assert stage.get(f"/runs/{fork}?wait=30").json()["status"] == "complete"
+    page = page_of(stage, f"/compare?a=people&b={fork}")
+    assert "step 3, changed by hand" in page
+    assert "Steps 1 to 2 are the same: pro, con. Reused, nothing was asked." in page
+
+
+def test_a_comparison_shows_what_differs(stage: Stage) -> None:
+    """Equal steps are one line; changed words are marked; both results and costs are there."""
+    run_id = stage.finished()
+    text = "debate-debater-con is not sure.\nSo it is."
+    stage.post(f"/runs/{run_id}/fork", {"runId": "fork", "edits": {CON: text}})
+    stage.get("/runs/fork?wait=30")
+    page = page_of(stage, f"/compare?a={run_id}&b=fork")
+    assert "Step 1 is the same: pro. Reused, nothing was asked." in page
+    assert "debate-debater-con is <ins>not</ins> sure." in page
+    assert "step 2, changed by hand" in page
+    assert page.count("<h3>Verdict</h3>") == 2
+    assert "What they took" in page
+    assert "another question" not in page
+    assert stage.http.get("/compare?a=fork").status_code == 422
+    assert stage.http.get("/compare?a=fork&b=nothing").status_code == 404
+
+
+def test_any_two_runs_can_be_compared(stage: Stage) -> None:
+    """Also of other questions and patterns: the page says so."""
+    one = stage.finished()
+    stage.begin(question="Should we wait?", pattern="deliberation", runId="two", options={})
+    stage.get("/runs/two?wait=30")
+    page = page_of(stage, f"/compare?a={one}&b=two")
+    assert "The second run has another question: Should we wait?" in page
+    assert "No such step." in page
+
+
+def test_a_server_that_only_shows_runs_changes_nothing() -> None:
+    """Its pages show what was said, and have no form."""
+    store = MemoryStore()
+    with staged(lambda: Service(store=store, model=FunctionModel(debater))) as stage:
+        run_id = stage.finished()
+        assert "<form" in page_of(stage, f"/runs/{run_id}/travel")
+    with staged(lambda: Service(store=store), read_only=True) as stage:
+        page = page_of(stage, f"/runs/{run_id}/travel")
+        assert "debate-debater-pro is sure." in page
+        assert "<form" not in page
+
+
+def test_a_run_without_steps_says_so() -> None:
+    """Such as one whose model could not be reached."""
+
+    def fails(_: Any) -> str:
+        raise RuntimeError
+
+    with staged(lambda: Service(store="memory:", model=FunctionModel(fails))) as stage:
+        stage.begin(runId="broken")
+        stage.get("/runs/broken?wait=30")
+        assert "no step to go back to" in page_of(stage, "/runs/broken/travel")
+
+
+@pytest.mark.parametrize("step", [1, 3])
+def test_hostile_text_is_text(step: int) -> None:
+    """Whatever was said: no element, no attribute and no address that a plain text does not give."""
+    said = "A plain text."
+
+    def answer(request: Any) -> Any:
+        return {"reasoning": said, "winner": None, "verdict": said} if request.output_schema else said
+
+    with staged(lambda: Service(store="memory:", model=FunctionModel(answer))) as stage:
+        stage.finished(runId="plain", question=QUESTION)
+        said = " ".join(HOSTILE)
+        stage.finished(runId="hostile", question=QUESTION)
+        paths = ("/runs/{}/travel?step=" + str(step), "/compare?a={}&b={}", "/compare?a=plain&b=hostile")
+        plain, hostile = (
+            Parts("".join(page_of(stage, path.format(name, name)) for path in paths)) for name in ("plain", "hostile")
+        )
+        assert hostile.found <= plain.found | {("ins",), ("del",)}
+        assert {address.replace("hostile", "plain") for address in hostile.addresses} <= {
+            address.replace("hostile", "plain") for address in plain.addresses
+        }

@@ -1,0 +1,115 @@
+"""What a run shows besides its events: steps, tasks, documents, and pages for a browser."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+from flowdebate import handler
+from flowdebate.service.service import Service
+from flowdebate.store.export import import_runs
+from flowdebate.store.memory import MemoryStore
+from flowdebate.web.report import report_policy, verify_report
+from tests.server.stage import BRIEF, Gate, Stage, debater, staged
+
+if TYPE_CHECKING:
+    from flowdebate.models.base import ModelRequest
+    from flowdebate.runs.context import Context
+
+
+def test_steps_and_tasks_are_listed(stage: Stage) -> None:
+    """Each call with its answer, and each turn as a task."""
+    run_id = stage.finished()
+    steps = stage.get(f"/runs/{run_id}/steps").json()
+    assert [step["kind"] for step in steps] == ["call"] * 4
+    assert steps[0]["text"] == "debate-debater-pro is sure.\nSo it is."
+    (board,) = stage.get(f"/runs/{run_id}/tasks").json()
+    assert {task["status"] for task in board["tasks"]} == {"completed"}
+
+
+def test_a_call_is_shown_as_it_was_sent() -> None:
+    """Each call of a run, with all that its model was given; also the one that is in progress, and after a restart."""
+    asked: list[ModelRequest] = []
+
+    def answer(request: ModelRequest) -> Any:
+        asked.append(request)
+        return debater(request)
+
+    script = Gate(answer)
+    with staged(lambda: Service(store="memory:", model=script)) as stage:
+        run_id = stage.begin()
+        script.wait_for_call()
+        (started,) = [step for step in stage.get(f"/runs/{run_id}/steps").json() if not step["finished"]]
+        running = stage.get(f"/runs/{run_id}/calls/{started['place']}").json()
+        assert (running["recorded"], running["block"]) == (True, "debate-debater-pro")
+        script.let(4)
+        assert stage.get(f"/runs/{run_id}?wait=30").json()["status"] == "complete"
+        for step, request in zip(stage.get(f"/runs/{run_id}/steps").json(), asked, strict=True):
+            shown = stage.get(f"/runs/{run_id}/calls/{step['place']}").json()
+            assert shown["messages"] == list(request.messages)
+            assert shown["answerSchema"] == request.output_schema
+            assert shown["recorded"]
+        assert shown != running
+        assert stage.get(f"/runs/{run_id}/calls/debate/nowhere").status_code == 404
+        assert stage.get(f"/runs/nothing/calls/{started['place']}").status_code == 404
+
+
+def test_a_run_is_saved_in_three_ways(stage: Stage) -> None:
+    """As a report, a document and an export; the last can be imported."""
+    run_id = stage.finished()
+    report = stage.get(f"/runs/{run_id}/report.md")
+    assert report.headers["content-type"] == "text/markdown; charset=utf-8"
+    assert report.headers["content-disposition"] == f'inline; filename="{run_id}.md"'
+    assert report.text.startswith("# Debate\n")
+    assert stage.get(f"/runs/{run_id}/document.json").json()["runId"] == run_id
+    export = stage.get(f"/runs/{run_id}/export.jsonl").text
+    lines = [json.loads(line) for line in export.splitlines()]
+    assert len(lines) == 5
+
+    async def imported() -> tuple[str, ...]:
+        return (await import_runs(MemoryStore(), export.encode().splitlines(), source="test")).added
+
+    assert asyncio.run(imported()) == (run_id,)
+
+
+def test_a_report_stands_alone_and_is_verified(stage: Stage) -> None:
+    """It is shown under its own policy, with its own style and nothing else, and is linked on the run's page."""
+    run_id = stage.finished()
+    report = stage.get(f"/runs/{run_id}/report.html")
+    assert report.headers["content-type"] == "text/html; charset=utf-8"
+    assert report.headers["content-security-policy"] == f"{report_policy()}; frame-ancestors 'none'"
+    assert asyncio.run(verify_report(report.text)).outcome == "verified"
+    assert f'href="/api/v1/runs/{run_id}/report.html"' in stage.http.get(f"/runs/{run_id}").text
+
+
+def test_a_run_in_progress_has_a_document_so_far(gated: Stage, gate: Any) -> None:
+    """With the turns that are over."""
+    run_id = gated.begin()
+    gate.wait_for_call()
+    gate.let()
+    gate.wait_for_call()
+    raw = gated.get(f"/runs/{run_id}/document.json").json()["raw"]
+    assert [entry["text"] for entry in raw["transcript"]] == ["debate-debater-pro is sure.\nSo it is."]
+    assert "data-live" in gated.http.get(f"/runs/{run_id}").text
+
+
+async def shout(value: Any, ctx: Context) -> str:
+    """A block of the application."""
+    return f"{value}!"
+
+
+def test_a_registered_pattern_is_begun_by_its_name() -> None:
+    """A block of the application has no options, any JSON as input, and a document only if it is a pattern."""
+    with staged(lambda: Service({"shout": handler(shout, name="shout")}, store="memory:", plans=False)) as stage:
+        (found,) = stage.get("/patterns").json()
+        assert (found["name"], found["registered"], found.get("options")) == ("shout", True, None)
+        begun = stage.post("/runs", {"pattern": "shout", "question": {"a": [1, None]}})
+        run_id = begun.json()["runId"]
+        details = stage.get(f"/runs/{run_id}?wait=30").json()
+        assert (details["status"], details["document"]) == ("complete", None)
+        assert stage.get(f"/runs/{run_id}/report.md").status_code == 404
+        assert stage.get(f"/runs/{run_id}/report.html").status_code == 404
+        assert stage.http.get(f"/runs/{run_id}").status_code == 200
+        assert stage.post("/runs", BRIEF).status_code == 422
+        assert stage.post("/runs", {"pattern": "shout", "question": "x", "options": {"rounds": 1}}).status_code == 422

@@ -1,0 +1,212 @@
+"""Blind reading: what readers see before they vote, and what becomes known afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from flowdebate.service import Service
+from flowdebate.store.export import import_runs
+from flowdebate.store.memory import MemoryStore
+from flowdebate.store.sqlite.store import SqliteStore
+from flowdebate.testing import FunctionModel
+from tests.server.stage import staged
+from tests.server.test_pages import HOSTILE, Parts
+from tests.server.test_travel_pages import page_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import httpx2
+
+    from tests.server.stage import Stage
+
+SHIP, WAIT = "We should ship", "We should not ship"
+SIDES = [{"name": "mira", "stance": SHIP}, {"name": "jonas", "stance": WAIT}]
+DEBATE: dict[str, Any] = {"options": {"rounds": 2, "debaters": SIDES}, "runId": "d"}
+READERS = [f"reader-of-these-tests-{number}" for number in range(4)]
+
+
+def answer(request: Any) -> Any:
+    """Debaters who name each other, and a judge for the first side."""
+    if request.output_schema is not None:
+        return {"reasoning": "It was shown.", "winner": SHIP, "verdict": "Ship it now."}
+    return "As mira said, jonas is wrong." if "mira" in request.block else "mira forgets the customers."
+
+
+def service() -> Service:
+    """A service in memory."""
+    return Service(store="memory:", model=FunctionModel(answer))
+
+
+def vote(stage: Stage, reader: str, winner: str | None, **more: Any) -> httpx2.Response:
+    """Vote on the debate."""
+    return stage.post("/runs/d/votes", {"reader": reader, "winner": winner, **more})
+
+
+def test_a_reader_knows_neither_names_nor_verdict() -> None:
+    """The debate is there in the order of the view, with letters in place of names, before the vote."""
+    with staged(service) as stage:
+        stage.finished(**DEBATE)
+        for view, first in enumerate((SHIP, WAIT)):
+            page = page_of(stage, f"/runs/d/blind?view={view}")
+            main = page[page.index("<main") :]
+            assert "mira" not in main
+            assert "jonas" not in main
+            assert "Ship it now." not in main
+            assert "data-side" not in main
+            assert re.findall(r'class="who">(Side .)</span><span class="serif">([^<]+)<', main)[0] == ("Side A", first)
+            assert re.findall(r'<article class="turn" aria-label="([^"]+)"', main) == [
+                "Side A, Round 1",
+                "Side B, Round 1",
+                "Side A, Round 2",
+                "Side B, Round 2",
+            ]
+
+
+def test_an_order_is_drawn() -> None:
+    """For a reader who names none, and the address then has it, so that reading it again changes nothing."""
+    with staged(service) as stage:
+        stage.finished(**DEBATE)
+        drawn = {stage.http.get("/runs/d/blind").headers["location"] for _ in range(30)}
+        assert drawn == {"?view=0", "?view=1"}
+        assert stage.http.get("/runs/d/blind?reader=me").headers["location"].endswith("&reader=me")
+
+
+def test_a_vote_is_counted_once() -> None:
+    """The first one of a reader stands; afterwards the page has it beside the verdict."""
+    with staged(service) as stage:
+        stage.finished(**DEBATE)
+        first = vote(stage, READERS[0], SHIP, why="<b>Figures.</b>", order=[WAIT, SHIP])
+        assert first.status_code == 201
+        assert first.json() == {"readers": 1, "sides": {SHIP: 1, WAIT: 0}, "neither": 0}
+        assert vote(stage, READERS[0], WAIT).status_code == 409
+        assert vote(stage, READERS[1], SHIP).status_code == 201
+        assert vote(stage, READERS[2], None).json() == stage.get("/runs/d/votes").json()
+        assert stage.get("/runs/d/votes").json() == {"readers": 3, "sides": {SHIP: 2, WAIT: 0}, "neither": 1}
+        page = page_of(stage, f"/runs/d/blind?view=0&reader={READERS[0]}")
+        assert "Ship it now." in page
+        assert "&lt;b&gt;Figures.&lt;/b&gt;" in page
+        assert "Ship it now." not in page_of(stage, f"/runs/d/blind?view=0&reader={READERS[3]}")
+        assert "2 of 3 for mira" in page_of(stage, "/runs/d")
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"winner": "nobody"}, "winner"),
+        ({}, "winner"),
+        ({"winner": 1}, "winner"),
+        ({"winner": SHIP, "order": [SHIP]}, "order"),
+        ({"winner": SHIP, "order": [SHIP, SHIP]}, "order"),
+        ({"winner": SHIP, "reader": "../x"}, "reader"),
+        ({"winner": SHIP, "why": "x" * 3_000}, "why"),
+        ({"winner": SHIP, "more": 1}, "more"),
+    ],
+)
+def test_what_is_no_vote_is_refused(body: dict[str, Any], field: str) -> None:
+    """With the field, and nothing is counted."""
+    with staged(service) as stage:
+        stage.finished(**DEBATE)
+        refused = stage.post("/runs/d/votes", body)
+        assert refused.status_code == 422
+        assert field in {each["field"] for each in refused.json()["errors"]}
+        assert stage.get("/runs/d/votes").json()["readers"] == 0
+
+
+def test_only_a_debate_that_is_over_is_voted_on(stage: Stage) -> None:
+    """Neither a pattern without sides nor a run that waits; their pages say so."""
+    stage.begin(pattern="consensus", options={}, runId="other")
+    stage.get("/runs/other?wait=30")
+    stage.begin(options={"rounds": 1, "humans": ["judge"]}, runId="waits")
+    stage.get("/runs/waits?wait=30")
+    for run_id in ("other", "waits"):
+        assert stage.post(f"/runs/{run_id}/votes", {"winner": None}).status_code == 409
+        assert "cannot be read blind" in page_of(stage, f"/runs/{run_id}/blind")
+    assert stage.post("/runs/nothing/votes", {"winner": None}).status_code == 404
+    assert stage.http.get("/runs/nothing/blind").status_code == 404
+
+
+def test_votes_outlast_the_server_and_travel_with_their_run(tmp_path: Path) -> None:
+    """They are there after a restart, in the export, and in the store that imports it."""
+
+    def stored() -> Service:
+        return Service(store=SqliteStore(tmp_path / "runs.sqlite3"), model=FunctionModel(answer))
+
+    with staged(stored) as stage:
+        stage.finished(**DEBATE)
+        vote(stage, READERS[0], SHIP)
+        vote(stage, READERS[1], WAIT)
+    with staged(stored) as stage:
+        assert stage.get("/runs/d/votes").json()["readers"] == 2
+        assert vote(stage, READERS[0], WAIT).status_code == 409
+        export = stage.get("/runs/d/export.jsonl").text
+    assert SHIP in export.splitlines()[0]
+    store = MemoryStore()
+    asyncio.run(import_runs(store, export.splitlines()))
+    with staged(lambda: Service(store=store)) as stage:
+        assert stage.get("/runs/d/votes").json()["sides"] == {SHIP: 1, WAIT: 1}
+        assert "2, none of the sides ahead" in page_of(stage, "/runs/d")
+
+
+def test_votes_go_with_their_run() -> None:
+    """A later run with the same id has none of them, however the first one was deleted."""
+    store = MemoryStore()
+    with staged(lambda: Service(store=store, model=FunctionModel(answer))) as stage:
+        stage.finished(**DEBATE)
+        vote(stage, READERS[0], SHIP)
+        assert stage.http.delete("/api/v1/runs/d").status_code == 204
+        stage.finished(**DEBATE)
+        assert stage.get("/runs/d/votes").json()["readers"] == 0
+        assert "votes/" not in stage.get("/runs/d/export.jsonl").text
+        assert vote(stage, READERS[0], WAIT).status_code == 201
+
+
+def test_where_users_sign_in_each_has_one_vote() -> None:
+    """Whatever reader they say they are; and nobody votes on a run that is not theirs."""
+    people = {"key-of-ann": "ann", "key-of-ben": "ben"}
+    with staged(service, authenticate=lambda request: people.get(request.headers.get("x-key", ""))) as stage:
+        stage.http.headers["x-key"] = "key-of-ann"
+        stage.finished(**DEBATE)
+        assert vote(stage, READERS[0], SHIP).status_code == 201
+        assert vote(stage, READERS[1], SHIP).status_code == 409
+        assert "Ship it now." in page_of(stage, "/runs/d/blind?view=0")
+        stage.http.headers["x-key"] = "key-of-ben"
+        assert vote(stage, READERS[2], SHIP).status_code == 404
+        assert stage.get("/runs/d/votes").status_code == 404
+        assert stage.http.get("/runs/d/blind?view=0").status_code == 404
+
+
+def test_a_server_that_only_shows_runs_takes_no_votes() -> None:
+    """It says so in place of the form."""
+    store = MemoryStore()
+    with staged(lambda: Service(store=store, model=FunctionModel(answer))) as stage:
+        stage.finished(**DEBATE)
+    with staged(lambda: Service(store=store), read_only=True) as stage:
+        assert vote(stage, READERS[0], SHIP).status_code == 403
+        page = page_of(stage, "/runs/d/blind?view=0")
+        assert "takes no votes" in page
+        assert "<form" not in page
+
+
+def test_hostile_text_is_text() -> None:
+    """Whatever was said, and whyever somebody voted as they did."""
+    said = "A plain text."
+
+    def hostile(request: Any) -> Any:
+        return {"reasoning": said, "winner": None, "verdict": said} if request.output_schema else said
+
+    with staged(lambda: Service(store="memory:", model=FunctionModel(hostile))) as stage:
+        parts = []
+        for said in ("A plain text.", " ".join(HOSTILE)):
+            stage.finished(runId="d", options={"rounds": 1, "debaters": SIDES})
+            why = said.encode(errors="replace").decode()[:1_900]
+            assert vote(stage, READERS[0], None, why=why).status_code == 201
+            pages = [page_of(stage, f"/runs/d/blind?view=0&reader={reader}") for reader in READERS[:2]]
+            parts.append(Parts("".join(pages)))
+            stage.http.delete("/api/v1/runs/d")
+        assert parts[1].found <= parts[0].found
+        assert parts[1].addresses <= parts[0].addresses
