@@ -1,0 +1,191 @@
+"""Verdicts on texts that a host has: the judge of a debate, without the debate.
+
+The SDK evaluates annotations when a tool is registered, so this module does without postponed ones.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+from mcp.server.mcpserver import Context as ToolContext
+from mcp.server.mcpserver import MCPServer
+from pydantic import BaseModel, Field
+
+from flowdebate.blocks.handler import handler
+from flowdebate.blocks.sequencer import Sequencer, sequencer
+from flowdebate.errors import RunChanged, RunExists
+from flowdebate.evaluation.judges.rejudge import ArguedDebate
+from flowdebate.mcp.arguments import Question, Seconds, ServiceOf
+from flowdebate.mcp.progress import wait_with_progress
+from flowdebate.mcp.reports import HOW_TO_READ, document_in, fenced, next_of
+from flowdebate.mcp.tools import ASKS_MODELS, described
+from flowdebate.models.base import profile_of
+from flowdebate.patterns.debate.judging.ballots import JudgeBallot
+from flowdebate.patterns.debate.judging.judge import Judge
+from flowdebate.patterns.debate.judging.options import JudgeOptions
+from flowdebate.patterns.debate.schemas import (
+    DebateContributionEntry,
+    DebateRawOutput,
+    DebateState,
+    DebateTranscriptState,
+    DebateVerdict,
+)
+from flowdebate.patterns.debate.transcript import create_debate_transcript
+from flowdebate.patterns.output import publish
+from flowdebate.runs.context import Context
+from flowdebate.service.options import State
+from flowdebate.service.state import RunDetails, RunState
+
+if TYPE_CHECKING:
+    from flowdebate.service.service import Service
+
+__all__ = ("NAME", "Ballot", "TextVerdict", "add_judge_tool", "judge_texts")
+
+NAME = "judge_texts"
+"""The pattern under which verdicts on texts are stored."""
+
+Texts = Annotated[
+    list[Annotated[str, Field(max_length=50_000, pattern=r"\S")]],
+    Field(min_length=2, max_length=6, description="The texts to compare, as they are: answers, drafts, arguments."),
+]
+_STOPPED = ("failed", "interrupted", "left_behind", "limit")
+
+
+class Ballot(BaseModel):
+    """What the judge answered about one order of the texts."""
+
+    order: list[str] = Field(description="The texts in the order in which the judge read them.")
+    winner: str | None
+    scores: dict[str, float] | None = Field(description="The share of each text; 1 in total.")
+    reasoning: str
+    problem: str | None = Field(description="Why the answer does not count; null for one that does.")
+
+
+class TextVerdict(BaseModel):
+    """A verdict on texts."""
+
+    run_id: str
+    status: State
+    winner: str | None = Field(description='"Text 1" is the first one; null where none is ahead.')
+    consistent: bool | None = Field(
+        description="Whether the judge preferred the same text in every order. If not, a position in the list decided "
+        "as much as the text; null before there are ballots."
+    )
+    scores: dict[str, float] | None = Field(description="The mean share of each text over all orders.")
+    verdict: str | None
+    reasoning: str | None
+    ballots: list[Ballot]
+    error: str | None
+    next: str = Field(description="What to do now.")
+
+
+def add_judge_tool(server: MCPServer[Any], service_of: ServiceOf) -> None:
+    """Register `judge`; its pattern has to be registered with the service."""
+
+    async def judge(
+        ctx: ToolContext[Any, Any],
+        question: Question,
+        texts: Texts,
+        *,
+        seed: Annotated[int | None, Field(description="Another number asks anew about the same texts.")] = None,
+        wait: Seconds = 45,
+    ) -> TextVerdict:
+        """Compare texts that answer a question, without a debate: which is argued best, and is that judgement stable?
+
+        A judge reads them in as many orders as there are texts, each once in each place. The same call again returns
+        the recorded verdict, or waits for it, and asks no model twice.
+        """
+        service = service_of(ctx)
+        run = await _begun(service, question, texts, seed)
+        return _verdict_of(await wait_with_progress(service, run.run_id, wait, ctx))
+
+    server.add_tool(judge, description=f"{described(judge)}\n\n{HOW_TO_READ}", annotations=ASKS_MODELS)
+
+
+async def _begun(service: "Service", question: str, texts: Sequence[str], seed: int | None) -> RunState:
+    """The run about these texts: the one that there is, resumed if it stopped, or a new one."""
+    argued = ArguedDebate(question=question, transcript=[_entry(*each) for each in enumerate(texts, 1)])
+    value = argued.model_dump(mode="json", by_alias=True)
+    about = json.dumps([question, list(texts), seed]).encode()
+    run_id = f"judge-{hashlib.blake2b(about, digest_size=10).hexdigest()}"
+    try:
+        run = await service.begin(NAME, value, run_id=run_id, seed=seed)
+    except (RunChanged, RunExists):  # another model has judged them, or another user asked
+        return await service.begin(NAME, value, seed=seed)
+    return await service.resume(run.run_id) if run.status in _STOPPED else run
+
+
+def _entry(number: int, text: str) -> DebateContributionEntry:
+    name = f"Text {number}"
+    return DebateContributionEntry(round=1, agent_name=name, stance=name, text=text)
+
+
+def _verdict_of(run: RunDetails) -> TextVerdict:
+    document, problem = document_in(run)
+    raw = None if document is None else document.raw
+    found: DebateVerdict | None = raw.verdict if isinstance(raw, DebateRawOutput) else None
+    judging = None if found is None else found.judging
+    return TextVerdict(
+        run_id=run.run_id,
+        status=run.status,
+        winner=None if found is None else found.winner,
+        consistent=None if judging is None else not judging.flipped,
+        scores=None if judging is None else judging.scores,
+        verdict=None if found is None else fenced(found.verdict),
+        reasoning=None if found is None else fenced(found.reasoning),
+        ballots=[] if judging is None else [_ballot(each) for each in judging.ballots],
+        error=fenced(run.error or problem),
+        next="Call judge again with the same arguments." if run.status == "running" else next_of(run.status),
+    )
+
+
+def _ballot(ballot: JudgeBallot) -> Ballot:
+    return Ballot(
+        order=ballot.order,
+        winner=ballot.winner,
+        scores=ballot.scores,
+        reasoning=fenced(ballot.reasoning) or "",
+        problem=fenced(ballot.problem),
+    )
+
+
+# The pattern
+
+
+def judge_texts() -> Sequencer[Any, DebateRawOutput]:
+    """A block that takes an `ArguedDebate`, or its JSON data, and asks the default judge for a verdict on it.
+
+    The judge reads the texts in as many orders as there are texts, each in each place once. The output is that of a
+    debate of one round, with all ballots.
+    """
+    transcript = create_debate_transcript()
+
+    @handler(name=f"{NAME}-texts", resources={"transcript": transcript})
+    async def decide(value: Any, ctx: Context) -> DebateRawOutput:  # noqa: ANN401 - what was stored
+        argued = value if isinstance(value, ArguedDebate) else ArguedDebate.model_validate(value)
+        read = DebateRawOutput(
+            rounds=1,
+            question=argued.question,
+            transcript=argued.transcript,
+            verdict=None,
+            stop_reason=None,
+            status="interrupted",
+            seed=ctx.run.seed,
+        )
+        path = ctx.sequencer.path
+        ctx.run.register_partial_output(path, lambda status: read.model_copy(update={"status": status}))
+        ctx.resources.transcript.set(DebateTranscriptState(entries=argued.transcript))
+        verdict = await Judge(_options(ctx), name=NAME, transcript=transcript, stances=argued.sides)(argued, ctx)
+        done = {"verdict": verdict, "status": "complete", "stop_reason": "max_rounds"}
+        return publish(read.model_copy(update=done), ctx)
+
+    return sequencer(name=NAME, state=DebateState).then(decide)
+
+
+def _options(ctx: Context) -> JudgeOptions:
+    """A judge by letter for small models, by scores for all others; in each case in all orders."""
+    options = JudgeOptions()
+    concise = profile_of(ctx.model("intent/synthesize")) == "concise"
+    return options if concise else replace(options, schedule="cyclic", answer="scores")

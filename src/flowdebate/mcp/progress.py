@@ -1,0 +1,116 @@
+"""Progress of a run as notifications: who speaks, in which round, and how many calls were made."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any
+
+from flowdebate.patterns.events import RoundsEnded, RoundStarted, TurnStarted
+from flowdebate.prompts.escaping import tag_name
+from flowdebate.runs.events import CallStarted, HumanAsked, ModelCalled
+
+if TYPE_CHECKING:
+    from mcp.server.mcpserver import Context
+
+    from flowdebate.service.service import Service
+    from flowdebate.service.state import RunDetails
+
+__all__ = ("Progress", "wait_with_progress")
+
+
+async def wait_with_progress(service: Service, run_id: str, seconds: float, ctx: Context[Any, Any]) -> RunDetails:
+    """Wait until the run ends, waits for a person, or `seconds` are over, and tell the client how it goes on.
+
+    RunNotFound. A client that cancels the call does not cancel the run.
+    """
+    before = await service.run(run_id)
+    if seconds <= 0 or before.status not in ("queued", "running"):
+        return before
+    telling = asyncio.create_task(_tell(service, before, ctx))
+    try:
+        after = await service.wait(run_id, seconds)
+        if after.status != "running":
+            await asyncio.wait({telling}, timeout=_LAST)
+        return after
+    finally:
+        telling.cancel()
+        await asyncio.gather(telling, return_exceptions=True)
+
+
+_LAST = 1.0
+"""Seconds for what is still to be told of a run that has ended."""
+
+
+async def _tell(service: Service, run: RunDetails, ctx: Context[Any, Any]) -> None:
+    progress = Progress(_usual_calls(run.document))
+    told = ((run.document or {}).get("usage") or {}).get("calls") or 0
+    async with aclosing(service.follow(run.run_id)) as updates:
+        async for update in updates:
+            if update.kind == "reset":
+                progress = Progress(progress.usual)
+            elif update.kind == "event" and progress.follow(update.event) and progress.calls >= told:
+                await ctx.report_progress(progress.calls, progress.total, progress.message)
+
+
+class Progress:
+    """What is known of a run's progress, from its events."""
+
+    def __init__(self, usual: int | None) -> None:
+        self.usual = usual
+        """About how many calls such a run takes; None where that is not known."""
+        self.calls: int = 0
+        self._round: RoundStarted | None = None
+        self._speakers: dict[str, str] = {}
+        self._who = ""
+
+    def follow(self, event: object) -> bool:
+        """Take in `event`; whether there is something to tell."""
+        match event:
+            case RoundStarted():
+                self._round = event
+                return False
+            case RoundsEnded():
+                self._round = None
+                return False
+            case TurnStarted():
+                self._speakers[event.block] = event.agent_name
+                self._who = f"{tag_name(event.agent_name)} speaks"
+            case CallStarted() if event.block not in self._speakers:
+                self._who = f"{tag_name(event.block.rsplit('-', 1)[-1])} is asked"
+            case ModelCalled():
+                self.calls += 1
+            case HumanAsked():
+                self._who = "a person is asked"
+            case _:
+                return False
+        return True
+
+    @property
+    def total(self) -> int | None:
+        """The usual number of calls, unless there are more."""
+        return self.usual if self.usual is not None and self.calls <= self.usual else None
+
+    @property
+    def message(self) -> str:
+        """Who is at work, and in which round.
+
+        >>> progress = Progress(5)
+        >>> _ = progress.follow(RoundStarted(round=2, max_rounds=2))
+        >>> _ = progress.follow(TurnStarted(block="debate-debater-ben", round=2, agent_name="ben"))
+        >>> progress.message
+        'ben speaks, round 2 of 2'
+        """
+        of = f"round {self._round.round} of {self._round.max_rounds}" if self._round is not None else ""
+        return ", ".join(part for part in (self._who, of) if part)
+
+
+def _usual_calls(document: dict[str, Any] | None) -> int | None:
+    """One call for each speaker in each round, and those for the result."""
+    found = document or {}
+    speakers = next((found[key] for key in ("debaters", "agents", "members") if found.get(key)), None)
+    rounds = found.get("maxRounds") or found.get("maxTurns")
+    if not isinstance(speakers, list) or not isinstance(rounds, int):
+        return None
+    last = 2 if found.get("pattern") == "debate" else 1  # a judge and a synthesizer, or one of them
+    return (1 if "maxTurns" in found else len(speakers)) * rounds + last

@@ -1,0 +1,174 @@
+"""Tools of runs: start, wait, read, cancel, resume, fork and delete.
+
+Annotations are evaluated when a tool is registered, so this module does without postponed ones.
+"""
+
+from collections.abc import Callable, Collection
+from inspect import cleandoc
+from typing import Annotated, Any, Literal
+
+from mcp.server.mcpserver import Context, MCPServer
+from mcp_types import ToolAnnotations
+from pydantic import Field
+
+from flowdebate.errors import ConfigurationError
+from flowdebate.mcp.arguments import (
+    Question,
+    Rounds,
+    RunId,
+    Seconds,
+    Seen,
+    ServiceOf,
+    Sides,
+    options_of,
+    pattern_names,
+)
+from flowdebate.mcp.progress import wait_with_progress
+from flowdebate.mcp.reports import HOW_TO_READ, RunList, RunReport, report_of, runs_of
+from flowdebate.service.options import State
+
+__all__ = ("ASKS_MODELS", "CHANGES", "DELETES", "READS", "RunTools", "add_run_tools", "described")
+
+READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
+ASKS_MODELS = ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=True)
+CHANGES = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
+DELETES = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False)
+"""Hints: a tool only reads; has models asked, which is paid for; changes a run; loses a run for good."""
+
+
+class RunTools:
+    """The tools of runs, as methods whose docstrings the host's model reads."""
+
+    def __init__(self, service_of: ServiceOf, patterns: Collection[str]) -> None:
+        self._of = service_of
+        self._patterns = patterns
+
+    async def start_debate(
+        self,
+        ctx: Context[Any, Any],
+        question: Question,
+        *,
+        sides: Sides | None = None,
+        rounds: Rounds | None = None,
+        pattern: Annotated[str, Field(max_length=200)] = "debate",
+        wait: Seconds = 20,
+    ) -> RunReport:
+        """Start a debate between language models, which goes on after this call and survives restarts.
+
+        Returns after at most `wait` seconds with what was said so far. Then call wait_for_run until it is over.
+        """
+        service = self._of(ctx)
+        if pattern in self._patterns:
+            for field, given in (("sides", sides), ("rounds", rounds)):
+                if given is not None:
+                    allowed = f"left out: {pattern} has its own"
+                    raise ConfigurationError("start_debate", field, given, allowed)
+            options = None
+        else:
+            options = options_of(pattern, sides, rounds)
+        run = await service.begin(pattern, question, options=options)
+        return report_of(await wait_with_progress(service, run.run_id, wait, ctx))
+
+    async def wait_for_run(
+        self, ctx: Context[Any, Any], run_id: RunId, *, seconds: Seconds = 45, seen: Seen = 0
+    ) -> RunReport:
+        """Wait until a run is over or waits for a person, for `seconds` at most, and return what was said.
+
+        Call it again while `status` is running. Progress notifications say who speaks.
+        """
+        return report_of(await wait_with_progress(self._of(ctx), run_id, seconds, ctx), seen=seen)
+
+    async def get_run(self, ctx: Context[Any, Any], run_id: RunId, *, seen: Seen = 0) -> RunReport:
+        """Return a run as it is now: its status, what was said, its verdict or output, and what it waits for."""
+        return report_of(await self._of(ctx).run(run_id), seen=seen)
+
+    async def list_runs(
+        self,
+        ctx: Context[Any, Any],
+        *,
+        status: State | None = None,
+        pattern: Annotated[str | None, Field(max_length=200)] = None,
+        text: Annotated[str | None, Field(max_length=200, description="Text in the question.")] = None,
+        limit: Annotated[int, Field(ge=1, le=50)] = 20,
+        before: Annotated[str | None, Field(max_length=500, description="`next` of the page before.")] = None,
+    ) -> RunList:
+        """List runs, the newest first."""
+        page = await self._of(ctx).runs(status=status, pattern=pattern, text=text, limit=limit, before=before)
+        return runs_of(page)
+
+    async def cancel_run(self, ctx: Context[Any, Any], run_id: RunId) -> RunReport:
+        """Stop a run. What was said is kept, and resume_run can go on with it."""
+        service = self._of(ctx)
+        await service.cancel(run_id)
+        return report_of(await service.run(run_id))
+
+    async def resume_run(
+        self,
+        ctx: Context[Any, Any],
+        run_id: RunId,
+        *,
+        on_uncertain: Annotated[
+            Literal["retry", "raise"],
+            Field(description="About a call that was in flight when the run stopped: it may have been paid for."),
+        ] = "retry",
+        allow_changes: Annotated[
+            bool, Field(description="Go on although the model or the version of flowdebate has changed.")
+        ] = False,
+        retry_dead_letter: Annotated[bool, Field(description="Go on although it crashed again and again.")] = False,
+        wait: Seconds = 20,
+    ) -> RunReport:
+        """Go on with a run that was interrupted, failed, or left behind. Recorded calls are not repeated."""
+        service = self._of(ctx)
+        await service.resume(
+            run_id, on_uncertain=on_uncertain, allow_changes=allow_changes, retry_dead_letter=retry_dead_letter
+        )
+        return report_of(await wait_with_progress(service, run_id, wait, ctx))
+
+    async def fork_run(
+        self,
+        ctx: Context[Any, Any],
+        run_id: RunId,
+        *,
+        at: Annotated[
+            str | None, Field(max_length=1_000, description="Place of a step; it and all later ones are asked again.")
+        ] = None,
+        edits: Annotated[
+            dict[str, Any] | None, Field(max_length=50, description="Answers to use, by the place of their step.")
+        ] = None,
+        seed: int | None = None,
+        wait: Seconds = 20,
+    ) -> RunReport:
+        """Start a new run from a recorded one: answers that nothing changes for are reused, only others are asked for.
+
+        The recorded run stays as it is.
+        """
+        service = self._of(ctx)
+        run = await service.fork(run_id, at=at, edits=edits, seed=seed)
+        return report_of(await wait_with_progress(service, run.run_id, wait, ctx))
+
+    async def delete_run(self, ctx: Context[Any, Any], run_id: RunId) -> str:
+        """Delete a run and everything recorded of it, for good."""
+        await self._of(ctx).delete(run_id)
+        return f"Run {run_id} is deleted."
+
+
+def add_run_tools(server: MCPServer[Any], service_of: ServiceOf, *, patterns: Collection[str], plans: bool) -> None:
+    """Register the tools of runs, for the application's own `patterns` and, with `plans`, the built-in ones."""
+    tools = RunTools(service_of, patterns)
+    known = f"`pattern` is one of {pattern_names(patterns, plans=plans)}."
+    for tool, hints, more in (
+        (tools.start_debate, ASKS_MODELS, (known, HOW_TO_READ)),
+        (tools.wait_for_run, READS, (HOW_TO_READ,)),
+        (tools.get_run, READS, (HOW_TO_READ,)),
+        (tools.list_runs, READS, ()),
+        (tools.cancel_run, CHANGES, ()),
+        (tools.resume_run, ASKS_MODELS, (HOW_TO_READ,)),
+        (tools.fork_run, ASKS_MODELS, (HOW_TO_READ,)),
+        (tools.delete_run, DELETES, ()),
+    ):
+        server.add_tool(tool, description="\n\n".join([described(tool), *more]), annotations=hints)
+
+
+def described(tool: Callable[..., Any]) -> str:
+    """The docstring of a tool, as its description."""
+    return cleandoc(tool.__doc__ or "")

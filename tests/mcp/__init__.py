@@ -1,0 +1,1 @@
+"""Tests of the MCP server, with the SDK's own client."""

@@ -1,0 +1,152 @@
+"""What the tests of the MCP server share: a server behind each transport, and clients of both protocol eras."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import sys
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import uvicorn
+from mcp import Client, StdioServerParameters
+from mcp.client.stdio import stdio_client
+from mcp_types import TextContent
+
+from flowdebate.mcp import create_server, http_app
+from tests.mcp.stage import FOLDER, StageModel, make
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from contextlib import AbstractAsyncContextManager
+
+    from mcp_types import CallToolResult
+
+    from flowdebate.service.service import Service
+
+ROOT = Path(__file__).resolve().parents[2]
+ERAS = ("2026-07-28", "legacy")
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A server in a folder of its own, to which clients connect."""
+
+    folder: Path
+    model: StageModel
+    connect: Callable[..., AbstractAsyncContextManager[Client]]
+    """Takes the options of the SDK's client."""
+
+
+def parameters(folder: Path, *args: str, **environment: str) -> StdioServerParameters:
+    """The command that serves the stage over stdio."""
+    command = ["-m", "flowdebate", "mcp", "--app", "tests.mcp.stage:service", *args]
+    own = {FOLDER: str(folder), "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **environment}
+    return StdioServerParameters(command=sys.executable, args=command, env=own, cwd=ROOT)
+
+
+def told(result: CallToolResult) -> dict[str, Any]:
+    """The structured output of a tool that succeeded."""
+    assert not result.is_error, result.content
+    output: dict[str, Any] = result.structured_content or {}
+    return output
+
+
+def refused(result: CallToolResult) -> str:
+    """The sentence of a tool that did not succeed."""
+    assert result.is_error, result.content
+    (content,) = result.content
+    assert isinstance(content, TextContent)
+    return content.text
+
+
+async def until_over(client: Client, run_id: str, *, seconds: float = 1) -> dict[str, Any]:
+    """The report of a run once it is over, by small waits."""
+    while True:
+        report = told(await client.call_tool("wait_for_run", {"run_id": run_id, "seconds": seconds}))
+        if report["status"] != "running":
+            return report
+        assert "wait_for_run" in report["next"]
+
+
+@asynccontextmanager
+async def connected(
+    folder: Path, *, mode: str = ERAS[0], seconds: float = 0.03, **options: Any
+) -> AsyncIterator[Client]:
+    """A client of the stage in a process of its own; calls of its model take `seconds`."""
+    started = parameters(folder, FLOWDEBATE_TEST_SECONDS=str(seconds))
+    with (folder / "stderr").open("a") as errors:
+        async with Client(stdio_client(started, errlog=errors), mode=mode, **options) as client:
+            yield client
+
+
+@asynccontextmanager
+async def _in_memory(folder: Path, mode: str) -> AsyncIterator[Stage]:
+    service, model = make(folder)
+    server = create_server(service)
+    async with service:
+        yield Stage(folder, model, lambda **options: Client(server, mode=mode, **options))
+
+
+@asynccontextmanager
+async def _over_stdio(folder: Path, mode: str) -> AsyncIterator[Stage]:
+    yield Stage(folder, StageModel(folder), lambda **options: connected(folder, mode=mode, **options))
+
+
+@asynccontextmanager
+async def over_http(service: Service, **options: Any) -> AsyncIterator[str]:
+    """The address at which `service` is served on a real socket."""
+    bound = socket.create_server(("127.0.0.1", 0))
+    config = uvicorn.Config(
+        http_app(create_server(service), **options), log_config=None, timeout_graceful_shutdown=1, lifespan="on"
+    )
+    server = uvicorn.Server(config)
+    server.install_signal_handlers = lambda: None  # type: ignore[attr-defined] # of old versions
+    with bound, _no_signals():
+        serving = asyncio.create_task(server.serve(sockets=[bound]))
+        try:
+            yield f"http://127.0.0.1:{bound.getsockname()[1]}/mcp"
+        finally:
+            server.should_exit = True
+            await serving
+
+
+@contextlib.contextmanager
+def _no_signals() -> Any:
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@asynccontextmanager
+async def _over_http(folder: Path, mode: str) -> AsyncIterator[Stage]:
+    service, model = make(folder)
+    async with service, over_http(service) as url:
+        yield Stage(folder, model, lambda **options: Client(url, mode=mode, **options))
+
+
+TRANSPORTS = {"memory": _in_memory, "stdio": _over_stdio, "http": _over_http}
+
+
+@pytest.fixture(params=[f"{transport} {era}" for transport in TRANSPORTS for era in ERAS])
+async def stage(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Stage]:
+    """A server behind each transport, for each era."""
+    transport, era = request.param.split()
+    async with TRANSPORTS[transport](tmp_path, era) as made:
+        yield made
+
+
+@pytest.fixture(params=ERAS)
+async def here(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Stage]:
+    """A server in this process, for each era."""
+    async with _in_memory(tmp_path, request.param) as made:
+        yield made

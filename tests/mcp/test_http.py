@@ -1,0 +1,104 @@
+"""The HTTP application: who may call it, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from typing import TYPE_CHECKING
+
+import httpx2
+import pytest
+from mcp import Client
+
+from flowdebate.errors import ConfigurationError
+from flowdebate.mcp import serve_http
+from tests.mcp.conftest import ROOT, over_http, parameters, told
+from tests.mcp.stage import HELD_AFTER, StageModel, make
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.anyio
+
+PING = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"host": "evil.example"}, 421),
+        ({"origin": "http://evil.example"}, 403),
+        ({"origin": "null"}, 403),
+        ({"content-type": "text/plain"}, 400),
+    ],
+    ids=["another host", "another origin", "no origin", "a form"],
+)
+async def test_pages_of_other_sites_are_refused(tmp_path: Path, headers: dict[str, str], status: int) -> None:
+    """A browser that is made to call this machine gets nowhere."""
+    service, _ = make(tmp_path)
+    async with service, over_http(service) as url, httpx2.AsyncClient() as client:
+        accepted = {"accept": "application/json, text/event-stream"}
+        response = await client.post(url, json=PING, headers=accepted | headers)
+    assert response.status_code == status
+
+
+async def test_an_application_around_it_may_name_further_hosts_or_check_by_itself(tmp_path: Path) -> None:
+    """`allow_hosts` adds names; `guarded` leaves all checks to the application around it."""
+    service, _ = make(tmp_path)
+    for options, status in (({"allow_hosts": ["debates.example"]}, 200), ({"guarded": True}, 200), ({}, 421)):
+        async with over_http(service, **options) as url, httpx2.AsyncClient() as client:
+            headers = {"accept": "application/json, text/event-stream", "host": "debates.example"}
+            about = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+            hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": about}
+            assert (await client.post(url, json=hello, headers=headers)).status_code == status
+    await service.close()
+
+
+async def test_the_command_serves_over_http_until_a_signal(tmp_path: Path) -> None:
+    """It says where, and lets calls in flight end before it does."""
+    started = parameters(tmp_path, "--http", "--port", "0")
+    process = await asyncio.create_subprocess_exec(
+        started.command,
+        *started.args,
+        env=os.environ | (started.env or {}),
+        cwd=ROOT,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert process.stderr is not None
+    while not (line := (await process.stderr.readline()).decode()).startswith("Serving "):
+        assert line
+    (tmp_path / "hold").touch()
+    async with Client(line.removeprefix("Serving ").strip()) as client:
+        given = {"question": "What to build?", "pattern": "city", "wait": 0}
+        run_id = told(await client.call_tool("start_debate", given))["run_id"]
+        while len(StageModel(tmp_path).asked()) <= HELD_AFTER:
+            await client.call_tool("wait_for_run", {"run_id": run_id, "seconds": 0.05})
+    process.send_signal(signal.SIGTERM)
+    (tmp_path / "hold").unlink()
+    assert await process.wait() == -signal.SIGTERM
+    service, model = make(tmp_path)
+    async with service:
+        left = await service.run(run_id)
+    assert left.status in ("interrupted", "complete")  # it goes on until connections are closed
+    assert left.steps == len(model.asked()) > HELD_AFTER
+
+
+async def test_a_port_that_is_taken_is_refused(tmp_path: Path) -> None:
+    """With the reason, before anything is served."""
+    service, _ = make(tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(ConfigurationError, match="`port` must be one"):
+        await serve_http(service, port=taken.getsockname()[1])
+    await service.close()
+
+
+def test_importing_the_library_does_not_import_the_sdk() -> None:
+    """Nor does importing the command line."""
+    import subprocess
+
+    code = "import sys, flowdebate.cli.app, flowdebate.mcp; print('mcp' in sys.modules, 'uvicorn' in sys.modules)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
+    assert found.stdout.split() == ["False", "False"]

@@ -1,0 +1,230 @@
+"""`flowdebate mcp` as a process: its streams, its end, and what survives it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from mcp import Client, StdioServerParameters
+from mcp.client.stdio import stdio_client
+from typer.testing import CliRunner
+
+from flowdebate.cli.app import app
+from flowdebate.store import SqliteStore, close_store
+from tests.mcp.conftest import ROOT, connected, parameters, told, until_over
+from tests.mcp.stage import HELD_AFTER, StageModel
+
+if TYPE_CHECKING:
+    from asyncio.subprocess import Process
+
+pytestmark = pytest.mark.anyio
+
+CITY = {"question": "What to build?", "pattern": "city", "wait": 0}
+CALLS = 5
+"""Of an undisturbed run."""
+
+
+async def held(client: Client, folder: Path) -> str:
+    """The id of a run whose fourth call waits for its answer."""
+    (folder / "hold").touch()
+    run_id: str = told(await client.call_tool("start_debate", CITY))["run_id"]
+    while len(StageModel(folder).asked()) <= HELD_AFTER:
+        await client.call_tool("wait_for_run", {"run_id": run_id, "seconds": 0.05})
+    return run_id
+
+
+async def test_a_killed_server_is_started_again_and_nothing_is_paid_twice(tmp_path: Path) -> None:
+    """`wait_for_run` says that the process died, `resume_run` goes on; only the call in flight is made again."""
+    model = StageModel(tmp_path)
+    async with connected(tmp_path) as client:
+        run_id = await held(client, tmp_path)
+        os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
+    (tmp_path / "hold").unlink()
+    async with connected(tmp_path, mode="legacy") as client:
+        left = told(await client.call_tool("wait_for_run", {"run_id": run_id}))
+        assert (left["status"], "resume_run" in left["next"]) == ("left_behind", True)
+        assert not (await client.call_tool("resume_run", {"run_id": run_id, "wait": 0})).is_error
+        report = await until_over(client, run_id, seconds=0.2)
+    assert report["status"] == "complete"
+    twice = {block for block, times in Counter(model.asked()).items() if times > 2}  # each speaks in two rounds
+    assert (len(model.asked()), twice) == (CALLS + 1, {"city-debater-bob"})
+
+
+@pytest.mark.parametrize("end", ["SIGTERM", "EOF"])
+async def test_calls_in_flight_end_and_are_stored_when_the_server_is_ended(tmp_path: Path, end: str) -> None:
+    """A signal and the end of stdin: the run goes on later without making any call twice."""
+    process = await serve(tmp_path)
+    (tmp_path / "hold").touch()
+    run_id = (await call(process, "start_debate", CITY))["run_id"]
+    while len(StageModel(tmp_path).asked()) <= HELD_AFTER:
+        await call(process, "get_run", {"run_id": run_id})
+    if end == "SIGTERM":
+        process.send_signal(signal.SIGTERM)
+    else:
+        assert process.stdin is not None
+        process.stdin.close()
+    await asyncio.sleep(0.1)  # it waits for the call
+    assert process.returncode is None
+    (tmp_path / "hold").unlink()
+    assert await process.wait() == (-signal.SIGTERM if end == "SIGTERM" else 0)
+    store = SqliteStore(str(tmp_path / "runs.sqlite3"))
+    stored = await store.run(run_id)
+    await close_store(store)
+    assert (stored.status, stored.steps, len(StageModel(tmp_path).asked())) == ("interrupted", 4, 4)
+
+
+async def test_a_host_that_reads_no_more_has_left(tmp_path: Path) -> None:
+    """Without a traceback: calls in flight end, and the server does."""
+    process = await serve(tmp_path, stderr=asyncio.subprocess.PIPE)
+    (tmp_path / "hold").touch()
+    run_id = (await call(process, "start_debate", CITY))["run_id"]
+    process._transport.get_pipe_transport(1).close()  # type: ignore[attr-defined]  # its stdout
+    named = {"name": "get_run", "arguments": {"run_id": run_id}}
+    await send(process, {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": named})
+    (tmp_path / "hold").unlink()
+    assert process.stdin is not None
+    process.stdin.close()
+    assert await process.wait() == 0
+    assert process.stderr is not None
+    assert b"Traceback" not in await process.stderr.read()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--port", "1"], "--port is the port of --http: add --http."),
+        (["--http", "--port", "70000"], "--port must be an int from 0 to 65535, got 70000"),
+        (["--app", "nowhere:service"], "--app must be MODULE:OBJECT, a Service or a function that makes one"),
+        (["--app", "tests.mcp.stage:FOLDER"], "--app must be MODULE:OBJECT, a Service or a function that makes one"),
+        (["--app", "tests.mcp.stage:service", "--model", "local"], "--model and --app do not go together"),
+        (["--max-calls", "0"], "--max-calls must be an int >= 1, got 0"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(arguments: list[str], sentence: str) -> None:
+    """Before anything is served."""
+    result = CliRunner().invoke(app, ["mcp", *arguments])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert sentence in " ".join(result.stderr.split())
+
+
+async def test_a_long_run_is_followed_by_small_waits_alone(tmp_path: Path) -> None:
+    """With `seen`, the parts of all waits are the whole."""
+    said: list[str] = []
+    async with connected(tmp_path, seconds=0.25, read_timeout_seconds=20) as client:
+        run = told(await client.call_tool("start_debate", CITY))
+        named = {"run_id": run["run_id"]}
+        while run["status"] == "running":
+            seen = 0 if not said else run["parts"]
+            run = told(await client.call_tool("wait_for_run", {**named, "seconds": 0.1, "seen": seen}))
+            said.append(run["said"])
+        whole = told(await client.call_tool("get_run", named))
+    assert len(said) > CALLS
+    assert "\n".join(filter(None, said)) == whole["said"]
+
+
+async def test_stdout_is_the_protocols_alone(tmp_path: Path) -> None:
+    """What the application's module prints goes to stderr."""
+    process = await serve(tmp_path, stderr=asyncio.subprocess.PIPE)
+    listed = await request(process, "tools/list", {})
+    assert process.stdin is not None
+    process.stdin.close()
+    assert process.stdout is not None
+    assert process.stderr is not None
+    assert await process.stdout.read() == b""
+    assert b"This line is not of the protocol." in await process.stderr.read()
+    assert await process.wait() == 0
+    assert "start_debate" in [tool["name"] for tool in listed["tools"]]
+
+
+@pytest.mark.parametrize("number", [0, 1])
+async def test_the_configurations_in_the_docs_start_what_they_say(tmp_path: Path, number: int) -> None:
+    """The JSON for hosts is started as it is written, with this interpreter's `flowdebate` on the path."""
+    page = (ROOT / "docs" / "mcp.md").read_text("utf-8")
+    fences = [json.loads(body) for body in re.findall(r"^```json\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)]
+    (name, entry), *others = fences[number]["mcpServers"].items()
+    assert (name, others) == ("flowdebate", [])
+    (tmp_path / "my_debates.py").write_text("from tests.mcp.stage import service\n")
+    scripts = str(Path(sys.executable).parent)
+    path = os.pathsep.join([scripts, os.environ["PATH"]])
+    python = os.pathsep.join(filter(None, [str(tmp_path), *sys.path]))
+    environment = entry.get("env", {}) | {
+        "PATH": path,
+        "PYTHONPATH": python,
+        "FLOWDEBATE_TEST_STAGE": str(tmp_path),
+        "HOME": str(tmp_path),
+        "XDG_DATA_HOME": str(tmp_path),
+    }
+    host = StdioServerParameters(command=entry["command"], args=entry["args"], env=environment, cwd=tmp_path)
+    async with Client(stdio_client(host)) as client:
+        listed = told(await client.call_tool("list_runs", {}))
+        assert listed["runs"] == []
+        assert len((await client.list_tools()).tools) == 11
+
+
+async def test_without_the_extra_one_message_says_how_to_install_it(tmp_path: Path) -> None:
+    """No traceback."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import importlib.util as u\nfind = u.find_spec\n"
+        "u.find_spec = lambda name, *a: None if name == 'mcp' else find(name, *a)\n"
+    )
+    python = os.pathsep.join(filter(None, [str(tmp_path), *sys.path]))
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "flowdebate", "mcp", env=os.environ | {"PYTHONPATH": python}, stderr=-1, stdout=-1
+    )
+    out, errors = await process.communicate()
+    assert (process.returncode, out) == (2, b"")
+    assert b'pip install "flowdebate[mcp]"' in errors
+    assert b"Traceback" not in errors
+
+
+# A client of a few lines, of a process whose end the test decides
+
+
+async def serve(folder: Path, **options: Any) -> Process:
+    """The server, after the handshake."""
+    started = parameters(folder)
+    process = await asyncio.create_subprocess_exec(
+        started.command,
+        *started.args,
+        env=os.environ | (started.env or {}),
+        cwd=ROOT,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        limit=10_000_000,
+        **options,
+    )
+    about = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    await request(process, "initialize", about)
+    await send(process, {"jsonrpc": "2.0", "method": "notifications/initialized"})
+    return process
+
+
+async def send(process: Process, message: dict[str, Any]) -> None:
+    """Write one message."""
+    assert process.stdin is not None
+    process.stdin.write(json.dumps(message).encode() + b"\n")
+    await process.stdin.drain()
+
+
+async def request(process: Process, method: str, params: dict[str, Any]) -> dict[str, Any]:
+    """The result of a request."""
+    assert process.stdout is not None
+    await send(process, {"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+    answer = json.loads(await process.stdout.readline())
+    result: dict[str, Any] = answer["result"]
+    return result
+
+
+async def call(process: Process, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """The structured output of a tool."""
+    result = await request(process, "tools/call", {"name": tool, "arguments": arguments})
+    output: dict[str, Any] = result["structuredContent"]
+    return output

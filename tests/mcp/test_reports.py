@@ -1,0 +1,151 @@
+"""Texts in results, of every pattern; and forms for every schema."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mcp.server.elicitation import render_elicitation_schema
+
+from flowdebate.mcp import create_server
+from flowdebate.mcp.reports import render_result, render_said, said_in
+from flowdebate.mcp.turns import form_of
+from flowdebate.patterns import PATTERNS
+from flowdebate.service.documents import document_of
+from flowdebate.service.service import Service
+from flowdebate.service.state import PendingInput
+from flowdebate.testing import ATTACKS
+from flowdebate.testing.examples import Example, ExampleModel
+from tests.cli.siblings import saved
+from tests.mcp.conftest import ERAS, connected, told, until_over
+from tests.mcp.stage import make
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+BREAKS = "\n\r\x0b\x0c\x1c\x85\u2028\u2029"
+
+
+def lines_of(text: str, pattern: str) -> list[str]:
+    """The lines of what a tool says about a run in which all texts are `text`."""
+    document = document_of(saved(text)[pattern], where="test")
+    return "\n".join([render_said(said_in(document)), render_result(document) or ""]).splitlines()
+
+
+@pytest.mark.parametrize("pattern", saved("x"))
+@given(
+    text=st.text() | st.sampled_from([attack.written(own="a", other="b") for attack in ATTACKS]), more=st.text(BREAKS)
+)
+def test_no_text_begins_a_line_of_a_result(pattern: str, text: str, more: str) -> None:
+    """Whatever is said, and however it breaks lines, the lines that are the tool's own are as many as ever."""
+    own = [line for line in lines_of(f"x{more}{text}", pattern) if not line.startswith("  | ")]
+    assert len(own) == len(lines_of("x", pattern))
+    assert all(line.startswith(("[", "- ", "(")) or line.partition(":")[0].isprintable() for line in own)
+    assert not any("<|" in line for line in own)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("pattern", PATTERNS)
+async def test_every_built_in_pattern_can_be_started_and_read(pattern: str) -> None:
+    """By its name, with sides of the host's own; what was said and what came of it are there."""
+    from mcp import Client
+
+    async with (
+        Service(store="memory:", model=ExampleModel(Example(texts=["First.", "Second."]))) as service,
+        Client(create_server(service)) as client,
+    ):
+        sides = [{"name": name, "stance": f"{name} is right"} for name in ("Ada", "Ben", "Cleo")]
+        rounds = {} if pattern == "council" else {"rounds": 2}
+        given = {"question": "Who is right?", "pattern": pattern, "sides": sides, "wait": 0, **rounds}
+        run = await until_over(client, told(await client.call_tool("start_debate", given))["run_id"])
+    assert run["status"] in ("complete", "degraded"), run["error"]
+    assert {speaker["name"] for speaker in run["speakers"]} == {"Ada", "Ben", "Cleo"}
+    assert ("[Ada" in run["said"]) or ("[Ben" in run["said"])
+    assert run["parts"] > 1
+    assert (run["result"] is None) == (pattern == "handoff")
+
+
+@pytest.mark.anyio
+async def test_the_person_at_the_host_may_argue_a_side(tmp_path: Path) -> None:
+    """`human` on a side is all that it takes."""
+    async with connected(tmp_path) as client:
+        sides = [{"name": "Ada", "stance": "Trams"}, {"name": "me", "stance": "Roads", "human": True}]
+        run = told(await client.call_tool("start_debate", {"question": "What to build?", "sides": sides, "rounds": 1}))
+        assert (run["status"], run["pending"][0]["expects"]) == ("awaiting", "Answer in text.")
+        assert "You argue for this position: Roads" in run["pending"][0]["shown"]
+
+
+@pytest.mark.anyio
+async def test_a_run_that_another_process_executes_is_waited_for(tmp_path: Path) -> None:
+    """A second server in front of the same store says how it goes on, and cannot cancel it."""
+    from mcp import Client
+
+    (tmp_path / "hold").touch()
+    second, model = make(tmp_path)
+    async with connected(tmp_path) as client, second, Client(create_server(second), mode=ERAS[1]) as other:
+        given = {"question": "What to build?", "pattern": "city", "wait": 0}
+        named = {"run_id": told(await client.call_tool("start_debate", given))["run_id"]}
+        while told(await other.call_tool("wait_for_run", {**named, "seconds": 0.1}))["parts"] < 4:
+            pass
+        cancelled = await other.call_tool("cancel_run", named)
+        assert "is being run by another process" in str(cancelled.content)
+        (tmp_path / "hold").unlink()
+        assert (await until_over(other, named["run_id"]))["status"] == "complete"
+    assert len(model.asked()) == 5
+
+
+# Forms
+
+_LEAF: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
+    [
+        {"type": "string", "maxLength": 500},
+        {"type": "integer", "minimum": 0, "maximum": 100},
+        {"type": "number", "description": "How much"},
+        {"type": "boolean"},
+        {"enum": ["for", "against"]},
+        {"enum": ["for", None]},
+        {"enum": [1, 2]},
+        {"const": "yes"},
+        {"anyOf": [{"type": "string"}, {"type": "null"}]},
+        {"anyOf": [{"type": "string"}, {"type": "integer"}]},
+        {"type": "array", "items": {"type": "string"}},
+        {"type": "object", "properties": {"a": {"type": "string"}}},
+        {"$ref": "#/$defs/Choice"},
+        {},
+    ]
+)
+
+
+@given(properties=st.dictionaries(st.text(min_size=1, max_size=8), _LEAF, min_size=1, max_size=5), needed=st.data())
+def test_a_form_can_be_shown_for_any_schema(properties: dict[str, Any], needed: st.DataObject) -> None:
+    """All its fields are of the few types that the protocol has, under the names of the schema."""
+    required = needed.draw(st.lists(st.sampled_from(sorted(properties)), unique=True))
+    schema = {"properties": properties, "required": required, "$defs": {"Choice": {"enum": ["a", "b"]}}}
+    shown = render_elicitation_schema(form_of(request_of(schema)))
+    assert list(shown["properties"]) == list(properties)
+    assert set(shown.get("required", ())) <= set(required)
+
+
+def test_what_is_filled_in_is_what_the_schema_asks_for() -> None:
+    """Lists are typed with commas, objects as JSON; what is left empty is left out."""
+    schema = {
+        "properties": {
+            "nextSpeakers": {"type": "array", "items": {"type": "string"}},
+            "done": {"type": "boolean"},
+            "winner": {"anyOf": [{"enum": ["for", "against"]}, {"type": "null"}]},
+            "notes": {"type": "object", "properties": {}},
+            "reason": {"type": "string"},
+        },
+        "required": ["nextSpeakers", "done"],
+    }
+    form = form_of(request_of(schema))
+    filled = form.model_validate({"nextSpeakers": "ann, bob", "done": True, "notes": '{"a": 1}'})
+    assert filled.answer() == {"nextSpeakers": ["ann", "bob"], "done": True, "notes": {"a": 1}}
+    assert form_of(request_of(None)).model_validate({"answer": "Yes."}).answer() == "Yes."
+
+
+def request_of(schema: dict[str, Any] | None) -> PendingInput:
+    """A request for an answer of `schema`."""
+    return PendingInput(block="ann", place="p", shown="Who?", expects="An answer.", answer_schema=schema)

@@ -1,0 +1,144 @@
+"""Tools of runs, behind every transport and in both protocol eras."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from mcp_types import ElicitResult
+
+from flowdebate.store import SqliteStore, close_store
+from tests.mcp.conftest import refused, told
+
+if TYPE_CHECKING:
+    from mcp_types import ElicitRequestFormParams
+
+    from tests.mcp.conftest import Stage
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_debate_is_started_waited_for_and_read(stage: Stage) -> None:
+    """Progress says who speaks; the report has what was said, the verdict, and nothing that was seen already."""
+    noted: list[tuple[float, float | None, str | None]] = []
+
+    async def note(progress: float, total: float | None, message: str | None) -> None:
+        noted.append((progress, total, message))
+
+    async with stage.connect() as client:
+        started = told(
+            await client.call_tool(
+                "start_debate", {"question": "Should we build trams?", "rounds": 1, "wait": 50}, progress_callback=note
+            )
+        )
+        again = told(await client.call_tool("get_run", {"run_id": started["run_id"], "seen": started["parts"]}))
+        listed = told(await client.call_tool("list_runs", {"text": "trams"}))
+    assert started["status"] == "complete"
+    assert started["said"].splitlines()[:2] == ["Round 1 of 1:", "[pro] What debate-debater-pro says."]
+    assert "Verdict: Both are right." in started["result"]
+    assert (again["said"], again["result"]) == ("", started["result"])
+    assert [run["run_id"] for run in listed["runs"]] == [started["run_id"]]
+    assert any(message == "pro speaks, round 1 of 1" for _, _, message in noted)
+    assert noted[-1][:2] == (4, 4)
+
+
+async def test_a_person_at_the_host_takes_two_turns(stage: Stage) -> None:
+    """Each is asked for by a form that shows what was said before, and the run goes on with the answer."""
+    asked: list[str] = []
+
+    async def answer(_: object, params: ElicitRequestFormParams) -> ElicitResult:
+        asked.append(params.message)
+        assert list(params.requested_schema["properties"]) == ["answer"]
+        return ElicitResult(action="accept", content={"answer": f"Roads, for the {len(asked)}. time."})
+
+    async with stage.connect(elicitation_callback=answer) as client:
+        run = told(await client.call_tool("start_debate", {"question": "What to build?", "pattern": "hall"}))
+        while run["status"] == "awaiting":
+            assert "take_turn" in run["next"]
+            run = told(await client.call_tool("take_turn", {"run_id": run["run_id"], "wait": 30}))
+    assert run["status"] == "complete"
+    assert "[ben] Roads, for the 2. time." in run["said"]
+    assert len(asked) == 2
+    assert "[ann, trams]" in asked[0]
+    assert "Roads, for the 1. time." in asked[1]
+
+
+async def test_a_judge_fills_in_a_form_with_the_fields_of_a_verdict(here: Stage) -> None:
+    """The stances are choices; a field that may be null may be left out."""
+    schemas: list[dict[str, Any]] = []
+
+    async def answer(_: object, params: ElicitRequestFormParams) -> ElicitResult:
+        schemas.append(dict(params.requested_schema))
+        return ElicitResult(
+            action="accept", content={"reasoning": "Heard.", "winner": "trams", "verdict": "Build trams."}
+        )
+
+    async with here.connect(elicitation_callback=answer) as client:
+        run = told(await client.call_tool("start_debate", {"question": "What to build?", "pattern": "court"}))
+        run = told(await client.call_tool("take_turn", {"run_id": run["run_id"]}))
+    assert schemas[0]["properties"]["winner"]["enum"] == ["trams", "roads"]
+    assert schemas[0]["required"] == ["reasoning", "verdict"]
+    assert (run["status"], "Winner: ann (trams)" in run["result"]) == ("complete", True)
+
+
+@pytest.mark.parametrize("action", ["decline", "cancel"])
+async def test_a_person_who_does_not_answer_changes_nothing(here: Stage, action: Any) -> None:
+    """The run waits as before."""
+
+    async def refuse(*_: object) -> ElicitResult:
+        return ElicitResult(action=action)
+
+    async with here.connect(elicitation_callback=refuse) as client:
+        run = told(await client.call_tool("start_debate", {"question": "What to build?", "pattern": "hall"}))
+        after = told(await client.call_tool("take_turn", {"run_id": run["run_id"]}))
+    assert after["status"] == "awaiting"
+    assert after["pending"] == run["pending"]
+    assert action in after["next"]
+
+
+async def test_where_no_form_can_be_shown_the_model_is_told_what_to_do(here: Stage) -> None:
+    """`take_turn` says to ask the user, and `answer_turn` takes what they write."""
+    async with here.connect() as client:
+        run = told(await client.call_tool("start_debate", {"question": "What to build?", "pattern": "hall"}))
+        assert "answer_turn" in refused(await client.call_tool("take_turn", {"run_id": run["run_id"]}))
+        run = told(await client.call_tool("answer_turn", {"run_id": run["run_id"], "answer": "Roads."}))
+        assert (run["status"], "[ben] Roads." in run["said"]) == ("awaiting", True)
+    store = SqliteStore(str(here.folder / "runs.sqlite3"))
+    (answered,) = [step for step in await store.steps(run["run_id"]) if step.kind == "human" and step.body]
+    await close_store(store)
+    assert json.loads(answered.body or "")["by"] == "the host's model"
+
+
+async def test_texts_are_judged_in_all_orders_and_only_once(here: Stage) -> None:
+    """The same call again returns the recorded verdict; a judge that prefers what comes first is not consistent."""
+    async with here.connect() as client:
+        given: dict[str, Any] = {"question": "Which is better?", "texts": ["bad", "good\nand long", "bad too"]}
+        verdict = told(await client.call_tool("judge", given))
+        calls = len(here.model.asked())
+        again = told(await client.call_tool("judge", given))
+        biased = told(await client.call_tool("judge", {"question": "A biased case", "texts": ["bad", "good"]}))
+    assert (verdict["winner"], verdict["consistent"], calls) == ("Text 2", True, 3)
+    assert sorted(ballot["order"][0] for ballot in verdict["ballots"]) == ["Text 1", "Text 2", "Text 3"]
+    assert again == verdict
+    assert (biased["winner"], biased["consistent"], len(here.model.asked())) == (None, False, 5)
+
+
+async def test_a_run_is_cancelled_resumed_forked_and_deleted(here: Stage) -> None:
+    """None of them asks for anything that was recorded."""
+    here.folder.joinpath("hold").touch()
+    async with here.connect() as client:
+        run = told(await client.call_tool("start_debate", {"question": "Trams?", "pattern": "city", "wait": 0}))
+        named = {"run_id": run["run_id"]}
+        while len(here.model.asked()) <= 3:
+            await client.call_tool("wait_for_run", {**named, "seconds": 0.05})
+        stopped = told(await client.call_tool("cancel_run", named))
+        assert (stopped["status"], stopped["parts"]) == ("interrupted", 5)
+        here.folder.joinpath("hold").unlink()
+        done = told(await client.call_tool("resume_run", {**named, "wait": 30}))
+        assert (done["status"], len(here.model.asked())) == ("complete", 6)  # the one in flight was cancelled
+        fork = told(await client.call_tool("fork_run", {**named, "wait": 30}))
+        assert (fork["said"], len(here.model.asked())) == (done["said"], 6)
+        assert not (await client.call_tool("delete_run", named)).is_error
+        left = told(await client.call_tool("list_runs", {}))
+    assert [each["run_id"] for each in left["runs"]] == [fork["run_id"]]
