@@ -1,0 +1,272 @@
+"""Forms: the fields of a new run, from the options of its pattern, and those of an answer, from its schema."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+
+from flowdebate.service.options import Panel, option_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from flowdebate.patterns import PatternInfo
+    from flowdebate.service.options import PatternOptions
+
+__all__ = ("Field", "Form", "answer_fields", "form_of", "sample_of")
+
+Kind: TypeAlias = Literal["text", "long", "number", "mixed", "flag", "choice", "choices", "lines", "json", "group"]
+"""How a field is typed: "long" text, "mixed" text or number or off, "choice" of one, "choices" of several, "lines" of
+texts, any other value as its "json", and a "group" of fields."""
+
+_FRONT: Panel = "Rounds"
+_ELSEWHERE = frozenset({"suspend"})
+"""Options about the terminal of a command."""
+_SPECIAL = frozenset({"humans"})
+_FLAG = re.compile(r"--([a-z][a-z-]*)")
+_ONE_LINE: Mapping[str, Mapping[str, Any]] = {"name": {"kind": "text"}, "model": {"kind": "text", "models": True}}
+"""Of a speaker."""
+_FEW = 6
+_NULL = re.compile(r"\bnull\b")
+_DEEPEST = 4
+_SIMPLE = ("string", "integer", "number", "boolean")
+
+SAMPLES: Mapping[str, Mapping[str, Any]] = {
+    "debate": {
+        "question": "Is it better to work from home or in an office?",
+        "debaters": [
+            {"name": "Remy", "stance": "Working from home is better"},
+            {"name": "Olga", "stance": "Working in an office is better"},
+        ],
+    },
+    "deliberation": {"topic": "Should our library open on Sundays?"},
+    "handoff": {"proposition": "Homework should be abolished"},
+    "consensus": {"task": "Choose a name for a small boat that carries mail between islands"},
+    "round_robin": {"question": "What should a small town do with its empty railway station?"},
+    "council": {"question": "How should a beginner learn to cook?"},
+}
+"""What a form comes filled with, by pattern: a subject that its speakers can differ about."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    """One field of a form."""
+
+    name: str
+    """Its key in what is sent."""
+    label: str
+    help: str = ""
+    kind: Kind = "text"
+    choices: tuple[Any, ...] = ()
+    """The values of a choice; for text, suggestions."""
+    required: bool = False
+    nullable: bool = False
+    """Whether nothing is sent as null, not left out."""
+    minimum: float | None = None
+    maximum: float | None = None
+    whole: bool = False
+    """Whether its number is a whole one."""
+    value: Any = None
+    """What it is filled with."""
+    flag: str = ""
+    """What the command line calls it, and errors of it."""
+    models: bool = False
+    """Whether it names models."""
+    parts: tuple[Field, ...] = ()
+
+    @property
+    def few(self) -> bool:
+        """Whether its choices fit on lines of their own."""
+        return len(self.choices) <= _FEW
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """The form of a new run of a pattern."""
+
+    pattern: str
+    subject: str
+    """The key of what it is about."""
+    question: str
+    """What it is filled with."""
+    sample: bool = False
+    """Whether that is a sample."""
+    roster: str = ""
+    """The key of who speaks."""
+    speakers: tuple[tuple[Field, ...], ...] = ()
+    """The fields of each speaker."""
+    blank: tuple[Field, ...] = ()
+    """The fields of one more speaker."""
+    proposes: bool = False
+    """Whether speakers may be left out, since the question says who they are."""
+    people: tuple[str, ...] | None = None
+    """Roles beside the speakers that people can play; None where people can play none, speakers neither."""
+    front: tuple[Field, ...] = ()
+    folded: Mapping[str, tuple[Field, ...]] = field(default_factory=dict)
+    """All other options by their group."""
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """The request that the form makes as it comes."""
+        entries = [{each.name: each.value for each in speaker if each.value is not None} for speaker in self.speakers]
+        options = {self.roster: entries} if any(entries) else {}
+        return {"pattern": self.pattern, "question": self.question, "options": options}
+
+
+def sample_of(pattern: str, key: str) -> Any:  # noqa: ANN401 - of any option
+    """What the form of a pattern comes filled with, under a key; None for nothing."""
+    return SAMPLES.get(pattern, {}).get(key)
+
+
+def form_of(
+    info: PatternInfo, *, question: str | None = None, may_be_given: Callable[[type[PatternOptions], str], bool]
+) -> Form:
+    """The form of a built-in pattern, from the class of its options; `question` in the place of its sample."""
+    page = info.load_page()
+    options: type[PatternOptions] = page.options
+    schema = options.model_json_schema(by_alias=True)
+    folded: dict[str, list[Field]] = {panel: [] for panel in (*get_args(Panel), "Other")}
+    for name, found in options.model_fields.items():
+        hidden = options.WITHOUT | _ELSEWHERE | _SPECIAL | {info.subject, options.ROSTER}
+        if name in hidden or not may_be_given(options, name):
+            continue
+        key, option = found.alias or name, option_of(options, name)
+        made = _field(key, schema["properties"][key], schema)
+        made = replace(
+            made,
+            help=_in_words(option.help),
+            kind="text" if made.kind == "long" and option.metavar != "TEXT" else made.kind,
+            value=option.on or None,
+            flag=options.flag_of(name),
+            models=option.metavar == "SPEC",
+        )
+        folded[option.panel or "Other"].append(made)
+    sample = sample_of(info.name, info.subject)
+    filled = sample is not None and question in (None, sample)
+    blank, entries = _speakers(info, schema, filled=filled)
+    people = tuple(options.PEOPLE) if "humans" in options.model_fields else None
+    front = folded.pop(_FRONT)
+    front.sort(key=lambda each: each.name != options.LENGTH)
+    return Form(
+        pattern=info.name,
+        subject=info.subject,
+        question=sample if filled else question or "",
+        sample=filled,
+        roster=options.model_fields[options.ROSTER].alias or options.ROSTER if blank else "",
+        speakers=entries,
+        blank=blank,
+        proposes=page.proposes,
+        people=people,
+        front=tuple(front),
+        folded={panel: tuple(fields) for panel, fields in folded.items() if fields},
+    )
+
+
+def _speakers(
+    info: PatternInfo, schema: Mapping[str, Any], *, filled: bool
+) -> tuple[tuple[Field, ...], tuple[tuple[Field, ...], ...]]:
+    """The fields of a speaker, and those of each one that the form comes with."""
+    page = info.load_page()
+    options = page.options
+    entry = _alternatives(schema["properties"][options.model_fields[options.ROSTER].alias or options.ROSTER], schema)
+    items = entry[0].get("items", {}) if entry else {}
+    blank = tuple(replace(each, **_ONE_LINE.get(each.name, {})) for each in _parts(items, schema))
+    sample = sample_of(info.name, options.ROSTER) if filled else None
+    given = sample or page.default_speakers or [{}] * page.least
+    known = tuple(tuple(replace(each, value=speaker.get(each.name)) for each in blank) for speaker in given)
+    return blank, known if blank else ()
+
+
+def answer_fields(schema: Mapping[str, Any] | None) -> tuple[Field, ...]:
+    """The fields of an answer; one without a name for text, and for what is no object."""
+    if schema is None:
+        return (Field(name="", label="Your answer", kind="long", required=True),)
+    parts = _parts(schema, schema)
+    return parts or (replace(_field("", schema, schema), label="Your answer", required=True),)
+
+
+def _parts(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int = 0) -> tuple[Field, ...]:
+    found = _resolved(schema, root)
+    needed = found.get("required", ())
+    properties: Mapping[str, Any] = found.get("properties", {})
+    return tuple(replace(_field(name, part, root, depth), required=name in needed) for name, part in properties.items())
+
+
+def _field(name: str, part: Mapping[str, Any], root: Mapping[str, Any], depth: int = 0) -> Field:
+    """The field of a value with the schema `part`."""
+    found = _alternatives(part, root)
+    made = Field(
+        name=name,
+        label=_label(name),
+        help=_NULL.sub("none", str(part.get("description", _resolved(part, root).get("description", "")))),
+        nullable=len(found) < len(_all(part, root)),
+    )
+    if len(found) == 1:
+        return _single(made, found[0], root, depth)
+    if all(each.get("type") in _SIMPLE for each in found) and found:
+        return replace(made, kind="mixed", choices=tuple(c for each in found for c in each.get("enum", ())))
+    several = [each["items"]["enum"] for each in found if "enum" in each.get("items", {})]
+    if several and all(each.get("type") in ("array", "boolean") for each in found):
+        return replace(made, kind="choices", choices=tuple(several[0]))
+    return replace(made, kind="json")
+
+
+def _single(made: Field, part: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> Field:
+    choices = part.get("enum") or ([part["const"]] if "const" in part else None)
+    if choices:
+        return replace(made, kind="choice", choices=tuple(choices))
+    match part.get("type"):
+        case "string":
+            return replace(made, kind="text" if depth else "long")
+        case "boolean":
+            return replace(made, kind="flag", value=part.get("default"))
+        case "integer" | "number" as kind:
+            least = part.get("minimum", part.get("exclusiveMinimum"))
+            whole = kind == "integer"
+            return replace(made, kind="number", minimum=least, maximum=part.get("maximum"), whole=whole)
+        case "array":
+            items = _resolved(part.get("items", {}), root)
+            of_text: Kind = "lines" if items.get("type") == "string" else "json"
+            return replace(made, kind="choices" if "enum" in items else of_text, choices=tuple(items.get("enum", ())))
+        case _:
+            inner = _parts(part, root, depth + 1) if depth < _DEEPEST else ()
+            return replace(made, kind="group", parts=inner) if inner else replace(made, kind="json")
+
+
+def _alternatives(part: Mapping[str, Any], root: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """What a value may be, besides null."""
+    return [each for each in _all(part, root) if each.get("type") != "null"]
+
+
+def _all(part: Mapping[str, Any], root: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    part = _resolved(part, root)
+    choices: Iterable[Mapping[str, Any]] = part.get("anyOf") or part.get("oneOf") or [part]
+    return [_resolved(each, root) for each in choices]
+
+
+def _resolved(part: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, Any]:
+    for _ in range(_DEEPEST):
+        if "$ref" not in part:
+            break
+        part = root.get("$defs", {}).get(str(part["$ref"]).rpartition("/")[2], {})
+    return part
+
+
+def _label(name: str) -> str:
+    """A key in words.
+
+    >>> _label("max_calls"), _label("nextSpeakers")
+    ('Max calls', 'Next speakers')
+    """
+    words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).replace("_", " ").strip().lower()
+    return words[:1].upper() + words[1:]
+
+
+def _in_words(help: str) -> str:  # noqa: A002 - as in Option
+    """The help of an option without the flags of the command line.
+
+    >>> _in_words("Default: that of --model.")
+    'Default: that of “Model”.'
+    """
+    return _FLAG.sub(lambda found: f"“{_label(found[1].replace('-', '_'))}”", help)

@@ -1,0 +1,216 @@
+"""The record beside a run: its calls over time, and its task board."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from flowdebate.events import TaskChanged, TurnStarted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from flowdebate.resources.tasks.task import Task
+    from flowdebate.service.steps import StepState
+    from flowdebate.web.sheet import Party
+
+__all__ = ("Bar", "Board", "Call", "Row", "Tick", "Trace", "board_of", "trace_of")
+
+_LEFT, _WIDTH, _HEIGHT = 66.0, 258.0, 20.0
+"""Of the drawing, in its own units: where the bars begin, how far they go, and the height of a row."""
+_MOST_DRAWN = 400
+"""Calls up to which they are drawn."""
+_STEPS_OF_TIME = (0.01, 0.1, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400)
+_TICKS = 5
+_LAST_TIME = 1e12
+"""In seconds from the epoch, from which on times are none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """An answer of a model, or of a person."""
+
+    number: int
+    """Its place among all of them, from 1, in the order in which they were recorded."""
+    place: str
+    who: str
+    """A speaker, or a role."""
+    party: Party | None
+    model: str | None
+    attempts: int
+    """How many times a model was asked for it; 0 for a person's."""
+    failures: tuple[str, ...]
+    prompt_tokens: int | None
+    completion_tokens: int | None
+    seconds: float | None
+    starts: float | None
+    """In seconds since the epoch."""
+    origin: str
+    """"asked", or for a fork also "reused" or "edited"."""
+    text: str
+
+    @property
+    def is_data(self) -> bool:
+        """Whether the answer is structured: a JSON object or list."""
+        if not self.text.lstrip().startswith(("{", "[")):
+            return False
+        try:
+            json.loads(self.text)
+        except (ValueError, RecursionError):
+            return False
+        return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """A call, drawn."""
+
+    x: float
+    y: float
+    width: float
+    call: Call
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """The name beside a row of bars."""
+
+    label: str
+    y: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tick:
+    """A time on the axis."""
+
+    x: float
+    label: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """The calls of a run, also as a drawing of their times."""
+
+    calls: tuple[Call, ...]
+    bars: tuple[Bar, ...] = ()
+    rows: tuple[Row, ...] = ()
+    ticks: tuple[Tick, ...] = ()
+    height: float = 0.0
+
+    def calls_of(self, name: str) -> Iterator[Call]:
+        """The answers of this speaker."""
+        return (call for call in self.calls if call.party is not None and call.party.name == name)
+
+    @property
+    def requests(self) -> int:
+        """How many times a model was asked, failed attempts included."""
+        return sum(call.attempts for call in self.calls if call.origin == "asked")
+
+    def total(self, name: str) -> int | None:
+        """The sum of one count; None where a call does not have it."""
+        counts = [getattr(call, name) for call in self.calls if call.attempts]
+        return None if not counts or None in counts else sum(counts)
+
+
+def trace_of(steps: Sequence[StepState], events: Sequence[object], parties: Mapping[str, Party]) -> Trace:
+    """The trace of a run's steps; its events say whose turn each of them was."""
+    turns = {event.path: event.agent_name for event in events if isinstance(event, TurnStarted)}
+    answered = [step for step in steps if step.kind in ("call", "human") and step.finished]
+    calls = tuple(_call(number, step, turns, parties) for number, step in enumerate(answered, 1))
+    timed = [call for call in calls if _is_timed(call)]
+    return Trace(calls=calls) if not timed or len(timed) > _MOST_DRAWN else _drawn(calls, timed)
+
+
+def _is_timed(call: Call) -> bool:
+    """Whether its times are known, and can be: a journal that was imported may say anything."""
+    return None not in (call.starts, call.seconds) and (call.seconds or 0) >= 0 and abs(call.starts or 0) < _LAST_TIME
+
+
+def _call(number: int, step: StepState, turns: Mapping[str, str], parties: Mapping[str, Party]) -> Call:
+    who = next((name for path, name in turns.items() if step.place.startswith(f"{path}/")), None)
+    party = None if who is None else parties.get(who)
+    usage = step.usage
+    return Call(
+        number=number,
+        place=step.place,
+        who=who or _role(step.place),
+        party=party,
+        model=step.model,
+        attempts=max(step.attempts, 1) if step.kind == "call" else 0,
+        failures=tuple(step.failures),
+        prompt_tokens=None if usage is None else usage.prompt_tokens,
+        completion_tokens=None if usage is None else usage.completion_tokens,
+        seconds=step.seconds,
+        starts=None if step.at is None or step.seconds is None else step.at - step.seconds,
+        origin=step.origin or "asked",
+        text=step.text,
+    )
+
+
+def _role(place: str) -> str:
+    """The last word of the block that asks, as a heading: "Judge" for "rent/rent-judge/ballot[0]"."""
+    for name in reversed(place.split("/")):
+        plain = name.partition("#")[0]
+        if not plain.endswith("]"):
+            word = plain.rsplit("-", 1)[-1]
+            return word[:1].upper() + word[1:]
+    return place
+
+
+def _drawn(calls: tuple[Call, ...], timed: Sequence[Call]) -> Trace:
+    begins = min(call.starts or 0.0 for call in timed)
+    lasts = max(max((call.starts or 0.0) + (call.seconds or 0.0) for call in timed) - begins, 0.001)
+    step = next((each for each in _STEPS_OF_TIME if lasts / each <= _TICKS), lasts / _TICKS)
+    names = list(dict.fromkeys(call.who for call in timed))
+    bars, rows, y = list[Bar](), list[Row](), 4.0
+    for name in names:
+        rows.append(Row(label=_shortened(name), y=y + 9))
+        lanes: list[float] = []
+        for call in sorted((each for each in timed if each.who == name), key=lambda each: each.starts or 0.0):
+            start, width = (call.starts or 0.0) - begins, call.seconds or 0.0
+            lane = next((at for at, ends in enumerate(lanes) if ends <= start), len(lanes))
+            lanes[lane : lane + 1] = [start + width]
+            x = _LEFT + _WIDTH * start / lasts
+            bars.append(Bar(x=x, y=y + lane * _HEIGHT, width=max(_WIDTH * width / lasts, 1.5), call=call))
+        y += max(len(lanes), 1) * _HEIGHT
+    ticks = [Tick(x=_LEFT + _WIDTH * at * step / lasts, label=_time(at * step)) for at in range(int(lasts / step) + 1)]
+    return Trace(calls=calls, bars=tuple(bars), rows=tuple(rows), ticks=tuple(ticks), height=y)
+
+
+_LONGEST_LABEL = 10
+
+
+def _shortened(name: str) -> str:
+    return name if len(name) <= _LONGEST_LABEL else f"{name[: _LONGEST_LABEL - 1]}…"
+
+
+def _time(seconds: float) -> str:
+    """A time on the axis.
+
+    >>> _time(0), _time(15), _time(0.5), _time(120), _time(7200)
+    ('0 s', '15 s', '0.5 s', '2 min', '2 h')
+    """
+    for unit, name in ((3600, "h"), (60, "min")):
+        if seconds >= unit and seconds % unit == 0:
+            return f"{seconds / unit:.0f} {name}"
+    return f"{seconds:.10g} s"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Board:
+    """The tasks of a run as they are now: open ones first."""
+
+    tasks: tuple[tuple[Task, Party | None], ...] = field(default=())
+
+    @property
+    def completed(self) -> int:
+        """The tasks that are completed."""
+        return sum(task.status == "completed" for task, _ in self.tasks)
+
+
+def board_of(events: Sequence[object], parties: Mapping[str, Party]) -> Board:
+    """The board at the end of these events."""
+    tasks = {(event.collection_id, event.task.id): event.task for event in events if isinstance(event, TaskChanged)}
+    ordered = sorted(tasks.values(), key=lambda task: task.finished)
+    return Board(tasks=tuple((task, parties.get(task.assignee or "")) for task in ordered))

@@ -1,0 +1,222 @@
+"""Report of a run: one HTML file without a script, which carries the journal that it follows from."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import gzip
+import re
+import zlib
+from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
+from html.parser import HTMLParser
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any
+
+from flowdebate.errors import BadFile, FlowDebateError
+from flowdebate.service.evidence import Finding, evidence_of, excerpts
+from flowdebate.service.files import read_text
+from flowdebate.service.state import RunState
+from flowdebate.service.steps import StepState
+from flowdebate.store.export import read_runs
+from flowdebate.web.sheet import Sheet
+from flowdebate.web.templates import asset, render
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from flowdebate.models.resolve import ModelChoice
+    from flowdebate.runs.execute import Runnable
+    from flowdebate.service.documents import Document
+    from flowdebate.service.evidence import Evidence
+
+__all__ = ("document_html", "report_html", "report_policy", "verify_file", "verify_report")
+
+_MEGABYTES = 64
+"""Of a file that is verified, and of the journal in it."""
+_JOURNAL = re.compile(r'<a id="journal" download="[^"<>]*" href="data:application/gzip;base64,([^"]*)">')
+_HASH = re.compile(r'<td class="mono" id="sha256">([^<]*)</td>')
+_VERSION = re.compile(r'<meta name="generator" content="flowdebate ([^"<>]*)">')
+_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
+_SPACES = re.compile(r"\s+")
+
+
+async def report_html(lines: Sequence[str], evidence: Evidence) -> str:
+    """The report of a run from the lines of its export, and what is in them; BadFile for nothing to show, or too much.
+
+    `evidence_in` and `Service.evidence` give both.
+    """
+    journal = "".join(f"{line}\n" for line in lines).encode()
+    if len(journal) > _MEGABYTES * 1_000_000:
+        raise BadFile(f"run {evidence.run.header.run_id}", f"its journal is larger than {_MEGABYTES} MB")
+    packed = base64.b64encode(gzip.compress(journal, mtime=0)).decode()
+    return await _page(evidence, journal, packed)
+
+
+def report_policy() -> str:
+    """The content security policy of reports: nothing is loaded and nothing acts, and only their own style counts."""
+    digest = base64.b64encode(sha256(_style().encode()).digest()).decode()
+    return f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'"
+
+
+async def _page(evidence: Evidence, journal: bytes, packed: str) -> str:
+    """The report as a function of the journal alone; `packed` is how it has it."""
+    replay = evidence.replay
+    sheet = Sheet.of(
+        await evidence.document(),
+        details=RunState.of(evidence.run, pattern=None, here=False),
+        steps=[StepState.of(step) for step in evidence.steps],
+        events=() if replay is None else replay.events,
+        votes=evidence.votes,
+    )
+    return _rendered(
+        sheet,
+        models=sorted({call.model for call in sheet.trace.calls if call.model}),
+        name=re.sub(r"[^A-Za-z0-9._-]", "_", evidence.run.header.run_id)[:80],
+        packed=packed,
+        journal_hash=sha256(journal).hexdigest(),
+        replayed=replay is not None,
+    )
+
+
+def document_html(document: Document, events: Sequence[object] = ()) -> str:
+    """The report of a document, and of the events of its run, which carries no journal."""
+    return _rendered(Sheet.of(document, events=events))
+
+
+def _rendered(sheet: Sheet, **journal: Any) -> str:  # noqa: ANN401 - for the template
+    from flowdebate import __version__
+
+    return render("report", sheet=sheet, style=_style(), policy=report_policy(), version=__version__, **journal)
+
+
+@cache
+def _style() -> str:
+    """The style sheets in one line."""
+    both = _COMMENT.sub("", asset("style.css") + asset("report.css"))
+    return _SPACES.sub(" ", both).strip()
+
+
+# Verification
+
+
+async def verify_file(path: str) -> list[Finding]:
+    """Check the report at `path`, or each run of an export ("-": on stdin); BadFile for any other file."""
+    text = read_text(path, megabytes=_MEGABYTES).replace("\r\n", "\n")
+    if text.lstrip()[:1] == "<":
+        return [await verify_report(text, source=path)]
+    runs = list(read_runs(text.split("\n"), path))
+    if not runs:
+        raise BadFile(path, "is no report, and has no run")
+    return [await (await evidence_of(*found)).check(same_version=False) for found in runs]
+
+
+async def verify_report(
+    html: str, *, source: str = "report", block: Runnable[Any] | None = None, model: ModelChoice = None
+) -> Finding:
+    """Check that a report shows what its journal gives, by replaying that: no model is asked, and nothing is stored.
+
+    Whatever the report says, no file is read and no server is connected to. `block` is the pattern of a run that no
+    plan describes, and `model` its model. BadFile, with `source`, for what is no report.
+    """
+    from flowdebate import __version__
+
+    made_by = _only(_VERSION, html, source, "the version that made it")
+    said = _only(_HASH, html, source, "the hash of its journal")
+    packed = _only(_JOURNAL, html, source, "its journal")
+    journal = _unpacked(packed, source)
+    runs = list(read_runs(journal.split(b"\n"), f"{source}: its journal"))
+    if len(runs) != 1:
+        raise BadFile(source, f"its journal must have one run, got {len(runs)}")
+    evidence = await evidence_of(*runs[0], block=block, model=model)
+    finding = await evidence.check(same_version=made_by == __version__)
+    problems: list[str] = []
+    if (found := sha256(journal).hexdigest()) != said:
+        problems.append(f"The journal is not the one that the report was made with: its SHA-256 is {found}.")
+    try:
+        made = await _page(evidence, journal, packed)
+    except FlowDebateError as error:
+        made = html
+        finding = finding.model_copy(update={"outcome": "unknown", "problems": (f"It gives no page: {error}",)})
+    if made != html:
+        problems.extend(_differences(html, made))
+    if not problems:
+        return finding
+    if finding.outcome == "verified" and made_by != __version__ and found == said:
+        problems.append(f"flowdebate {made_by} has made it, and this is {__version__}: verify it with that version.")
+        return finding.model_copy(update={"outcome": "unknown", "problems": tuple(problems)})
+    return finding.model_copy(update={"outcome": "differs", "problems": (*problems, *finding.problems)})
+
+
+def _only(pattern: re.Pattern[str], html: str, source: str, what: str) -> str:
+    found = pattern.findall(html)
+    if len(found) != 1:
+        raise BadFile(source, f"is no report of flowdebate: it has {what} {len(found)} times, not once")
+    return str(found[0])
+
+
+def _unpacked(packed: str, source: str) -> bytes:
+    """The journal of a report, which may be anything; BadFile for what is none, or too large."""
+    try:
+        data = base64.b64decode(packed, validate=True)
+    except binascii.Error as error:
+        raise BadFile(source, f"its journal is no base64: {error}") from None
+    reader = zlib.decompressobj(wbits=31)
+    try:
+        journal = reader.decompress(data, _MEGABYTES * 1_000_000)
+    except zlib.error as error:
+        raise BadFile(source, f"its journal cannot be unpacked: {error}") from None
+    if reader.unconsumed_tail:
+        raise BadFile(source, f"its journal is larger than {_MEGABYTES} MB")
+    if not reader.eof or reader.unused_data:
+        raise BadFile(source, "its journal is cut off" if not reader.eof else "its journal is followed by other data")
+    return journal
+
+
+def _differences(shown: str, made: str) -> Iterator[str]:
+    """What a reader would see, or else that the file differs where nobody looks."""
+    for here, there in zip_longest(_pieces(shown), _pieces(made)):
+        if here != there:
+            where = "" if here is None or not here.place else f" at {here.place}"
+            one, other = excerpts("" if here is None else here.text, "" if there is None else there.text)
+            yield f"The page{where} shows {one}, its journal gives {other}."
+            return
+    yield "The file is not the page that its journal gives, in what is not text."
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A text of a page."""
+
+    text: str
+    place: str
+    """The nearest heading or id before it."""
+
+
+def _pieces(html: str) -> Sequence[_Piece]:
+    reader = _Texts()
+    reader.feed(html)
+    reader.close()
+    return reader.pieces
+
+
+class _Texts(HTMLParser):
+    """The texts of a page, without its style."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pieces: list[_Piece] = []
+        self._place = ""
+        self._styled = False
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._styled = tag == "style"
+        self._place = dict(attrs).get("id") or self._place
+
+    def handle_endtag(self, tag: str) -> None:  # noqa: ARG002 - of the parser
+        self._styled = False
+
+    def handle_data(self, data: str) -> None:
+        if not self._styled and data.strip():
+            self.pieces.append(_Piece(" ".join(data.split()), self._place))

@@ -1,0 +1,251 @@
+"""One run as its page and its report show it: who speaks, round by round, and what came out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from flowdebate.service.runs import WORDS, moment
+from flowdebate.service.sections import Card, Entry, Fact, Group, Heading, Output, Remark, Section
+from flowdebate.web.quotes import Citation, Passage, citations_in, passages_of
+from flowdebate.web.record import Board, Trace, board_of, trace_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from flowdebate.service.documents import Document
+    from flowdebate.service.state import RunState
+    from flowdebate.service.steps import StepState
+    from flowdebate.service.votes import Votes
+    from flowdebate.web.record import Call
+
+__all__ = ("FORMS", "Party", "Round", "Sheet", "Turn", "parties_of")
+
+_MARKS = 5
+"""Shapes that there are; a sixth party begins again with the first."""
+FORMS = {
+    "queued": "live",
+    "running": "live",
+    "complete": "done",
+    "degraded": "missing",
+    "limit": "missing",
+    "interrupted": "missing",
+    "left_behind": "missing",
+    "no_verdict": "none",
+    "failed": "failed",
+    "dead_letter": "failed",
+    "awaiting": "waiting",
+}
+"""The form in which a status is set."""
+_SHORT = {"degraded": "Degraded", "limit": "Limit", "awaiting": "Your turn", "running": "Live"}
+"""Statuses for which there is a shorter word than in a sentence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Party:
+    """Somebody who speaks, with the mark that it has on all pages."""
+
+    name: str
+    about: str
+    number: int
+    """Its place among those who speak, from 0."""
+
+    @property
+    def side(self) -> int:
+        """The number of its mark, from 1."""
+        return self.number % _MARKS + 1
+
+    @property
+    def again(self) -> bool:
+        """Whether another party has the same mark."""
+        return self.number >= _MARKS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """A contribution."""
+
+    number: int
+    """Its place among all of them, from 1."""
+    entry: Entry
+    party: Party | None
+    call: Call | None
+    """The model's call that it comes from; None for a person's, and where that is not known."""
+    citations: tuple[Citation, ...] = ()
+
+    @property
+    def paragraphs(self) -> list[list[Passage]]:
+        """Its text, cut where quotes begin and end."""
+        return passages_of(self.entry.text, self.citations)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """A part of the page with a heading of its own."""
+
+    number: int
+    title: str
+    angle: str | None
+    """What the moderator asks to be considered in it."""
+    notes: tuple[Group, ...]
+    """What its moderator said before it."""
+    parts: tuple[Turn | Fact | Group | Remark, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sheet:
+    """All that the page of a run shows."""
+
+    document: Document
+    question: str
+    status: str
+    kicker: tuple[str, ...]
+    parties: tuple[Party, ...]
+    card: Card | None
+    outputs: tuple[Output, ...]
+    rounds: tuple[Round, ...]
+    trace: Trace
+    board: Board
+    votes: Votes | None = None
+    """What readers found who had not seen the verdict."""
+
+    @classmethod
+    def of(
+        cls,
+        document: Document,
+        *,
+        details: RunState | None = None,
+        steps: Sequence[StepState] = (),
+        events: Sequence[object] = (),
+        votes: Votes | None = None,
+    ) -> Sheet:
+        """The sheet of a document; what is stored and replayed of its run fills the record beside it."""
+        parties = parties_of(document)
+        trace = trace_of(steps, events, parties)
+        sections = list(document.sections())
+        return cls(
+            document=document,
+            question=document.subject,
+            status=document.status if details is None else details.status,
+            kicker=tuple(_kicker(document, details)),
+            parties=tuple(parties.values()),
+            card=next((each for each in sections if isinstance(each, Card)), None),
+            outputs=tuple(each for each in sections if isinstance(each, Output)),
+            rounds=tuple(_rounds(sections, parties, trace)),
+            trace=trace,
+            board=board_of(events, parties),
+            votes=votes,
+        )
+
+    @property
+    def judging(self) -> list[Fact]:
+        """How it was judged, and the notes on it, as a list of labels and texts."""
+        notes = (note.partition(": ") for note in self.document.notes)
+        facts = [*self.document.judging(), *(Fact(label=label, text=text) for label, _, text in notes)]
+        return facts if self.votes is None or not self.votes.readers else [*facts, self._readers(self.votes)]
+
+    def _readers(self, votes: Votes) -> Fact:
+        leader, called = votes.leader, {getattr(each, "stance", None): each.name for each in self.document.speakers}
+        ahead = ", none of the sides ahead" if leader is None else f" for {called.get(leader, leader)}"
+        number = "" if leader is None else f"{votes.sides[leader]:,} of "
+        return Fact(label="Readers who voted blind", text=f"{number}{votes.readers:,}{ahead}")
+
+    @property
+    def citations(self) -> list[Citation]:
+        """The quotes that were looked up in the sources."""
+        turns = [part for each in self.rounds for part in each.parts if isinstance(part, Turn)]
+        return [citation for turn in turns for citation in turn.citations]
+
+    @property
+    def names(self) -> dict[str, Party]:
+        """The parties by name."""
+        return {party.name: party for party in self.parties}
+
+
+def parties_of(document: Document) -> dict[str, Party]:
+    """Those who speak, by name."""
+    return {
+        each.name: Party(name=each.name, about=each.about, number=number)
+        for number, each in enumerate(document.speakers)
+    }
+
+
+def _kicker(document: Document, details: RunState | None) -> Iterable[str]:
+    yield document.title
+    if details is not None:
+        yield f"{moment(details.created_at):%-d %B %Y}"
+    if document.ending is not None:
+        yield document.ending
+    if document.seconds is not None:
+        yield duration(document.seconds)
+
+
+def duration(seconds: float) -> str:
+    """Seconds in words.
+
+    >>> duration(0.4), duration(57.2), duration(1000)
+    ('0.4 seconds', '57 seconds', '17 minutes')
+    """
+    if seconds < _FEW:
+        return f"{seconds:.1f} seconds"
+    return f"{seconds:.0f} seconds" if seconds < _MINUTES else f"{seconds / 60:.0f} minutes"
+
+
+_FEW, _MINUTES = 10, 180
+
+
+def _rounds(sections: Iterable[Section], parties: dict[str, Party], trace: Trace) -> Iterable[Round]:
+    """The sections between headings; those of the result are shown elsewhere."""
+    title, held, number, turns, quotes = "", list[Section](), 0, 0, 0
+    calls = {name: list(trace.calls_of(name)) for name in parties}
+
+    def finished() -> Round:
+        nonlocal turns, quotes
+        notes = [each for each in held if isinstance(each, Group) and each.opens]
+        angle = next((fact.text for note in notes for fact in note.parts if fact.label == "Angle"), None)
+        shown: list[Turn | Fact | Group | Remark] = []
+        for part in held:
+            if isinstance(part, Entry):
+                turns += 1
+                party, call = parties.get(part.name), _taken(calls.get(part.name, []), part.text)
+                cited = citations_in(part, party, after=quotes)
+                quotes += len(cited)
+                shown.append(Turn(number=turns, entry=part, party=party, call=call, citations=cited))
+            elif isinstance(part, (Fact, Group, Remark)) and part not in notes:
+                shown.append(part)
+        return Round(
+            number=number, title=title, angle=angle, notes=tuple(map(_without_angle, notes)), parts=tuple(shown)
+        )
+
+    for section in sections:
+        if isinstance(section, Heading):
+            if held or title:
+                yield finished()
+            title, held, number = section.title, [], number + 1
+        elif not isinstance(section, (Card, Output)):
+            held.append(section)
+    if held or title:
+        yield finished()
+
+
+def _without_angle(note: Group) -> Group:
+    return replace(note, parts=tuple(fact for fact in note.parts if fact.label != "Angle"))
+
+
+def _taken(calls: list[Call], text: str) -> Call | None:
+    """The first call whose answer is in `text`, which no other contribution has."""
+    for call in calls:
+        if call.text.strip() and (call.text.strip() in text or text in call.text):
+            calls.remove(call)
+            return call
+    return None
+
+
+def status_words(status: str) -> str:
+    """A status as it is set.
+
+    >>> status_words("no_verdict")
+    'No verdict'
+    """
+    words = _SHORT.get(status) or WORDS.get(status, status)
+    return words[:1].upper() + words[1:]

@@ -1,0 +1,51 @@
+// @ts-check
+/** A person's answer. Where it is not the person's turn, the page looks for it by itself. */
+
+import { enable, read, settle, tell } from "./form.js";
+import { ask, become } from "./page.js";
+
+const SECONDS = 1.5;
+const page = /** @type {HTMLElement} */ (document.querySelector("#answer"));
+const by = page.dataset.to ?? "";
+const then = page.dataset.then ?? "";
+
+page.addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const form = /** @type {HTMLFormElement} */ (event.target);
+  const button = /** @type {HTMLButtonElement} */ (form.querySelector("button.main"));
+  const found = read(form, true);
+  settle(form);
+  button.disabled = true;
+  try {
+    await ask("POST", by, { answer: "" in found ? found[""] : found, place: JSON.parse(form.dataset.place ?? "") });
+    if (then) location.assign(then);
+    else await look(true);
+  } catch (problem) {
+    button.disabled = false;
+    tell(form, problem, "Nothing was sent.");
+  }
+});
+
+/** Show what the page has now, and look again as long as it is not this person's turn. @param {boolean} [again] */
+async function look(again = false) {
+  const seen = again ? "" : (page.dataset.seen ?? "");
+  const answer = await fetch(`?seen=${encodeURIComponent(seen)}`).catch(() => null);
+  if (answer?.status === 200) {
+    const now = new DOMParser().parseFromString(await answer.text(), "text/html");
+    const next = now.querySelector("#answer");
+    if (next) become(page, next);
+    enable(page);
+    document.title = now.title;
+    const field = /** @type {HTMLElement | null} */ (page.querySelector("form :is(textarea, input, select)"));
+    (field ?? /** @type {HTMLElement} */ (document.querySelector("#main"))).focus();
+  }
+  if (answer?.status === 404) location.reload(); // the link is not valid any more, and the page says so
+  else wait();
+}
+
+function wait() {
+  if ("waits" in page.dataset) setTimeout(look, 1000 * SECONDS);
+}
+
+enable(page);
+wait();

@@ -1,0 +1,54 @@
+// @ts-check
+/** A blind vote: sent once, and then shown beside the verdict. */
+
+import { ask, element, Refusal } from "./page.js";
+
+const form = /** @type {HTMLFormElement | null} */ (document.querySelector("#vote"));
+
+if (form) {
+  const reader = readerId();
+  const run = form.dataset.run ?? "";
+  const address = new URL(location.href);
+  if (localStorage.getItem(`voted:${run}`) && !address.searchParams.has("reader")) show();
+  else form.hidden = false;
+
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const data = new FormData(form);
+    const order = JSON.parse(form.dataset.order ?? "[]");
+    const chosen = String(data.get("winner") ?? "");
+    const why = /** @type {HTMLTextAreaElement} */ (form.querySelector("#why")).value.trim();
+    const button = /** @type {HTMLButtonElement} */ (form.querySelector("button"));
+    form.querySelector(".problem")?.remove();
+    button.disabled = true;
+    try {
+      await ask("POST", `/runs/${encodeURIComponent(run)}/votes`, {
+        winner: chosen === "" ? null : order[Number(chosen)],
+        order,
+        reader,
+        ...(why ? { why } : {}),
+      });
+      localStorage.setItem(`voted:${run}`, "yes");
+      show();
+    } catch (problem) {
+      button.disabled = false;
+      const what = problem instanceof Refusal ? problem.message : String(problem);
+      form.append(element("p", { class: "problem", role: "alert" }, what));
+    }
+  });
+
+  /** Go to the same page, which then has the verdict. */
+  function show() {
+    address.searchParams.set("reader", reader);
+    location.replace(address);
+  }
+}
+
+/** A random id of this browser, which says nothing about who reads. */
+function readerId() {
+  const known = localStorage.getItem("reader");
+  if (known) return known;
+  const made = [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+  localStorage.setItem("reader", made);
+  return made;
+}

@@ -1,0 +1,165 @@
+// @ts-check
+/** Forms: their values as JSON, and what the server says about them at their fields. The server alone checks. */
+
+import { element, Refusal } from "./page.js";
+
+/** The fields and lists that belong to a part of a form, without those of its own parts. @param {Element} scope */
+function own(scope) {
+  const all = /** @type {HTMLElement[]} */ ([...scope.querySelectorAll("[data-name], [data-list]")]);
+  return all.filter((each) => each.parentElement?.closest("[data-scope]") === scope);
+}
+
+/**
+ * The values of a form, or a part of it. Where it is `whole`, what is required is there, though it be blank.
+ * @param {Element} scope
+ * @param {boolean} [whole]
+ * @returns {Record<string, any>}
+ */
+export function read(scope, whole = false) {
+  /** @type {Record<string, any>} */
+  const found = {};
+  for (const each of own(scope)) {
+    if (each.dataset.list) {
+      const entries = filled(each).map((entry) => read(entry));
+      if (entries.length) found[each.dataset.list] = entries;
+    } else if (each.dataset.kind) {
+      const value = valueOf(each, whole);
+      if (value !== undefined) found[each.dataset.name ?? ""] = value;
+    }
+  }
+  return found;
+}
+
+/** The entries of a list that say something. @param {Element} list */
+function filled(list) {
+  return [...list.children].filter((entry) => Object.keys(read(entry)).length);
+}
+
+/**
+ * What is sent for a field; undefined leaves it out.
+ * @param {HTMLElement} field
+ * @param {boolean} whole
+ */
+function valueOf(field, whole) {
+  const kind = field.dataset.kind;
+  const needed = whole && "required" in field.dataset;
+  const inputs = /** @type {HTMLInputElement[]} */ ([...field.querySelectorAll("input, select, textarea")].filter((each) => !each.matches("[data-human]")));
+  const [first] = inputs;
+  if (kind === "group") {
+    const value = read(field, whole);
+    return needed || Object.keys(value).length ? value : undefined;
+  }
+  if (!first || first.disabled) return undefined;
+  if (kind === "flag") return whole || first.checked !== "on" in first.dataset ? first.checked : undefined;
+  const several = first.type === "radio" || first.type === "checkbox";
+  const chosen = inputs.filter((each) => !several || each.checked).map((each) => each.value);
+  if (kind === "choices") return chosen.length || needed ? chosen.map((each) => JSON.parse(each)) : undefined;
+  const text = chosen[0] ?? "";
+  if (!text.trim()) {
+    if (!needed) return undefined;
+    if ("nullable" in field.dataset && !several) return null;
+    return kind === "lines" ? [] : kind === "long" || kind === "text" ? "" : undefined;
+  }
+  switch (kind) {
+    case "number":
+      return numberOf(text);
+    case "mixed":
+      return { off: false, false: false, true: true }[text.trim()] ?? numberOf(text);
+    case "lines":
+      return text.split("\n").map((line) => line.trim()).filter(Boolean);
+    case "choice":
+    case "json":
+      return jsonOf(text);
+    default:
+      return text;
+  }
+}
+
+/** The number, or the text for the server to refuse. @param {string} text */
+function numberOf(text) {
+  return /^\s*[-+]?(\d+\.?\d*|\.\d+)\s*$/.test(text) ? Number(text) : text.trim();
+}
+
+/** The value of JSON, or the text for the server to refuse. @param {string} text */
+export function jsonOf(text) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text;
+  }
+}
+
+/**
+ * The field that an error names, as `debaters[1].stance`, or the nearest one around it.
+ * @param {Element} form
+ * @param {string} path
+ */
+function fieldOf(form, path) {
+  let scope = form;
+  /** @type {HTMLElement | null} */
+  let found = null;
+  for (const part of path.split(/[.[\]]+/).filter(Boolean)) {
+    const list = /^\d+$/.test(part) && found?.querySelector("[data-list]");
+    const entry = list ? filled(list)[Number(part)] : null;
+    const named = own(scope).find((each) => each.dataset.name === part || each.dataset.flag === part);
+    if (entry) scope = entry;
+    else if (named) {
+      found = named;
+      if ("scope" in named.dataset) scope = named;
+    } else break;
+  }
+  return found;
+}
+
+/**
+ * Say what the server refused: at the fields, and above the form.
+ * @param {HTMLFormElement} form
+ * @param {unknown} problem
+ * @param {string} title
+ */
+export function tell(form, problem, title) {
+  settle(form);
+  const place = /** @type {HTMLElement} */ (form.querySelector("#problems"));
+  const errors = problem instanceof Refusal ? problem.errors : [];
+  const list = element("ul");
+  let first = /** @type {HTMLElement | null} */ (null);
+  for (const { field, problem } of errors) {
+    const there = field === "" ? /** @type {HTMLElement | null} */ (form.querySelector("[data-name='']")) : fieldOf(form, field);
+    const name = there?.querySelector("b, legend, .hint")?.textContent ?? field;
+    list.append(element("li", {}, name ? `${name}: ${problem}` : problem));
+    if (there) at(there, problem);
+    first ??= there;
+  }
+  const said = problem instanceof Error ? problem.message : String(problem);
+  place.className = "bad";
+  place.replaceChildren(element("p", {}, element("b", {}, title), ` ${errors.length ? "" : said}`), ...(errors.length ? [list] : []));
+  const input = /** @type {HTMLElement | null} */ (first?.querySelector("input, select, textarea") ?? null);
+  (input ?? place).focus();
+}
+
+/** @param {HTMLElement} field @param {string} problem */
+function at(field, problem) {
+  for (let fold = field.closest("details"); fold; fold = fold.parentElement?.closest("details") ?? null) fold.open = true;
+  const id = `problem-${document.querySelectorAll(".problem").length}`;
+  field.classList.add("bad");
+  const direct = field.querySelector("input, select, textarea");
+  direct?.setAttribute("aria-invalid", "true");
+  direct?.setAttribute("aria-errormessage", id);
+  field.append(element("p", { class: "problem", id }, problem));
+}
+
+/** Let a form be sent, which takes a script. @param {ParentNode} page */
+export function enable(page) {
+  for (const each of /** @type {NodeListOf<HTMLButtonElement>} */ (page.querySelectorAll("button.main:disabled"))) each.disabled = false;
+}
+
+/** Forget the problems of the time before. @param {HTMLFormElement} form */
+export function settle(form) {
+  for (const each of form.querySelectorAll(".field > .problem")) each.remove();
+  for (const each of form.querySelectorAll("[aria-invalid]")) {
+    each.removeAttribute("aria-invalid");
+    each.removeAttribute("aria-errormessage");
+  }
+  for (const each of form.querySelectorAll(".bad")) each.classList.remove("bad");
+  form.querySelector("#problems")?.replaceChildren();
+}

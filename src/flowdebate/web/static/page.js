@@ -1,0 +1,111 @@
+// @ts-check
+/** What all pages share: the theme, requests to the server, and new contents in the place of old ones. */
+
+/** The path under which the application is mounted. */
+export const root = document.querySelector("meta[name=root]")?.getAttribute("content") ?? "";
+
+/**
+ * A request to the server; the answer's data. Throws a `Refusal` that says what the server says.
+ * @param {string} method
+ * @param {string} path
+ * @param {unknown} [body]
+ */
+export async function ask(method, path, body) {
+  let answer;
+  try {
+    answer = await fetch(`${root}/api/v1${path}`, {
+      method,
+      headers: body === undefined ? {} : { "content-type": "application/json" },
+      body: body === undefined ? undefined : JSON.stringify(body),
+    });
+  } catch {
+    throw new Refusal("The server cannot be reached.", []);
+  }
+  const text = await answer.text();
+  const data = text && answer.headers.get("content-type")?.includes("json") ? JSON.parse(text) : null;
+  if (!answer.ok) throw new Refusal(data?.detail ?? `The server answered ${answer.status}.`, data?.errors ?? []);
+  return data;
+}
+
+/** What the server did not do, and why. */
+export class Refusal extends Error {
+  /**
+   * @param {string} message
+   * @param {{field: string, problem: string}[]} errors
+   */
+  constructor(message, errors) {
+    super(message);
+    this.errors = errors;
+  }
+}
+
+/**
+ * Make `now` what `then` is, and leave alone what is the same: selections, focus and open folds stay.
+ * An element with `data-keep` belongs to a script.
+ * @param {Element} now
+ * @param {Element} then
+ */
+export function become(now, then) {
+  for (const { name } of [...now.attributes]) {
+    if (!then.hasAttribute(name) && name !== "open") now.removeAttribute(name);
+  }
+  for (const { name, value } of then.attributes) {
+    if (now.getAttribute(name) !== value && name !== "open") now.setAttribute(name, value);
+  }
+  const old = [...now.childNodes];
+  const kept = new Set();
+  let before = now.firstChild;
+  for (const child of [...then.childNodes]) {
+    const same = old.find((each) => !kept.has(each) && alike(each, child));
+    if (same === undefined) {
+      now.insertBefore(child, before);
+      continue;
+    }
+    kept.add(same);
+    while (before !== null && before !== same && kept.has(before)) before = before.nextSibling;
+    if (same === before) before = before.nextSibling;
+    else now.insertBefore(same, before);
+    if (same instanceof Element && child instanceof Element) {
+      if (!same.hasAttribute("data-keep") && !same.isEqualNode(child)) become(same, child);
+    } else if (same.nodeValue !== child.nodeValue) same.nodeValue = child.nodeValue;
+  }
+  for (const each of old) if (!kept.has(each)) each.remove();
+}
+
+/**
+ * @param {ChildNode} one
+ * @param {ChildNode} other
+ */
+function alike(one, other) {
+  if (one instanceof Element && other instanceof Element) return one.tagName === other.tagName && one.id === other.id;
+  return one.nodeType === other.nodeType;
+}
+
+/**
+ * An element with text or elements in it.
+ * @param {string} name
+ * @param {Record<string, string>} [attributes]
+ * @param {(Node | string)[]} contents
+ */
+export function element(name, attributes = {}, ...contents) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  made.append(...contents);
+  return made;
+}
+
+const theme = /** @type {HTMLButtonElement | null} */ (document.querySelector("#theme"));
+const chosen = localStorage.getItem("theme");
+if (chosen) document.documentElement.dataset.theme = chosen;
+if (theme) {
+  const isDark = () =>
+    (document.documentElement.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
+  const tell = () => theme.setAttribute("aria-label", isDark() ? "Theme: dark; switch to light" : "Theme: light; switch to dark");
+  theme.hidden = false;
+  tell();
+  theme.addEventListener("click", () => {
+    document.documentElement.dataset.theme = isDark() ? "light" : "dark";
+    localStorage.setItem("theme", document.documentElement.dataset.theme);
+    tell();
+  });
+}

@@ -1,0 +1,119 @@
+"""Rendering: Jinja templates in which what others wrote is text, and hidden characters are seen."""
+
+from __future__ import annotations
+
+import json
+import time
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from flowdebate.service.documents import as_json
+from flowdebate.service.runs import ago, moment
+from flowdebate.service.sections import FLAGS
+from flowdebate.service.text import printable
+from flowdebate.web.asked import role_in_words
+from flowdebate.web.quotes import lines_of
+from flowdebate.web.sheet import FORMS, status_words
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jinja2 import Environment
+
+__all__ = ("asset", "assets", "render")
+
+_UNKNOWN = "\N{EN DASH}"
+_LONG = 220
+"""Characters from which a result is set in smaller type."""
+
+
+def render(template: str, **data: Any) -> str:  # noqa: ANN401 - what the template shows
+    """The page of a template. All text in `data` is escaped."""
+    return _environment().get_template(f"{template}.html").render(**data)
+
+
+@cache
+def assets() -> dict[str, bytes]:
+    """Style sheets, scripts and pictures by name: everything that pages load."""
+    from importlib.resources import files
+
+    folder = files("flowdebate.web").joinpath("static")
+    return {each.name: each.read_bytes() for each in sorted(folder.iterdir(), key=lambda each: each.name)}
+
+
+def asset(name: str) -> str:
+    """One of `assets` as text."""
+    return assets()[name].decode()
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("flowdebate.web"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_seen,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(
+        paragraphs=paragraphs,
+        json=as_json,
+        exact=json.dumps,  # in ASCII, so that nothing of it is made visible
+        words=_words,
+        role=role_in_words,
+        count=lambda number: _UNKNOWN if number is None else f"{number:,}",
+        seconds=lambda number: _UNKNOWN if number is None else f"{number:.1f}",
+        when=_when,
+        kind=lambda value: type(value).__name__,
+        status=status_words,
+        form=lambda status: FORMS.get(status, "none"),
+        is_long=lambda text: len(text) > _LONG,
+        ratio=lambda values: " : ".join(f"{100 * value:.0f}" for value in values),
+    )
+    environment.globals.update(FLAGS=FLAGS, shares=shares, asset=asset)
+    return environment
+
+
+def _seen(value: Any) -> Any:  # noqa: ANN401 - whatever a template shows
+    return printable(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
+
+
+def paragraphs(text: str) -> list[str]:
+    r"""The paragraphs of a text; single line breaks end one as well.
+
+    >>> paragraphs("One.\nTwo.\n\n\nThree.")
+    ['One.', 'Two.', 'Three.']
+    """
+    return [text[start:end] for start, end in lines_of(text)]
+
+
+def shares(values: Sequence[float]) -> list[tuple[float, float]]:
+    """The bars of shares on a line of 100: where each begins, and its width.
+
+    >>> shares([0.44, 0.56])
+    [(0.0, 43.0), (45.0, 55.0)]
+    """
+    bars, x = list[tuple[float, float]](), 0.0
+    for at, value in enumerate(values):
+        width = 100 * value
+        left, right = (1.0 if at else 0.0), (1.0 if at < len(values) - 1 else 0.0)
+        bars.append((round(x + left, 2), round(max(width - left - right, 0.0), 2)))
+        x += width
+    return bars
+
+
+def _words(name: object) -> str:
+    """A name as words.
+
+    >>> _words("round_robin")
+    'Round robin'
+    """
+    words = str(name).replace("_", " ")
+    return words[:1].upper() + words[1:]
+
+
+def _when(seconds: float) -> str:
+    return ago(time.time() - seconds) or f"{moment(seconds):%Y-%m-%d}"

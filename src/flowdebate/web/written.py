@@ -1,0 +1,138 @@
+"""Requests to begin a run as text: a plan file, a Python program, a line for the shell."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from typing import TYPE_CHECKING, Any
+
+from flowdebate.patterns import find_pattern
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ("as_curl", "as_python", "as_toml")
+
+_WIDE = 88
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+_PROGRAM = """import asyncio
+
+from flowdebate.service import Service
+
+
+async def hold(service):
+    run = await service.begin({arguments})
+    return await service.wait(run.run_id)
+
+
+async def main():
+    async with Service({patterns}) as service:
+        run = await hold(service)
+        print(run.status, run.document["raw"])
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
+"""
+
+
+def as_toml(request: Mapping[str, Any]) -> str | None:
+    r"""The plan file of a request, for `flowdebate PATTERN --file`; None for a pattern that is registered as it is.
+
+    >>> print(as_toml({"pattern": "debate", "question": "Rent?", "options": {"debaters": [{"name": "Ann"}]}}), end="")
+    pattern = "debate"
+    question = "Rent?"
+    <BLANKLINE>
+    [[debaters]]
+    name = "Ann"
+    """
+    info = find_pattern(request["pattern"])
+    if info is None:
+        return None
+    plan = {"pattern": info.name, info.subject: request["question"], **(request.get("options") or {})}
+    plan |= {key: request[key] for key in ("seed",) if request.get(key) is not None}
+    tables = {key: value for key, value in plan.items() if _is_tables(value)}
+    lines = [f"{_key(key)} = {_value(value)}" for key, value in plan.items() if key not in tables and value is not None]
+    for key, entries in tables.items():
+        for entry in entries:
+            lines += ["", f"[[{_key(key)}]]"]
+            lines += [f"{_key(name)} = {_value(value)}" for name, value in entry.items() if value is not None]
+    return "\n".join([*lines, ""])
+
+
+def as_python(request: Mapping[str, Any]) -> str:
+    """The Python program that begins the run of a request, and waits for it."""
+    options = {key: value for key, value in (request.get("options") or {}).items() if value is not None}
+    keywords = {"options": options or None, "seed": request.get("seed"), "labels": request.get("labels") or None}
+    given = [_literal(request["pattern"], 8), _literal(request["question"], 8)]
+    given += [f"{name}={_literal(value, 8)}" for name, value in keywords.items() if value is not None]
+    arguments = "".join(f"\n        {each}," for each in given)
+    patterns = f"{{{_line(request['pattern'])}: pattern}}" if find_pattern(request["pattern"]) is None else ""
+    program = _PROGRAM.replace("{patterns}", patterns).replace("{arguments}", f"{arguments}\n    ")
+    return f"# `pattern` is the block that your application registers.\n{program}" if patterns else program
+
+
+def as_curl(request: Mapping[str, Any], url: str) -> str:
+    """The line for the shell that sends a request to `url`.
+
+    >>> print(as_curl({"pattern": "debate"}, "http://localhost/api/v1/runs"))
+    curl http://localhost/api/v1/runs -H "Authorization: Bearer $TOKEN" --json '{"pattern": "debate"}'
+    """
+    body = {key: value for key, value in request.items() if value is not None}
+    text = shlex.quote(json.dumps(body, ensure_ascii=False))
+    return f'curl {shlex.quote(url)} -H "Authorization: Bearer $TOKEN" --json {text}'
+
+
+def _is_tables(value: object) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(each, dict) for each in value)
+
+
+def _key(name: str) -> str:
+    return name if _BARE.fullmatch(name) else _text(name)
+
+
+def _value(value: Any) -> str:  # noqa: ANN401 - JSON data
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return _text(value)
+        case list():
+            return f"[{', '.join(_value(each) for each in value if each is not None)}]"
+        case dict():
+            pairs = (f"{_key(key)} = {_value(each)}" for key, each in value.items() if each is not None)
+            return f"{{{', '.join(pairs)}}}"
+        case _:
+            return repr(value)
+
+
+def _text(text: str) -> str:
+    """A basic string: as in JSON, but no character is written as a pair of halves."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _literal(value: Any, indent: int) -> str:  # noqa: ANN401 - JSON data
+    """A value as Python, on as many lines as it takes."""
+    short = _line(value)
+    if len(short) + indent < _WIDE or not isinstance(value, (list, dict)):
+        return short
+    inner = " " * (indent + 4)
+    if isinstance(value, dict):
+        lines = [f"{inner}{_line(key)}: {_literal(each, indent + 4)}," for key, each in value.items()]
+    else:
+        lines = [f"{inner}{_literal(each, indent + 4)}," for each in value]
+    left, right = "{}" if isinstance(value, dict) else "[]"
+    return "\n".join([left, *lines, f"{' ' * indent}{right}"])
+
+
+def _line(value: Any) -> str:  # noqa: ANN401 - JSON data
+    match value:
+        case str() if value.isprintable():
+            return json.dumps(value, ensure_ascii=False)
+        case list():
+            return f"[{', '.join(map(_line, value))}]"
+        case dict():
+            return f"{{{', '.join(f'{_line(key)}: {_line(each)}' for key, each in value.items())}}}"
+        case _:
+            return repr(value)

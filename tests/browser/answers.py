@@ -1,0 +1,47 @@
+"""Answers that fit any pattern: a text, or data made from the schema that is asked for."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from flowdebate.models.base import ModelRequest
+
+__all__ = ("answer_of",)
+
+_TEXTS = (
+    "Whoever waits for the last bus does not ask what it costs. He asks whether it comes.",
+    "A promise that nobody pays for is kept by nobody.\nCount the drivers before you count the riders.",
+    "Both can be true: the fare keeps some people away, and the timetable keeps away more of them.",
+)
+_number = count()
+
+
+def answer_of(request: ModelRequest) -> Any:
+    """The answer of a model that takes every part."""
+    if request.output_schema is None:
+        return _TEXTS[next(_number) % len(_TEXTS)]
+    return _made(request.output_schema, request.output_schema)
+
+
+def _made(schema: Mapping[str, Any], root: Mapping[str, Any], at: int = 0) -> Any:
+    """Data that fits a schema, as far as the patterns' schemas go; of a list's items, the one in place `at`."""
+    if "$ref" in schema:
+        return _made(root["$defs"][schema["$ref"].rpartition("/")[2]], root, at)
+    for key in ("anyOf", "oneOf"):
+        if key in schema:
+            return _made(next(each for each in schema[key] if each.get("type") != "null"), root, at)
+    if "const" in schema or "enum" in schema:
+        return schema["const"] if "const" in schema else schema["enum"][at % len(schema["enum"])]
+    kind = schema.get("type")
+    if kind == "object":
+        return {name: _made(each, root, at) for name, each in schema.get("properties", {}).items()}
+    if kind == "array":
+        item = schema.get("items", {})
+        number = len(item["enum"]) if "enum" in item else max(schema.get("minItems", 1), 1)
+        return [_made(item, root, index) for index in range(number)]
+    least = schema.get("minimum", 0)
+    return {"integer": max(least, 1), "number": max(least, 0.5), "boolean": False}.get(str(kind), _TEXTS[0][:60])

@@ -1,0 +1,50 @@
+"""Application that the tests serve: its model writes half of an answer, and the rest when it may.
+
+The file `calls` has a line for each call that was made, and `allowed` the number of calls that may end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from flowdebate.service.service import Service
+from flowdebate.testing import ModelResponse
+
+if TYPE_CHECKING:
+    from flowdebate.testing import ModelRequest
+
+_CALLS, _ALLOWED = Path("calls"), Path("allowed")
+
+
+class _Halves:
+    name = "halves"
+
+    async def request(self, request: ModelRequest, /) -> ModelResponse:
+        number = _noted(request.block)
+        halves = (f"👍 {request.block} begins, ", "and ends. 👎\nSo it is.")
+        tell = request.on_text or (lambda _: None)
+        tell(halves[0])
+        while number > _allowed():  # noqa: ASYNC110 - another process decides
+            await asyncio.sleep(0.01)
+        if request.output is not None:
+            return ModelResponse(data={"reasoning": "Both have a point.", "winner": None, "verdict": "Wait a week."})
+        tell(halves[1])
+        return ModelResponse(text="".join(halves))
+
+
+def _noted(block: str) -> int:
+    """The number of a call, which has been noted."""
+    with _CALLS.open("a") as calls:
+        calls.write(f"{block}\n")
+    return len(_CALLS.read_text().split())
+
+
+def _allowed() -> int:
+    return int(_ALLOWED.read_text())
+
+
+def service() -> Service:
+    """The service, as `flowdebate serve --app` asks for it."""
+    return Service(store="runs.sqlite3", model=_Halves(), recover=True)

@@ -1,0 +1,92 @@
+"""A TCP proxy in front of a server, whose connections can be cut."""
+
+from __future__ import annotations
+
+import re
+import socket
+import socketserver
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import TracebackType
+
+__all__ = ("Proxy",)
+
+_MARK = re.compile(rb"^last-event-id: *(\S+)", re.IGNORECASE | re.MULTILINE)
+
+
+class Proxy(socketserver.ThreadingTCPServer):
+    """Passes on what comes to `url`, to a port of this machine."""
+
+    daemon_threads = True
+
+    def __init__(self, port: int) -> None:
+        super().__init__(("127.0.0.1", 0), _Connection)
+        self.to = port
+        self.url = f"http://127.0.0.1:{self.server_address[1]}"
+        self.open: set[socket.socket] = set()
+        self._sent = bytearray()
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.shutdown()
+        self.cut()
+        self.server_close()
+
+    def cut(self) -> None:
+        """End all connections, at both ends."""
+        for end in list(self.open):
+            with suppress(OSError):  # it has ended by itself
+                end.shutdown(socket.SHUT_RDWR)
+
+    @property
+    def marks(self) -> list[str]:
+        """Each Last-Event-ID that clients have sent."""
+        return [mark.decode() for mark in _MARK.findall(self._sent)]
+
+    def pass_on(self, client: socket.socket) -> None:
+        """Connect a client to the server, until one of them leaves."""
+        with socket.create_connection(("127.0.0.1", self.to)) as server:
+            ends = {client, server}
+            self.open |= ends
+            answers = threading.Thread(target=self._answer, args=(server, client))
+            answers.start()
+            for data in _read(client):
+                self._sent += data
+                server.sendall(data)
+            _end(server)
+            answers.join()
+            self.open -= ends
+
+    def _answer(self, server: socket.socket, client: socket.socket) -> None:
+        with suppress(OSError):
+            for data in _read(server):
+                client.sendall(data)
+        _end(client)
+
+
+class _Connection(socketserver.BaseRequestHandler):
+    server: Proxy
+
+    def handle(self) -> None:
+        with suppress(OSError):
+            self.server.pass_on(self.request)
+
+
+def _read(end: socket.socket) -> Iterator[bytes]:
+    with suppress(OSError):
+        while data := end.recv(65_536):
+            yield data
+
+
+def _end(end: socket.socket) -> None:
+    with suppress(OSError):
+        end.shutdown(socket.SHUT_RDWR)

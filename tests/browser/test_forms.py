@@ -1,0 +1,184 @@
+"""Forms in a real browser: begin a run, answer in it, and play a role by a link next to models."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from flowdebate.service import Service
+from flowdebate.testing import FunctionModel
+from tests.browser.visit import Visit
+from tests.server.stage import TOKEN, Gate, debater, staged
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from playwright.sync_api import Browser, Page
+
+    from tests.server.stage import Stage
+
+SIDES = [{"name": "Ann", "stance": "Ship"}, {"name": "Ben", "stance": "Wait"}]
+LONGEST_WAY = 120
+"""Presses of Tab."""
+
+
+@pytest.fixture(scope="module")
+def stage() -> Iterator[Stage]:
+    """A server whose model answers at once."""
+    with staged(lambda: Service(store="memory:", model=FunctionModel(debater))) as stage:
+        yield stage
+
+
+def test_two_clicks_hold_a_debate(stage: Stage, visit: Callable[[str], Visit]) -> None:
+    """From the list to the form, which comes filled, and from there to the run."""
+    page = visit(stage.url).open("/")
+    page.get_by_role("link", name="New debate").click()
+    page.get_by_role("button", name="Begin the debate").click()
+    page.get_by_text("What the judge saw").wait_for()
+    assert page.locator("h1").inner_text() == "Is it better to work from home or in an office?"
+
+
+def test_the_text_beside_a_form_follows_it(stage: Stage, visit: Callable[[str], Visit]) -> None:
+    """Every kind of field; what is left alone is left out."""
+    page = visit(stage.url).open("/new")
+    page.get_by_label("Question").fill('Why "so"?')
+    page.get_by_label("Rounds").fill("3")
+    page.get_by_label("Turn order").select_option("Shuffled")
+    page.get_by_role("checkbox", name="Moderator").last.check()
+    page.get_by_role("button", name="Add a side").click()
+    page.keyboard.type("Zoe")
+    page.locator(".seats textarea").nth(-2).fill("Neither")
+    page.get_by_role("checkbox", name="A person").last.check()
+    page.locator("details").evaluate_all("folds => folds.forEach(fold => { fold.open = true; })")
+    page.get_by_label("Length").fill("40")
+    page.get_by_label("Fallback").fill("a/b\n c/d ")
+    page.get_by_label("Sources").fill('{"x": "One."}')
+    page.get_by_label("Synthesizer").uncheck()
+    page.get_by_role("checkbox", name="Drafts").check()
+    page.locator("[data-as=toml]").filter(has_text="drafts").wait_for()
+    assert tomllib.loads(page.locator("[data-as=toml]").inner_text()) == {
+        "pattern": "debate",
+        "question": 'Why "so"?',
+        "rounds": 3,
+        "turn_order": "shuffled",
+        "moderator": True,
+        "debaters": [
+            {"name": "Remy", "stance": "Working from home is better"},
+            {"name": "Olga", "stance": "Working in an office is better"},
+            {"name": "Zoe", "stance": "Neither"},
+        ],
+        "humans": ["Zoe"],
+        "length": 40,
+        "fallback": ["a/b", "c/d"],
+        "sources": {"x": "One."},
+        "synthesizer": False,
+        "baselines": ["drafts"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("label", "typed", "problem"),
+    [("Rounds", "many", "an int >= 1"), ("Schedule", "often", "single"), ("Stance", "", "text that is not blank")],
+)
+def test_a_problem_is_said_at_its_field(
+    stage: Stage, visit: Callable[[str], Visit], label: str, typed: str, problem: str
+) -> None:
+    """And above the form; it has the focus, and what was typed is still there."""
+    page = visit(stage.url).open("/new")
+    page.get_by_label("Question").fill("Should we?")
+    page.locator("details").evaluate_all("folds => folds.forEach(fold => { fold.open = true; })")
+    field = page.get_by_label(label).first
+    field.fill(typed)
+    page.locator("details").evaluate_all("folds => folds.forEach(fold => { fold.open = false; })")
+    page.get_by_role("button", name="Begin the debate").click()
+    alert = page.get_by_role("alert").filter(has_text="Nothing has begun.")
+    alert.wait_for()
+    assert problem in alert.inner_text()
+    assert problem in page.locator(".field.bad > .problem").inner_text()
+    assert field.evaluate("field => field === document.activeElement && field.ariaInvalid === 'true'")
+    assert field.input_value() == typed
+    assert page.get_by_label("Question").input_value() == "Should we?"
+
+
+def test_sides_that_the_question_does_not_name_are_asked_for(stage: Stage, visit: Callable[[str], Visit]) -> None:
+    """A plain question may leave them out."""
+    page = visit(stage.url).open("/new?question=What+now%3F")
+    page.get_by_role("button", name="Begin the debate").click()
+    page.locator("fieldset.bad > .problem").get_by_text("the question names no sides").wait_for()
+    page.get_by_label("Question").fill("Should we ship?")
+    page.get_by_role("button", name="Begin the debate").click()
+    page.get_by_text("What the judge saw").wait_for()
+
+
+def test_two_people_argue_and_judge_next_to_models(stage: Stage, chromium: Browser) -> None:
+    """In two browsers without a token: each page turns into a form when it is their turn, and says when all is over."""
+    run_id = stage.begin(options={"rounds": 1, "debaters": SIDES, "humans": ["Ann", "judge"]})
+    stage.get(f"/runs/{run_id}?wait=30")
+    owner, ann, judge = (Visit(chromium, stage.url, token=token) for token in (TOKEN, None, None))
+    shared = owner.open(f"/runs/{run_id}")
+    shared.get_by_role("button", name="Copy link for the judge").click()
+    shared.get_by_role("button", name="Copy link for Ann").click()
+    shared.get_by_label("Link for a week").nth(1).wait_for()
+    to_ann, to_judge = (each.input_value() for each in shared.get_by_label("Link for a week").all())
+    judging = judge.open(to_judge.removeprefix(stage.url))
+    judging.get_by_text("Not your turn", exact=True).wait_for()
+    arguing = ann.open(to_ann.removeprefix(stage.url))
+    arguing.get_by_role("textbox", name="Your answer").fill("It is tested.")
+    arguing.get_by_role("button", name="Send").click()
+    arguing.get_by_text("Not your turn", exact=True).wait_for()
+    arguing.get_by_text("debate-debater-Ben is sure.").wait_for()
+    judging.get_by_text("Your turn", exact=True).wait_for()
+    assert judging.locator("article.turn h3").all_inner_texts() == ["Side A", "Side B"]
+    judging.get_by_role("button", name="Send").click()
+    judging.get_by_role("alert").filter(has_text="Nothing was sent.").wait_for()
+    judging.get_by_label("Side A: Ship").check()
+    judging.get_by_label("Reasoning").fill("A was tested.")
+    judging.get_by_label("Verdict").fill("Ship it.")
+    judging.get_by_role("button", name="Send").click()
+    for page in (judging, arguing):
+        page.get_by_text("The run is over").wait_for()
+    shared.get_by_text("Ship it.").first.wait_for()
+    for each in (judge, owner, ann):
+        each.close()
+        assert each.problems == []
+
+
+def tab_to(page: Page, name: str) -> None:
+    """Press Tab until an element of this name has the focus."""
+    for _ in range(LONGEST_WAY):
+        page.keyboard.press("Tab")
+        focused: Any = page.evaluate(
+            "[...(document.activeElement.labels ?? []), document.activeElement].map(each => each.textContent).join()"
+        )
+        if re.search(name, focused):
+            return
+    raise AssertionError(name)
+
+
+def test_a_run_is_begun_answered_and_stopped_by_keyboard(visit: Callable[[str], Visit]) -> None:
+    """Every control can be reached, and the focus goes where the next thing is to be done."""
+    with staged(lambda: Service(store="memory:", model=Gate())) as stage:
+        page = visit(stage.url).open("/")
+        tab_to(page, "New debate")
+        page.keyboard.press("Enter")
+        page.locator("#new").wait_for()
+        tab_to(page, "A person")
+        page.keyboard.press("Space")
+        tab_to(page, "Begin the debate")
+        page.keyboard.press("Enter")
+        page.get_by_role("link", name="Answer", exact=True).wait_for()
+        tab_to(page, "Answer")
+        page.keyboard.press("Enter")
+        page.locator("#answer").wait_for()
+        tab_to(page, "Your answer")
+        page.keyboard.type("Home is quiet.")
+        tab_to(page, "Send")
+        page.keyboard.press("Enter")
+        page.get_by_role("button", name="Stop").wait_for()
+        page.get_by_text("Home is quiet.").wait_for()
+        tab_to(page, "Stop")
+        page.keyboard.press("Enter")
+        page.get_by_text("Interrupted").first.wait_for()

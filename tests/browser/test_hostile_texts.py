@@ -1,0 +1,159 @@
+"""Hostile texts in the pages of a real browser: they are shown, and do nothing."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from flowdebate.service.service import Service
+from flowdebate.testing import ATTACKS, FunctionModel
+from tests.browser.visit import Visit
+from tests.server.stage import staged
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from playwright.sync_api import Browser, Page
+
+    from flowdebate.models.base import ModelRequest
+    from tests.server.stage import Stage
+
+pytestmark = pytest.mark.filterwarnings("ignore::flowdebate.errors.FlowDebateWarning")  # so many debaters
+
+ELSEWHERE = "https://attacker.example"
+MARKUP = (
+    "<script>alert(1)</script>",
+    f"<script src={ELSEWHERE}/a.js></script>",
+    "<img src=x onerror=alert(1)>",
+    '"><img src=x onerror=alert(1)>',
+    "' autofocus onfocus='alert(1)",
+    "</title><script>alert(1)</script>",
+    "--><script>alert(1)</script><!--",
+    "<svg onload=alert(1)><animate onbegin=alert(1) attributeName=x dur=1s>",
+    f"<svg><script href={ELSEWHERE}/a.js /><image href={ELSEWHERE}/a.png /></svg>",
+    "<math><mtext><table><mglyph><style><!--</style><img title='--&gt;&lt;img src=1 onerror=alert(1)&gt;'>",
+    "<iframe srcdoc='<script>parent.alert(1)</script>'></iframe>",
+    f"<object data={ELSEWHERE}></object><embed src={ELSEWHERE}><video src={ELSEWHERE}></video>",
+    f"<link rel=stylesheet href={ELSEWHERE}/a.css><style>@import '{ELSEWHERE}/b.css'; * {{ display: none }}</style>",
+    f"<meta http-equiv=refresh content='0; url={ELSEWHERE}'><base href={ELSEWHERE}/>",
+    f"<form action={ELSEWHERE}><button autofocus>Go</button></form>",
+    "<details open ontoggle=alert(1)><summary>Why</summary></details>",
+    "<a href=javascript:alert(1)>why</a> [why](javascript:alert(1)) <javascript:alert(1)>",
+    f"[why]: javascript:alert(1)\n\n[why] ![why]({ELSEWHERE}/a.png) <{ELSEWHERE}> {ELSEWHERE}",
+    "&lt;script&gt;alert(1)&lt;/script&gt; &#60;img src=x onerror=alert(1)&#62;",
+    "```html\n<script>alert(1)</script>\n```\n\n    <script>alert(2)</script>",
+)
+TEXTS = (*MARKUP, *(attack.written() for attack in ATTACKS))
+FOREIGN_LINKS = "a:not([href^='/'], [href^='#'], [href^='?']), :not(a, link)[href]"
+HARMLESS = "Nothing special."
+PAIR = ({"name": "xenia", "stance": "sail"}, {"name": "yuri", "stance": "wait"})
+
+
+class Writer:
+    """Answers requests with the `texts` one by one, and then with the last of them."""
+
+    texts: Sequence[str] = (HARMLESS,)
+
+    def __call__(self, request: ModelRequest) -> Any:
+        text, self.texts = self.texts[0], self.texts[1:] or self.texts
+        return text if request.output_schema is None else {"reasoning": text, "winner": None, "verdict": text}
+
+
+@pytest.fixture(scope="module")
+def writer() -> Writer:
+    """The model of `stage`."""
+    return Writer()
+
+
+@pytest.fixture(scope="module")
+def stage(writer: Writer) -> Iterator[Stage]:
+    """A server whose model writes what the test wants."""
+    with staged(lambda: Service(store="memory:", model=FunctionModel(writer))) as stage:
+        yield stage
+
+
+def finished(stage: Stage, *, question: str = HARMLESS, **options: Any) -> str:
+    """The id of a debate that is over; "" for one that the server refuses."""
+    body = {"pattern": "debate", "question": question, "options": {"rounds": 1, "debaters": PAIR, **options}}
+    answer = stage.post("/runs", content=json.dumps(body), headers={"content-type": "application/json"})
+    if answer.status_code == 422:
+        return ""
+    run_id: str = answer.json()["runId"]
+    assert stage.get(f"/runs/{run_id}?wait=30").json()["status"] == "complete"
+    return run_id
+
+
+@pytest.fixture(scope="module")
+def long_runs(stage: Stage, writer: Writer) -> tuple[str, str]:
+    """A run in which all texts are said, and one of the same length without them."""
+    number = -(-len(TEXTS) // 4)
+    debaters = [{"name": f"debater-{index}", "stance": f"way {index}"} for index in range(number)]
+    found = []
+    for texts in (TEXTS, (HARMLESS,)):
+        writer.texts = texts
+        found.append(finished(stage, rounds=4, debaters=debaters))
+    return found[0], found[1]
+
+
+def elements(page: Page) -> list[str]:
+    """The elements of a page but paragraphs, of which a text may have several, and drawings of times."""
+    names: list[str] = page.locator(":not(p, svg.line *)").evaluate_all("found => found.map(each => each.localName)")
+    return names
+
+
+def squeezed(text: str) -> str:
+    """`text` without white space."""
+    return "".join(text.split())
+
+
+def test_a_page_shows_what_was_said_as_text(
+    stage: Stage, long_runs: tuple[str, str], visit: Callable[[str], Visit]
+) -> None:
+    """It has the elements of a page of harmless texts, and links to this server only."""
+    there = visit(stage.url)
+    hostile, harmless = (there.open(f"/runs/{run_id}") for run_id in long_runs)
+    assert elements(hostile) == elements(harmless)
+    assert hostile.locator(FOREIGN_LINKS).count() == 0
+    shown = squeezed(hostile.locator("#run").inner_text())
+    for text in MARKUP:
+        assert squeezed(text) in shown
+
+
+def test_a_page_shows_a_question_and_a_stance_as_text(stage: Stage, visit: Callable[[str], Visit]) -> None:
+    """In the title, the heading and the report."""
+    there = visit(stage.url)
+    page = there.open(f"/runs/{finished(stage)}")
+    usual = elements(page)
+    for text in MARKUP:
+        run_id = finished(stage, question=text, debaters=({**PAIR[0], "stance": text}, PAIR[1]))
+        page.goto(f"{stage.url}/runs/{run_id}")
+        assert elements(page) == usual, text
+        assert page.locator(FOREIGN_LINKS).count() == 0, text
+        assert squeezed(page.title()).startswith(squeezed(text))
+
+
+def test_the_list_shows_questions_as_text(stage: Stage, visit: Callable[[str], Visit]) -> None:
+    """All that can be asked, on one page."""
+    asked = [text for text in TEXTS if finished(stage, question=text)]
+    assert len(asked) >= len(TEXTS) - 2
+    page = visit(stage.url).open("/?limit=200")
+    rows = page.locator(".list tbody tr").evaluate_all("rows => rows.map(row => row.querySelectorAll('*').length)")
+    assert len(rows) >= len(asked)
+    assert len(set(rows)) == 1
+    assert page.locator(FOREIGN_LINKS).count() == 0
+
+
+def test_whatever_a_page_does_is_noticed(stage: Stage, chromium: Browser) -> None:
+    """A dialog, an error, a request to another server, and what the Content-Security-Policy forbids."""
+    there = Visit(chromium, stage.url)
+    page = there.open("/")
+    with page.expect_event("dialog"):
+        page.evaluate("alert('hello')")
+    with page.expect_console_message(lambda message: "CSP" in message.text):
+        page.evaluate(f"() => {{ new Image().src = '{ELSEWHERE}/a.png'; }}")
+    with page.expect_event("requestfailed"):
+        page.evaluate(f"() => {{ location = '{ELSEWHERE}/'; }}")
+    there.close()
+    assert {problem.partition(":")[0] for problem in there.problems} == {"dialog", "error", "request"}

@@ -1,0 +1,82 @@
+"""Going back in a run with the slider, and forking it there."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from flowdebate.service import Service
+from flowdebate.testing import FunctionModel
+from tests.server.stage import debater, staged
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.browser.visit import Visit
+    from tests.server.stage import Stage
+
+
+@pytest.fixture
+def stage() -> Iterator[Stage]:
+    """A server whose model answers at once."""
+    with staged(lambda: Service(store="memory:", model=FunctionModel(debater))) as stage:
+        yield stage
+
+
+def test_a_run_is_forked_from_the_slider(stage: Stage, visit: Callable[[str], Visit]) -> None:
+    """Go to a step, change what was said, and compare the new run with the one that it began as."""
+    run_id = stage.finished()
+    page = visit(stage.url).open(f"/runs/{run_id}")
+    page.get_by_role("link", name="Time travel").click()
+    slider = page.get_by_role("slider", name="Step")
+    slider.press("ArrowRight")
+    field = page.get_by_role("textbox", name="con")
+    field.wait_for()
+    assert page.url.endswith("?step=2")
+    assert slider.get_attribute("aria-valuetext") == "Step 2 of 4: con"
+    assert page.get_by_text("1 answer reused at most").is_visible()
+    field.fill("We should wait.")
+    assert page.get_by_text("1 answer reused at least").is_visible()
+    page.get_by_role("button", name="Fork from step 2").click()
+    page.get_by_role("link", name="Compare with the original").click()
+    assert page.get_by_text("step 2, changed by hand").is_visible()
+    assert page.locator("ins").all_inner_texts() == ["We should wait."]
+    page.goto(f"{stage.url}/runs/{run_id}/travel")
+    assert page.get_by_role("link", name="con changed").is_visible()
+
+
+def test_a_problem_stands_beside_the_answer(stage: Stage, visit: Callable[[str], Visit]) -> None:
+    """An answer that its step does not take begins no run, and its fields are named."""
+    run_id = stage.finished()
+    there = visit(stage.url)
+    page = there.open(f"/runs/{run_id}/travel?step=3")
+    field = page.get_by_role("textbox", name="Judge")
+    field.fill(field.input_value().replace("null", '"nobody"'))
+    page.get_by_role("button", name="Fork from step 3").click()
+    page.get_by_text("winner must be one of").wait_for()
+    assert field.get_attribute("aria-invalid") == "true"
+    assert page.url.endswith("?step=3")
+    page.get_by_role("button", name="Undo").click()
+    page.get_by_role("button", name="Ask again from step 3").click()
+    page.get_by_role("link", name="Compare with the original").wait_for()
+    assert re.fullmatch(rf"{stage.url}/runs/\w+", page.url)
+    there.problems.clear()  # the browser's console has the 422
+
+
+def test_a_reader_votes_blind(stage: Stage, visit: Callable[[str], Visit]) -> None:
+    """The verdict is not there before the vote, and beside it afterwards, also for who comes back."""
+    run_id = stage.finished()
+    there = visit(stage.url)
+    page = there.open(f"/runs/{run_id}/blind")
+    assert page.get_by_text("Wait a week.").count() == 0
+    first = page.locator(".sides .serif").first.inner_text()
+    page.get_by_role("radio", name="Side A").check()
+    page.get_by_role("textbox", name="Why").fill("It had figures.")
+    page.get_by_role("button", name="Vote").click()
+    page.get_by_text("Wait a week.").wait_for()
+    assert page.get_by_text("It had figures.").is_visible()
+    assert stage.get(f"/runs/{run_id}/votes").json()["sides"][first] == 1
+    again = there.open(f"/runs/{run_id}/blind")
+    again.get_by_text("You have voted").wait_for()

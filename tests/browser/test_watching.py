@@ -1,0 +1,111 @@
+"""A page that follows a run: whole in the end, whatever happens to its connection and to the server."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.browser.proxy import Proxy
+from tests.browser.visit import page_at_the_end
+from tests.server.stage import BRIEF, TOKEN
+from tests.server.test_serve import client, serving
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.browser.visit import Visit
+
+OPTIONS = ("--app", "application:service", "--token-file", "token")
+BLOCKS = ("debate-debater-pro", "debate-debater-con", "debate-judge", "debate-synthesizer")
+BEGINS, ENDS = "👍 {} begins,", "and ends. 👎"
+PRO, CON = (BEGINS.format(block) for block in BLOCKS[:2])
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The folder of a server whose model may not end any call."""
+    shutil.copy(Path(__file__).with_name("application.py"), tmp_path)
+    (tmp_path / "token").write_text(TOKEN)
+    allow(tmp_path, 0)
+    return tmp_path
+
+
+def allow(folder: Path, calls: int) -> None:
+    """Let the model end so many calls."""
+    (folder / "new").write_text(str(calls))
+    (folder / "new").rename(folder / "allowed")
+
+
+def begin(url: str) -> str:
+    """Begin a run of four calls."""
+    with client(url, TOKEN) as http:
+        answer = http.post("/api/v1/runs", json={**BRIEF, "seed": 1})
+    assert answer.status_code == 201, answer.text
+    run_id: str = answer.json()["runId"]
+    return run_id
+
+
+def test_a_page_that_is_cut_off_comes_back(folder: Path, visit: Callable[[str], Visit]) -> None:
+    """Cut off twice in the middle of a text, it ends as a page that was never cut off."""
+    with serving(folder, *OPTIONS) as (_, url, _), Proxy(int(url.rpartition(":")[2])) as proxy:
+        run_id = begin(url)
+        near, far = visit(url).open(f"/runs/{run_id}"), visit(proxy.url).open(f"/runs/{run_id}")
+        far.get_by_text(PRO).wait_for()
+        proxy.cut()
+        allow(folder, 1)  # the rest of this text is missed
+        far.get_by_text(CON).wait_for()
+        proxy.cut()
+        far.get_by_text("The connection is lost").wait_for()
+        allow(folder, 4)
+        whole = page_at_the_end(near)
+        assert page_at_the_end(far) == whole
+        for block in BLOCKS[:2]:
+            assert whole.count(f"👍 {block} begins, and ends. 👎") == 1
+        assert "Wait a week." in whole
+        assert len(set(proxy.marks)) == 2
+
+
+def test_two_pages_outlive_their_server(folder: Path, visit: Callable[[str], Visit]) -> None:
+    """Killed in the middle of a text and started again: both are whole, and no answer is paid for twice."""
+    with serving(folder, *OPTIONS) as (_, url, _):
+        there, run_id = visit(url), begin(url)
+        pages = [there.open(f"/runs/{run_id}"), visit(url).open(f"/runs/{run_id}")]
+        allow(folder, 1)
+        for page in pages:
+            page.get_by_text(CON).wait_for()
+    allow(folder, 5)
+    with serving(folder, *OPTIONS, "--port", url.rpartition(":")[2]):
+        first, second = map(page_at_the_end, pages)
+        assert first == second == page_at_the_end(there.open(f"/runs/{run_id}"))
+    pro, con, *others = BLOCKS
+    assert (folder / "calls").read_text().split() == [pro, con, con, *others]  # `con` had not answered
+
+
+def test_text_grows_as_it_is_written(folder: Path, visit: Callable[[str], Visit]) -> None:
+    """Half of an answer is there before the other half is written, with who speaks, also in the status line."""
+    with serving(folder, *OPTIONS) as (_, url, _):
+        page = visit(url).open(f"/runs/{begin(url)}")
+        turn = page.locator("#speaking .turn[data-side='1']")
+        turn.get_by_text(PRO).wait_for()
+        assert ENDS not in turn.inner_text()
+        page.get_by_text("pro is speaking").wait_for()
+        allow(folder, 1)
+        page.locator("#said #turn-1").get_by_text(ENDS).wait_for()
+        page.get_by_text(CON).wait_for()
+        page.locator("#speaking .turn").nth(1).wait_for(state="detached")
+
+
+def test_a_run_is_stopped_and_resumed_on_its_page(folder: Path, visit: Callable[[str], Visit]) -> None:
+    """By two buttons; what was said before stays, and is not asked again."""
+    with serving(folder, *OPTIONS) as (_, url, _):
+        page = visit(url).open(f"/runs/{begin(url)}")
+        allow(folder, 1)
+        page.get_by_text(CON).wait_for()
+        page.get_by_role("button", name="Stop").click()
+        page.get_by_role("button", name="Resume").click()
+        allow(folder, 5)
+        page.locator("#verdict").get_by_text("Wait a week.").wait_for()
+    assert (folder / "calls").read_text().split().count(BLOCKS[0]) == 1

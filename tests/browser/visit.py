@@ -1,0 +1,69 @@
+"""A visit of a browser to a server: with its cookie, and an eye on everything that its pages should not do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.server.stage import TOKEN
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page, Route
+
+__all__ = ("Visit", "page_at_the_end")
+
+_EXPECTED = ("Failed to load resource: net::", "Failed to load resource: the server responded with a status of 4")
+"""What the console says about each connection that breaks, and about each request that is refused."""
+_TELL_VIOLATIONS = """
+document.addEventListener("securitypolicyviolation", (event) => console.error(`CSP: ${event.violatedDirective}`));
+"""
+
+
+class Visit:
+    """A browser that has signed in to the server at `url` (or has no token), from where it cannot go elsewhere."""
+
+    def __init__(self, chromium: Browser, url: str, *, token: str | None = TOKEN) -> None:
+        self.url = url
+        self.problems: list[str] = []
+        self._context = chromium.new_context(service_workers="block")
+        self._context.add_init_script(_TELL_VIOLATIONS)
+        self._context.route("**/*", self._route)
+        if token is not None:
+            self.open(f"/?token={token}")
+
+    def open(self, path: str) -> Page:
+        """A new page, as the server has sent it."""
+        page = self._context.new_page()
+        page.on("dialog", self._dialog)
+        page.on("console", self._console)
+        page.on("pageerror", lambda error: self.problems.append(f"error: {error}"))
+        page.goto(self.url + path)
+        return page
+
+    def close(self) -> None:
+        """Leave."""
+        self._context.close()
+
+    def _route(self, route: Route) -> None:
+        """Stop what goes elsewhere."""
+        address = route.request.url
+        if address.startswith(f"{self.url}/"):
+            route.continue_()
+        else:
+            self.problems.append(f"request: {address}")
+            route.abort()
+
+    def _dialog(self, dialog: Dialog) -> None:
+        self.problems.append(f"dialog: {dialog.message}")
+        dialog.dismiss()
+
+    def _console(self, message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning") and not message.text.startswith(_EXPECTED):
+            self.problems.append(f"{message.type}: {message.text}")
+
+
+def page_at_the_end(page: Page) -> str:
+    """The page of a run when it is over, but for the folds, which stay as the reader has them."""
+    page.locator("#live").wait_for(state="detached")
+    page.locator("#speaking").wait_for(state="detached")
+    html: str = page.locator("#run").inner_html()
+    return html.replace(' open=""', "").replace(" open>", ">")

@@ -1,0 +1,139 @@
+"""Two runs side by side: which steps are the same, and which words differ."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from flowdebate.web.compare import Pair, Same, changes, compared
+from flowdebate.web.record import Call
+
+WORDS = st.lists(st.sampled_from(["buses", "are", "slow", "\n", "\n\n", " ", "  never", "é", ""]), max_size=30)
+TEXTS = st.one_of(st.text(max_size=60), WORDS.map(" ".join))
+
+
+def call(place: str, text: str = "", **given: Any) -> Call:
+    """A call of a run."""
+    facts: dict[str, Any] = {
+        "number": 1, "who": place.title(), "party": None, "model": None, "attempts": 1, "failures": (), "seconds": None,
+        "prompt_tokens": None, "completion_tokens": None, "starts": None, "origin": "asked", **given,
+    }  # fmt: skip
+    return Call(place=place, text=text or f"{place} says so.", **facts)
+
+
+def run_of(*places: str, **changed: str) -> list[Call]:
+    """The calls of a run, numbered; some of them with another text."""
+    return [call(place, changed.get(place, ""), number=number) for number, place in enumerate(places, 1)]
+
+
+def shown(found: list[Pair | Same]) -> list[Any]:
+    """The parts in short: names and numbers of what is the same, else the places of both."""
+    return [
+        (part.first, part.last)
+        if isinstance(part, Same)
+        else (part.one and part.one.call.place, part.other and part.other.call.place)
+        for part in found
+    ]
+
+
+@given(one=TEXTS, other=TEXTS)
+def test_changes_give_either_text_back(one: str, other: str) -> None:
+    """Without insertions they are the one text, without deletions the other; nothing is marked without need."""
+    found = changes(one, other)
+    assert "".join(piece.text for piece in found if piece.kind != "ins") == one
+    assert "".join(piece.text for piece in found if piece.kind != "del") == other
+    assert all(piece.text for piece in found)
+    assert (one == other) == all(piece.kind == "same" for piece in found)
+
+
+def test_changes_are_whole_words() -> None:
+    """What stays between two changes is not marked."""
+    found = [(piece.kind, piece.text) for piece in changes("It costs one million.", "It costs two millions.")]
+    assert found == [("same", "It costs"), ("del", " one million."), ("ins", " two millions.")]
+
+
+def test_long_texts_do_not_take_long() -> None:
+    """Hostile ones neither: they are replaced as a whole."""
+    one, other = "a " * 50_000, "a b " * 25_000
+    began = time.perf_counter()
+    found = changes(one, other)
+    assert [piece.kind for piece in found] == ["del", "ins"]
+    assert time.perf_counter() - began < 2
+
+
+def test_equal_beginnings_collapse() -> None:
+    """Steps that are the same are one part; one that differs stands beside its other version."""
+    found = compared(run_of("a", "b", "c", "d"), run_of("a", "b", "c", "d", c="Else."), fork=None)
+    assert shown(found) == [(1, 2), ("c", "c"), (4, 4)]
+    assert isinstance(found[0], Same)
+    assert found[0].names == ("A", "B")
+    assert not found[0].reused
+
+
+def test_steps_of_one_run_alone_keep_their_place() -> None:
+    """They follow the step that they followed in their own run."""
+    found = compared(run_of("a", "c", "e"), run_of("b", "a", "d", "c"), fork=None)
+    assert shown(found) == [(None, "b"), (1, 1), (None, "d"), (2, 2), ("e", None)]
+
+
+PLACES = st.lists(st.sampled_from("abcdefg"), unique=True)
+
+
+@given(one=PLACES, other=PLACES)
+def test_no_step_is_lost(one: list[str], other: list[str]) -> None:
+    """Each step of both runs is shown once, those of the first one in their order."""
+    assume(set(one) & set(other))
+    found = compared(run_of(*one), run_of(*other), fork=None)
+    numbers: list[int] = []
+    extra: list[str] = []
+    for part in found:
+        if isinstance(part, Same):
+            numbers += range(part.first, part.last + 1)
+        elif part.one is not None:
+            numbers.append(part.one.call.number)
+        else:
+            assert part.other is not None
+            extra.append(part.other.call.place)
+    assert sorted(numbers) == list(range(1, len(one) + 1))
+    assert sorted(extra) == sorted(set(other) - set(one))
+
+
+def test_runs_without_a_common_place_are_shown_step_by_step() -> None:
+    """Such as those of two patterns."""
+    assert shown(compared(run_of("a", "b", "c"), run_of("d", "e"), fork=None)) == [("a", "d"), ("b", "e"), ("c", None)]
+
+
+def test_a_fork_says_how_it_came_to_each_step() -> None:
+    """Reused, changed by hand, or asked again; the run that it was forked from says nothing."""
+    fork = [call("a", origin="reused"), call("b", "New.", number=2, origin="edited"), call("c", "Else.", number=3)]
+    found = compared(run_of("a", "b", "c"), fork, fork="other")
+    assert isinstance(found[0], Same)
+    assert found[0].reused
+    pairs = [part for part in found if isinstance(part, Pair)]
+    assert [part.other.label for part in pairs if part.other] == ["changed by hand", "asked again"]
+    assert [part.one.label for part in pairs if part.one] == ["", ""]
+
+
+def test_texts_that_share_little_are_shown_as_they_are() -> None:
+    """Unless somebody has edited one into the other."""
+    one, other = [call("a", "Buses are slow.")], call("a", "Nothing of the kind, I think.")
+    for origin, kinds in (("asked", {"same"}), ("edited", {"same", "ins"})):
+        (found,) = compared(one, [call("a", other.text, origin=origin)], fork="other")
+        assert isinstance(found, Pair)
+        assert found.other is not None
+        assert {piece.kind for line in found.other.paragraphs for piece in line} <= kinds
+        assert any(piece.kind == "ins" for line in found.other.paragraphs for piece in line) == (origin == "edited")
+
+
+@given(one=TEXTS, other=TEXTS)
+def test_paragraphs_keep_all_words(one: str, other: str) -> None:
+    """Each side has the words of its own text, whatever is marked and wherever its lines end."""
+    for part in compared([call("a", one or "x")], [call("a", other or "x")], fork=None):
+        if isinstance(part, Pair):
+            for side, text in ((part.one, one or "x"), (part.other, other or "x")):
+                assert side is not None
+                words = "".join(piece.text for line in side.paragraphs for piece in line).split()
+                assert "".join(words) == "".join(text.split())

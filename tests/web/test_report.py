@@ -1,0 +1,441 @@
+"""Reports: one file that shows a run, does nothing, and is what its journal says."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import gzip
+import json
+import re
+from hashlib import sha256
+from html import unescape
+from html.parser import HTMLParser
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flowdebate.errors import BadFile, ProviderFailed
+from flowdebate.patterns import PATTERNS as REGISTERED
+from flowdebate.service.service import Service
+from flowdebate.store import MemoryStore
+from flowdebate.testing import ATTACKS, FunctionModel
+from flowdebate.web.report import report_html, report_policy, verify_file, verify_report
+from tests.runs.durable.patterns import PATTERNS, QUESTION, answer_to
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from flowdebate.models.base import ModelRequest
+    from flowdebate.service.evidence import Finding
+
+pytestmark = pytest.mark.anyio
+
+SIDES = [{"name": "ann", "stance": "cap rents"}, {"name": "bob", "stance": "build homes"}]
+SHORT: dict[str, Any] = {"debaters": SIDES, "rounds": 1}
+WORDS = ("reasoning", "verdict", "briefing")
+JOURNAL = re.compile(r"(?<=base64,)[^\"]+")
+
+
+def answering() -> FunctionModel:
+    """A model that answers anything, always alike."""
+    return FunctionModel(answer_to)
+
+
+async def report_of(pattern: str, options: dict[str, Any] | None = None, *, model: Any = None) -> str:
+    """The report of a run of a built-in pattern, whichever way it ended."""
+    async with Service(store=MemoryStore(), model=model or answering()) as service:
+        options = {"debaters": SIDES} if options is None and pattern == "debate" else options
+        run = await service.begin(pattern, QUESTION, options=options, run_id="r", seed=1)
+        await service.wait(run.run_id)
+        return await report_html(*await service.evidence("r"))
+
+
+def journal_in(html: str) -> str:
+    """The journal that a report carries."""
+    found = JOURNAL.search(html)
+    assert found is not None
+    return gzip.decompress(base64.b64decode(found[0])).decode()
+
+
+def with_journal(html: str, journal: str, *, rehashed: bool = True) -> str:
+    """The report with another journal, and the hash of it."""
+    packed = base64.b64encode(gzip.compress(journal.encode())).decode()
+    before, after = (sha256(each.encode()).hexdigest() for each in (journal_in(html), journal))
+    changed = JOURNAL.sub(lambda _: packed, html)
+    return changed.replace(before, after) if rehashed else changed
+
+
+class Parts(HTMLParser):
+    """The elements of a page, its attributes and what browsers act on, and its visible texts with their places."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__(convert_charrefs=False)
+        self.page = page.split("\n")
+        self.found: set[tuple[str, ...]] = set()
+        self.addresses: list[str] = []
+        self.texts: list[tuple[int, int, str]] = []
+        self.skipped = False
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.add((tag, *sorted(name for name, _ in attrs)))
+        self.addresses += [str(value) for name, value in attrs if name in ("href", "src", "action", "style")]
+        self.skipped = tag == "style"
+
+    def handle_endtag(self, tag: str) -> None:
+        self.skipped = False
+
+    def handle_data(self, data: str) -> None:
+        if data.strip() and not self.skipped:
+            self.texts.append((*self.getpos(), data))
+
+
+@pytest.mark.parametrize("name", REGISTERED)
+async def test_a_report_of_every_pattern_is_verified(name: str) -> None:
+    """It shows the run, stands alone, is small, and follows from its journal."""
+    html = await report_of(name)
+    assert QUESTION in html
+    assert "<script" not in html
+    assert all(address.startswith(("data:application/gzip", "#")) for address in Parts(html).addresses)
+    texts = sum(len(text) for *_, text in Parts(html).texts)
+    assert len(html) - len(JOURNAL.findall(html)[0]) - texts < 60_000
+    finding = await verify_report(html)
+    assert (finding.outcome, finding.problems, finding.run_id) == ("verified", (), "r")
+    assert finding.answers > 1
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+async def test_a_report_of_a_program_s_pattern_is_verified_with_it(name: str) -> None:
+    """And without it, nothing is known, which is said."""
+    pattern = PATTERNS[name]()
+    async with Service({"it": pattern}, store=MemoryStore(), model=answering()) as service:
+        await service.begin("it", QUESTION, run_id="r", seed=4)
+        await service.wait("r")
+        html = await report_html(*await service.evidence("r"))
+    finding = await verify_report(html, block=pattern, model=answering())
+    assert (finding.outcome, finding.problems) == ("verified", ())
+    unknown = await verify_report(html)
+    assert unknown.outcome != "verified"
+    assert any("a program has started the run" in problem for problem in unknown.problems)
+
+
+async def test_a_fork_is_verified() -> None:
+    """With an edited answer and a reused one, and without its parent."""
+    async with Service(store=MemoryStore(), model=answering()) as service:
+        await service.begin("debate", QUESTION, options=SHORT, run_id="r")
+        await service.wait("r")
+        place = next(step.key for step in await service.store.steps("r") if "ann" in step.key)
+        await service.fork("r", edits={place: "Something else."}, new_id="f")
+        await service.wait("f")
+        html = await report_html(*await service.evidence("f"))
+    assert "Something else." in html
+    assert "1 edited" in html
+    assert (await verify_report(html)).outcome == "verified"
+
+
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "mirrored": ("debate", {**SHORT, "mirror": True}),
+    "at once": ("debate", {**SHORT, "turn_order": "simultaneous", "schedule": "full"}),
+    "with baselines": ("debate", {**SHORT, "baselines": True}),
+    "stopped": ("debate", {"debaters": SIDES, "rounds": 4, "stop": "rounds(2) | tokens(100000)"}),
+    "concise": ("debate", {**SHORT, "profile": "concise", "moderator": True}),
+    "refereed": ("round_robin", {"referee": True, "turn_order": "shuffled"}),
+    "as text": ("handoff", {"transition": "text", "turns": 4}),
+    "drawn": ("consensus", {"rounds": 2, "topology": "random-graph", "confidence": 0.5, "judge": True}),
+}
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+async def test_a_report_of_any_options_is_verified(name: str) -> None:
+    """Whatever is drawn, measured or asked for besides."""
+    finding = await verify_report(await report_of(*VARIANTS[name]))
+    assert (finding.outcome, finding.problems) == ("verified", ())
+
+
+@pytest.mark.parametrize("role", ["debater-bob", "judge", "synthesizer", "moderator"])
+async def test_a_run_that_goes_on_without_a_role_is_verified(role: str) -> None:
+    """With what it says about that."""
+
+    def answer(request: ModelRequest) -> Any:
+        if role in request.block:
+            raise ProviderFailed("down", status=503)
+        return answer_to(request)
+
+    html = await report_of("debate", {**SHORT, "moderator": True, "on_failure": "skip"}, model=FunctionModel(answer))
+    finding = await verify_report(html)
+    assert (finding.outcome, finding.problems) == ("verified", ())
+
+
+async def test_a_run_of_a_small_model_object_is_verified() -> None:
+    """Its journal does not say that it has concise prompts, but has them."""
+
+    class Small(FunctionModel):
+        profile = "concise"
+
+    finding = await verify_report(await report_of("debate", SHORT, model=Small(answer_to)))
+    assert (finding.outcome, finding.problems) == ("verified", ())
+
+
+async def test_votes_of_readers_are_in_the_report() -> None:
+    """With their number on the page."""
+    async with Service(store=MemoryStore(), model=answering()) as service:
+        await service.begin("debate", QUESTION, options=SHORT, run_id="r")
+        await service.wait("r")
+        await service.vote("r", "a reader", "cap rents")
+        html = await report_html(*await service.evidence("r"))
+    assert "1 of 1 for ann" in html
+    assert (await verify_report(html)).outcome == "verified"
+
+
+def failing(block: str) -> FunctionModel:
+    """A model that fails as one role."""
+
+    def answer(request: ModelRequest) -> Any:
+        if block in request.block:
+            raise ConnectionError("gone")
+        return answer_to(request)
+
+    return FunctionModel(answer)
+
+
+@pytest.mark.parametrize("block", ["debater-ann", "debater-bob", "judge", "synthesizer"])
+async def test_a_failed_run_is_verified_as_far_as_it_came(block: str) -> None:
+    """The page says why it failed."""
+    html = await report_of("debate", SHORT, model=failing(block))
+    assert "gone" in html
+    finding = await verify_report(html)
+    assert (finding.outcome, finding.problems) == ("verified", ())
+
+
+@pytest.mark.parametrize("calls", [1, 2, 3])
+async def test_a_run_that_a_limit_ended_is_verified(calls: int) -> None:
+    """As far as it came."""
+    from flowdebate import Limits
+
+    async with Service(store=MemoryStore(), model=answering(), limits=Limits(calls=calls)) as service:
+        await service.begin("debate", QUESTION, options=SHORT, run_id="r")
+        assert (await service.wait("r")).status == "limit"
+        html = await report_html(*await service.evidence("r"))
+    finding = await verify_report(html)
+    assert (finding.outcome, finding.problems) == ("verified", ())
+
+
+async def test_a_run_in_progress_or_waiting_for_a_person_is_verified() -> None:
+    """What was said so far follows from the answers so far."""
+    waits = {**SHORT, "humans": ["judge"], "suspend": True}
+    assert (await verify_report(await report_of("debate", waits))).outcome == "verified"
+    reached = asyncio.Event()
+
+    async def answer(request: ModelRequest) -> Any:
+        if "bob" in request.block:
+            reached.set()
+            await asyncio.Event().wait()
+        return answer_to(request)
+
+    async with Service(store=MemoryStore(), model=FunctionModel(answer)) as service:
+        await service.begin("debate", QUESTION, options=SHORT, run_id="r")
+        await reached.wait()
+        live = await report_html(*await service.evidence("r"))
+        await service.cancel("r")
+        interrupted = await report_html(*await service.evidence("r"))
+    for html in (live, interrupted):
+        finding = await verify_report(html)
+        assert (finding.outcome, finding.problems) == ("verified", ())
+
+
+# What was changed
+
+
+REPORT = asyncio.run(report_of("debate", {**SHORT, "moderator": True, "schedule": "swap"}))
+TEXTS = Parts(REPORT).texts
+
+
+@given(at=st.integers(0, sum(len(text) for *_, text in TEXTS) - 1), char=st.characters(exclude_categories=["Cs", "Cc"]))
+@settings(max_examples=30)
+async def test_any_other_character_on_the_page_is_found(at: int, char: str) -> None:
+    """Wherever it stands: in the words of a debater, of the page, or in a number."""
+    row, column = [(line - 1, column + at) for line, column, text in TEXTS for at in range(len(text))][at]
+    lines = REPORT.split("\n")
+    if lines[row][column] == char:
+        return
+    lines[row] = f"{lines[row][:column]}{char}{lines[row][column + 1 :]}"
+    changed = "\n".join(lines)
+    try:
+        finding = await verify_report(changed)
+    except BadFile:  # it was one of those that say what the file is
+        return
+    assert finding.outcome == "differs"
+    assert finding.problems
+
+
+@given(at=st.integers(0, len(journal_in(REPORT)) - 1), char=st.characters(min_codepoint=32, exclude_categories=["Cs"]))
+@settings(max_examples=30)
+async def test_any_other_character_in_the_journal_is_found(at: int, char: str) -> None:
+    """Any recorded answer, and all that stands around it."""
+    journal = journal_in(REPORT)
+    if journal[at] == char:
+        return
+    try:
+        finding = await verify_report(with_journal(REPORT, f"{journal[:at]}{char}{journal[at + 1 :]}", rehashed=False))
+    except BadFile:
+        return
+    assert finding.outcome == "differs"
+    assert "SHA-256" in finding.problems[0]
+
+
+async def remade(journal: str) -> Finding:
+    """What is found in a report of another journal, as whoever forges one would make it."""
+    from flowdebate.service.evidence import evidence_of
+    from flowdebate.store.export import read_runs
+
+    lines = journal.splitlines()
+    [found] = read_runs(lines, "forged")
+    return await verify_report(await report_html(lines, await evidence_of(*found)))
+
+
+@pytest.mark.parametrize("role", ["debater-ann", "debater-bob", "moderator", "judge", "synthesizer"])
+async def test_an_answer_that_was_changed_in_journal_hash_and_page_is_found(role: str) -> None:
+    """The result does not follow from it, and later prompts have other hashes."""
+    lines = journal_in(REPORT).splitlines()
+    index = next(at for at, line in enumerate(lines) if '"kind": "step"' in line and role in line)
+    step = json.loads(lines[index])
+    body = json.loads(step["row"]["body"])
+    if body.get("data"):
+        body["data"] = {key: f"Never {each}" if key in WORDS else each for key, each in body["data"].items()}
+    else:
+        body["text"] = f"Never {body['text']}"
+    step["row"]["body"] = json.dumps(body)
+    finding = await remade("\n".join([*lines[:index], json.dumps(step), *lines[index + 1 :]]))
+    assert finding.outcome == "differs"
+    assert "the journal gives" in finding.problems[0]
+
+
+async def test_an_answer_that_was_changed_in_the_result_too_is_found_by_the_later_prompts() -> None:
+    """Unless it is the last one: whoever writes all of a journal anew can make any of it up."""
+    journal = journal_in(REPORT)
+    said = next(text for text in re.findall(r'"text": "([^"]+)"', journal))
+    finding = await remade(journal.replace(said, f"{said} Never!"))
+    assert finding.outcome == "differs"
+    assert "other prompts" in finding.problems[0]
+
+
+async def test_another_version_s_report_is_not_called_false() -> None:
+    """Its page may be made in another way: what this one can say is that it does not know."""
+    html = REPORT.replace('generator" content="flowdebate ', 'generator" content="flowdebate 0.0.1-')
+    finding = await verify_report(html)
+    assert finding.outcome == "unknown"
+    assert "verify it with that version" in finding.problems[-1]
+
+
+# Hostile files
+
+
+def bomb() -> str:
+    """A journal of 200 MB."""
+    return base64.b64encode(gzip.compress(b"0" * 200_000_000, 9)).decode()
+
+
+DAMAGED: dict[str, tuple[Callable[[str], str], str]] = {
+    "no report": (lambda _: "<html></html>", "is no report of flowdebate"),
+    "two journals": (lambda html: html.replace("</main>", JOURNAL_LINK + "</main>"), "its journal 2 times"),
+    "no base64": (lambda html: JOURNAL.sub("====", html), "its journal is no base64"),
+    "other base64": (lambda html: JOURNAL.sub("AAAA", html), "its journal cannot be unpacked"),
+    "cut off": (
+        lambda html: with_packed(html, base64.b64decode(JOURNAL.findall(html)[0])[:-40]),
+        "its journal is cut off",
+    ),
+    "followed": (
+        lambda html: with_packed(html, base64.b64decode(JOURNAL.findall(html)[0]) + b"more"),
+        "its journal is followed by other data",
+    ),
+    "a bomb": (lambda html: JOURNAL.sub(bomb(), html), "its journal is larger than 64 MB"),
+    "no journal": (lambda html: with_journal(html, ""), "its journal must have one run, got 0"),
+    "two runs": (lambda html: with_journal(html, journal_in(html) * 2), "its journal must have one run, got 2"),
+    "deep": (lambda html: with_journal(html, "[" * 100_000), "its journal: line 1: "),
+    "no line": (lambda html: with_journal(html, journal_in(html).split("\n", 1)[0]), "its journal: line 1: "),
+}
+JOURNAL_LINK = '<a id="journal" download="x" href="data:application/gzip;base64,">'
+
+
+def with_packed(html: str, data: bytes) -> str:
+    """The report with these bytes as its journal."""
+    return JOURNAL.sub(lambda _: base64.b64encode(data).decode(), html)
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+async def test_a_damaged_file_is_refused_with_the_place_of_the_damage(name: str) -> None:
+    """In bounded memory."""
+    damage, problem = DAMAGED[name]
+    with pytest.raises(BadFile, match=re.escape(problem)) as caught:
+        await verify_report(damage(REPORT), source="report.html")
+    assert str(caught.value).startswith("report.html: ")
+
+
+async def test_a_plan_of_another_version_is_unknown() -> None:
+    """It is refused in words, whatever it is."""
+    plan = re.compile(r'"plan": \{"format": 2')
+    finding = await verify_report(with_journal(REPORT, plan.sub('"plan": {"format": 99', journal_in(REPORT))))
+    assert finding.outcome == "unknown"
+    assert "newer version" in finding.problems[0]
+
+
+async def test_an_export_is_verified_run_by_run(tmp_path: Path) -> None:
+    """Without a page, its results are compared with what its answers give; stdin ends lines as it likes."""
+    journal = journal_in(REPORT)
+    file = tmp_path / "runs.jsonl"
+    file.write_bytes(journal.replace("\n", "\r\n").encode())
+    assert [each.outcome for each in await verify_file(str(file))] == ["verified"]
+    file.write_text(journal.replace("Never", "Ever").replace('"verdict": "', '"verdict": "Not: ', 1))
+    [finding] = await verify_file(str(file))
+    assert finding.outcome == "differs"
+    assert "verdict" in finding.problems[0]
+
+
+async def test_a_report_survives_other_line_ends(tmp_path: Path) -> None:
+    """As mail programs write them."""
+    file = tmp_path / "report.html"
+    file.write_bytes(REPORT.replace("\n", "\r\n").encode())
+    assert [each.outcome for each in await verify_file(str(file))] == ["verified"]
+
+
+# Hostile text
+
+
+async def test_hostile_text_is_text() -> None:
+    """Whatever a question or a model says: no element, no attribute and no address that a plain text does not give."""
+    hostile = [
+        "<script>alert(1)</script>",
+        '"><img src=x onerror=alert(1)>',
+        "]]>--><svg/onload=alert(1)></style></title></a></details>",
+        '<a id="journal" download="x" href="data:application/gzip;base64,AAAA">',
+        '<td class="mono" id="sha256">0</td><meta name="generator" content="flowdebate 9">',
+        "{{ 7 * 7 }} {% raw %} \ud83d \u202e\r\n\x0b",
+        *(attack.written() for attack in ATTACKS),
+    ]
+    plain: Parts | None = None
+    for said in ["A\n\nplain text.", " ".join(hostile), *hostile[:6]]:
+
+        def answer(request: ModelRequest, said: str = said) -> Any:
+            return {"reasoning": said, "winner": None, "verdict": said} if request.output_schema else said
+
+        stance = said.encode(errors="replace").decode()[:500]
+        sides = [{"name": "A", "stance": stance}, {"name": "B", "stance": "y"}]
+        html = await report_of("debate", {"debaters": sides, "rounds": 1}, model=FunctionModel(answer))
+        parts = Parts(html)
+        plain = plain or parts
+        assert parts.found <= plain.found | {("h1", "class"), ("p", "class")}, said
+        assert [address[:29] for address in parts.addresses] == ["data:application/gzip;base64,"]
+        assert (await verify_report(html)).outcome == "verified"
+
+
+async def test_only_its_own_style_counts() -> None:
+    """The policy of a report has the hash of its one style, and allows nothing else."""
+    [style] = re.findall(r"<style>(.*?)</style>", REPORT, re.DOTALL)
+    digest = base64.b64encode(sha256(style.encode()).digest()).decode()
+    assert f"style-src 'sha256-{digest}'" in report_policy()
+    assert f'content="{report_policy()}"' in unescape(REPORT)
+    assert " style=" not in REPORT

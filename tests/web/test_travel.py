@@ -1,0 +1,82 @@
+"""A run at each of its steps: all that had been said until then, and nothing of what came later."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from flowdebate.patterns import PATTERNS
+from flowdebate.service import Service
+from flowdebate.service.documents import document_of
+from flowdebate.service.steps import StepState
+from flowdebate.testing import FunctionModel
+from flowdebate.web.sheet import Sheet, Turn
+from flowdebate.web.travel import fork_line, moment_at
+from tests.browser.answers import answer_of
+
+if TYPE_CHECKING:
+    from flowdebate.service.state import RunDetails
+    from flowdebate.web.travel import Moment
+
+QUESTION = "Should we ship?"
+
+
+async def run_of(pattern: str) -> tuple[RunDetails, Sheet]:
+    """A run that is over, and its sheet."""
+    async with Service(store="memory:", model=FunctionModel(answer_of)) as service:
+        await service.begin(pattern, QUESTION, run_id="run")
+        details = await service.wait("run")
+        assert details.document is not None
+        steps = [StepState.of(step) for step in await service.store.steps("run")]
+        events = await service.events("run")
+        document = document_of(details.document, where="run")
+        return details, Sheet.of(document, details=details, steps=steps, events=events)
+
+
+@pytest.fixture(scope="module", params=PATTERNS)
+def sheet(request: pytest.FixtureRequest) -> Sheet:
+    """A sheet of each pattern."""
+    return asyncio.run(run_of(request.param))[1]
+
+
+def numbers(moment: Moment) -> list[int]:
+    """The steps of the turns that had been said."""
+    turns = [part for each in moment.said for part in each.parts if isinstance(part, Turn)]
+    return [turn.call.number for turn in turns if turn.call is not None]
+
+
+def test_what_was_said_until_then_is_all_that_came_before(sheet: Sheet) -> None:
+    """At each step: the turns of all earlier steps, and none of its own or of a later one."""
+    every = [turn for each in sheet.rounds for turn in each.parts if isinstance(turn, Turn)]
+    spoken = sorted(turn.call.number for turn in every if turn.call is not None)
+    assert spoken
+    for number in range(1, len(sheet.trace.calls) + 1):
+        moment = moment_at(sheet, number)
+        assert moment is not None
+        assert moment.call.number == number
+        assert (moment.before, moment.after) == (number - 1, len(sheet.trace.calls) - number)
+        assert sorted(numbers(moment)) == [each for each in spoken if each < number]
+        assert moment.turns == len(numbers(moment))
+
+
+def test_a_number_behind_the_last_step_is_the_last_step(sheet: Sheet) -> None:
+    """Such as one of a fork that went on for longer."""
+    assert moment_at(sheet, 10_000) == moment_at(sheet, len(sheet.trace.calls))
+
+
+def test_a_fork_says_what_it_changed() -> None:
+    """The first step that it chose to change, and whose answers; places that its parent does not have say nothing."""
+    run, sheet = asyncio.run(run_of("debate"))
+    steps = {call.place: call for call in sheet.trace.calls}
+    first, second, *_, last = steps
+    for at, edited, step, changed in (
+        (None, (), None, "other options"),
+        (last, (), len(steps), f"{steps[last].who} asked again"),
+        (None, (second, first), 1, "pro, con changed"),
+        (last, (second,), 2, f"con changed; {steps[last].who} asked again"),
+        ("elsewhere", ("nowhere",), None, "other options"),
+    ):
+        line = fork_line(run, at=at, edited=edited, steps=steps, sheet=None)
+        assert (line.step, line.changed) == (step, changed)
