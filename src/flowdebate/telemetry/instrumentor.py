@@ -1,0 +1,44 @@
+"""Instrumentor for `opentelemetry-instrument`: all runs of a process are exported, without code."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from flowdebate.runs.observer import set_default_observer
+from flowdebate.telemetry.opentelemetry import OpenTelemetry
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from flowdebate.telemetry.opentelemetry import Content
+
+__all__ = ("FlowDebateInstrumentor",)
+
+_CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+_IN_SPANS = ("true", "span_only", "span_and_event")
+"""Values with which content goes into spans."""
+
+
+class FlowDebateInstrumentor:
+    """The entry point `opentelemetry_instrumentor`; programs may also call `FlowDebateInstrumentor().instrument()`.
+
+    Runs with an `observe` of their own keep it. Content is exported only if the environment variable
+    OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT says `SPAN_ONLY` or `SPAN_AND_EVENT`.
+    """
+
+    def instrument(self, *, tracer_provider: Any = None, meter_provider: Any = None, **_: Any) -> None:  # noqa: ANN401 - whatever a distribution passes
+        """Export all runs that begin from now on."""
+        in_spans = os.environ.get(_CAPTURE, "").strip().lower() in _IN_SPANS
+        content: Content = "spans" if in_spans else "none"
+        set_default_observer(
+            OpenTelemetry(tracer_provider=tracer_provider, meter_provider=meter_provider, content=content)
+        )
+
+    def uninstrument(self, **_: Any) -> None:  # noqa: ANN401 - as above
+        """Export no further run."""
+        set_default_observer(None)
+
+    def instrumentation_dependencies(self) -> Collection[str]:
+        """Return the packages that have to be installed: none besides this one."""
+        return ()

@@ -1,0 +1,35 @@
+"""Log records as lines of JSON."""
+
+from __future__ import annotations
+
+import json
+import logging
+from datetime import UTC, datetime
+
+__all__ = ("JsonLines",)
+
+_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+"""What every record has; all else was given as `extra`."""
+
+
+class JsonLines(logging.Formatter):
+    """Formats each record as one line of JSON: time, level, logger, message, and the fields that it was given.
+
+    Of an exception only the class is written: its message may quote a model. `times=False` leaves out the time.
+    """
+
+    def __init__(self, *, times: bool = True) -> None:
+        super().__init__()
+        self._times = times
+
+    def format(self, record: logging.LogRecord) -> str:
+        told: dict[str, object] = {"time": _iso(record.created)} if self._times else {}
+        told |= {"level": record.levelname, "logger": record.name, "message": record.getMessage()}
+        told |= {name: value for name, value in vars(record).items() if name not in _FIELDS}
+        if record.exc_info and record.exc_info[0] is not None:
+            told["exception"] = record.exc_info[0].__name__
+        return json.dumps(told, default=str)
+
+
+def _iso(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,117 @@
+"""Names of spans, attributes, events and metrics: those of the GenAI conventions, and this library's own.
+
+The conventions have no release yet: `CONVENTIONS` is the commit of github.com/open-telemetry/semantic-conventions-genai
+whose names these are. docs/telemetry.md has all of them, which the tests compare.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+CONVENTIONS: Final = "004902b8cb70aa5ae6ca4ae07132b7daabcd3e10"
+SCOPE: Final = "flowdebate"
+
+# Operations: the first words of the names of spans
+
+INVOKE_WORKFLOW: Final = "invoke_workflow"
+INVOKE_AGENT: Final = "invoke_agent"
+CHAT: Final = "chat"
+EXECUTE_TOOL: Final = "execute_tool"
+SUBMIT: Final = "submit"
+
+# Attributes of the conventions
+
+OPERATION: Final = "gen_ai.operation.name"
+PROVIDER: Final = "gen_ai.provider.name"
+WORKFLOW: Final = "gen_ai.workflow.name"
+CONVERSATION: Final = "gen_ai.conversation.id"
+AGENT: Final = "gen_ai.agent.name"
+REQUEST_MODEL: Final = "gen_ai.request.model"
+REQUEST_TEMPERATURE: Final = "gen_ai.request.temperature"
+REQUEST_MAX_TOKENS: Final = "gen_ai.request.max_tokens"
+REQUEST_STREAM: Final = "gen_ai.request.stream"
+OUTPUT_TYPE: Final = "gen_ai.output.type"
+RESPONSE_MODEL: Final = "gen_ai.response.model"
+FINISH_REASONS: Final = "gen_ai.response.finish_reasons"
+INPUT_TOKENS: Final = "gen_ai.usage.input_tokens"
+OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
+CACHED_TOKENS: Final = "gen_ai.usage.cache_read.input_tokens"
+TOOL: Final = "gen_ai.tool.name"
+TOOL_TYPE: Final = "gen_ai.tool.type"
+TOOL_CALL: Final = "gen_ai.tool.call.id"
+EVALUATION: Final = "gen_ai.evaluation.name"
+EVALUATION_LABEL: Final = "gen_ai.evaluation.score.label"
+EVALUATION_VALUE: Final = "gen_ai.evaluation.score.value"
+TOKEN_TYPE: Final = "gen_ai.token.type"  # noqa: S105 - input or output
+ERROR: Final = "error.type"
+
+# Attributes with content, which are left out by default
+
+SYSTEM_INSTRUCTIONS: Final = "gen_ai.system_instructions"
+INPUT_MESSAGES: Final = "gen_ai.input.messages"
+OUTPUT_MESSAGES: Final = "gen_ai.output.messages"
+TOOL_ARGUMENTS: Final = "gen_ai.tool.call.arguments"
+TOOL_RESULT: Final = "gen_ai.tool.call.result"
+EVALUATION_EXPLANATION: Final = "gen_ai.evaluation.explanation"
+
+# Attributes of this library
+
+PATH: Final = "flowdebate.path"
+BLOCK: Final = "flowdebate.block"
+SEED: Final = "flowdebate.seed"
+STATUS: Final = "flowdebate.status"
+ROUNDS: Final = "flowdebate.rounds"
+STOP_REASON: Final = "flowdebate.stop_reason"
+REPLAYED_CALLS: Final = "flowdebate.replayed_calls"
+ROUND: Final = "flowdebate.round"
+PHASE: Final = "flowdebate.phase"
+ATTEMPTS: Final = "flowdebate.attempts"
+ASKED_AS: Final = "flowdebate.asked_as"
+ATTEMPT: Final = "flowdebate.attempt"
+WAIT: Final = "flowdebate.wait"
+FALLBACK: Final = "flowdebate.fallback.model"
+FLIPPED: Final = "flowdebate.verdict.flipped"
+WINNER: Final = "flowdebate.verdict.winner"
+ROLE: Final = "flowdebate.role"
+RECOVERY: Final = "flowdebate.recovery"
+
+# Events of spans
+
+EVALUATION_RESULT: Final = "gen_ai.evaluation.result"
+RETRIED: Final = "flowdebate.retried"
+FELL_BACK: Final = "flowdebate.fell_back"
+ROLE_FAILED: Final = "flowdebate.role_failed"
+
+# Metrics
+
+OPERATION_DURATION: Final = "gen_ai.client.operation.duration"
+TOKEN_USAGE: Final = "gen_ai.client.token.usage"  # noqa: S105 - a number of them
+WORKFLOW_DURATION: Final = "gen_ai.workflow.duration"
+VERDICTS: Final = "flowdebate.verdicts"
+FAILURES: Final = "flowdebate.failures"
+
+# Values
+
+VERDICT: Final = "debate.verdict"
+CANCELLED: Final = "cancelled"
+"""The `error.type` of what was cancelled; of what failed it is the class of the error."""
+OTHER_PROVIDER: Final = "custom"
+PROVIDERS: Final = {
+    "gemini": "gcp.gemini",
+    "mistral": "mistral_ai",
+    "xai": "x_ai",
+    "moonshot": "moonshot_ai",
+}
+"""Providers that the conventions call otherwise than the names of models do."""
+
+
+def model_names(name: str) -> tuple[str, str]:
+    """The provider and the model that a model's name means.
+
+    >>> model_names("openai/gpt-5-mini"), model_names("mistral/large"), model_names("local"), model_names("Scripted")
+    (('openai', 'gpt-5-mini'), ('mistral_ai', 'large'), ('local', 'local'), ('custom', 'Scripted'))
+    """
+    provider, slash, model = name.partition("/")
+    if slash and model:
+        return PROVIDERS.get(provider, provider), model
+    return ("local" if name == "local" else OTHER_PROVIDER), name

@@ -1,0 +1,431 @@
+"""OpenTelemetry: spans and metrics of runs, by the GenAI conventions, through its API alone."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import AbstractContextManager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from opentelemetry import context, metrics, trace
+from opentelemetry.trace import Link, SpanKind, Status, StatusCode
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from flowdebate import __version__
+from flowdebate.errors import ConfigurationError
+from flowdebate.models.base import CallFellBack, CallRetried
+from flowdebate.models.usage import total_usage
+from flowdebate.patterns.debate.schemas import VerdictReached
+from flowdebate.patterns.events import RoleFailed, RoundsEnded, TurnStarted
+from flowdebate.runs.durable.suspend import Suspended
+from flowdebate.runs.events import ModelCalled, RunFinished
+from flowdebate.runs.log import is_new
+from flowdebate.runs.observer import Observer
+from flowdebate.telemetry import names
+from flowdebate.telemetry.content import request_attributes, response_attributes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from contextvars import Token
+    from types import TracebackType
+
+    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.trace import Span, TracerProvider
+    from opentelemetry.util.types import AttributeValue
+
+    from flowdebate.models.base import ModelRequest, ModelResponse, ToolCall
+    from flowdebate.runs.events import CallStarted
+    from flowdebate.runs.result import RunView
+
+__all__ = ("Content", "OpenTelemetry")
+
+Content = Literal["none", "spans"]
+"""Where prompts, answers, tool arguments and results, and explanations of verdicts go: nowhere, or into spans."""
+
+TRACEPARENT = "traceparent"
+"""The label of a stored run with the W3C context of its first trace."""
+
+_SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
+_TOKENS = tuple(4**power for power in range(14))
+_WORKFLOW_SECONDS = (1, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200)
+"""The buckets that the conventions advise."""
+
+Attributes = dict[str, "AttributeValue"]
+
+
+class OpenTelemetry(Observer):
+    """Exports runs as spans and metrics: `run(…, observe=OpenTelemetry())`; one object serves any number of runs.
+
+    The providers are the global ones if they are None. With `content="spans"`, spans also have the texts of prompts,
+    answers and tools; without, no text that a person or a model wrote leaves the process.
+    """
+
+    def __init__(
+        self,
+        *,
+        tracer_provider: TracerProvider | None = None,
+        meter_provider: MeterProvider | None = None,
+        content: Content = "none",
+    ) -> None:
+        if content not in ("none", "spans"):
+            raise ConfigurationError("OpenTelemetry", "content", content, "'none' or 'spans'")
+        self.content = content
+        self._tracer = trace.get_tracer(names.SCOPE, __version__, tracer_provider)
+        self._meters = _Meters(metrics.get_meter(names.SCOPE, __version__, meter_provider))
+
+    def run(self, run: RunView, labels: dict[str, str], /) -> AbstractContextManager[Observer]:
+        return _RunTrace(self._tracer, self._meters, run, labels, with_content=self.content == "spans")
+
+    def submit(self, block: str, run_id: str, labels: dict[str, str], /) -> AbstractContextManager[object]:
+        attributes: Attributes = {names.WORKFLOW: block, names.CONVERSATION: run_id}
+        span = self._tracer.start_span(f"{names.SUBMIT} {block}", kind=SpanKind.PRODUCER, attributes=attributes)
+        _inject(span, labels)
+        return _Current(span)
+
+
+class _Meters:
+    """The instruments."""
+
+    def __init__(self, meter: metrics.Meter) -> None:
+        self.operations = meter.create_histogram(
+            names.OPERATION_DURATION,
+            unit="s",
+            description="Duration of model calls, retries included.",
+            explicit_bucket_boundaries_advisory=_SECONDS,
+        )
+        self.tokens = meter.create_histogram(
+            names.TOKEN_USAGE,
+            unit="{token}",
+            description="Tokens of model calls, where the server reports them.",
+            explicit_bucket_boundaries_advisory=_TOKENS,
+        )
+        self.workflows = meter.create_histogram(
+            names.WORKFLOW_DURATION,
+            unit="s",
+            description="Duration of runs in one process.",
+            explicit_bucket_boundaries_advisory=_WORKFLOW_SECONDS,
+        )
+        self.verdicts = meter.create_counter(names.VERDICTS, unit="{verdict}", description="Verdicts reached.")
+        self.failures = meter.create_counter(
+            names.FAILURES, unit="{failure}", description="Provider failures that runs went on without."
+        )
+
+
+class _Current(AbstractContextManager["Any"]):
+    """A span that is the current one inside, and ends with it; an exception is its `error.type`, without a message.
+
+    No generator: an exception of the application may be frozen, and takes no traceback from `contextlib`.
+    """
+
+    def __init__(self, span: Span) -> None:
+        self.span = span
+        self.error: str | None = None
+        self._token: Token[context.Context] | None = None
+
+    def __enter__(self) -> Any:  # noqa: ANN401 - what each kind of span gives
+        self._token = context.attach(trace.set_span_in_context(self.span))
+        return self.given()
+
+    def __exit__(self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None) -> None:
+        if self._token is not None:
+            context.detach(self._token)
+        self.error = _kind_of(error)
+        self.finish()
+        _end(self.span, self.error)
+
+    def given(self) -> object:
+        """What `with … as` gets."""
+        return None
+
+    def finish(self) -> None:
+        """Complete the span before it ends."""
+
+
+class _Agent(AbstractContextManager[None]):
+    """An answer of a generator; it has a span from its first call or tool on, so that a replayed one has none."""
+
+    def __init__(self, tracer: trace.Tracer, agent: str, attributes: Attributes) -> None:
+        self._tracer = tracer
+        self._name = agent
+        self._attributes = attributes
+        self._began = time.time_ns()
+        self._span: Span | None = None
+        self._token: Token[_Agent | None] | None = None
+
+    def __enter__(self) -> None:
+        self._token = _AGENT.set(self)
+
+    def __exit__(self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None) -> None:
+        if self._token is not None:
+            _AGENT.reset(self._token)
+        if self._span is not None:
+            _end(self._span, _kind_of(error))
+
+    @property
+    def span(self) -> Span:
+        """The span, which begins when the agent did."""
+        if self._span is None:
+            attributes = {names.OPERATION: names.INVOKE_AGENT, names.AGENT: self._name, **self._attributes}
+            self._span = self._tracer.start_span(
+                f"{names.INVOKE_AGENT} {self._name}", attributes=attributes, start_time=self._began
+            )
+        return self._span
+
+
+_AGENT: ContextVar[_Agent | None] = ContextVar("flowdebate_agent", default=None)
+"""The agent that acts."""
+
+
+class _Chat(_Current):
+    """A model call."""
+
+    def __init__(
+        self, span: Span, run: _RunTrace, started: CallStarted, request: ModelRequest, about: Attributes
+    ) -> None:
+        super().__init__(span)
+        self._run = run
+        self._path = started.path
+        self._request = request
+        self._about = about
+        """The attributes of its metrics."""
+        self._began = time.perf_counter()
+
+    def given(self) -> Callable[[ModelResponse], object]:
+        self._run.chats[self._path] = self.span
+        return self._answered
+
+    def _answered(self, response: ModelResponse) -> None:
+        self.span.set_attribute(names.FINISH_REASONS, (response.finish,))
+        if response.model:
+            self.span.set_attribute(names.RESPONSE_MODEL, response.model)
+            self._about[names.RESPONSE_MODEL] = response.model
+        if response.asked_as:
+            self.span.set_attribute(names.ASKED_AS, response.asked_as)
+        if self._run.with_content:
+            self.span.set_attributes(cast("Mapping[str, AttributeValue]", response_attributes(response)))
+
+    def finish(self) -> None:
+        self._run.chats.pop(self._path, None)
+        made = self._request.attempts.made
+        usage = total_usage(made)
+        self.span.set_attribute(names.ATTEMPTS, len(made))
+        tokens = {
+            names.INPUT_TOKENS: usage.prompt_tokens,
+            names.CACHED_TOKENS: usage.cached_tokens,
+            names.OUTPUT_TOKENS: usage.completion_tokens,
+        }
+        self.span.set_attributes({name: count for name, count in tokens.items() if count is not None and made})
+        for kind, count in (("input", usage.prompt_tokens), ("output", usage.completion_tokens)):
+            if count and made:
+                self._run.meters.tokens.record(count, {**self._about, names.TOKEN_TYPE: kind})
+        failed: Attributes = {} if self.error is None else {names.ERROR: self.error}
+        self._run.meters.operations.record(time.perf_counter() - self._began, {**self._about, **failed})
+
+
+class _ToolSpan(_Current):
+    """The execution of a tool."""
+
+    def __init__(self, span: Span, *, with_content: bool) -> None:
+        super().__init__(span)
+        self._with_content = with_content
+
+    def given(self) -> Callable[[str], object] | None:
+        return self._returned if self._with_content else None
+
+    def _returned(self, result: str) -> None:
+        self.span.set_attribute(names.TOOL_RESULT, result)
+
+
+class _RunTrace(_Current, Observer):
+    """One run."""
+
+    def __init__(
+        self,
+        tracer: trace.Tracer,
+        meters: _Meters,
+        run: RunView,
+        labels: dict[str, str],
+        *,
+        with_content: bool,
+    ) -> None:
+        self.meters = meters
+        self.with_content = with_content
+        self.chats: dict[str, Span] = {}
+        """The spans of calls in progress, by path."""
+        self._tracer = tracer
+        self._workflow = str(getattr(run.events[0], "block", "")) if run.events else ""
+        self._turns: dict[str, TurnStarted] = {}
+        self._sides: dict[str, int] = {}
+        self._run = run
+        self._ended: RunFinished | None = None
+        self._began = time.perf_counter()
+        first = _context_of(labels)
+        span = tracer.start_span(
+            f"{names.INVOKE_WORKFLOW} {self._workflow}",
+            links=() if first is None else (Link(first),),
+            attributes={
+                names.OPERATION: names.INVOKE_WORKFLOW,
+                names.WORKFLOW: self._workflow,
+                names.CONVERSATION: run.run_id,
+                names.SEED: run.seed,
+            },
+        )
+        if TRACEPARENT not in labels:
+            _inject(span, labels)
+        super().__init__(span)
+
+    def given(self) -> _RunTrace:
+        return self
+
+    def finish(self) -> None:
+        if self._ended is not None:
+            self.span.set_attribute(names.STATUS, self._ended.status)
+            if self.error is None and self._ended.error is not None:
+                self.error = self._ended.error.partition(":")[0]
+        replayed = sum(isinstance(event, ModelCalled) and event.replayed for event in self._run.events)
+        if replayed:
+            self.span.set_attribute(names.REPLAYED_CALLS, replayed)
+        attributes: Attributes = {names.WORKFLOW: self._workflow}
+        failed: Attributes = {} if self.error is None else {names.ERROR: self.error}
+        self.meters.workflows.record(time.perf_counter() - self._began, {**attributes, **failed})
+
+    # The parts of the run
+
+    def agent(self, block: str, path: str, /) -> AbstractContextManager[object]:
+        attributes: Attributes = {names.BLOCK: block, names.PATH: path}
+        turn = self._turn_of(path)
+        if turn is None:
+            return _Agent(self._tracer, block, attributes)
+        attributes[names.ROUND] = turn.round
+        if turn.phase is not None:
+            attributes[names.PHASE] = turn.phase
+        return _Agent(self._tracer, turn.agent_name if turn.block == block else block, attributes)
+
+    def _turn_of(self, path: str) -> TurnStarted | None:
+        """The turn that the block at `path` is part of."""
+        while path:
+            if path in self._turns:
+                return self._turns[path]
+            path = path.rpartition("/")[0]
+        return None
+
+    def call(self, started: CallStarted, request: ModelRequest, /) -> AbstractContextManager[Any]:
+        provider, model = names.model_names(started.model)
+        about: Attributes = {names.OPERATION: names.CHAT, names.PROVIDER: provider, names.REQUEST_MODEL: model}
+        attributes: Attributes = {
+            **about,
+            names.OUTPUT_TYPE: "text" if request.output is None else "json",
+            names.REQUEST_STREAM: request.on_text is not None,
+            names.BLOCK: started.block,
+            names.PATH: started.path,
+        }
+        if request.settings.temperature is not None:
+            attributes[names.REQUEST_TEMPERATURE] = request.settings.temperature
+        if request.settings.max_tokens is not None:
+            attributes[names.REQUEST_MAX_TOKENS] = request.settings.max_tokens
+        if self.with_content:
+            attributes.update(request_attributes(request))
+        span = self._tracer.start_span(
+            f"{names.CHAT} {model}", _within_agent(), kind=SpanKind.CLIENT, attributes=attributes
+        )
+        return _Chat(span, self, started, request, about)
+
+    def tool(self, call: ToolCall, path: str, /) -> AbstractContextManager[Any]:
+        attributes: Attributes = {
+            names.OPERATION: names.EXECUTE_TOOL,
+            names.TOOL: call.name,
+            names.TOOL_TYPE: "function",
+            names.TOOL_CALL: call.id,
+            names.PATH: path,
+        }
+        if self.with_content:
+            attributes[names.TOOL_ARGUMENTS] = call.arguments
+        span = self._tracer.start_span(f"{names.EXECUTE_TOOL} {call.name}", _within_agent(), attributes=attributes)
+        return _ToolSpan(span, with_content=self.with_content)
+
+    # Events
+
+    def event(self, event: object, /) -> None:
+        about: Attributes
+        match event:
+            case TurnStarted():
+                self._turns[event.path] = event
+                if event.stance is not None:
+                    self._sides.setdefault(event.stance, len(self._sides) + 1)
+            case CallRetried() if event.path in self.chats:
+                about = {names.ATTEMPT: event.attempt, names.ERROR: event.error, names.WAIT: event.wait}
+                self.chats[event.path].add_event(names.RETRIED, about)
+            case CallFellBack() if event.path in self.chats:
+                about = {names.FALLBACK: event.to, names.ERROR: event.error}
+                self.chats[event.path].add_event(names.FELL_BACK, about)
+            case RoundsEnded():
+                self.span.set_attributes({names.ROUNDS: event.rounds, names.STOP_REASON: event.reason})
+            case VerdictReached() if is_new(self._run.events):
+                self._verdict(event)
+            case RoleFailed() if is_new(self._run.events, event.path):
+                self._failure(event)
+            case RunFinished():
+                self._ended = event
+
+    def _verdict(self, reached: VerdictReached) -> None:
+        verdict = reached.verdict
+        judging, winner = verdict.judging, verdict.winner
+        sides = dict(self._sides)
+        if judging is not None and winner in judging.scores:  # which are in the declared order of the sides
+            sides = {side: number for number, side in enumerate(judging.scores, start=1)}
+        label = "none" if winner is None else f"side {sides[winner]}" if winner in sides else "other"
+        flipped = judging is not None and judging.flipped
+        attributes: Attributes = {
+            names.EVALUATION: names.VERDICT,
+            names.EVALUATION_LABEL: label,
+            names.FLIPPED: flipped,
+            names.BLOCK: reached.block,
+        }
+        if judging is not None and winner in judging.scores:
+            attributes[names.EVALUATION_VALUE] = float(judging.scores[winner])
+        if self.with_content:
+            attributes[names.EVALUATION_EXPLANATION] = verdict.reasoning
+        self.span.add_event(names.EVALUATION_RESULT, attributes)
+        self.meters.verdicts.add(1, {names.WORKFLOW: self._workflow, names.WINNER: label, names.FLIPPED: flipped})
+
+    def _failure(self, failed: RoleFailed) -> None:
+        about: Attributes = {names.ROLE: failed.role, names.RECOVERY: failed.instead, names.ERROR: failed.error}
+        self.span.add_event(names.ROLE_FAILED, {**about, names.BLOCK: failed.block, names.PATH: failed.path})
+        self.meters.failures.add(1, {names.WORKFLOW: self._workflow, **about})
+
+
+def _within_agent() -> context.Context | None:
+    """The context with the span of the agent that acts, as the parent of its calls; None for the current one."""
+    agent = _AGENT.get()
+    return None if agent is None else trace.set_span_in_context(agent.span)
+
+
+def _kind_of(error: BaseException | None) -> str | None:
+    """The `error.type` of what `error` has ended; None if it has not failed."""
+    if error is None or isinstance(error, Suspended):
+        return None
+    return names.CANCELLED if isinstance(error, asyncio.CancelledError) else type(error).__name__
+
+
+def _end(span: Span, error: str | None) -> None:
+    if error is not None:
+        span.set_attribute(names.ERROR, error)
+        span.set_status(Status(StatusCode.ERROR))
+    span.end()
+
+
+def _inject(span: Span, labels: dict[str, str]) -> None:
+    """Add the context of `span` to `labels`, if it has one."""
+    if span.get_span_context().is_valid:
+        carrier: dict[str, str] = {}
+        TraceContextTextMapPropagator().inject(carrier, trace.set_span_in_context(span))
+        labels[TRACEPARENT] = carrier[TRACEPARENT]
+
+
+def _context_of(labels: Mapping[str, str]) -> trace.SpanContext | None:
+    """The context in `labels`; None without a valid one."""
+    carrier = {TRACEPARENT: str(labels.get(TRACEPARENT, ""))}
+    found = TraceContextTextMapPropagator().extract(carrier, context.Context())
+    first = trace.get_current_span(found).get_span_context()
+    return first if first.is_valid else None

@@ -1,0 +1,76 @@
+"""Telemetry over HTTP: in a collector, from processes that are killed, and without code."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flowdebate.telemetry import names
+from tests.cli.stage import Stage
+from tests.telemetry.collector import Collector
+from tests.telemetry.watched import executed, python
+
+if TYPE_CHECKING:
+    import subprocess
+
+    import pytest
+
+
+def _life(collector: Collector, store: Path, killed_at: int) -> int:
+    arguments = [collector.endpoint, str(store), str(killed_at)]
+    return python("-m", "tests.telemetry.life", *arguments, check=False).returncode
+
+
+def test_killed_and_resumed_sends_the_metrics_of_an_undisturbed_run(tmp_path: Path) -> None:
+    """Tokens, calls and verdicts, over real OTLP; and the last life links to the trace of the first one."""
+    with Collector() as undisturbed, Collector() as disturbed:
+        assert _life(undisturbed, tmp_path / "one.sqlite3", 0) == 0
+        for killed_at in (3, 2):  # the third request in all, then the fourth
+            assert _life(disturbed, tmp_path / "two.sqlite3", killed_at) == -signal.SIGKILL
+        assert _life(disturbed, tmp_path / "two.sqlite3", 0) == 0
+    assert undisturbed.counts[names.TOKEN_USAGE, _about("input")] == 600
+    assert disturbed.counts == undisturbed.counts
+    assert len([span for span in disturbed.spans if span.name.startswith("chat")]) == 6
+    (workflow,) = [span for span in disturbed.spans if span.name.startswith("invoke_workflow")]
+    (link,) = workflow.links
+    assert link.trace_id == disturbed.spans[0].trace_id != workflow.trace_id
+
+
+def _about(kind: str) -> str:
+    pairs = {names.OPERATION: "chat", names.PROVIDER: "openai", names.REQUEST_MODEL: "small", names.TOKEN_TYPE: kind}
+    return ", ".join(sorted(f"{key}={value}" for key, value in pairs.items()))
+
+
+def _instrumented(collector: Collector, stage: Stage) -> subprocess.CompletedProcess[str]:
+    here = Path(sys.executable).parent
+    debate = stage.options("--debater", "pro=Yes", "--debater", "con=No")
+    command = [str(here / "opentelemetry-instrument"), sys.executable, "-m", "flowdebate", *debate]
+    settings = {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": collector.endpoint,
+        "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
+        "OTEL_LOGS_EXPORTER": "none",
+        "OPENAI_API_KEY": "k",
+    }
+    return executed(*command, check=False, **settings)
+
+
+def test_the_command_is_instrumented_without_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`opentelemetry-instrument flowdebate debate …` sends the run, its calls, and the client's requests below them."""
+    monkeypatch.setenv("FLOWDEBATE_STORE", "memory:")
+    with Collector() as collector, Stage() as stage:
+        done = _instrumented(collector, stage)
+    assert done.returncode == 0, done.stderr
+    by_id = {span.span_id: span for span in collector.spans}
+    found = {_line(span, by_id) for span in collector.spans}
+    assert "invoke_workflow debate > invoke_agent pro > chat staged > POST" in found
+    assert any(line.startswith("invoke_workflow debate > invoke_agent debate-judge") for line in found)
+    assert any(name == names.OPERATION_DURATION for name, _ in collector.counts)
+    assert "Homes first." not in str(collector.spans)
+
+
+def _line(span: Any, by_id: dict[bytes, Any]) -> str:
+    """The names from the root to the span."""
+    parent = by_id.get(span.parent_span_id)
+    return span.name if parent is None else f"{_line(parent, by_id)} > {span.name}"

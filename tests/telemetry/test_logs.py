@@ -1,0 +1,148 @@
+"""Logs: a record for the end of each run, one for each failure that it went on without, and no content."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from flowdebate import Debater, FailurePolicy, debate
+from flowdebate.errors import ProviderFailed
+from flowdebate.runs.durable.replay import replay
+from flowdebate.store import MemoryStore
+from flowdebate.telemetry import JsonLines
+from flowdebate.testing import FunctionModel
+from tests.cli.stage import Stage
+from tests.telemetry.watched import PATTERNS_OF_ALL_KINDS, QUESTION, counted, python
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from flowdebate.models.base import ModelRequest
+
+pytestmark = pytest.mark.anyio
+
+
+def failing(request: ModelRequest) -> Any:
+    """The provider of one side fails."""
+    if request.block.endswith("bob"):
+        raise ProviderFailed("CANARY", status=503)
+    return counted(request)
+
+
+def _skipping() -> Any:
+    sides = [Debater("ann", "for"), Debater("bob", "against")]
+    policy = FailurePolicy(on_failure="skip", quorum=1)
+    return debate(name="rent", debaters=sides, max_rounds=1, failures=policy)
+
+
+def _lines(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
+    formatter = JsonLines(times=False)
+    return [json.loads(formatter.format(record)) for record in caplog.records]
+
+
+async def test_the_end_of_a_run_is_a_record(caplog: pytest.LogCaptureFixture) -> None:
+    """With its fields as attributes, and a line for people."""
+    caplog.set_level(logging.INFO, "flowdebate")
+    model = FunctionModel(counted)
+    await PATTERNS_OF_ALL_KINDS["debate"]().run(QUESTION, model=model, run_id="r", seed=1)
+    (line,) = _lines(caplog)
+    assert line.pop("seconds") >= 0
+    assert line.pop("message").startswith("run r of rent: complete, 6 calls in ")
+    assert line == {
+        "level": "INFO",
+        "logger": "flowdebate.runs",
+        "run_id": "r",
+        "block": "rent",
+        "status": "complete",
+        "error": None,
+        "calls": 6,
+        "prompt_tokens": 600,
+        "completion_tokens": 60,
+    }
+
+
+async def test_a_failure_that_is_skipped_is_a_warning_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Not again when the run is resumed, nor when somebody looks at it; its message, which may quote, is not there."""
+    caplog.set_level(logging.INFO, "flowdebate")
+    store, pattern, model = MemoryStore(), _skipping(), FunctionModel(failing)
+    await pattern.run(QUESTION, model=model, run_id="r", store=store)
+    warning, end = _lines(caplog)
+    assert warning == {
+        "level": "WARNING",
+        "logger": "flowdebate.runs",
+        "message": "run r goes on: block rent-debater-bob, role debater, round 1, error ProviderFailed, "
+        "recovery skipped",
+        "run_id": "r",
+        "block": "rent-debater-bob",
+        "role": "debater",
+        "round": 1,
+        "error": "ProviderFailed",
+        "recovery": "skipped",
+    }
+    assert end["status"] == "degraded"
+    caplog.clear()
+    await replay(pattern, await store.run("r"), await store.steps("r"), model=model)
+    assert _lines(caplog) == []
+    await pattern.resume("r", model=model, store=store)
+    assert [line["level"] for line in _lines(caplog)] == ["INFO"]
+    assert "CANARY" not in caplog.text
+
+
+async def test_a_run_that_fails_names_the_class(caplog: pytest.LogCaptureFixture) -> None:
+    """And nothing of the message."""
+    caplog.set_level(logging.INFO, "flowdebate")
+    sides = [Debater("ann", "for"), Debater("bob", "against")]
+    pattern = debate(name="rent", debaters=sides, max_rounds=1)
+    with pytest.raises(ProviderFailed):
+        await pattern.run(QUESTION, model=FunctionModel(failing))
+    (line,) = _lines(caplog)
+    assert (line["status"], line["error"]) == ("failed", "ProviderFailed")
+    assert "CANARY" not in json.dumps(line)
+
+
+def test_an_exception_in_a_record_is_its_class() -> None:
+    """What it says may quote a model."""
+    try:
+        raise ValueError("CANARY")  # noqa: TRY301 - to have a traceback
+    except ValueError:
+        record = logging.makeLogRecord({"msg": "It failed", "levelname": "ERROR", "exc_info": sys.exc_info()})
+    line = json.loads(JsonLines().format(record))
+    assert line["exception"] == "ValueError"
+    assert "CANARY" not in json.dumps(line)
+    assert line["time"].endswith("+00:00")
+
+
+def test_a_program_without_logging_sees_nothing_on_stderr() -> None:
+    """Records go where the application sends them, and nowhere else."""
+    program = (
+        "from tests.telemetry.test_logs import _skipping, failing, FunctionModel\n"
+        "_skipping().run_sync('?', model=FunctionModel(failing))"
+    )
+    done = python("-c", program)
+    assert done.stderr == ""
+
+
+def test_the_command_appends_lines_of_json(tmp_path: Path) -> None:
+    """`--log-json FILE` has a line for the run; with "-" it is on stderr, beside the document on stdout."""
+    log = tmp_path / "runs.jsonl"
+    with Stage() as stage:
+        debate_ = [*stage.options("--debater", "pro=Yes", "--debater", "con=No", "--no-store", "--json")]
+        for target in (str(log), str(log), "-"):
+            done = python("-m", "flowdebate", "--log-json", target, *debate_)
+    lines = [json.loads(line) for line in log.read_text("utf-8").splitlines()]
+    assert [(line["block"], line["status"]) for line in lines] == [("debate", "complete")] * 2
+    assert log.stat().st_mode & 0o777 == 0o600
+    assert json.loads(done.stdout)["status"] == "complete"
+    assert json.loads(done.stderr.splitlines()[-1])["status"] == "complete"
+    assert "Homes first." not in log.read_text("utf-8") + done.stderr
+
+
+def test_a_log_that_cannot_be_written_is_said_before_anything_is_paid(tmp_path: Path) -> None:
+    """With the exit code of a misused command."""
+    done = python("-m", "flowdebate", "--log-json", str(tmp_path / "no" / "log"), "debate", "?", check=False)
+    assert done.returncode == 2
+    assert "cannot be written: there is no folder" in done.stderr

@@ -1,0 +1,157 @@
+"""Metrics: what is counted, once, and by what."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from inline_snapshot import snapshot
+
+from flowdebate import Debater, FailurePolicy, JudgeOptions, debate
+from flowdebate.errors import ProviderFailed
+from flowdebate.store import MemoryStore
+from flowdebate.telemetry import names
+from flowdebate.testing import FunctionModel
+from tests.telemetry.watched import PATTERNS_OF_ALL_KINDS, QUESTION, Watched, counted
+
+if TYPE_CHECKING:
+    from flowdebate.models.base import ModelRequest
+
+pytestmark = pytest.mark.anyio
+
+MODEL = FunctionModel(counted, name="openai/small")
+
+
+async def test_the_metrics_of_a_debate() -> None:
+    """Calls, tokens as the server reports them, the run, and its verdict."""
+    watched = Watched()
+    await PATTERNS_OF_ALL_KINDS["debate"]().run(QUESTION, model=MODEL, seed=1, observe=watched.observe)
+    assert watched.totals() == snapshot(
+        {
+            "gen_ai.client.token.usage": {
+                "operation.name=chat, provider.name=openai, request.model=small, token.type=input": 600,
+                "operation.name=chat, provider.name=openai, request.model=small, token.type=output": 60,
+            },
+            "gen_ai.client.operation.duration": {"operation.name=chat, provider.name=openai, request.model=small": 6},
+            "flowdebate.verdicts": {"verdict.flipped=False, verdict.winner=side 2, workflow.name=rent": 1},
+            "gen_ai.workflow.duration": {"workflow.name=rent": 1},
+        }
+    )
+
+
+async def test_the_buckets_are_those_that_the_conventions_advise() -> None:
+    """As far as a reader does not choose others."""
+    watched = Watched()
+    await PATTERNS_OF_ALL_KINDS["debate"]().run(QUESTION, model=MODEL, seed=1, observe=watched.observe)
+    bounds = watched.bounds()
+    assert bounds[names.OPERATION_DURATION][:3] == [0.01, 0.02, 0.04]
+    assert (bounds[names.OPERATION_DURATION][-1], len(bounds[names.OPERATION_DURATION])) == (81.92, 14)
+    assert bounds[names.TOKEN_USAGE] == [4.0**power for power in range(14)]
+    assert (bounds[names.WORKFLOW_DURATION][0], bounds[names.WORKFLOW_DURATION][-1]) == (1.0, 7200.0)
+
+
+async def test_unknown_usage_is_not_counted() -> None:
+    """A server that reports no tokens adds nothing, rather than an estimate."""
+    watched = Watched()
+    model = FunctionModel(lambda _: "A line.")
+    await PATTERNS_OF_ALL_KINDS["handoff"]().run(QUESTION, model=MODEL, seed=1, observe=watched.observe)
+    before = watched.totals()[names.TOKEN_USAGE]
+    pattern = debate(name="rent", debaters=[Debater("ann", "a"), Debater("bob", "b")], max_rounds=1, judge=_judge)
+    await pattern.run(QUESTION, model=model, observe=watched.observe)
+    assert watched.totals()[names.TOKEN_USAGE] == before
+
+
+def _judge(_: object, __: object) -> Any:
+    return {"verdict": "Neither.", "winner": None, "reasoning": "None."}
+
+
+@pytest.mark.parametrize("name", PATTERNS_OF_ALL_KINDS)
+async def test_no_metric_has_an_id_or_the_name_of_a_person(name: str) -> None:
+    """Attributes have few values, whatever is debated by whom."""
+    watched = Watched()
+    await PATTERNS_OF_ALL_KINDS[name]().run(QUESTION, model=MODEL, run_id="r-1234", observe=watched.observe)
+    told = " ".join(about for points in watched.totals().values() for about in points)
+    values = {pair.partition("=")[2] for pair in told.replace(",", "").split()}
+    assert not values & {"ann", "bob", "cy", "r-1234", "for", "against"}
+    assert "path=" not in told
+    assert "conversation.id=" not in told
+
+
+async def test_a_failure_that_is_skipped_is_counted() -> None:
+    """By role, error and what was done about it; the failed call has its error too."""
+
+    def failing(request: ModelRequest) -> Any:
+        if request.block.endswith("bob"):
+            raise ProviderFailed("overloaded", status=503)
+        return counted(request)
+
+    watched = Watched()
+    policy = FailurePolicy(on_failure="skip", quorum=1)
+    sides = [Debater("ann", "for"), Debater("bob", "against")]
+    pattern = debate(name="rent", debaters=sides, max_rounds=1, synthesizer=False, failures=policy)
+    await pattern.run(QUESTION, model=FunctionModel(failing, name="openai/small"), observe=watched.observe)
+    totals = watched.totals()
+    assert totals[names.FAILURES] == snapshot(
+        {"error.type=ProviderFailed, recovery=skipped, role=debater, workflow.name=rent": 1}
+    )
+    assert totals[names.OPERATION_DURATION] == snapshot(
+        {
+            "operation.name=chat, provider.name=openai, request.model=small": 2,
+            "error.type=ProviderFailed, operation.name=chat, provider.name=openai, request.model=small": 1,
+        }
+    )
+
+
+async def test_a_verdict_names_sides_by_their_number() -> None:
+    """In the order in which they were declared, also where a judge reads them in several."""
+
+    def bob_wins(request: ModelRequest) -> Any:
+        if "judge" in request.block:
+            (scored,) = (request.output_schema or {})["$defs"].values()
+            sides = scored["properties"]
+            scores = {side: 90 if side == "against" else 10 for side in sides}
+            return {"scores": scores, "verdict": "Build.", "reasoning": "It was measured."}
+        return counted(request)
+
+    watched = Watched()
+    sides = [Debater("ann", "for"), Debater("bob", "against")]
+    pattern = debate(name="rent", debaters=sides, max_rounds=1, synthesizer=False, judge=JudgeOptions(schedule="swap"))
+    result = await pattern.run(QUESTION, model=FunctionModel(bob_wins), seed=1, observe=watched.observe)
+    assert result.output.found.winner == "against"
+    assert watched.totals()[names.VERDICTS] == snapshot(
+        {"verdict.flipped=False, verdict.winner=side 2, workflow.name=rent": 1}
+    )
+    (event,) = watched.spans[0].events
+    assert dict(event.attributes or {}) == snapshot(
+        {
+            "gen_ai.evaluation.name": "debate.verdict",
+            "gen_ai.evaluation.score.label": "side 2",
+            "flowdebate.verdict.flipped": False,
+            "flowdebate.block": "rent-judge",
+            "gen_ai.evaluation.score.value": 0.9,
+        }
+    )
+
+
+async def test_replayed_answers_verdicts_and_failures_are_counted_once() -> None:
+    """Resuming a complete run, at any time, adds nothing but the time that it takes."""
+
+    def failing(request: ModelRequest) -> Any:
+        if request.block.endswith("bob"):
+            raise ProviderFailed("overloaded", status=503)
+        return counted(request)
+
+    watched, store = Watched(), MemoryStore()
+    model = FunctionModel(failing, name="openai/small")
+    sides = [Debater("ann", "for"), Debater("bob", "against")]
+    policy = FailurePolicy(on_failure="skip", quorum=1)
+    pattern = debate(name="rent", debaters=sides, max_rounds=2, failures=policy)
+    await pattern.run(QUESTION, model=model, store=store, run_id="r", observe=watched.observe)
+    before = watched.totals()
+    for _ in range(2):
+        await pattern.resume("r", model=model, store=store, observe=watched.observe)
+    after = watched.totals()
+    durations = [totals.pop(names.WORKFLOW_DURATION) for totals in (before, after)]
+    assert after == before
+    assert [sum(each.values()) for each in durations] == [1, 3]
+    assert len(watched.named("chat")) == 6

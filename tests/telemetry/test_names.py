@@ -1,0 +1,24 @@
+"""Names: the page has those of the code, and no others."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from flowdebate.telemetry import names
+
+PAGE = (Path(__file__).parents[2] / "docs" / "telemetry.md").read_text("utf-8")
+NAMES = {value for name, value in vars(names).items() if name.isupper() and isinstance(value, str)}
+
+
+def test_each_name_is_on_the_page() -> None:
+    """Spans, attributes, events, metrics and values."""
+    told = set(re.findall(r"[\w.]+", PAGE))
+    assert names.CONVENTIONS[:8] in told
+    assert NAMES - {names.CONVENTIONS, names.VERDICT} - told == set()
+
+
+def test_the_page_has_no_other_names() -> None:
+    """Whatever looks like one is exported."""
+    told = {name for name in re.findall(r"`((?:gen_ai|flowdebate|error)\.[\w.]+)`", PAGE) if name != "flowdebate.runs"}
+    assert told - NAMES == set()

@@ -1,0 +1,138 @@
+"""Privacy: what is told to nobody unless it is asked for, and what is not there unless it is used."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from flowdebate import Debater, FailurePolicy, debate, generator
+from flowdebate.errors import ProviderFailed
+from flowdebate.runs.observer import observer_of
+from flowdebate.telemetry import FlowDebateInstrumentor, names
+from flowdebate.testing import FunctionModel, ScriptedModel, ToolCall
+from tests.telemetry.watched import PATTERNS_OF_ALL_KINDS, Watched, answer, python
+
+if TYPE_CHECKING:
+    from flowdebate.models.base import ModelRequest
+    from flowdebate.telemetry.opentelemetry import Content
+
+pytestmark = pytest.mark.anyio
+
+CANARY = "canary-7f3a"
+QUESTION = f"Should we {CANARY}-question?"
+
+
+def singing(request: ModelRequest) -> Any:
+    """The usual answer, with a canary in each text that is not a choice."""
+    return _sing(answer(request))
+
+
+def _sing(said: Any) -> Any:
+    if isinstance(said, str):
+        return f"{said} {CANARY}-answer" if " " in said else said
+    if isinstance(said, dict):
+        return {key: _sing(value) for key, value in said.items()}
+    return [_sing(value) for value in said] if isinstance(said, list) else said
+
+
+@pytest.mark.parametrize("name", PATTERNS_OF_ALL_KINDS)
+async def test_no_text_leaves_the_process_unless_it_is_asked_for(name: str) -> None:
+    """With content off no span and no metric of any pattern has a word of a prompt or an answer; with it on, both."""
+    told = {}
+    contents: list[Content] = ["none", "spans"]
+    for content in contents:
+        watched = Watched(content)
+        pattern = PATTERNS_OF_ALL_KINDS[name]()
+        await pattern.run(QUESTION, model=FunctionModel(singing), seed=1, observe=watched.observe)
+        told[content] = watched.text()
+        assert CANARY not in str(watched.totals())
+    assert CANARY not in told["none"]
+    assert f"{CANARY}-question" in told["spans"]
+    assert f"{CANARY}-answer" in told["spans"]
+
+
+async def test_arguments_and_results_of_tools_are_content() -> None:
+    """So are the messages in which the model gets them back."""
+
+    def look_up(word: str) -> str:
+        """Look it up."""
+        return f"{word} {CANARY}-result"
+
+    call = ToolCall(id="a", name="look_up", arguments=f'{{"word": "{CANARY}-argument"}}')
+    told = {}
+    contents: list[Content] = ["none", "spans"]
+    for content in contents:
+        watched = Watched(content)
+        model = ScriptedModel(call, "Done.")
+        await generator(name="ask", prompt="Help.", tools=[look_up]).run("?", model=model, observe=watched.observe)
+        told[content] = watched
+    assert CANARY not in told["none"].text()
+    (tool,) = told["spans"].named("execute_tool")
+    about = tool.attributes or {}
+    assert about[names.TOOL_ARGUMENTS] == call.arguments
+    assert about[names.TOOL_RESULT] == f"{CANARY}-argument {CANARY}-result"
+    _, second = told["spans"].named("chat")
+    assert f"{CANARY}-result" in str((second.attributes or {})[names.INPUT_MESSAGES])
+    assert (second.attributes or {})[names.SYSTEM_INSTRUCTIONS] == '[{"type": "text", "content": "Help."}]'
+
+
+async def test_messages_of_errors_stay_inside() -> None:
+    """Of a failure that is skipped, and of one that the application raises, only the class is told."""
+
+    class Own(Exception):
+        pass
+
+    def failing(request: ModelRequest) -> Any:
+        if request.block.endswith("bob"):
+            raise ProviderFailed(CANARY, status=503)
+        if "judge" in request.block:
+            raise Own(CANARY)
+        return answer(request)
+
+    watched = Watched("spans")
+    sides = [Debater("ann", "for"), Debater("bob", "against")]
+    pattern = debate(name="rent", debaters=sides, max_rounds=1, failures=FailurePolicy(on_failure="skip", quorum=1))
+    with pytest.raises(Own):
+        await pattern.run("Should we?", model=FunctionModel(failing), observe=watched.observe)
+    assert (watched.spans[0].attributes or {})[names.ERROR] == "Own"
+    assert CANARY not in watched.text()
+
+
+async def test_an_instrumented_process_observes_what_has_no_observer_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Until it is not any more; content goes into spans only if the variable of the conventions says so."""
+    watched, own, told = Watched(), Watched(), Watched()
+    instrumentor, poet = FlowDebateInstrumentor(), generator(name="poet")
+    monkeypatch.delenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", raising=False)
+    instrumentor.instrument(tracer_provider=watched.tracers)
+    try:
+        await poet.run(QUESTION, model=ScriptedModel("A."))
+        await poet.run(QUESTION, model=ScriptedModel("A."), observe=own.observe)
+        monkeypatch.setenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "SPAN_AND_EVENT")
+        instrumentor.instrument(tracer_provider=told.tracers)
+        await poet.run(QUESTION, model=ScriptedModel("A."))
+    finally:
+        instrumentor.uninstrument()
+    await poet.run(QUESTION, model=ScriptedModel("A."))
+    assert [len(each.spans) for each in (watched, own, told)] == [3, 3, 3]
+    assert [CANARY in each.text() for each in (watched, own, told)] == [False, False, True]
+    assert observer_of(None) is observer_of(None)
+
+
+@pytest.mark.parametrize(
+    "used",
+    [
+        "import flowdebate",
+        "import flowdebate.cli.app, flowdebate.service.service, flowdebate.telemetry",
+        """from flowdebate import generator
+from flowdebate.testing import ScriptedModel
+generator(name="poet").run_sync("?", model=ScriptedModel("A."))""",
+    ],
+    ids=["import", "front ends", "run"],
+)
+def test_nothing_is_imported_unless_it_is_used(used: str) -> None:
+    """Without `observe` a program does not even need the package."""
+    program = f"{used}\nimport sys\nprint([name for name in sys.modules if name.startswith('opentelemetry')])"
+    assert python("-c", program).stdout.strip() == "[]"

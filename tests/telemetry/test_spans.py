@@ -1,0 +1,425 @@
+"""Spans: which there are, whose children they are, and what they say."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from inline_snapshot import snapshot
+from opentelemetry import trace
+from opentelemetry.instrumentation.aiohttp_client import AioHttpClientInstrumentor
+from opentelemetry.trace import SpanKind, StatusCode
+
+from flowdebate import Debater, FailurePolicy, Limits, debate, generator, human, submit_answer
+from flowdebate.errors import ConfigurationError, LimitReached, ProviderFailed, RateLimited
+from flowdebate.models import OpenAIModel
+from flowdebate.models.retry import Retry
+from flowdebate.service.service import Service
+from flowdebate.store import MemoryStore
+from flowdebate.telemetry import OpenTelemetry, names
+from flowdebate.testing import FunctionModel, ScriptedModel, ToolCall
+from tests.models.server import ChatServer
+from tests.telemetry.watched import PATTERNS_OF_ALL_KINDS, QUESTION, Watched, answer, small
+
+if TYPE_CHECKING:
+    from flowdebate.models.base import ModelRequest
+
+pytestmark = pytest.mark.anyio
+
+TREES = snapshot(
+    {
+        "debate": """\
+invoke_workflow rent
+  invoke_agent ann > chat small
+  invoke_agent bob > chat small
+  invoke_agent ann > chat small
+  invoke_agent bob > chat small
+  invoke_agent rent-judge > chat small
+  invoke_agent rent-synthesizer > chat small\
+""",
+        "deliberation": """\
+invoke_workflow deal
+  invoke_agent ann > chat small
+  invoke_agent bob > chat small
+  invoke_agent cy > chat small
+  invoke_agent deal-moderator > chat small
+  invoke_agent ann > chat small
+  invoke_agent bob > chat small
+  invoke_agent cy > chat small
+  invoke_agent deal-moderator > chat small\
+""",
+        "handoff": """\
+invoke_workflow talk
+  invoke_agent ann > chat small
+  invoke_agent cy > chat small
+  invoke_agent bob > chat small
+  invoke_agent ann > chat small\
+""",
+        "round_robin": """\
+invoke_workflow panel
+  invoke_agent ann > chat small
+  invoke_agent bob > chat small
+  invoke_agent cy > chat small
+  invoke_agent ann > chat small
+  invoke_agent bob > chat small
+  invoke_agent cy > chat small
+  invoke_agent panel-synthesizer > chat small\
+""",
+        "consensus": """\
+invoke_workflow plan
+  invoke_agent ann > chat small
+  invoke_agent bob > chat small
+  invoke_agent cy > chat small
+  invoke_agent ann > chat small
+  invoke_agent ann > chat small
+  invoke_agent bob > chat small
+  invoke_agent bob > chat small
+  invoke_agent cy > chat small
+  invoke_agent cy > chat small
+  invoke_agent ann > chat small
+  invoke_agent bob > chat small
+  invoke_agent cy > chat small
+  invoke_agent ann > chat small
+  invoke_agent ann > chat small
+  invoke_agent bob > chat small
+  invoke_agent bob > chat small
+  invoke_agent cy > chat small
+  invoke_agent cy > chat small
+  invoke_agent ann > chat small
+  invoke_agent bob > chat small
+  invoke_agent cy > chat small
+  invoke_agent ann > chat small
+  invoke_agent bob > chat small
+  invoke_agent cy > chat small\
+""",
+        "council": """\
+invoke_workflow ship
+  invoke_agent ann > chat small
+  invoke_agent bob > chat small
+  invoke_agent cy > chat small
+  invoke_agent ann > chat small
+  invoke_agent bob > chat small
+  invoke_agent cy > chat small
+  invoke_agent ship-chair > chat small\
+""",
+    }
+)
+
+
+@pytest.mark.parametrize("name", ["debate", "deliberation", "handoff", "round_robin", "consensus", "council"])
+async def test_the_tree_of_each_pattern(name: str) -> None:
+    """The run, below it each answer of an agent, below that its calls; nothing else."""
+    watched = Watched()
+    await PATTERNS_OF_ALL_KINDS[name]().run(QUESTION, model=small(), seed=1, observe=watched.observe)
+    assert watched.tree() == TREES[name]
+    assert len({span.get_span_context().trace_id for span in watched.spans}) == 1  # type: ignore[union-attr]
+
+
+async def test_parents_are_right_while_branches_go_on_at_once() -> None:
+    """Calls that end in another order than they began are each below their own agent."""
+    watched, left = Watched(), asyncio.Event()
+
+    async def last_first(request: ModelRequest) -> Any:
+        if request.block.endswith(("ann", "bob")):
+            await left.wait()
+        if request.block.endswith("cy"):
+            left.set()
+        return answer(request)
+
+    pattern = PATTERNS_OF_ALL_KINDS["at once"]()
+    await pattern.run(QUESTION, model=FunctionModel(last_first), seed=1, observe=watched.observe)
+    agents = {span.get_span_context().span_id: span for span in watched.named("invoke_agent")}  # type: ignore[union-attr]
+    calls = watched.named("chat")
+    assert len(calls) == 8
+    for call in calls:
+        agent = agents[call.parent.span_id]  # type: ignore[union-attr]
+        assert call.attributes[names.PATH] == agent.attributes[names.PATH]  # type: ignore[index]
+        assert agent.start_time <= call.start_time <= call.end_time <= agent.end_time  # type: ignore[operator]
+
+
+async def test_what_the_spans_of_a_debate_say() -> None:
+    """The attributes of the run, of a turn and of a call."""
+    watched = Watched()
+    model = FunctionModel(answer, name="openai/small")
+    pattern = PATTERNS_OF_ALL_KINDS["debate"]()
+    await pattern.run(QUESTION, model=model, seed=1, run_id="r1", observe=watched.observe)
+    workflow, turn, call, *_ = watched.spans
+    assert [span.kind for span in (workflow, turn, call)] == [SpanKind.INTERNAL, SpanKind.INTERNAL, SpanKind.CLIENT]
+    assert [dict(span.attributes or {}) for span in (workflow, turn, call)] == snapshot(
+        [
+            {
+                "gen_ai.operation.name": "invoke_workflow",
+                "gen_ai.workflow.name": "rent",
+                "gen_ai.conversation.id": "r1",
+                "flowdebate.seed": 1,
+                "flowdebate.rounds": 2,
+                "flowdebate.stop_reason": "max_rounds",
+                "flowdebate.status": "complete",
+            },
+            {
+                "gen_ai.operation.name": "invoke_agent",
+                "gen_ai.agent.name": "ann",
+                "flowdebate.block": "rent-debater-ann",
+                "flowdebate.path": "rent/round[1]/rent-turn-ann/rent-debater-ann",
+                "flowdebate.round": 1,
+            },
+            {
+                "gen_ai.operation.name": "chat",
+                "gen_ai.provider.name": "openai",
+                "gen_ai.request.model": "small",
+                "gen_ai.output.type": "text",
+                "gen_ai.request.stream": False,
+                "flowdebate.block": "rent-debater-ann",
+                "flowdebate.path": "rent/round[1]/rent-turn-ann/rent-debater-ann",
+                "gen_ai.response.finish_reasons": ("stop",),
+                "flowdebate.attempts": 1,
+            },
+        ]
+    )
+    (verdict,) = workflow.events
+    assert verdict.name == "gen_ai.evaluation.result"
+    assert dict(verdict.attributes or {}) == snapshot(
+        {
+            "gen_ai.evaluation.name": "debate.verdict",
+            "gen_ai.evaluation.score.label": "side 2",
+            "flowdebate.verdict.flipped": False,
+            "flowdebate.block": "rent-judge",
+            "gen_ai.evaluation.score.value": 1.0,
+        }
+    )
+
+
+async def test_tools_are_below_their_agent_and_what_they_do_is_below_them() -> None:
+    """A span for each execution, with the block that a tool runs, and whatever the tool traces itself."""
+    watched = Watched()
+    tracer = watched.tracers.get_tracer("application")
+
+    def look_up(word: str) -> str:
+        """Look it up."""
+        with tracer.start_as_current_span("GET dictionary"):
+            return f"{word}: a word"
+
+    poet = generator(name="poet", prompt="Write a line.")
+    ask = generator(name="ask", tools=[look_up, poet])
+    calls = [
+        ToolCall(id="a", name="look_up", arguments='{"word": "rent"}'),
+        ToolCall(id="b", name="poet", arguments='{"input": "x"}'),
+    ]
+    await ask.run("?", model=ScriptedModel(calls, "A line.", "Done."), observe=watched.observe)
+    assert watched.tree() == snapshot("""\
+invoke_workflow ask
+  invoke_agent ask
+    chat scripted
+    execute_tool look_up > GET dictionary
+    execute_tool poet > invoke_agent poet > chat scripted
+    chat scripted\
+""")
+    tool = watched.named("execute_tool look_up")[0]
+    assert dict(tool.attributes or {}) == snapshot(
+        {
+            "gen_ai.operation.name": "execute_tool",
+            "gen_ai.tool.name": "look_up",
+            "gen_ai.tool.type": "function",
+            "gen_ai.tool.call.id": "a",
+            "flowdebate.path": "ask/look_up[1.1]",
+        }
+    )
+
+
+async def test_the_http_request_of_the_client_is_below_the_call() -> None:
+    """The request that the openai client sends has the span of the call as its parent."""
+    watched = Watched()
+    AioHttpClientInstrumentor().instrument(tracer_provider=watched.tracers)
+    try:
+        async with ChatServer() as server:
+            model = OpenAIModel("fine", base_url=server.base_url, api_key="k")
+            await generator(name="ask").run("?", model=model, observe=watched.observe)
+    finally:
+        AioHttpClientInstrumentor().uninstrument()
+    assert watched.tree() == "invoke_workflow ask > invoke_agent ask > chat fine > POST"
+    call = dict(watched.named("chat")[0].attributes or {})
+    told = (names.RESPONSE_MODEL, names.INPUT_TOKENS, names.OUTPUT_TOKENS, names.CACHED_TOKENS, names.FINISH_REASONS)
+    assert [call[name] for name in told] == ["served", 10, 3, 4, ("stop",)]
+
+
+async def test_a_retry_is_an_event_of_the_call() -> None:
+    """One for each, with the class of the error and the wait; the call counts its attempts."""
+
+    class Busy(FunctionModel):
+        retry = Retry(attempts=3, first_wait=0.0)
+
+    replies: list[Any] = [RateLimited("busy"), RateLimited("busy"), "A line."]
+
+    def busy(_: ModelRequest) -> Any:
+        reply = replies.pop(0)
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+    watched = Watched()
+    await generator(name="poet").run("?", model=Busy(busy), observe=watched.observe)
+    (call,) = watched.named("chat")
+    assert [(event.name, dict(event.attributes or {})) for event in call.events] == snapshot(
+        [
+            ("flowdebate.retried", {"flowdebate.attempt": 2, "error.type": "RateLimited", "flowdebate.wait": 0.0}),
+            ("flowdebate.retried", {"flowdebate.attempt": 3, "error.type": "RateLimited", "flowdebate.wait": 0.0}),
+        ]
+    )
+    assert (call.attributes or {})[names.ATTEMPTS] == 3
+    assert call.status.status_code is StatusCode.UNSET
+
+
+async def test_a_failure_that_is_skipped_and_one_that_ends_the_run() -> None:
+    """Each span that a failure passes through names its class; messages, which may quote models, are in none."""
+
+    def failing(request: ModelRequest) -> Any:
+        if request.block.endswith("bob"):
+            raise ProviderFailed("CANARY", status=503)
+        return answer(request)
+
+    def ends(watched: Watched) -> dict[str, Any]:
+        return {span.name: (span.attributes or {}).get(names.ERROR) for span in watched.spans}
+
+    skipped, failed = Watched(), Watched()
+    sides = [Debater("ann", "for"), Debater("bob", "against")]
+    policy = FailurePolicy(on_failure="skip", quorum=1)
+    goes_on = debate(name="rent", debaters=sides, max_rounds=1, synthesizer=False, failures=policy)
+    await goes_on.run(QUESTION, model=FunctionModel(failing), observe=skipped.observe)
+    assert ends(skipped) == {
+        "invoke_workflow rent": None,
+        "invoke_agent ann": None,
+        "chat function": None,
+        "invoke_agent bob": "ProviderFailed",
+        "invoke_agent rent-judge": None,
+    }
+    calls = [(span.attributes or {}).get(names.ERROR) for span in skipped.named("chat")]
+    assert calls == [None, "ProviderFailed", None]
+    assert [event.name for event in skipped.spans[0].events] == [names.ROLE_FAILED, names.EVALUATION_RESULT]
+    stops = debate(name="rent", debaters=sides, max_rounds=1, synthesizer=False)
+    with pytest.raises(ProviderFailed):
+        await stops.run(QUESTION, model=FunctionModel(failing), observe=failed.observe)
+    assert ends(failed)["invoke_workflow rent"] == "ProviderFailed"
+    assert failed.spans[0].status.status_code is StatusCode.ERROR
+    assert (failed.spans[0].attributes or {})[names.STATUS] == "failed"
+    assert "CANARY" not in skipped.text() + failed.text()
+
+
+async def test_a_cancelled_run_and_one_that_reaches_a_limit() -> None:
+    """All spans end, and say what ended them."""
+    watched, asked = Watched(), asyncio.Event()
+
+    async def never(_: ModelRequest) -> Any:
+        asked.set()
+        await asyncio.Event().wait()
+
+    handle = PATTERNS_OF_ALL_KINDS["debate"]().start(QUESTION, model=FunctionModel(never), observe=watched.observe)
+    await asked.wait()
+    handle.cancel()
+    await handle.wait()
+    assert [(span.name, (span.attributes or {}).get(names.ERROR)) for span in watched.spans] == [
+        ("invoke_workflow rent", "cancelled"),
+        ("invoke_agent ann", "cancelled"),
+        ("chat function", "cancelled"),
+    ]
+    assert (watched.spans[0].attributes or {})[names.STATUS] == "interrupted"
+    limited = Watched()
+    pattern = PATTERNS_OF_ALL_KINDS["debate"]()
+    result = await pattern.run(QUESTION, model=small(), limits=Limits(calls=2), observe=limited.observe)
+    assert result.status == "limit"
+    about = limited.spans[0].attributes or {}
+    assert (about[names.STATUS], about[names.ERROR]) == ("limit", LimitReached.__name__)
+
+
+async def test_a_run_that_waits_for_a_human_ends_its_span_and_the_next_one_links_to_it() -> None:
+    """Nothing is open while nobody works; replayed answers are counted, and have neither spans nor metrics."""
+    watched, store = Watched(), MemoryStore()
+    sides = [Debater("ann", "for"), Debater("cy", "against", block=human(name="cy"))]
+    pattern = debate(name="rent", debaters=sides, max_rounds=1, synthesizer=False)
+    await pattern.run(QUESTION, model=small(), store=store, run_id="r", observe=watched.observe)
+    (first,) = watched.named("invoke_workflow")
+    assert (first.attributes or {})[names.STATUS] == "awaiting"
+    assert first.status.status_code is StatusCode.UNSET
+    await submit_answer(store, "r", "Build more.")
+    await pattern.resume("r", model=small(), store=store, observe=watched.observe)
+    first, second = watched.named("invoke_workflow")
+    (link,) = second.links
+    began: Any = first.get_span_context()
+    assert (link.context.trace_id, link.context.span_id) == (began.trace_id, began.span_id)
+    assert (second.attributes or {})[names.REPLAYED_CALLS] == 1
+    assert watched.tree() == snapshot("""\
+invoke_workflow rent > invoke_agent ann > chat small
+invoke_workflow rent > invoke_agent rent-judge > chat small\
+""")
+    (stored,) = await store.runs()
+    assert list(stored.header.labels) == ["traceparent"]
+
+
+async def test_a_label_that_is_no_trace_is_no_link() -> None:
+    """The labels of an imported run may be anybody's."""
+    watched, store = Watched(), MemoryStore()
+    pattern = PATTERNS_OF_ALL_KINDS["debate"]()
+    await pattern.run(QUESTION, model=small(), store=store, run_id="r")
+    header = (await store.run("r")).header
+    for label in ("", "00-1-2-3", "x" * 10_000, "00-" + "0" * 32 + "-" + "0" * 16 + "-01"):
+        header.labels["traceparent"] = label  # type: ignore[index]  # as somebody else may have stored it
+        await pattern.resume("r", model=small(), store=store, observe=watched.observe)
+    assert [span.links for span in watched.named("invoke_workflow")] == [()] * 4
+
+
+async def test_batches_and_services_are_observed() -> None:
+    """Each run of a batch, and each that a service executes, has its own workflow span."""
+    watched = Watched()
+    pattern = PATTERNS_OF_ALL_KINDS["debate"]()
+    await pattern.batch(["A?", "B?"], model=small(), observe=watched.observe).all()
+    async with Service({"rent": pattern}, store=MemoryStore(), model=small(), observe=watched.observe) as service:
+        run = await service.begin("rent", QUESTION)
+        await service.wait(run.run_id)
+        await service.run(run.run_id)  # reading it again is no run
+    workflows = watched.named("invoke_workflow")
+    assert len(workflows) == 3
+    assert [span.parent for span in workflows] == [None] * 3
+
+
+async def test_a_run_is_below_the_span_that_is_current_where_it_starts() -> None:
+    """Such as that of a request to a server."""
+    watched = Watched()
+    with watched.tracers.get_tracer("application").start_as_current_span("GET /debate"):
+        await generator(name="poet").run("?", model=small(), observe=watched.observe)
+    assert watched.tree() == "GET /debate > invoke_workflow poet > invoke_agent poet > chat small"
+    assert not trace.get_current_span().get_span_context().is_valid
+
+
+async def test_an_exception_that_is_frozen_passes_through_all_spans_as_itself() -> None:
+    """An application's exception may refuse new attributes; none are needed to end spans."""
+
+    @dataclass(frozen=True)
+    class Record(Exception):
+        code: int
+
+    raised = Record(5)
+
+    def transform(*_: object) -> str:
+        raise raised
+
+    def look_up() -> str:
+        raise raised
+
+    for options in ({"transform": transform}, {"tools": [look_up]}):
+        watched, call = Watched(), ToolCall(id="a", name="look_up", arguments="{}")
+        model = ScriptedModel("A line.") if "transform" in options else ScriptedModel(call)
+        given: Any = options
+        with pytest.raises(Record) as caught:
+            await generator(name="poet", **given).run("?", model=model, observe=watched.observe)
+        assert caught.value is raised
+        assert (watched.spans[0].attributes or {})[names.ERROR] == "Record"
+
+
+async def test_options_are_checked() -> None:
+    """A misspelt option, and something that cannot observe."""
+    with pytest.raises(ConfigurationError, match="'none' or 'spans'"):
+        OpenTelemetry(content="all")  # type: ignore[arg-type]
+    wrong: Any = print
+    with pytest.raises(ConfigurationError, match="an Observer"):
+        await generator(name="poet").run("?", model=small(), observe=wrong)

@@ -1,0 +1,138 @@
+"""What the tests of telemetry share: an observer whose spans and metrics stay in memory."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from flowdebate import council
+from flowdebate.models.usage import Usage
+from flowdebate.telemetry import OpenTelemetry
+from flowdebate.testing import FunctionModel, ModelResponse
+from tests.patterns.council.councils import reply
+from tests.runs.durable.patterns import PATTERNS, QUESTION, answer_to
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import ReadableSpan
+
+    from flowdebate.models.base import ModelRequest
+    from flowdebate.telemetry.opentelemetry import Content
+
+__all__ = ("PATTERNS_OF_ALL_KINDS", "QUESTION", "Watched", "answer", "counted", "executed", "python", "small")
+
+
+_PREFIX = re.compile(r"^(gen_ai|flowdebate)\.")
+_ROOT = Path(__file__).parents[2]
+
+
+def python(*arguments: str, check: bool = True, **env: str) -> subprocess.CompletedProcess[str]:
+    """A Python of its own, with these arguments, at its end."""
+    return executed(sys.executable, *arguments, check=check, **env)
+
+
+def executed(*command: str, check: bool = True, **env: str) -> subprocess.CompletedProcess[str]:
+    """A program at its end."""
+    environment = {**os.environ, **env}
+    return subprocess.run(  # noqa: S603 - our own
+        command, check=check, cwd=_ROOT, env=environment, capture_output=True, text=True, timeout=100
+    )
+
+
+def _council() -> Any:
+    return council(name="ship", members=[{"name": name} for name in ("ann", "bob", "cy")])
+
+
+PATTERNS_OF_ALL_KINDS = {**PATTERNS, "council": _council}
+
+
+def small(**options: Any) -> FunctionModel:
+    """A model that answers whatever it is asked."""
+    return FunctionModel(answer, name="openai/small", **options)
+
+
+def answer(request: ModelRequest) -> Any:
+    """An answer from the request alone."""
+    return reply(request) if request.block.startswith("ship-") else answer_to(request)
+
+
+def counted(request: ModelRequest) -> ModelResponse:
+    """The same answer, from a server that reports tokens: 100 of each prompt, 10 of each answer."""
+    said, usage = answer(request), Usage(calls=1, prompt_tokens=100, completion_tokens=10)
+    return ModelResponse(text=said, usage=usage) if isinstance(said, str) else ModelResponse(data=said, usage=usage)
+
+
+class Watched:
+    """An observer, and what it has exported."""
+
+    def __init__(self, content: Content = "none") -> None:
+        self._exporter, self._reader = InMemorySpanExporter(), InMemoryMetricReader()
+        self.tracers = TracerProvider()
+        self.tracers.add_span_processor(SimpleSpanProcessor(self._exporter))
+        meters = MeterProvider(metric_readers=[self._reader])
+        self.observe = OpenTelemetry(tracer_provider=self.tracers, meter_provider=meters, content=content)
+
+    @property
+    def spans(self) -> list[ReadableSpan]:
+        """The spans that have ended, by their start."""
+        return sorted(self._exporter.get_finished_spans(), key=lambda span: span.start_time or 0)
+
+    def named(self, start: str) -> list[ReadableSpan]:
+        """The spans whose name begins with `start`."""
+        return [span for span in self.spans if span.name.startswith(start)]
+
+    def tree(self) -> str:
+        """The names of all spans, each below its parent; an only child without children on its parent's line."""
+        below: dict[int | None, list[ReadableSpan]] = {}
+        for span in self.spans:
+            below.setdefault(None if span.parent is None else span.parent.span_id, []).append(span)
+
+        def lines(parent: int | None, depth: int) -> list[str]:
+            found: list[str] = []
+            for span in below.get(parent, []):
+                inner = lines(_id(span), depth + 1)
+                head = "  " * depth + span.name
+                found += [f"{head} > {inner[0].strip()}"] if len(inner) == 1 else [head, *inner]
+            return found
+
+        return "\n".join(lines(None, 0))
+
+    def totals(self) -> dict[str, dict[str, float]]:
+        """Each counter's value, each histogram's sum (of durations the count), by metric and attributes (in short)."""
+        found: dict[str, dict[str, float]] = {}
+        data = self._reader.get_metrics_data()
+        for metric in [] if data is None else data.resource_metrics[0].scope_metrics[0].metrics:
+            points = found.setdefault(metric.name, {})
+            for point in metric.data.data_points:
+                attributes = sorted((point.attributes or {}).items())
+                about = ", ".join(f"{_PREFIX.sub('', key)}={value!s}" for key, value in attributes)
+                counted = point.count if metric.unit == "s" else getattr(point, "value", getattr(point, "sum", 0))  # type: ignore[union-attr]
+                points[about] = counted
+        return found
+
+    def bounds(self) -> dict[str, list[float]]:
+        """The buckets of each histogram."""
+        data = self._reader.get_metrics_data()
+        metrics = [] if data is None else data.resource_metrics[0].scope_metrics[0].metrics
+        return {
+            metric.name: list(metric.data.data_points[0].explicit_bounds)
+            for metric in metrics
+            if hasattr(metric.data.data_points[0], "explicit_bounds")
+        }
+
+    def text(self) -> str:
+        """All that the spans say, as text."""
+        return "\n".join(span.to_json() for span in self.spans)
+
+
+def _id(span: ReadableSpan) -> int:
+    return span.get_span_context().span_id  # type: ignore[union-attr]
