@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from flowdebate.models.base import ModelRequest, ModelResponse, ToolCall
 from flowdebate.models.guard import allow_real_models, forbid_real_models
+from flowdebate.testing.adapter import AdapterConformance, FakeAnswer
 from flowdebate.testing.attacks import ATTACKS, Attack
 from flowdebate.testing.check import check_debate, check_pattern
 from flowdebate.testing.examples import Example
@@ -17,8 +18,10 @@ from flowdebate.testing.store import StoreConformance
 
 __all__ = (
     "ATTACKS",
+    "AdapterConformance",
     "Attack",
     "Example",
+    "FakeAnswer",
     "FunctionModel",
     "ModelRequest",
     "ModelResponse",

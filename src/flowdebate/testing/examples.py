@@ -101,9 +101,9 @@ class ExampleModel:
 
     def __init__(self, example: Example, *, answers: Answering | None = None, max_calls: int = 2000) -> None:
         self.calls: list[Call] = []
-        self.failed = 0
+        self.failed: int = 0
         """How many calls failed as the example says."""
-        self.unending = False
+        self.unending: bool = False
         """Whether there were more than `max_calls` calls."""
         self._example = example
         self._answers = answers

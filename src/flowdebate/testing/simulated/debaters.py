@@ -74,8 +74,8 @@ class SimDebater:
                 raise ConfigurationError("SimDebater()", field, value, "a number from 0 to 1")
         if follows not in ("majority", "last"):
             raise ConfigurationError("SimDebater()", "follows", follows, '"majority" or "last"')
-        self.position = position.strip()
-        self.name = name or f"sim-{self.position}"
+        self.position: str = position.strip()
+        self.name: str = name or f"sim-{self.position}"
         self._conformity, self._named, self._names = conformity, named, frozenset(names)
         self._follows = follows
         self._seed = seed

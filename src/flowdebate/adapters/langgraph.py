@@ -1,0 +1,270 @@
+"""LangGraph: `RunnableModel`, a chat model or graph as a model, and `debate_node`, a pattern as a node of graphs."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Unpack
+from uuid import uuid4
+
+from flowdebate._util.validation import check_library
+from flowdebate.adapters.tool import as_tool
+from flowdebate.adapters.translation import (
+    chat_of,
+    checked_retry,
+    framework_failures,
+    refuse_tools,
+    sampling_of,
+    system_of,
+    usage_of,
+)
+from flowdebate.blocks.human.answers import submit_answer
+from flowdebate.blocks.tools import result_text
+from flowdebate.errors import ConfigurationError, RunNotFound
+from flowdebate.events import wire_of
+from flowdebate.models.base import ModelResponse
+from flowdebate.models.retry import Retry
+from flowdebate.runs.durable.resume import StoreOptions
+from flowdebate.store.open import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from flowdebate.blocks.base import Block, RunOptions
+    from flowdebate.models.base import ModelRequest
+    from flowdebate.models.usage import Usage
+    from flowdebate.runs.result import RunHandle, RunResult
+    from flowdebate.store.base import Store
+
+__all__ = ("RunnableModel", "debate_node", "debate_tool")
+
+_RETRY = Retry()
+_BY = "langgraph"
+"""Origin of answers that came through a graph."""
+SCHEMA_PROMPT = "Answer with one JSON object that fits this JSON Schema, and with nothing else:\n{schema}"
+"""System message to graphs and chains, and to chat models without structured output, where an answer has a schema."""
+
+
+class RunnableModel:
+    """A chat model, chain or graph of LangChain and LangGraph as a model, in any role.
+
+    - `runnable`: a chat model; a graph whose state has `messages` (such as an agent), which answers with the last of
+      them; or any other runnable that takes a list of messages and returns a message or a text.
+    - `config`: its `RunnableConfig` for each call; graphs get a `thread_id` of their own for each call.
+    - `name`: in errors, events and usage; None for that of the runnable.
+    - `retry`: the retry policy; None for no retries. What the tools of an agent do is done again with each retry.
+
+    Chat models get the temperature and maximum length of a request; graphs and chains have settings of their own.
+    A schema is a chat model's structured output; anything else is shown it. One run of a graph is one call, however
+    often it asks models; all their tokens are counted.
+    """
+
+    gives_logprobs = False
+
+    def __init__(
+        self,
+        runnable: Any,  # noqa: ANN401 - a Runnable of any types
+        *,
+        config: Mapping[str, Any] | None = None,
+        name: str | None = None,
+        retry: Retry | None = _RETRY,
+    ) -> None:
+        where = "langgraph.RunnableModel"
+        check_library(where, "langchain_core", library="LangGraph", extra="langgraph")
+        from langchain_core.language_models import BaseChatModel
+        from langchain_core.runnables import Runnable
+
+        if not isinstance(runnable, Runnable):
+            raise ConfigurationError(where, "runnable", runnable, "a chat model, a compiled graph or another Runnable")
+        self.name = name or f"langgraph/{runnable.get_name()}"
+        self.retry = checked_retry(where, retry)
+        self._runnable = runnable
+        self._chat = isinstance(runnable, BaseChatModel)
+        self._graph = hasattr(runnable, "stream_channels") and hasattr(runnable, "channels")
+        self._config = config
+
+    async def request(self, request: ModelRequest, /) -> ModelResponse:
+        """Run the runnable once."""
+        refuse_tools(self.name, request)
+        with framework_failures():
+            used, config = self._observed()
+            if request.output is not None and self._chat:
+                answered = await self._structured(request, config)
+                if answered is not None:
+                    return ModelResponse(**answered, usage=used())
+            value = self._input(request)
+            runnable = self._runnable.bind(**sampling_of(request)) if self._chat else self._runnable
+            if request.on_text is None or request.output is not None:
+                answer = await runnable.ainvoke(value, config)
+            elif self._graph:
+                answer = await _graph_streamed(runnable, value, config, request.on_text)
+            else:
+                answer = await _streamed(runnable, value, config, request.on_text)
+            return ModelResponse(text=_text(answer["messages"][-1] if self._graph else answer), usage=used())
+
+    async def _structured(self, request: ModelRequest, config: Any) -> dict[str, Any] | None:  # noqa: ANN401 - RunnableConfig
+        """The data of a structured answer, or its text; None if the chat model has no structured output."""
+        assert request.output is not None  # noqa: S101 - the caller has looked
+        schema = {"title": request.output.name, "description": "The answer.", **request.output.json_schema}
+        try:
+            asked = self._runnable.with_structured_output(schema, include_raw=True, **sampling_of(request))
+        except NotImplementedError:
+            return None
+        answer = await asked.ainvoke(_messages(request), config)
+        return {"text": _text(answer["raw"])} if answer["parsed"] is None else {"data": answer["parsed"]}
+
+    def _input(self, request: ModelRequest) -> Any:  # noqa: ANN401 - of the runnable
+        messages = _messages(request)
+        if request.output is not None:
+            schema = json.dumps(request.output.json_schema, ensure_ascii=False)
+            messages.insert(0, {"role": "system", "content": SCHEMA_PROMPT.replace("{schema}", schema)})
+        return {"messages": messages} if self._graph else messages
+
+    def _observed(self) -> tuple[Callable[[], Usage], Any]:
+        """The configuration of a call, and a function that returns its usage."""
+        from langchain_core.callbacks import AsyncCallbackHandler
+        from langchain_core.runnables.config import merge_configs
+
+        reports: list[Any] = []
+
+        class Counter(AsyncCallbackHandler):
+            """Collects what each model inside reports."""
+
+            async def on_llm_end(self, response: Any, **_: Any) -> None:  # noqa: ANN401 - LLMResult
+                """A model has answered."""
+                reports.extend(getattr(each[0].message, "usage_metadata", None) for each in response.generations)
+
+        def used() -> Usage:
+            if not reports or not all(reports):
+                return usage_of(None, None)
+            details = [report.get("input_token_details") or {} for report in reports]
+            return usage_of(
+                sum(report["input_tokens"] for report in reports),
+                sum(report["output_tokens"] for report in reports),
+                sum(detail.get("cache_read") or 0 for detail in details),
+            )
+
+        config = merge_configs(self._config, {"callbacks": [Counter()]})
+        config["configurable"] = {**config.get("configurable", {}), "thread_id": uuid4().hex}
+        return used, config
+
+    def __repr__(self) -> str:
+        return f"<RunnableModel {self.name!r}>"
+
+
+def debate_tool(
+    pattern: Block[Any, Any], *, name: str | None = None, description: str | None = None, **options: Unpack[RunOptions]
+) -> Any:  # noqa: ANN401 - StructuredTool
+    """`as_tool(pattern)` as a tool of LangChain; `options` are those of `Block.run()`."""
+    check_library("langgraph.debate_tool", "langchain_core", library="LangGraph", extra="langgraph")
+    from langchain_core.tools import StructuredTool
+
+    made = as_tool(pattern, name=name, description=description, **options)
+    return StructuredTool.from_function(coroutine=made, parse_docstring=True)
+
+
+def debate_node(
+    pattern: Block[Any, Any], *, question: str = "question", into: str = "result", **options: Unpack[RunOptions]
+) -> Callable[[Any], Awaitable[dict[str, Any]]]:
+    """Make a node that runs `pattern` on the `question` of the state and puts its output `into` the state.
+
+    The output is JSON data: a string, or an object. Each event of the run goes to the stream writer as JSON data
+    (`stream_mode="custom"`). `options` are those of `Block.run()`. With a `store` the run is durable, has an id made of
+    the thread's and the node's, and is resumed with the graph; where it waits for a human, the node interrupts the
+    graph with the request, and the value of `Command(resume=…)` is the answer.
+    """
+    where = "langgraph.debate_node"
+    check_library(where, "langgraph", library="LangGraph", extra="langgraph")
+    if options.get("run_id") is not None:
+        raise ConfigurationError(where, "run_id", options["run_id"], "left out: each call is a run of its own")
+    kept = options.get("store")
+    store = open_store(kept.store if isinstance(kept, StoreOptions) else kept, where=where)
+
+    async def debate(state: Any) -> dict[str, Any]:  # noqa: ANN401 - the graph's own
+        asked = state[question] if isinstance(state, dict) else getattr(state, question)
+        if store is None:
+            result = await _followed(pattern.start(asked, **options))
+        else:
+            result = await _durable(pattern, asked, options.copy(), store)
+        return {into: json.loads(_json(result.output))}
+
+    debate.__name__ = pattern.name
+    return debate
+
+
+async def _durable(pattern: Block[Any, Any], asked: Any, options: RunOptions, store: Store) -> RunResult[Any]:  # noqa: ANN401 - any input
+    from langgraph.config import get_config
+    from langgraph.types import interrupt
+
+    place = get_config()["configurable"]
+    run_id = f"{place.get('thread_id', '')}-{place['checkpoint_ns']}"
+    again: dict[str, Any] = {name: value for name, value in options.items() if name not in {"seed", "run_id"}}
+    again["store"] = store
+    try:
+        handle = await pattern.start_resume(run_id, **again)
+        given = [row for row in await store.steps(run_id) if row.kind == "human" and _came_by_graph(row.body)]
+        for _ in given:  # LangGraph runs the node from its beginning, and repeats earlier answers in their order
+            interrupt(None)
+    except RunNotFound:
+        options["run_id"] = run_id
+        handle = pattern.start(asked, **options)
+    result = await _followed(handle)
+    while result.pending:
+        request = result.pending[0]
+        answer = interrupt({"runId": run_id, "place": request.place, **json.loads(request.text)})
+        await submit_answer(store, run_id, answer, place=request.place, by=_BY)
+        result = await _followed(await pattern.start_resume(run_id, **again))
+    return result
+
+
+def _came_by_graph(body: str | None) -> bool:
+    return body is not None and json.loads(body).get("by") == _BY
+
+
+async def _followed(handle: RunHandle[Any]) -> RunResult[Any]:
+    from langgraph.config import get_stream_writer
+
+    write = get_stream_writer()
+    try:
+        async for event in handle:
+            write(wire_of(event))
+        return await handle
+    except BaseException:
+        handle.cancel()
+        raise
+
+
+def _json(output: object) -> str:
+    return json.dumps(output) if isinstance(output, str) else result_text(output)
+
+
+def _messages(request: ModelRequest) -> list[dict[str, str]]:
+    system = system_of(request)
+    first = [{"role": "system", "content": system}] if system else []
+    return first + [{"role": role, "content": text} for role, text in chat_of(request)]
+
+
+def _text(answer: Any) -> str:  # noqa: ANN401 - a message, or a text
+    if isinstance(answer, str):
+        return answer
+    text = getattr(answer, "text", "")
+    return str(text() if callable(text) and not isinstance(text, str) else text)
+
+
+async def _streamed(runnable: Any, value: Any, config: Any, on_text: Callable[[str], None]) -> Any:  # noqa: ANN401 - langchain's
+    answer: Any = None
+    async for chunk in runnable.astream(value, config):
+        answer = chunk if answer is None else answer + chunk
+        on_text(_text(chunk))
+    return answer
+
+
+async def _graph_streamed(graph: Any, value: Any, config: Any, on_text: Callable[[str], None]) -> Any:  # noqa: ANN401 - langgraph's
+    from langchain_core.messages import AIMessage
+
+    state: Any = None
+    async for mode, part in graph.astream(value, config, stream_mode=["messages", "values"]):
+        if mode == "values":
+            state = part
+        elif isinstance(part[0], AIMessage):
+            on_text(_text(part[0]))
+    return state

@@ -1,0 +1,111 @@
+"""LiteLLM: `LiteLLM`, a model of any provider that LiteLLM knows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from flowdebate._util.validation import check_library
+from flowdebate.adapters.translation import checked_retry, framework_failures, sampling_of, usage_of
+from flowdebate.errors import ConfigurationError, EmptyResponse
+from flowdebate.models.base import ModelResponse, ToolCall
+from flowdebate.models.guard import check_real_calls_allowed
+from flowdebate.models.retry import Retry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from flowdebate.models.base import FinishReason, ModelRequest
+
+__all__ = ("LiteLLM",)
+
+_RETRY = Retry()
+_OURS = frozenset({"messages", "model", "num_retries", "response_format", "stream", "tools"})
+"""Parameters that each request sets."""
+_FINISHES: dict[object, FinishReason] = {"length": "length", "tool_calls": "tool_calls"}
+
+
+class LiteLLM:
+    """A model by its name in LiteLLM, such as "anthropic/claude-sonnet-4-5" or "bedrock/…".
+
+    - `retry`: the retry policy; None for no retries. LiteLLM's own retries are off: every request is counted here.
+    - `options`: parameters of `litellm.acompletion` for each call, such as `api_key`, `api_base`, `drop_params` or
+      `mock_response`. A request's own settings come before them.
+
+    Tools and schemas are sent in the form of the chat completions API, which LiteLLM translates for the provider.
+    """
+
+    gives_logprobs = False
+
+    def __init__(self, model: str, *, retry: Retry | None = _RETRY, **options: Any) -> None:  # noqa: ANN401 - LiteLLM's own
+        where = "LiteLLM"
+        check_library(where, "litellm", library="LiteLLM", extra="litellm")
+        if not isinstance(model, str) or not model.strip():
+            raise ConfigurationError(where, "model", model, "a model's name")
+        for name in sorted(_OURS & set(options)):
+            raise ConfigurationError(where, name, options[name], "left out: each request sets it")
+        self.name = f"litellm/{model}"
+        self.retry = checked_retry(where, retry)
+        self._model = model
+        self._options = options
+
+    async def request(self, request: ModelRequest, /) -> ModelResponse:
+        """Send the request once."""
+        if "mock_response" not in self._options:
+            check_real_calls_allowed(self.name, base_url=self._options.get("api_base"))
+        import litellm
+
+        parameters = self._parameters(request)
+        with framework_failures():
+            if request.output is None and request.on_text is not None:
+                answer = await _streamed(await litellm.acompletion(**parameters, **_STREAMED), request.on_text)
+            else:
+                answer = await litellm.acompletion(**parameters)
+            return _response(answer)
+
+    def _parameters(self, request: ModelRequest) -> dict[str, Any]:
+        parameters = {**self._options, **sampling_of(request)}
+        if request.output is not None:
+            schema = {"name": request.output.name, "schema": request.output.json_schema, "strict": False}
+            parameters["response_format"] = {"type": "json_schema", "json_schema": schema}
+        if request.tools:
+            parameters["tools"] = [tool.to_openai() for tool in request.tools]
+        messages = [dict(message) for message in request.messages]
+        return {**parameters, "model": self._model, "messages": messages, "num_retries": 0, "max_retries": 0}
+
+    def __repr__(self) -> str:
+        return f"LiteLLM({self._model!r})"
+
+
+_STREAMED = {"stream": True, "stream_options": {"include_usage": True}}
+
+
+async def _streamed(stream: Any, on_text: Callable[[str], None]) -> Any:  # noqa: ANN401 - LiteLLM has no types for it
+    """Read a stream to its end and put the answer together."""
+    import litellm
+
+    chunks = []
+    async for chunk in stream:
+        chunks.append(chunk)
+        for choice in chunk.choices[:1]:
+            if choice.delta.content:
+                on_text(choice.delta.content)
+    return litellm.stream_chunk_builder(chunks)
+
+
+def _response(answer: Any) -> ModelResponse:  # noqa: ANN401 - LiteLLM's ModelResponse
+    if answer is None or not answer.choices:
+        raise EmptyResponse("the answer has no choices")
+    choice = answer.choices[0]
+    calls = tuple(
+        ToolCall(id=call.id or f"call_{index}", name=call.function.name, arguments=call.function.arguments or "{}")
+        for index, call in enumerate(choice.message.tool_calls or ())
+    )
+    used = getattr(answer, "usage", None)
+    cached = getattr(getattr(used, "prompt_tokens_details", None), "cached_tokens", None)
+    return ModelResponse(
+        text=choice.message.content or "",
+        tool_calls=calls,
+        finish="tool_calls" if calls else _FINISHES.get(choice.finish_reason, "stop"),
+        usage=usage_of(getattr(used, "prompt_tokens", None), getattr(used, "completion_tokens", None), cached),
+        model=answer.model,
+    )

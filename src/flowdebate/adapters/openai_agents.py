@@ -1,0 +1,165 @@
+"""OpenAI Agents SDK: `AgentModel`, an agent as a model, and `debate_tool`, a pattern as a tool of agents."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Unpack
+
+from flowdebate._util.validation import check_library
+from flowdebate.adapters.tool import as_tool
+from flowdebate.adapters.translation import (
+    chat_of,
+    checked_retry,
+    framework_failures,
+    refuse_tools,
+    sampling_of,
+    system_of,
+    usage_of,
+)
+from flowdebate.errors import ConfigurationError
+from flowdebate.models.base import ModelResponse
+from flowdebate.models.retry import Retry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from agents import Agent, FunctionTool, RunConfig
+    from agents.agent_output import AgentOutputSchemaBase
+
+    from flowdebate.blocks.base import Block, RunOptions
+    from flowdebate.models.base import ModelRequest
+    from flowdebate.models.output import OutputSchema
+
+__all__ = ("AgentModel", "debate_tool")
+
+_RETRY = Retry()
+
+
+class AgentModel:
+    """An agent of the OpenAI Agents SDK as a model, in any role: counted, limited, retried, recorded and streamed.
+
+    - `agent`: keeps its own instructions, tools, handoffs, guardrails and model; the system message of a request comes
+      after its instructions. Where a role has a schema, that is the agent's output type for the call.
+    - `context`: its context, the same for each call.
+    - `run_config`: its `RunConfig`, for tracing, for example; the settings of a request are added to it.
+    - `name`: in errors, events and usage; None for that of the agent.
+    - `retry`: the retry policy; None for no retries. What the agent's tools do is done again with each retry.
+
+    One run of the agent is one call, however often it asks its model; all its tokens are counted.
+    """
+
+    gives_logprobs = False
+
+    def __init__(
+        self,
+        agent: Agent[Any],
+        *,
+        context: object = None,
+        run_config: RunConfig | None = None,
+        name: str | None = None,
+        retry: Retry | None = _RETRY,
+    ) -> None:
+        where = "openai_agents.AgentModel"
+        check_library(where, "agents", library="the OpenAI Agents SDK", extra="openai-agents")
+        from agents import Agent, RunConfig
+
+        if not isinstance(agent, Agent):
+            raise ConfigurationError(where, "agent", agent, "an Agent of the OpenAI Agents SDK")
+        self.name = name or f"openai-agents/{agent.name}"
+        self.retry = checked_retry(where, retry)
+        self._agent = agent
+        self._context = context
+        self._run_config = run_config or RunConfig()
+
+    async def request(self, request: ModelRequest, /) -> ModelResponse:
+        """Run the agent once."""
+        from agents import Runner
+
+        refuse_tools(self.name, request)
+        agent = self._agent
+        if request.output is not None:
+            agent = agent.clone(output_type=_output_type(request.output))
+        options = {"context": self._context, "run_config": self._configured(request)}
+        with framework_failures():
+            if request.output is None and request.on_text is not None:
+                result = await _streamed(Runner.run_streamed(agent, _input(request), **options), request.on_text)
+            else:
+                result = await Runner.run(agent, _input(request), **options)
+            used = result.context_wrapper.usage
+            usage = usage_of(used.input_tokens, used.output_tokens, used.input_tokens_details.cached_tokens)
+            return ModelResponse(text=_text(result.final_output), usage=usage)
+
+    def _configured(self, request: ModelRequest) -> Any:  # noqa: ANN401 - RunConfig
+        from agents import ModelSettings
+
+        settings = request.settings
+        chosen = sampling_of(replace(request, settings=replace(settings, extra={})))
+        if settings.extra:
+            chosen["extra_args"] = dict(settings.extra)
+        ours = ModelSettings(**chosen)
+        theirs = self._run_config.model_settings
+        return replace(self._run_config, model_settings=ours if theirs is None else theirs.resolve(ours))
+
+    def __repr__(self) -> str:
+        return f"<AgentModel {self.name!r}>"
+
+
+def debate_tool(
+    pattern: Block[Any, Any], *, name: str | None = None, description: str | None = None, **options: Unpack[RunOptions]
+) -> FunctionTool:
+    """`as_tool(pattern)` as a tool for `Agent(tools=[…])`; `options` are those of `Block.run()`."""
+    check_library("openai_agents.debate_tool", "agents", library="the OpenAI Agents SDK", extra="openai-agents")
+    from agents import function_tool
+
+    return function_tool(as_tool(pattern, name=name, description=description, **options))
+
+
+def _input(request: ModelRequest) -> list[Any]:
+    system = system_of(request)
+    chat = chat_of(request)
+    return [{"role": role, "content": text} for role, text in ([("system", system)] if system else []) + chat]
+
+
+async def _streamed(result: Any, on_text: Callable[[str], None]) -> Any:  # noqa: ANN401 - RunResultStreaming
+    try:
+        async for event in result.stream_events():
+            if event.type == "raw_response_event" and event.data.type == "response.output_text.delta":
+                on_text(event.data.delta)
+    except BaseException:
+        result.cancel()  # it runs in a task of its own
+        raise
+    return result
+
+
+def _text(output: object) -> str:
+    return output if isinstance(output, str) else str(output)
+
+
+def _output_type(schema: OutputSchema) -> AgentOutputSchemaBase:
+    """The output type of an agent for `schema`; the answer stays text here and is validated like any model's."""
+    from agents.agent_output import AgentOutputSchemaBase
+
+    class Answer(AgentOutputSchemaBase):
+        """JSON of the schema of a request."""
+
+        def is_plain_text(self) -> bool:
+            """It is JSON."""
+            return False
+
+        def name(self) -> str:
+            """The name of the schema."""
+            return schema.name
+
+        def json_schema(self) -> dict[str, Any]:
+            """The JSON Schema."""
+            return schema.json_schema
+
+        def is_strict_json_schema(self) -> bool:
+            """Schemas here may have optional fields."""
+            return False
+
+        def validate_json(self, json_str: str) -> str:
+            """The text as it is."""
+            return json_str
+
+    return Answer()

@@ -1,0 +1,63 @@
+"""`as_tool`: a pattern as an async function that every agent framework can offer as a tool."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Unpack
+
+from flowdebate.blocks.base import Block
+from flowdebate.blocks.tools import result_text
+from flowdebate.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from flowdebate.blocks.base import RunOptions
+
+__all__ = ("as_tool",)
+
+_LONGEST_NAME = 64
+"""Characters that providers accept in the name of a tool."""
+
+
+def as_tool(
+    pattern: Block[Any, Any],
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    **options: Unpack[RunOptions],
+) -> Callable[[str], Awaitable[str]]:
+    """Make an async function of a question that runs `pattern` and returns its result as text.
+
+    It has a name (default: the pattern's), a docstring with `description` and the argument, and annotations, which is
+    what frameworks read. The text is the output: a string as it is, anything else as JSON. A run that ends without an
+    output, because of a limit or because it waits for a human, says so instead. `options` are those of
+    `Block.run()`, the same for each call. Errors of the run are raised.
+
+    >>> from flowdebate import generator
+    >>> from flowdebate.testing import ScriptedModel
+    >>> ask = as_tool(generator(name="second-opinion"), model=ScriptedModel("No."))
+    >>> ask.__name__, ask.__annotations__["return"]
+    ('second_opinion', <class 'str'>)
+    """
+    where = "as_tool()"
+    if not isinstance(pattern, Block):
+        raise ConfigurationError(where, "pattern", pattern, "a pattern or another block")
+    if options.get("run_id") is not None:
+        raise ConfigurationError(where, "run_id", options["run_id"], "left out: each call is a run of its own")
+    called = re.sub(r"\W+", "_", pattern.name, flags=re.ASCII).strip("_") if name is None else name
+    if not re.fullmatch(rf"[A-Za-z_]\w{{0,{_LONGEST_NAME - 1}}}", called, flags=re.ASCII):
+        allowed = f"a name of at most {_LONGEST_NAME} letters, digits and underscores that does not begin with a digit"
+        raise ConfigurationError(where, "name", called, allowed)
+    about = description or f"Have {pattern.name!r} discuss a question from several sides, and return its result."
+
+    async def ask(question: str) -> str:
+        result = await pattern.run(question, **options)
+        if result.output is None:
+            return f"No result: the run ended with the status {result.status!r}."
+        return result_text(result.output)
+
+    ask.__name__ = ask.__qualname__ = called
+    ask.__doc__ = f"{about}\n\nArgs:\n    question: The question, with everything that is needed to discuss it.\n"
+    ask.__annotations__ = {"question": str, "return": str}
+    return ask

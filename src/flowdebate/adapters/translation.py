@@ -1,0 +1,133 @@
+"""Translation between requests here and those of other frameworks: messages, usage, exceptions."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from flowdebate._util.text import one_line
+from flowdebate.errors import ConfigurationError, FlowDebateError, ModelError
+from flowdebate.models.openai.error_mapping import status_error
+from flowdebate.models.retry import Retry
+from flowdebate.models.usage import Usage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from flowdebate.models.base import Message, ModelRequest
+
+__all__ = (
+    "chat_of",
+    "checked_retry",
+    "framework_failures",
+    "refuse_tools",
+    "sampling_of",
+    "system_of",
+    "text_of",
+    "usage_of",
+)
+
+_LOWEST_STATUS, _HIGHEST_STATUS = 400, 599
+_TRANSIENT = (ConnectionError, TimeoutError)
+
+
+@contextmanager
+def framework_failures() -> Iterator[None]:
+    """Turn exceptions of a framework into a ModelError that names their class; the library's own pass.
+
+    One with an HTTP status (`status_code`) becomes the error of that status, such as RateLimited.
+    """
+    try:
+        yield
+    except FlowDebateError:
+        raise
+    except Exception as error:
+        raise _failure(error) from error
+
+
+def _failure(error: Exception) -> ModelError:
+    """The error of an exception; what the framework wrapped in it is named as well."""
+    first: BaseException = error
+    for _ in range(10):
+        inner = first.__cause__ or (None if first.__suppress_context__ else first.__context__)
+        if inner is None or inner is first:
+            break
+        first = inner
+    if isinstance(first, FlowDebateError) and isinstance(first, ModelError):
+        return first
+    kind = type(error).__name__ if first is error else f"{type(error).__name__} of {type(first).__name__}"
+    try:
+        said = str(error)
+    except Exception as another:  # noqa: BLE001 - it must not hide the error that is being reported
+        said = f"its __str__ raises {type(another).__name__}"
+    status = getattr(error, "status_code", None)
+    if isinstance(status, int) and _LOWEST_STATUS <= status <= _HIGHEST_STATUS:
+        return status_error(status, {"error": {"message": said}}, headers={}, said=f"{status} ({kind})")
+    text = one_line(f"{kind}: {said}" if said else kind)
+    return ModelError(text, transient=isinstance(error, _TRANSIENT) or isinstance(first, _TRANSIENT))
+
+
+def text_of(message: Message) -> str:
+    """Return the text of a chat message; ConfigurationError for pictures and other parts that are no text."""
+    content = message.get("content")
+    if content is None or isinstance(content, str):
+        return content or ""
+    if isinstance(content, list) and all(
+        isinstance(part, dict) and isinstance(part.get("text"), str) for part in content
+    ):
+        return "\n".join(part["text"] for part in content)
+    raise ConfigurationError("messages", "content", content, "text: this model takes nothing else")
+
+
+def system_of(request: ModelRequest) -> str:
+    """Return the system messages of a request as one text."""
+    return "\n\n".join(text_of(message) for message in request.messages if message.get("role") == "system")
+
+
+def chat_of(request: ModelRequest) -> list[tuple[str, str]]:
+    """Return the other messages: pairs of "user" or "assistant", and the text."""
+    chat = [(str(message.get("role")), text_of(message)) for message in request.messages]
+    for role, _ in chat:
+        if role not in {"system", "user", "assistant"}:
+            raise ConfigurationError("messages", "role", role, "'system', 'user' or 'assistant': tools are its own")
+    return [(role, text) for role, text in chat if role != "system"]
+
+
+def sampling_of(request: ModelRequest) -> dict[str, Any]:
+    """Return the settings that a request makes: `temperature`, `max_tokens`, and its `extra`."""
+    settings = request.settings
+    chosen = {"temperature": settings.temperature, "max_tokens": settings.max_tokens}
+    return {**{name: value for name, value in chosen.items() if value is not None}, **settings.extra}
+
+
+def usage_of(prompt: object, completion: object, cached: object = None) -> Usage:
+    """Return the usage of one call; what is no count is unknown, and so are tokens that are all zero.
+
+    >>> usage_of(120, 7), usage_of(0, 0) == Usage.unknown()
+    (Usage(calls=1, prompt_tokens=120, cached_tokens=None, completion_tokens=7), True)
+    """
+    counts = [_count(value) for value in (prompt, completion, cached)]
+    if not any(counts):
+        return Usage.unknown()
+    return Usage(calls=1, prompt_tokens=counts[0], completion_tokens=counts[1], cached_tokens=counts[2])
+
+
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def refuse_tools(name: str, request: ModelRequest) -> None:
+    """ConfigurationError for a request with tools: an agent has its own."""
+    if request.tools:
+        offered = [tool.name for tool in request.tools]
+        allowed = "left out where another framework's agent answers"
+        raise ConfigurationError(
+            f"model {name!r}", "tools", offered, allowed, hint="Give the tools to the agent itself"
+        )
+
+
+def checked_retry(where: str, retry: object) -> Retry | None:
+    """Return `retry`; ConfigurationError unless it is a Retry, or None."""
+    if retry is not None and not isinstance(retry, Retry):
+        raise ConfigurationError(where, "retry", retry, "a Retry, or None")
+    return retry

@@ -1,0 +1,351 @@
+"""Adapter conformance suite: each promise of a model that another framework answers for, as a test."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import update_wrapper
+from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, TypeAlias, TypeVar
+
+from flowdebate.blocks.generator import generator
+from flowdebate.blocks.sequencer import sequencer
+from flowdebate.errors import ConfigurationError, LimitReached, ModelError, ModelTimeout, SchemaViolation
+from flowdebate.models import call
+from flowdebate.models.base import ModelRequest, ModelSettings, ToolSpec
+from flowdebate.models.output import OutputSchema
+from flowdebate.patterns.debate.factory import debate
+from flowdebate.patterns.roster import Debater
+from flowdebate.runs.limits import Limits
+from flowdebate.store.memory import MemoryStore
+
+if TYPE_CHECKING:
+    from flowdebate.models.base import Model
+
+__all__ = (
+    "AdapterConformance",
+    "FakeAnswer",
+    "MakeAdapter",
+    "Script",
+)
+
+P = ParamSpec("P")
+S = TypeVar("S", bound="AdapterConformance")
+
+_PATIENCE = 20.0
+"""Seconds after which a test fails instead of waiting."""
+_AT_ONCE = 4
+_SCHEMA = {
+    "title": "Ruling",
+    "type": "object",
+    "properties": {"winner": {"type": "string", "enum": ["pro", "con"]}, "points": {"type": "integer"}},
+    "required": ["winner", "points"],
+    "additionalProperties": False,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FakeAnswer:
+    """An answer of a framework's fake model, to be given in the framework's own form."""
+
+    pieces: tuple[str, ...] = ()
+    """The text, in the pieces of a stream."""
+    data: Mapping[str, Any] | None = None
+    """The structured answer, instead of a text."""
+    usage: tuple[int, int] | None = None
+    """Tokens of the prompt and of the answer; None for a model that reports none."""
+
+    @property
+    def text(self) -> str:
+        """The whole text."""
+        return "".join(self.pieces)
+
+
+Script: TypeAlias = Callable[[str], Awaitable[FakeAnswer]]
+"""Answers the prompt, which is all text that the fake model is shown; its exceptions are the framework's."""
+MakeAdapter: TypeAlias = "Callable[[Script], Model]"
+"""Returns the adapter around the framework's fake model, which awaits the script for each request."""
+
+
+@dataclass(slots=True)
+class _Answers:
+    """A script of fixed answers, in order; exceptions are raised. `prompts` is what was shown."""
+
+    answers: list[FakeAnswer | Exception]
+    prompts: list[str] = field(default_factory=list)
+
+    async def __call__(self, prompt: str) -> FakeAnswer:
+        self.prompts.append(prompt)
+        answer = self.answers[min(len(self.prompts), len(self.answers)) - 1]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+class _Endless:
+    """A script that answers only once it is cancelled."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self.cancelled = asyncio.Event()
+
+    async def __call__(self, _: str) -> FakeAnswer:
+        self.asked.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            self.cancelled.set()
+            raise
+        raise AssertionError
+
+
+class _TheirFailure(Exception):
+    """An exception that only the framework knows."""
+
+
+def _promise(
+    check: Callable[Concatenate[S, P], Coroutine[Any, Any, None]],
+) -> Callable[Concatenate[S, P], None]:
+    """A test that runs `check` in a new event loop, so that no plugin is needed; skipped if the fake cannot show it."""
+
+    def test(self: S, /, *args: P.args, **kwargs: P.kwargs) -> None:
+        reason = self.lacks.get(check.__name__)
+        if reason is not None:
+            import pytest
+
+            pytest.skip(reason)
+        asyncio.run(asyncio.wait_for(check(self, *args, **kwargs), _PATIENCE))
+
+    update_wrapper(test, check)
+    return test
+
+
+def _request(text: str = "May cars go?", **options: Any) -> ModelRequest:  # noqa: ANN401 - fields of ModelRequest
+    messages = [{"role": "system", "content": "You argue for the city."}, {"role": "user", "content": text}]
+    return ModelRequest(messages=messages, block="mayor", **options)
+
+
+def _listening(heard: list[str], *, streaming: bool) -> Callable[[str], None] | None:
+    return heard.append if streaming else None
+
+
+class AdapterConformance:
+    """The tests of a model that another framework answers for: derive a class that has a pytest fixture `make`.
+
+        class TestMyModel(AdapterConformance):
+            @pytest.fixture
+            def make(self):
+                return lambda script: MyModel(their_fake_model(script))
+
+    `make(script)` is the adapter around the framework's fake model. For each request the fake awaits
+    `script(prompt)`, `prompt` being all text that it is shown, and gives the `FakeAnswer` in the framework's own form.
+    """
+
+    lacks: ClassVar[Mapping[str, str]] = {}
+    """Reasons why the framework's fake model cannot show a promise, by the name of the test."""
+    takes_tools: ClassVar[bool] = False
+    """Whether the model calls the tools of a request; else it refuses them."""
+
+    @_promise
+    async def test_text(self, make: MakeAdapter) -> None:
+        """A text answer, and all messages reach the framework in their order."""
+        script = _Answers([FakeAnswer(pieces=("Cars ", "out."))])
+        response = await call.ask(make(script), _request())
+        assert response.text == "Cars out."
+        assert script.prompts[0].index("You argue for the city.") < script.prompts[0].index("May cars go?")
+
+    @_promise
+    async def test_conversation(self, make: MakeAdapter) -> None:
+        """Earlier questions and answers reach the framework, too."""
+        script = _Answers([FakeAnswer(pieces=("No.",))])
+        request = _request("First question")
+        turns = [{"role": "assistant", "content": "Old answer"}, {"role": "user", "content": "Second question"}]
+        request.messages = [*request.messages, *turns]
+        await call.ask(make(script), request)
+        places = [script.prompts[0].index(text) for text in ("First question", "Old answer", "Second question")]
+        assert places == sorted(places)
+
+    @_promise
+    async def test_schema(self, make: MakeAdapter) -> None:
+        """A structured answer is validated data."""
+        script = _Answers([FakeAnswer(data={"winner": "pro", "points": 3})])
+        response = await call.ask(make(script), _request(output=OutputSchema.of(_SCHEMA)))
+        assert response.data == {"winner": "pro", "points": 3}
+        assert len(script.prompts) == 1
+
+    @_promise
+    async def test_schema_that_does_not_fit(self, make: MakeAdapter) -> None:
+        """An answer that does not fit its schema is asked for again with the reason, or is a SchemaViolation."""
+        wrong, right = FakeAnswer(data={"winner": "both", "points": 3}), FakeAnswer(data={"winner": "con", "points": 1})
+        script = _Answers([wrong, right])
+        model = make(script)
+        if getattr(model, "retry", None) is not None:
+            response = await call.ask(model, _request(output=OutputSchema.of(_SCHEMA)))
+            assert response.data == {"winner": "con", "points": 1}
+            assert "winner" in script.prompts[1]
+            assert len(script.prompts[1]) > len(script.prompts[0])
+        try:
+            await call.ask(make(_Answers([wrong])), _request(output=OutputSchema.of(_SCHEMA)))
+        except SchemaViolation as error:
+            assert "winner" in error.message
+        else:
+            raise AssertionError("a winner that the schema does not allow was accepted")
+
+    @_promise
+    async def test_stream(self, make: MakeAdapter) -> None:
+        """With a listener the text arrives in pieces, which are the whole text."""
+        heard: list[str] = []
+        script = _Answers([FakeAnswer(pieces=("Cars ", "are ", "out."))])
+        response = await call.ask(make(script), _request(on_text=heard.append))
+        assert "".join(heard) == response.text == "Cars are out."
+        assert len([piece for piece in heard if piece]) > 1
+
+    @_promise
+    async def test_usage(self, make: MakeAdapter) -> None:
+        """Tokens are counted, streamed or not."""
+        for streaming in (False, True):
+            script = _Answers([FakeAnswer(pieces=("Cars ", "out."), usage=(120, 7))])
+            response = await call.ask(make(script), _request(on_text=_listening([], streaming=streaming)))
+            usage = response.usage
+            assert (usage.calls, usage.prompt_tokens, usage.completion_tokens) == (1, 120, 7), streaming
+
+    @_promise
+    async def test_usage_of_a_structured_answer(self, make: MakeAdapter) -> None:
+        """Tokens of a structured answer are counted as well."""
+        script = _Answers([FakeAnswer(data={"winner": "pro", "points": 3}, usage=(80, 9))])
+        response = await call.ask(make(script), _request(output=OutputSchema.of(_SCHEMA)))
+        assert (response.usage.prompt_tokens, response.usage.completion_tokens) == (80, 9)
+
+    @_promise
+    async def test_unknown_usage(self, make: MakeAdapter) -> None:
+        """Tokens that the framework does not report are unknown, which is not zero."""
+        response = await call.ask(make(_Answers([FakeAnswer(pieces=("Out.",))])), _request())
+        assert response.usage.calls == 1
+        assert response.usage.total_tokens is None
+
+    @_promise
+    async def test_cancellation(self, make: MakeAdapter) -> None:
+        """Cancelling a call cancels the framework's request."""
+        for streaming in (False, True):
+            script = _Endless()
+            asking = asyncio.ensure_future(
+                call.ask(make(script), _request(on_text=_listening([], streaming=streaming)))
+            )
+            await script.asked.wait()
+            asking.cancel()
+            await asyncio.wait({asking})
+            assert asking.cancelled(), streaming
+            await script.cancelled.wait()
+
+    @_promise
+    async def test_deadline(self, make: MakeAdapter) -> None:
+        """The deadline of a call holds, and ends the framework's request."""
+        script = _Endless()
+        model = make(script)
+        warm = await call.ask(make(_Answers([FakeAnswer(pieces=("Out.",))])), _request())  # first calls import a lot
+        assert warm.text
+        try:
+            await call.ask(model, _request(settings=ModelSettings(timeout=0.2)))
+        except ModelTimeout as error:
+            assert error.seconds == 0.2
+        else:
+            raise AssertionError("the deadline passed and nothing was raised")
+        await script.cancelled.wait()
+
+    @_promise
+    async def test_exception(self, make: MakeAdapter) -> None:
+        """An exception of the framework becomes a ModelError that names its class."""
+        for streaming in (False, True):
+            script = _Answers([_TheirFailure("no engine")])
+            model = make(script)
+            try:
+                await call.ask(model, _request(on_text=_listening([], streaming=streaming)))
+            except ModelError as error:
+                assert "_TheirFailure" in error.message, error
+                assert (error.model, error.block) == (model.name, "mayor")
+            else:
+                raise AssertionError("the framework failed and nothing was raised")
+
+    @_promise
+    async def test_resume(self, make: MakeAdapter) -> None:
+        """A resumed run asks the framework only for what it has not answered yet."""
+        asked: list[str] = []
+        broken = True
+
+        async def script(_: str) -> FakeAnswer:
+            asked.append("second" if asked else "first")
+            if broken and len(asked) > 1:
+                raise _TheirFailure("no engine")
+            return FakeAnswer(pieces=("Two." if len(asked) > 1 else "One.",))
+
+        model, store = make(script), MemoryStore()
+        two = sequencer(name="two").then(generator(name="first")).then(generator(name="second"))
+        handle = two.start("May cars go?", model=model, store=store)
+        with suppress(ModelError):
+            await handle
+        assert handle.status == "failed"
+        broken, before = False, len(asked)
+        for _ in range(2):  # the second time all is answered already
+            result = await two.resume(handle.run_id, model=model, store=store)
+            assert result.output == "Two."
+            assert len(asked) == before + 1
+
+    @_promise
+    async def test_limits(self, make: MakeAdapter) -> None:
+        """The limits of a run hold: beyond them the framework is not asked."""
+        script = _Answers([FakeAnswer(pieces=("One.",))])
+        two = sequencer(name="two").then(generator(name="first")).then(generator(name="second"))
+        try:
+            await two.run("May cars go?", model=make(script), limits=Limits(calls=1))
+        except LimitReached as error:
+            assert error.kind == "calls"
+        else:
+            raise AssertionError("a second call was made")
+        assert len(script.prompts) == 1
+
+    @_promise
+    async def test_concurrency(self, make: MakeAdapter) -> None:
+        """One model answers several calls at once, and each gets its own answer."""
+        barrier = asyncio.Barrier(_AT_ONCE)
+
+        async def script(prompt: str) -> FakeAnswer:
+            await barrier.wait()
+            return FakeAnswer(pieces=(next(word for word in prompt.split() if word.startswith("question-")),))
+
+        model = make(script)
+        asked = [f"question-{number}" for number in range(_AT_ONCE)]
+        responses = await asyncio.gather(*(call.ask(model, _request(text)) for text in asked))
+        assert [response.text for response in responses] == asked
+
+    @_promise
+    async def test_tools(self, make: MakeAdapter) -> None:
+        """Tools of a request are called or refused, never ignored."""
+        tool = ToolSpec(name="look_up", description="Look it up.", parameters={"type": "object", "properties": {}})
+        script = _Answers([FakeAnswer(pieces=("Out.",))])
+        if self.takes_tools:
+            assert (await call.ask(make(script), _request(tools=[tool]))).text == "Out."
+            return
+        try:
+            await call.ask(make(script), _request(tools=[tool]))
+        except ConfigurationError as error:
+            assert error.field == "tools"
+        else:
+            raise AssertionError("the tools were ignored")
+        assert not script.prompts
+
+    @_promise
+    async def test_debate(self, make: MakeAdapter) -> None:
+        """It takes every role of a debate: debaters, and the judge."""
+        verdict = FakeAnswer(data={"reasoning": "The air.", "winner": "cars out", "verdict": "Close the centre."})
+        script = _Answers([FakeAnswer(pieces=("Clean air.",)), FakeAnswer(pieces=("Shops die.",)), verdict])
+        city = debate(
+            name="city",
+            debaters=[Debater("ann", "cars out"), Debater("bob", "cars in")],
+            max_rounds=1,
+            synthesizer=False,
+        )
+        result = await city.run("May cars go?", model=make(script))
+        assert [entry.text for entry in result.raw.transcript] == ["Clean air.", "Shops die."]
+        assert result.raw.verdict.winner == "cars out"
+        assert len(script.prompts) == 3

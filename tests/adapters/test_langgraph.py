@@ -1,0 +1,221 @@
+"""Chat models and graphs as models, and patterns as nodes and tools of graphs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any, TypedDict
+
+import pytest
+
+from flowdebate import Debater, debate, generator, human
+from flowdebate.adapters.langgraph import RunnableModel, debate_node, debate_tool
+from flowdebate.errors import ConfigurationError
+from flowdebate.models import ModelSettings
+from flowdebate.store import MemoryStore
+from flowdebate.testing import AdapterConformance, FakeAnswer, ScriptedModel
+from tests.adapters.needs import needs
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from flowdebate.testing.adapter import MakeAdapter, Script
+
+pytestmark = needs("langgraph", "LangGraph")
+
+SIDES = [Debater("ann", "cars out"), Debater("bob", "cars in")]
+VERDICT = {"reasoning": "The air.", "winner": "cars out", "verdict": "Close the centre."}
+
+
+def fake(script: Script) -> Any:
+    """LangChain's GenericFakeChatModel, which answers by the script; its tool calls are its structured output."""
+    from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+    from langchain_core.messages import AIMessage, AIMessageChunk
+    from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+
+    def about(given: FakeAnswer) -> dict[str, Any]:
+        if given.usage is None:
+            return {}
+        prompt, answer = given.usage
+        return {"usage_metadata": {"input_tokens": prompt, "output_tokens": answer, "total_tokens": prompt + answer}}
+
+    class Fake(GenericFakeChatModel):
+        def bind_tools(self, tools: Any, **options: Any) -> Any:
+            return self.bind(tools=tools, **options)
+
+        async def _agenerate(self, messages: Any, *_: Any, tools: Any = (), **__: Any) -> ChatResult:
+            given = await script("\n".join(message.text for message in messages))
+            calls = []
+            text = given.text if given.data is None else json.dumps(given.data)
+            if given.data is not None and tools:
+                name = tools[0].get("title") or tools[0]["function"]["name"]
+                calls, text = [{"name": name, "args": dict(given.data), "id": "1"}], ""
+            message = AIMessage(content=text, tool_calls=calls, **about(given))
+            return ChatResult(generations=[ChatGeneration(message=message)])
+
+        async def _astream(self, messages: Any, *_: Any, **__: Any) -> AsyncIterator[ChatGenerationChunk]:
+            given = await script("\n".join(message.text for message in messages))
+            text = given.pieces if given.data is None else (json.dumps(given.data),)
+            for index, piece in enumerate(text):
+                last = about(given) if index == len(text) - 1 else {}
+                yield ChatGenerationChunk(message=AIMessageChunk(content=piece, **last))
+
+    return Fake(messages=iter(()))
+
+
+def graph(script: Script) -> Any:
+    """A graph of one node that asks the fake chat model."""
+    from langgraph.graph import END, START, MessagesState, StateGraph
+
+    model = fake(script)
+
+    async def answer(state: Any) -> dict[str, Any]:
+        return {"messages": [await model.ainvoke(state["messages"])]}
+
+    built = StateGraph(MessagesState)
+    built.add_node("answer", answer)
+    built.add_edge(START, "answer")
+    built.add_edge("answer", END)
+    return built.compile()
+
+
+class TestChatModel(AdapterConformance):
+    """The promises of every adapter, with a fake chat model."""
+
+    @pytest.fixture
+    def make(self) -> MakeAdapter:
+        """A chat model that answers by the script."""
+        return lambda script: RunnableModel(fake(script))
+
+
+class TestGraph(AdapterConformance):
+    """The promises of every adapter, with a graph."""
+
+    @pytest.fixture
+    def make(self) -> MakeAdapter:
+        """A graph whose model answers by the script."""
+        return lambda script: RunnableModel(graph(script), name="mayor")
+
+
+def test_a_chain_is_a_model() -> None:
+    """Any runnable of messages that returns a text."""
+    from langchain_core.output_parsers import StrOutputParser
+
+    async def script(prompt: str) -> FakeAnswer:
+        return FakeAnswer(pieces=("Out.",), usage=(5, 1))
+
+    chain = fake(script) | StrOutputParser()
+    result = generator(name="mayor").run_sync("May cars go?", model=RunnableModel(chain))
+    assert (result.output, result.usage.total_tokens) == ("Out.", 6)
+
+
+def test_a_chat_model_gets_the_settings_of_a_request() -> None:
+    """Its own parameters are those of LangChain: `temperature` and `max_tokens`."""
+    from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+
+    seen: dict[str, Any] = {}
+
+    class Fake(GenericFakeChatModel):
+        def _generate(self, *args: Any, **options: Any) -> Any:
+            seen.update(options)
+            return super()._generate(*args, **options)
+
+    mayor = generator(name="mayor", settings=ModelSettings(temperature=0.5, max_tokens=9))
+    assert mayor.run_sync("May cars go?", model=RunnableModel(Fake(messages=iter(["Out."])))).output == "Out."
+    assert (seen["temperature"], seen["max_tokens"]) == (0.5, 9)
+
+
+class City(TypedDict, total=False):
+    """The state of a graph."""
+
+    question: str
+    result: Any
+
+
+def around(node: Any, **options: Any) -> Any:
+    """A graph of one node."""
+    from langgraph.graph import END, START, StateGraph
+
+    built = StateGraph(City)
+    built.add_node("debate", node)
+    built.add_edge(START, "debate")
+    built.add_edge("debate", END)
+    return built.compile(**options)
+
+
+def test_a_debate_is_a_node_that_streams_its_events() -> None:
+    """The verdict is in the state as data, the events in the custom stream."""
+    city = debate(name="city", debaters=SIDES, max_rounds=1, synthesizer=False)
+    model = ScriptedModel("Clean air.", "Shops die.", VERDICT)
+    app = around(debate_node(city, model=model))
+
+    async def streamed() -> list[Any]:
+        modes = ["custom", "values"]
+        return [part async for part in app.astream({"question": "May cars go?"}, stream_mode=modes)]
+
+    parts = asyncio.run(streamed())
+    kinds = [part["kind"] for mode, part in parts if mode == "custom"]
+    assert (kinds[0], kinds[-1]) == ("run_started", "run_finished")
+    assert "text_delta" in kinds
+    assert parts[-1][1]["result"]["verdict"]["winner"] == "cars out"
+    model.assert_complete()
+
+
+def test_a_human_answers_through_the_graph() -> None:
+    """A run that waits interrupts the graph; each resume gives one answer, and nothing is asked twice."""
+    from langgraph.checkpoint.memory import InMemorySaver
+    from langgraph.types import Command
+
+    sides = [Debater("ann", "cars out", block=human(name="olga")), Debater("bob", "cars in")]
+    city = debate(name="city", debaters=sides, judge=human(name="jo"), max_rounds=1, synthesizer=False)
+    model = ScriptedModel("Shops die.")
+    app = around(debate_node(city, model=model, store=MemoryStore()), checkpointer=InMemorySaver())
+    config = {"configurable": {"thread_id": "city-1"}}
+
+    async def held() -> list[Any]:
+        return [
+            await app.ainvoke(given, config)
+            for given in ({"question": "May cars go?"}, Command(resume="Clean air."), Command(resume=VERDICT))
+        ]
+
+    first, second, last = asyncio.run(held())
+    assert first["__interrupt__"][0].value["block"] == "olga"
+    assert "May cars go?" in first["__interrupt__"][0].value["shown"]
+    assert second["__interrupt__"][0].value["block"] == "jo"
+    assert last["result"]["verdict"]["verdict"] == "Close the centre."
+    model.assert_complete()
+
+
+def test_a_graph_that_failed_resumes_the_debate() -> None:
+    """Invoked again on its thread, it asks only for what was not answered."""
+    from langgraph.checkpoint.memory import InMemorySaver
+
+    city = debate(name="city", debaters=SIDES, max_rounds=1, synthesizer=False)
+    model = ScriptedModel("Clean air.", "Shops die.", OSError("cut"), VERDICT)
+    app = around(debate_node(city, model=model, store=MemoryStore()), checkpointer=InMemorySaver())
+    config = {"configurable": {"thread_id": "city-1"}}
+
+    async def held() -> Any:
+        with pytest.raises(OSError, match="cut"):
+            await app.ainvoke({"question": "May cars go?"}, config)
+        return await app.ainvoke(None, config)
+
+    assert asyncio.run(held())["result"]["verdict"]["winner"] == "cars out"
+    model.assert_complete()
+
+
+def test_a_debate_is_a_tool() -> None:
+    """Its name, description and argument are what LangChain's agents read."""
+    city = debate(name="city-debate", debaters=SIDES, max_rounds=1, synthesizer=False)
+    model = ScriptedModel("Clean air.", "Shops die.", VERDICT)
+    tool = debate_tool(city, description="Debate a question of the city.", model=model)
+    assert (tool.name, tool.description) == ("city_debate", "Debate a question of the city.")
+    assert tool.args["question"]["type"] == "string"
+    answer = json.loads(asyncio.run(tool.ainvoke({"question": "May cars go?"})))
+    assert answer["verdict"]["winner"] == "cars out"
+
+
+def test_only_a_runnable_is_taken() -> None:
+    """Anything else is refused where it is passed."""
+    with pytest.raises(ConfigurationError, match="`runnable` must be a chat model"):
+        RunnableModel("gpt")

@@ -1,0 +1,146 @@
+"""Models of LiteLLM."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from flowdebate import Debater, debate, generator
+from flowdebate.adapters.litellm import LiteLLM
+from flowdebate.errors import ConfigurationError, RateLimited, RealModelForbidden, ToolLoopExceeded
+from flowdebate.models import ModelSettings
+from flowdebate.testing import AdapterConformance, forbid_real_models
+from tests.adapters.needs import needs
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from flowdebate.testing.adapter import FakeAnswer, MakeAdapter, Script
+
+pytestmark = needs("litellm", "LiteLLM")
+
+
+@pytest.fixture(autouse=True)
+def offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """LiteLLM asks a server for prices when it is imported, unless it is told not to."""
+    monkeypatch.setenv("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+
+
+def provider(script: Script) -> Any:
+    """A custom provider, as LiteLLM documents them, that answers by the script."""
+    from litellm import CustomLLM, ModelResponse
+    from litellm.types.utils import Usage
+
+    async def answered(messages: Any) -> FakeAnswer:
+        return await script("\n".join(str(message["content"]) for message in messages))
+
+    def counts(answer: FakeAnswer) -> dict[str, int] | None:
+        if answer.usage is None:
+            return None
+        prompt, completion = answer.usage
+        return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
+
+    class Provider(CustomLLM):
+        async def acompletion(self, *, messages: Any, model_response: ModelResponse, **_: Any) -> ModelResponse:
+            given = await answered(messages)
+            text = given.text if given.data is None else json.dumps(given.data)
+            model_response.choices[0].message.content = text
+            used = counts(given) or {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
+            model_response.usage = Usage(**used)
+            return model_response
+
+        async def astreaming(self, *, messages: Any, **_: Any) -> AsyncIterator[Any]:
+            given = await answered(messages)
+            for piece in given.pieces:
+                yield {"text": piece, "is_finished": False, "finish_reason": "", "usage": None, "index": 0}
+            yield {"text": "", "is_finished": True, "finish_reason": "stop", "usage": counts(given), "index": 0}
+
+    return Provider()
+
+
+class TestLiteLLM(AdapterConformance):
+    """The promises of every adapter, with a custom provider."""
+
+    takes_tools = True
+
+    @pytest.fixture
+    def make(self, monkeypatch: pytest.MonkeyPatch) -> MakeAdapter:
+        """A model of a provider that answers by the script."""
+        import litellm
+
+        made: list[Any] = []
+        monkeypatch.setattr(litellm, "custom_provider_map", made)
+        monkeypatch.setattr(litellm, "_custom_providers", [])
+
+        def model(script: Script) -> LiteLLM:
+            name = f"theirs{len(made)}"
+            made.append({"provider": name, "custom_handler": provider(script)})
+            return LiteLLM(f"{name}/mayor")
+
+        return model
+
+
+def test_a_debate_on_its_mock_responses() -> None:
+    """`mock_response` answers without a provider, and is no real model."""
+    sides = [Debater("ann", "cars out"), Debater("bob", "cars in")]
+    city = debate(name="city", debaters=sides, max_rounds=1, synthesizer=False)
+    verdict = {"reasoning": "The air.", "winner": "cars out", "verdict": "Close the centre."}
+    with forbid_real_models():
+        model = {
+            "chat": LiteLLM("gpt-5-mini", mock_response="Clean air."),
+            "synthesize": LiteLLM("gpt-5-mini", mock_response=json.dumps(verdict)),
+        }
+        result = city.run_sync("May cars go?", model=model)
+    assert result.raw.transcript[0].text == "Clean air."
+    assert result.raw.verdict.winner == "cars out"
+    assert result.usage.total_tokens
+
+
+def test_tools_are_called() -> None:
+    """A tool call of the provider is one here, and its result is sent back."""
+    called = [{"id": "1", "type": "function", "function": {"name": "air", "arguments": '{"city": "Ulm"}'}}]
+    asked = []
+
+    def air(city: str) -> str:
+        """How good the air is."""
+        asked.append(city)
+        return "bad"
+
+    model = LiteLLM("gpt-5-mini", mock_tool_calls=called, mock_response="")
+    mayor = generator(name="mayor", tools=[air], max_tool_rounds=1)
+    with pytest.raises(ToolLoopExceeded):
+        mayor.run_sync("May cars go?", model=model)
+    assert asked == ["Ulm"]
+
+
+def test_their_errors_are_those_of_their_status() -> None:
+    """A rate limit is RateLimited, with LiteLLM's class in the message."""
+    model = LiteLLM("gpt-5-mini", mock_response="litellm.RateLimitError", retry=None)
+    with pytest.raises(RateLimited, match=r"429 \(RateLimitError"):
+        generator(name="mayor").run_sync("May cars go?", model=model)
+
+
+def test_real_models_can_be_forbidden() -> None:
+    """`forbid_real_models` holds for every provider of LiteLLM."""
+    with forbid_real_models(), pytest.raises(RealModelForbidden):
+        generator(name="mayor").run_sync("May cars go?", model=LiteLLM("gpt-5-mini"))
+
+
+@pytest.mark.parametrize("option", ["messages", "stream", "tools"])
+def test_what_a_request_sets_cannot_be_an_option(option: str) -> None:
+    """It is refused where it is passed."""
+    with pytest.raises(ConfigurationError, match=re.escape(f"`{option}` must be left out: each request sets it")):
+        LiteLLM("gpt-5-mini", retry=None, **{option: 1})
+
+
+def test_settings_of_a_request_come_before_the_options() -> None:
+    """A block's temperature is the one that is sent."""
+    model = LiteLLM("gpt-5-mini", temperature=1, mock_response="Yes.")
+    from flowdebate.models.base import ModelRequest
+
+    request = ModelRequest(messages=[], block="mayor", settings=ModelSettings(temperature=0.5, max_tokens=9))
+    sent = model._parameters(request)
+    assert (sent["temperature"], sent["max_tokens"], sent["num_retries"]) == (0.5, 9, 0)

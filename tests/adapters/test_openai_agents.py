@@ -1,0 +1,127 @@
+"""Agents of the OpenAI Agents SDK as models, and patterns as their tools."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from flowdebate import Debater, debate, generator
+from flowdebate.adapters.openai_agents import AgentModel, debate_tool
+from flowdebate.errors import ConfigurationError
+from flowdebate.models import ModelSettings
+from flowdebate.testing import AdapterConformance, ScriptedModel
+from tests.adapters.needs import needs
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from flowdebate.testing.adapter import MakeAdapter, Script
+
+pytestmark = needs("agents", "the OpenAI Agents SDK")
+
+
+def quiet() -> Any:
+    """A configuration that sends no traces anywhere."""
+    from agents import RunConfig
+
+    return RunConfig(tracing_disabled=True)
+
+
+def fake(script: Script) -> Any:
+    """The SDK's own ScriptedModel, which answers by the script and streams word by word."""
+    from agents.testing import ModelCall, ModelStep, ScriptedModel, assistant_message
+    from agents.usage import Usage
+
+    async def respond(call: ModelCall) -> ModelStep:
+        said = [call.system_instructions or "", *(str(item.get("content")) for item in call.input)]
+        given = await script("\n".join(said))
+        text = given.text if given.data is None else json.dumps(given.data)
+        known = given.usage or (0, 0)
+        usage = Usage(requests=1, input_tokens=known[0], output_tokens=known[1], total_tokens=sum(known))
+        return ModelStep(output=[assistant_message(text)], usage=usage)
+
+    class Fake(ScriptedModel):
+        async def stream_response(self, *args: Any, **options: Any) -> AsyncIterator[Any]:
+            async for event in super().stream_response(*args, **options):
+                if event.type == "response.output_text.delta":
+                    for word in re.findall(r"\S+\s*", event.delta):
+                        yield event.model_copy(update={"delta": word})
+                else:
+                    yield event
+
+    return Fake([ModelStep.respond(respond)] * 20)
+
+
+class TestAgentModel(AdapterConformance):
+    """The promises of every adapter, with the SDK's ScriptedModel."""
+
+    @pytest.fixture
+    def make(self) -> MakeAdapter:
+        """An agent whose model answers by the script."""
+        from agents import Agent
+
+        return lambda script: AgentModel(Agent(name="mayor", model=fake(script)), run_config=quiet())
+
+
+def test_an_agent_keeps_its_own_instructions_tools_and_context() -> None:
+    """The agent's instructions come before the role's; its tools get the context, and all tokens count."""
+    from agents import Agent, FunctionTool
+    from agents.testing import ModelStep, ScriptedModel, assistant_message, function_call
+    from agents.usage import Usage
+
+    async def air(context: Any, arguments: str) -> str:
+        return f"bad in {context.context}"
+
+    tool = FunctionTool(
+        name="air",
+        description="How good the air is.",
+        params_json_schema={"type": "object", "properties": {}, "additionalProperties": False, "required": []},
+        on_invoke_tool=air,
+    )
+    used = Usage(requests=1, input_tokens=10, output_tokens=2, total_tokens=12)
+    steps = [
+        ModelStep(output=[function_call("air", {}, call_id="1")], usage=used),
+        ModelStep(output=[assistant_message("The air is bad.")], usage=used),
+    ]
+    theirs = ScriptedModel(steps)
+    agent = Agent(name="mayor", instructions="You know the city.", tools=[tool], model=theirs)
+    model = AgentModel(agent, context="Ulm", run_config=quiet())
+    mayor = generator(name="mayor", prompt="Argue for the city.", settings=ModelSettings(temperature=0.5))
+    result = mayor.run_sync("May cars go?", model=model)
+    assert result.output == "The air is bad."
+    first, last = theirs.calls
+    assert first.system_instructions == "You know the city."
+    assert first.model_settings.temperature == 0.5
+    assert [item["content"] for item in first.input] == ["Argue for the city.", "May cars go?"]
+    assert "bad in Ulm" in str(last.input)
+    assert (result.usage.calls, result.usage.prompt_tokens, result.usage.completion_tokens) == (1, 20, 4)
+
+
+def test_a_pattern_is_a_tool_of_an_agent() -> None:
+    """The agent calls the debate with a question and reads its verdict."""
+    from agents import Agent, Runner
+    from agents.testing import ModelStep, assistant_message, function_call
+    from agents.testing import ScriptedModel as TheirModel
+
+    sides = [Debater("ann", "cars out"), Debater("bob", "cars in")]
+    city = debate(name="city-debate", debaters=sides, max_rounds=1, synthesizer=False)
+    verdict = {"reasoning": "The air.", "winner": "cars out", "verdict": "Close the centre."}
+    ours = ScriptedModel("Clean air.", "Shops die.", verdict)
+    offered = debate_tool(city, description="Debate a question of the city.", model=ours)
+    assert (offered.name, offered.description) == ("city_debate", "Debate a question of the city.")
+    called = ModelStep(output=[function_call("city_debate", {"question": "May cars go?"}, call_id="1")])
+    theirs = TheirModel([called, ModelStep(output=[assistant_message("Cars out.")])])
+    asking = Runner.run(Agent(name="clerk", tools=[offered], model=theirs), "May cars go?", run_config=quiet())
+    assert asyncio.run(asking).final_output == "Cars out."
+    assert "Close the centre." in str(theirs.calls[1].input)
+    ours.assert_complete()
+
+
+def test_only_an_agent_is_taken() -> None:
+    """Anything else is refused where it is passed."""
+    with pytest.raises(ConfigurationError, match="`agent` must be an Agent of the OpenAI Agents SDK, got 'gpt'"):
+        AgentModel("gpt")

@@ -1,0 +1,157 @@
+"""The table of promises in the documentation, and the pattern as a tool of any framework."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import get_type_hints
+
+import pytest
+
+from flowdebate import Debater, Limits, debate, function_schema, generator, human
+from flowdebate.adapters import as_tool
+from flowdebate.errors import ConfigurationError
+from flowdebate.models import ModelRequest, ModelResponse, Retry, Usage
+from flowdebate.store import MemoryStore
+from flowdebate.testing import AdapterConformance, FunctionModel, ScriptedModel
+from flowdebate.testing.adapter import FakeAnswer, MakeAdapter, Script, _TheirFailure
+from tests.adapters import test_langgraph, test_litellm, test_openai_agents, test_pydantic_ai
+
+PAGE = Path(__file__).parents[2] / "docs" / "adapters.md"
+SUITES: dict[str, type[AdapterConformance]] = {
+    "pydantic_ai": test_pydantic_ai.TestAgentModel,
+    "openai_agents": test_openai_agents.TestAgentModel,
+    "langgraph: chat model": test_langgraph.TestChatModel,
+    "langgraph: graph": test_langgraph.TestGraph,
+    "litellm": test_litellm.TestLiteLLM,
+}
+
+
+def table() -> str:
+    """A row for each promise of the suite, a column for each adapter that is held to it."""
+    promises = [(name, test) for name, test in vars(AdapterConformance).items() if name.startswith("test_")]
+    rows = [["Promise", *SUITES], ["---"] * (1 + len(SUITES))]
+    for name, test in promises:
+        kept = ["no" if name in suite.lacks else "yes" for suite in SUITES.values()]
+        if name == "test_tools":
+            kept = ["called" if suite.takes_tools else "refused" for suite in SUITES.values()]
+        rows.append([inspect.getdoc(test) or "", *kept])
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def test_the_page_has_the_promises_that_the_suite_tests() -> None:
+    """Each test of the suite is a row, and says whether an adapter is held to it."""
+    assert table() in PAGE.read_text("utf-8"), table()
+
+
+class OtherModel:
+    """A model of our own, in the place of one of another framework."""
+
+    name = "other"
+    retry = Retry(first_wait=0)
+
+    def __init__(self, script: Script) -> None:
+        self._script = script
+
+    async def request(self, request: ModelRequest, /) -> ModelResponse:
+        """Answer by the script."""
+        if request.tools:
+            raise ConfigurationError("model 'other'", "tools", [tool.name for tool in request.tools], "left out")
+        given: FakeAnswer = await self._answered(request)
+        for piece in given.pieces if request.on_text is not None else ():
+            request.on_text and request.on_text(piece)
+        usage = Usage.unknown()
+        if given.usage is not None:
+            usage = Usage(calls=1, prompt_tokens=given.usage[0], completion_tokens=given.usage[1])
+        return ModelResponse(text=given.text, data=given.data, usage=usage)
+
+    async def _answered(self, request: ModelRequest) -> FakeAnswer:
+        from flowdebate.adapters.translation import framework_failures
+
+        with framework_failures():
+            return await self._script("\n".join(str(message["content"]) for message in request.messages))
+
+
+class TestOtherModel(AdapterConformance):
+    """The suite needs no framework: a model of one's own can be held to it."""
+
+    @pytest.fixture
+    def make(self) -> MakeAdapter:
+        """A model that answers by the script."""
+        return OtherModel
+
+
+class Forgetful(OtherModel):
+    """Drops the conversation, hides failures, and makes up its usage."""
+
+    async def _answered(self, request: ModelRequest) -> FakeAnswer:
+        given = await self._script(str(request.messages[0]["content"]))
+        return FakeAnswer(pieces=(given.text,), data=given.data, usage=(0, 0))
+
+
+@pytest.mark.parametrize(
+    "broken", ["test_text", "test_conversation", "test_stream", "test_usage", "test_unknown_usage", "test_exception"]
+)
+def test_the_suite_finds_a_broken_promise(broken: str) -> None:
+    """A model that breaks a promise fails its test."""
+    with pytest.raises((AssertionError, ValueError, _TheirFailure)):
+        getattr(AdapterConformance(), broken)(Forgetful)
+
+
+SIDES = [Debater("ann", "cars out"), Debater("bob", "cars in")]
+VERDICT = {"reasoning": "The air.", "winner": "cars out", "verdict": "Close the centre."}
+
+
+def test_a_pattern_as_a_tool_tells_what_frameworks_read() -> None:
+    """A name that providers accept, a docstring with the argument, annotations that are types."""
+    city = debate(name="city debate!", debaters=SIDES, max_rounds=1, synthesizer=False)
+    tool = as_tool(city, description="Debate a question of the city.")
+    assert tool.__name__ == "city_debate"
+    assert get_type_hints(tool) == {"question": str, "return": str}
+    assert inspect.iscoroutinefunction(tool)
+    spec = function_schema(tool)
+    assert spec.description == "Debate a question of the city."
+    assert spec.parameters["required"] == ["question"]
+    assert "everything that is needed" in spec.parameters["properties"]["question"]["description"]
+
+
+def test_a_model_in_a_run_can_hold_a_debate_of_its_own() -> None:
+    """An agent with a debate as its tool takes a role: the debate inside is a run of its own."""
+    city = debate(name="city", debaters=SIDES, max_rounds=1, synthesizer=False)
+    tool = as_tool(city, model=ScriptedModel("Clean air.", "Shops die.", VERDICT))
+
+    async def agent(request: ModelRequest) -> str:
+        return await tool(request.messages[-1]["content"])
+
+    result = generator(name="clerk").run_sync("May cars go?", model=FunctionModel(agent))
+    assert '"winner":"cars out"' in result.output
+    assert result.usage.calls == 1
+
+
+@pytest.mark.anyio
+async def test_a_run_without_an_output_says_so() -> None:
+    """A limit, or a human who has not answered yet, is no result."""
+    talk = debate(name="talk", debaters=SIDES, judge=human(name="jo"), max_rounds=1, synthesizer=False)
+    always = FunctionModel(lambda _: "Yes.")
+    assert await as_tool(talk, model=always, store=MemoryStore())("May cars go?") == (
+        "No result: the run ended with the status 'awaiting'."
+    )
+    city = debate(name="city", debaters=SIDES, max_rounds=1, synthesizer=False)
+    assert "'limit'" in await as_tool(city, model=always, limits=Limits(calls=1))("May cars go?")
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [({"name": "2nd"}, "name"), ({"name": ""}, "name"), ({"name": "x" * 65}, "name"), ({"run_id": "r"}, "run_id")],
+)
+def test_what_no_tool_can_have_is_refused(options: dict[str, str], field: str) -> None:
+    """When the tool is made."""
+    with pytest.raises(ConfigurationError) as refused:
+        as_tool(generator(name="talk"), **options)  # type: ignore[arg-type]
+    assert refused.value.field == field
+
+
+def test_only_a_block_is_a_tool() -> None:
+    """Anything else is refused where it is passed."""
+    with pytest.raises(ConfigurationError, match="`pattern` must be a pattern or another block"):
+        as_tool("debate")  # type: ignore[arg-type]
