@@ -10,14 +10,17 @@ from typer.testing import CliRunner
 
 from flowdebate.cli.app import app
 from flowdebate.evaluation.judges.report import LIMITS
+from flowdebate.service.votes import cast_vote
 
 from .stage import Stage
-from .test_stored import add_like, newest
+from .test_stored import add_like, in_store, newest
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from typer.testing import Result
+
+    from flowdebate.store.sqlite.store import SqliteStore
 
 SIDES = ("--debater", "pro=yes", "--debater", "con=no")
 SCORES = {"reasoning": "It answered.", "scores": {"yes": 80, "no": 20}, "verdict": "Yes."}
@@ -174,6 +177,30 @@ def test_runs_that_are_kept_are_audited(store: Path) -> None:
     assert audit("--search", "rents", "--block", "debate", "--status", "complete")["leftOut"].keys() != set()
     assert command("audit", "--search", "nothing like it").exit_code == 3
     assert command("audit", "nothing").exit_code == 2
+
+
+def test_readers_who_voted_are_compared_with_the_judge(store: Path) -> None:
+    """In the table, in the findings and in the document; without votes nothing is said about them."""
+    with Stage(turns=(("One.",), ("Two.",), ("Three.",), ("Four.",))) as on:
+        run_id = held(on)
+    assert "readers" not in audit()
+    run = newest(store)
+    assert run.outcome is not None
+    won = {**run.outcome["raw"], "verdict": {**run.outcome["raw"]["verdict"], "winner": "yes"}}
+    add_like(store, "won", outcome={**run.outcome, "raw": won})
+
+    async def vote(there: SqliteStore) -> None:
+        for number, winner in enumerate(("yes", "yes", "no")):
+            await cast_vote(there, await there.run("won"), f"reader-{number}", winner)
+        await cast_vote(there, await there.run(run_id), "reader-0", None)
+
+    in_store(store, vote)
+    found = audit()["readers"]
+    assert (found["debates"], found["undecided"], found["votes"], found["same"]) == (2, 1, 4, 3)
+    assert (found["agreement"]["value"], found["agreement"]["n"]) == (1.0, 1)
+    shown = command("audit").stdout
+    assert "agreement with readers" in shown
+    assert "too small: in 1 of 1 debate most readers voted as the judge" in " ".join(shown.split())
 
 
 def test_what_was_argued_is_judged_again_and_paid_once() -> None:

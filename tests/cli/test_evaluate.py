@@ -200,7 +200,7 @@ def test_misuse_is_told_before_anything_is_paid(
     assert message in result.stderr
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(stances=st.lists(st.text(st.characters(codec="ascii"), min_size=2), min_size=2, max_size=5, unique=True))
 def test_a_position_is_meant_by_its_own_text_before_all_else(stances: list[str]) -> None:
     """The law: whatever letters and numbers positions are made of, the text of one means that one."""

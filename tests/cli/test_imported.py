@@ -144,7 +144,8 @@ def test_showing_an_imported_run_reads_none_of_its_files(theirs: Stage, secret: 
     report = tmp_path / "report.md"
     for arguments in (
         ("show", run_id),
-        ("show", run_id, "--page", "--markdown", str(report)),
+        ("show", run_id, "--page"),
+        ("report", run_id, "--markdown", str(report), "--html", str(tmp_path / "report.html")),
         ("show", run_id, "--json"),
     ):
         done = command(*arguments)

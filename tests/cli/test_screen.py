@@ -156,7 +156,6 @@ def test_each_call_of_each_pattern_has_somebody_at_work(pattern: str) -> None:
         live = info.load_page().live(plan)
         live.clock = lambda: 7.0
         handle = plan.pattern().start(plan.subject, model=FunctionModel(simulated))
-        live.attend(handle)
         async for event in handle:
             sections = list(live.follow(event))
             if isinstance(event, CallStarted):
@@ -226,6 +225,6 @@ def test_a_page_that_is_no_terminal_is_plain_lines() -> None:
         PATTERNS["debate"], {"question": "word " * 60, "model": "staged", "base_url": "http://127.0.0.1:9/v1"}
     )
     page = io.StringIO()
-    LivePage(plan, page, models="Model: staged")
+    LivePage(plan, page, head=["Model: staged"])
     first, second, *_ = page.getvalue().split("\n")
     assert (first, second) == ("Model: staged", f"Question: {'word ' * 60}".rstrip())

@@ -6,7 +6,9 @@ import asyncio
 import json
 import os
 import re
+import shlex
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -84,6 +86,12 @@ def ended_early(on: Stage, *more: str) -> str:
     result = command(*on.options(*SIDES, "--rounds", "1", "--max-calls", "1", "--json", *more))
     assert result.exit_code == 3
     return str(json.loads(result.stdout)["runId"])
+
+
+def newest_of(on: Stage, path: Path) -> StoredRun:
+    """A debate that a limit has ended, to make others like it."""
+    ended_early(on)
+    return newest(path)
 
 
 def test_a_run_that_is_killed_is_carried_on_to_the_same_end(store: Path) -> None:
@@ -333,12 +341,61 @@ def test_runs_are_listed_by_what_is_asked_for(store: Path) -> None:
     assert ids("--block", "panel") == ["other"]
     assert ids("--limit", "1") == ["other"]
     lines = command("runs", "--limit", "2").stdout.splitlines()
-    assert [line.split()[0] for line in lines] == ["RUN", "other", run_id[:8], "There"]
+    assert [line.split()[0] for line in lines[:-1]] == ["RUN", "other", run_id[:8]]
+    assert lines[-1] == f"There are more: flowdebate runs --limit 2 --before {run_id[:8]}"
     assert "2001-09-09  debate  complete " in command("runs").stdout
     for option, value in (("--status", "lost"), ("--limit", "0"), ("--search", " "), ("--block", "\udcff")):
         result = command("runs", option, value)
         assert (result.exit_code, result.stdout) == (2, "")
         assert f"Error: {option} must be " in result.stderr
+
+
+def rows_of_all_pages(*options: str) -> list[list[str]]:
+    """The rows of each page of the list, read by the commands that the pages end with."""
+    pages, arguments = [], ["runs", *options]
+    while arguments:
+        lines = command(*arguments).stdout.splitlines()
+        following = next((line for line in lines if line.startswith("There are more: ")), "")
+        pages.append([line for line in lines[1:] if not line.startswith(("There ", "The runs of a batch"))])
+        arguments = shlex.split(following.removeprefix("There are more: flowdebate "))
+    return pages
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 6, 7])
+def test_a_list_says_the_command_of_its_next_page(store: Path, tmp_path: Path, size: int) -> None:
+    """With its filters and its store; the pages have the rows of the whole list, where a batch is one row."""
+    with Stage() as on:
+        like = newest_of(on, store)
+    for number, batch in enumerate(("", "b", "a", "", "b", "", "a", "b", "")):
+        labels = {"labels": {"batch": f"the {batch}"}} if batch else {}
+        add_like(store, f"run {number}", like=like, header={"created_at": 1e9 + number, **labels})
+    elsewhere = tmp_path / "a folder" / "runs.sqlite3"
+    for number in range(3):
+        header = replace(like.header, run_id=f"r{number}", created_at=1e9 + number)
+        in_store(elsewhere, partial(SqliteStore.add, run=replace(like, header=header), steps=[]))
+    for options in ((), ("--search", "cap RENTS?"), ("--batch", "the b"), ("--store", str(elsewhere))):
+        whole = command("runs", *options).stdout.splitlines()[1:]
+        pages = rows_of_all_pages("--limit", str(size), *options)
+        rows = [row for page in pages for row in page]
+        assert [" ".join(row.split()) for row in rows] == [
+            " ".join(row.split()) for row in whole if not row.startswith("The runs of a batch")
+        ]
+        assert all(len(page) == size for page in pages[:-1])
+    assert len(rows_of_all_pages("--limit", str(size))) == -(-7 // size)
+    data = [json.loads(command("runs", "--json", *more).stdout) for more in ((), ("--before", "run 5"))]
+    assert data[1] == data[0][5:]
+
+
+def test_a_page_begins_behind_a_run_of_the_store(store: Path) -> None:
+    """By the beginning of its id; there is no page behind an unknown one, and the last page is empty."""
+    with Stage() as on:
+        like = newest_of(on, store)
+    add_like(store, "0123abcd-older", like=like, header={"created_at": 1e9})
+    assert "0123abcd" in command("runs", "--before", like.header.run_id[:6]).stdout
+    assert command("runs", "--before", "0123").stdout == "No runs.\n"
+    result = command("runs", "--before", "nobody")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "nobody" in result.stderr
 
 
 def test_a_run_is_shown_step_by_step(store: Path) -> None:
@@ -406,7 +463,7 @@ def test_files_of_the_command_are_their_owner_s_alone(tmp_path: Path) -> None:
     try:
         with Stage() as on:
             run_id = ended_early(on, "--markdown", report, "--record", record)
-            command("show", run_id, "--markdown", old)
+            command("report", run_id, "--markdown", old)
             command("export", run_id, "-o", exported)
             for out in (lines, table):
                 shared = ("--model", "staged", "--base-url", on.base_url, "--rounds", "1")

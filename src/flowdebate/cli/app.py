@@ -9,15 +9,21 @@ import typer
 
 from flowdebate.cli import options as opt
 from flowdebate.cli.batch.command import batch
-from flowdebate.cli.command import show_saved
+from flowdebate.cli.command import problems_reported, show_saved
 from flowdebate.cli.evaluation.audit import audit
 from flowdebate.cli.evaluation.evaluate import evaluate
 from flowdebate.cli.evaluation.recount import recount
+from flowdebate.cli.fork import fork
 from flowdebate.cli.help import Command, Commands
+from flowdebate.cli.mcp import mcp
 from flowdebate.cli.models import models
 from flowdebate.cli.patterns import add_pattern_commands
+from flowdebate.cli.process import log_to
+from flowdebate.cli.report import report, verify
 from flowdebate.cli.resume import answer, resume
 from flowdebate.cli.runs import delete, export, import_, runs, show
+from flowdebate.cli.serve import serve
+from flowdebate.cli.watch import watch
 from flowdebate.service.options import Option
 
 __all__ = ("app", "build_app")
@@ -63,6 +69,12 @@ def flowdebate(
         int | None,
         typer.Option(min=_NARROWEST, metavar="N", help="Columns of pages in a terminal, not its own."),
     ] = None,
+    log_json: Annotated[
+        str | None,
+        typer.Option(
+            "--log-json", metavar="FILE", help='Append the log as lines of JSON, without content; "-" is stderr.'
+        ),
+    ] = None,
 ) -> None:
     """Hold debates between language models.
 
@@ -80,6 +92,9 @@ def flowdebate(
                 os.environ[name] = value
 
     ctx.call_on_close(restore)
+    if log_json is not None:
+        with problems_reported():
+            ctx.call_on_close(log_to(log_json))
 
 
 @opt.command()
@@ -94,10 +109,11 @@ def render(
 
 _COMMANDS = {
     "Runs": {
-        "resume": resume, "answer": answer, "runs": runs, "show": show, "delete": delete, "export": export,
-        "import": import_, "render": render,
+        "resume": resume, "answer": answer, "fork": fork, "watch": watch, "runs": runs, "show": show,
+        "report": report, "verify": verify, "delete": delete, "export": export, "import": import_, "render": render,
     },
     "Batch and evaluation": {"batch": batch, "evaluate": evaluate, "recount": recount, "audit": audit},
+    "Servers": {"serve": serve, "mcp": mcp},
     "Setup": {"models": models},
 }  # fmt: skip
 """Commands that know no pattern, by the panel of the help that lists them."""

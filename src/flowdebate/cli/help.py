@@ -18,7 +18,7 @@ _WHOLE = 200
 """Characters of a first sentence that the list of commands shows."""
 _TOKEN = re.compile(r"""(?:--?[\w-]+ (?!-))?(?:[^\s"']*"[^"]*"|[^\s"']*'[^']*'|\S+)""")
 """A word of a command line, behind its option; text in quotes is one."""
-_ORDER = ("Arguments", "Selection", "Sides", "Rounds", "Judge", *get_args(Panel)[4:], "Options")
+_ORDER = ("Arguments", *get_args(Panel), "Options")
 
 _RUN_CODES = (
     "Ctrl-C ends the run; `flowdebate resume` continues it. Exit codes: 0 done, 1 failed, 2 misused, 3 no result "
@@ -31,7 +31,11 @@ EXIT_CODES = {
     "3 nothing to compare or not all done, 130 interrupted, 143 terminated.",
     "audit": "Exit codes: 0 done, 1 failed, 2 misused, 3 there is no ballot to audit.",
     "recount": "Exit codes: 0 done, 2 misused, 3 there is no ballot to decide by.",
+    "serve": "Ctrl-C ends it. Exit codes: 0 done, 2 misused, 130 interrupted, 143 terminated.",
+    "mcp": "Exit codes: 0 done (the host has left), 1 failed, 2 misused, 130 interrupted, 143 terminated.",
     "models": "Exit codes: 0 done, 1 a model does not answer, 2 misused, 3 no model is set up.",
+    "watch": "Exit codes: 0 done, 1 failed, 2 misused, 3 the run has no result, or waits for an answer, "
+    "130 interrupted, 143 terminated.",
     **dict.fromkeys(
         ("runs", "show", "delete", "export", "import", "render"), "Exit codes: 0 done, 1 failed, 2 misused."
     ),
@@ -77,8 +81,20 @@ EXAMPLES = {
         'flowdebate answer 3f2a91c0 "Rents rise because too little is built."',
         'flowdebate answer 3f2a91c0 --json \'{"winner": "pro"}\' --later',
     ),
-    "runs": ("flowdebate runs", "flowdebate runs --status interrupted --search rents", "flowdebate runs --json"),
-    "show": ("flowdebate show 3f2a91c0 --page", "flowdebate show 3f2a91c0 --markdown report.md"),
+    "fork": (
+        "flowdebate fork 3f2a91c0 --judge-model openai/gpt-5",
+        "flowdebate fork 3f2a91c0 --at round[2]/con --say reply.txt",
+        "flowdebate fork --last --set schedule=swap",
+    ),
+    "watch": ("flowdebate watch 3f2a91c0", "flowdebate watch --last --json"),
+    "runs": (
+        "flowdebate runs",
+        "flowdebate runs --status interrupted --search rents",
+        "flowdebate runs --before 3f2a91c0",
+    ),
+    "show": ("flowdebate show 3f2a91c0 --page", "flowdebate show --last --json"),
+    "report": ("flowdebate report 3f2a91c0 --html report.html", "flowdebate report --last --markdown report.md"),
+    "verify": ("flowdebate verify report.html", "flowdebate verify runs.jsonl --json"),
     "delete": ("flowdebate delete 3f2a91c0", "flowdebate delete --older-than 30 --status complete"),
     "export": ("flowdebate export --all --output runs.jsonl", "flowdebate export 3f2a91c0 > run.jsonl"),
     "import": ("flowdebate import runs.jsonl --store other.sqlite3",),
@@ -86,6 +102,15 @@ EXAMPLES = {
     "evaluate": (
         "flowdebate evaluate quiz.csv --truth answer --choices a --choices b",
         "flowdebate evaluate quiz.jsonl --limit 20 --out debates.jsonl --json",
+    ),
+    "serve": (
+        "flowdebate serve --model openai/gpt-5-mini --max-calls 60 --open",
+        "flowdebate serve --app my_debates:service --token-file token",
+    ),
+    "mcp": (
+        "flowdebate mcp --model openai/gpt-5-mini --max-calls 60",
+        "flowdebate mcp --app my_debates:service",
+        "flowdebate mcp --http --port 8378",
     ),
     "models": ("flowdebate models", "flowdebate models openai/gpt-5-mini local --check"),
     "recount": ("flowdebate recount --last", "flowdebate recount 3f2a91c0 --rule borda --rule approval"),
@@ -97,6 +122,7 @@ _DOCUMENTATION = {
     "answer": "docs/humans.md", "resume": "docs/durable.md", "deliberation": "docs/deliberation.md",
     "handoff": "docs/handoff.md", "consensus": "docs/consensus.md", "round-robin": "docs/round_robin.md",
     "council": "docs/council.md", "models": "docs/models.md", "debate": "docs/debate.md",
+    "mcp": "docs/mcp.md", "serve": "docs/http.md", "fork": "docs/durable.md",
 }  # fmt: skip
 
 

@@ -7,13 +7,14 @@ import os
 import re
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, TextIO, assert_never
+from typing import TYPE_CHECKING, TextIO, assert_never
 
 from flowdebate.cli.flow import TextFlow
 from flowdebate.cli.process import writing
 from flowdebate.cli.screen import AskOnScreen, Screen
 from flowdebate.service.documents import as_json, speakers_of
 from flowdebate.service.live import cost_text
+from flowdebate.service.runs import short_id
 from flowdebate.service.sections import (
     FLAGS,
     Card,
@@ -33,10 +34,12 @@ from flowdebate.service.sections import (
 from flowdebate.service.text import in_line, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
-    from flowdebate.runs.result import RunHandle
+    from flowdebate.service.channel import Update
     from flowdebate.service.documents import Document, Speaker, Tokens
+    from flowdebate.service.fork import Fork
+    from flowdebate.service.live import Live
     from flowdebate.service.plan import Plan
 
 __all__ = ("LivePage", "Page", "render")
@@ -53,6 +56,7 @@ ENDINGS = {
     "failed": "Failed",
 }
 """Endings other than complete."""
+_RESET = "from the beginning again: what was said at the same time is in another order now"
 
 
 class Page:
@@ -63,7 +67,7 @@ class Page:
     """
 
     def __init__(self, stream: TextIO, speakers: Sequence[Speaker], *, environ: Mapping[str, str] = os.environ) -> None:
-        self.screen = Screen(stream, environ=environ)
+        self.screen: Screen = Screen(stream, environ=environ)
         self._speakers = list(speakers)
         self._colours = {who.name: _COLOURS[index % len(_COLOURS)] for index, who in enumerate(self._speakers)}
         self._flow: TextFlow | None = None
@@ -226,6 +230,12 @@ class Page:
         seed = [] if document.seed is None else [f"Seed: {document.seed}"]
         if run or seed:
             self._facts([*run, *seed, *([hint] if hint else [])])
+        if document.fork is not None:
+            self.fork(document.fork)
+
+    def fork(self, fork: Fork) -> None:
+        """What a fork has from its parent."""
+        self._facts([f"Fork of {in_line(short_id(fork.parent))}: {fork.counts}"])
 
     def _facts(self, facts: Sequence[str]) -> None:
         """Write as many of `facts` on a line as fit."""
@@ -299,33 +309,43 @@ def render(document: Document, page: Page) -> None:
 class LivePage:
     """Live page of a run."""
 
-    def __init__(self, plan: Plan, stream: TextIO, *, models: str = "", quiet: bool = False) -> None:
-        own = plan.info.load_page()
+    def __init__(self, plan: Plan, stream: TextIO, *, head: Sequence[str] = (), quiet: bool = False) -> None:
+        self._plan = plan
         self._page = Page(stream, speakers_of(plan.speakers))
-        self._live = own.live(plan)
+        self._live: Live = plan.info.load_page().live(plan)
         self._quiet = quiet
         if isinstance(plan.ask, AskOnScreen):
             plan.ask.screen = self._page.screen
         if not quiet:
-            if models:
-                self._page.line(models, style="dim")
+            for line in filter(None, head):
+                self._page.line(line, style="dim")
             self._page.subject(plan.info.subject.capitalize(), plan.subject)
 
-    async def follow(self, handle: RunHandle[Any]) -> None:
-        """Show the events of a run to its end; WriteFailed where they cannot be shown."""
+    async def follow(self, updates: AsyncIterator[Update]) -> None:
+        """Show a run to its end; WriteFailed where it cannot be shown."""
         if self._quiet:
+            async for _ in updates:
+                pass
             return
-        self._live.attend(handle)
         screen = self._page.screen
         with writing(), screen.live():
             ticking = asyncio.ensure_future(screen.ticking())
             try:
-                async for event in handle:
-                    for section in self._live.follow(event):
-                        self._page.show(section)
+                async for update in updates:
+                    self._show(update)
             finally:
                 ticking.cancel()
                 self._page.end_text()
+
+    def _show(self, update: Update) -> None:
+        if update.kind == "reset":
+            self._page.end_text()
+            self._page.line()
+            self._page.remark(_RESET)
+            self._live = self._plan.info.load_page().live(self._plan)
+        elif update.event is not None:
+            for section in self._live.follow(update.event):
+                self._page.show(section)
 
     def show_cursor(self) -> None:
         """Give the cursor back to the terminal; may be called from a signal handler."""

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, get_args
 import typer
 
 from flowdebate.cli import options as opt
-from flowdebate.cli.command import problems_reported, run_plan
+from flowdebate.cli.command import problems_reported
+from flowdebate.cli.execute import run_plan
 from flowdebate.cli.help import Command
 from flowdebate.cli.process import warnings_reported
 from flowdebate.patterns import PATTERNS

@@ -34,6 +34,7 @@ __all__ = (
     "check_target",
     "killed_by",
     "leave_stdout",
+    "log_to",
     "prepare_streams",
     "tell",
     "warnings_reported",
@@ -72,6 +73,41 @@ def prepare_streams() -> None:
         elif isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     logging.getLogger("flowdebate").addHandler(_Lines(logging.WARNING))
+
+
+def log_to(target: str) -> Callable[[], None]:
+    """Append log records as lines of JSON to the file `target`, or to stderr for "-"; gives the function that stops it.
+
+    BadFile if the file is not writable.
+    """
+    from flowdebate.telemetry import JsonLines
+
+    if target == "-":
+        handler: logging.Handler = logging.StreamHandler(sys.stderr)
+    else:
+        check_target(Path(target))
+        descriptor = open_private(Path(target), os.O_WRONLY | os.O_APPEND)
+        handler = _Appended(os.fdopen(descriptor, "a", encoding="utf-8"))
+    handler.setFormatter(JsonLines())
+    logger = logging.getLogger("flowdebate")
+    before = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+
+    def stop() -> None:
+        logger.removeHandler(handler)
+        logger.setLevel(before)
+        handler.close()
+
+    return stop
+
+
+class _Appended(logging.StreamHandler["TextIO"]):
+    """Writes to a file of its own."""
+
+    def close(self) -> None:
+        super().close()
+        self.stream.close()
 
 
 def tell(message: str) -> None:
@@ -171,7 +207,10 @@ def _write(path: Path, data: bytes) -> None:
 
 
 class _Lines(logging.Handler):
-    """Log records as lines on stderr, without tracebacks."""
+    """Log records as lines on stderr, without tracebacks; not those of runs, which pages show."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return record.name != "flowdebate.runs" and bool(super().filter(record))
 
     def emit(self, record: logging.LogRecord) -> None:
         tell(f"{record.levelname.capitalize()}: {record.getMessage()}")

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from flowdebate.cli import options as opt
-from flowdebate.cli.command import resume_run
+from flowdebate.cli.execute import resume_run
 from flowdebate.cli.process import tell
 from flowdebate.errors import NotAwaited
 from flowdebate.service.options import Option, misuse

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import sys
 import time
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
@@ -12,15 +13,17 @@ import typer
 from pydantic import Field
 
 from flowdebate.cli import options as opt
-from flowdebate.cli.command import check_report, write_json, write_report
+from flowdebate.cli.command import check_report, write_json
 from flowdebate.cli.process import ExitCode, writing
 from flowdebate.errors import BadFile, RunConflict
+from flowdebate.runs.batch.batch import BATCH_LABEL
 from flowdebate.service.options import Count, Option, Text, allowed, misuse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from flowdebate.cli.page import Page
+    from flowdebate.service.runs import Place
     from flowdebate.store.base import Store, StoredRun
 
 __all__ = ("delete", "export", "import_", "runs", "show")
@@ -41,31 +44,70 @@ def runs(
         Text | None, Option(metavar="NAME", help="Only runs of this batch, each in a row of its own.")
     ] = None,
     limit: Annotated[Count, Option(metavar="N", help="Maximum number of rows in the list.")] = _MOST,
+    before: Annotated[
+        Text | None, Option(metavar="RUN", help="Only what the list has after this run: the next page.")
+    ] = None,
     store: opt.StoreName = None,
     as_json: opt.Json = False,
 ) -> None:
     """List the stored runs, the newest first. The runs of a batch are one row."""
     from flowdebate.service.runs import opened
 
-    filters = {"state": status, "block": block, "search": search, "batch": batch}
+    given = {"status": status, "block": block, "search": search, "batch": batch}
+    labels = None if batch is None else {BATCH_LABEL: batch}
+    filters = {"state": status, "block": block, "search": search, "labels": labels}
     with opened(store) as place:
-        rows = asyncio.run(_rows(place.store, filters, limit + 1, fold=batch is None and not as_json))
+        rows = asyncio.run(_rows(place.store, filters, limit + 1, before, fold=batch is None and not as_json))
+    following = _next_page(given, limit, rows[limit - 1][0], place) if len(rows) > limit else None
     with writing():
-        _list(rows[:limit], more=len(rows) > limit, as_json=as_json)
+        _list(rows[:limit], as_json=as_json, following=following)
 
 
-async def _rows(store: Store, filters: dict[str, Any], limit: int, *, fold: bool) -> list[list[StoredRun]]:
-    """The newest runs in `limit` rows, or in as many as there are."""
-    from flowdebate.cli.run_view import folded
+async def _rows(
+    store: Store, filters: dict[str, Any], limit: int, before: str | None, *, fold: bool
+) -> list[list[StoredRun]]:
+    """The runs that follow the run `before`, in at most `limit` rows; `fold` gives each batch one row."""
+    from flowdebate.service.runs import each_run, find_run
+
+    after = None if before is None else (await find_run(store, before)).position
+    rows: list[list[StoredRun]] = []
+    batches: set[str] = set()
+    async for run in each_run(store, **filters, before=after):
+        batch = run.header.labels.get(BATCH_LABEL) if fold else None
+        if batch is None:
+            rows.append([run])
+        elif batch not in batches:
+            batches.add(batch)
+            if row := await _batch_row(store, {**filters, "labels": {BATCH_LABEL: batch}}, run, after):
+                rows.append(row)
+        if len(rows) == limit:
+            break
+    return rows
+
+
+async def _batch_row(
+    store: Store, filters: dict[str, Any], first: StoredRun, after: tuple[float, str] | None
+) -> list[StoredRun]:
+    """The runs of a batch, which is listed where its newest one is; none if that is on an earlier page.
+
+    `first` is the newest run of the batch that follows the position `after`.
+    """
     from flowdebate.service.runs import list_runs
+    from flowdebate.store.base import list_order
 
-    most = limit
-    while True:
-        runs = await list_runs(store, **filters, limit=most)
-        rows = folded(runs) if fold else [[run] for run in runs]
-        if len(rows) >= limit or len(runs) < most:
-            return rows
-        most *= 4
+    runs = await list_runs(store, **filters)
+    if after is not None and any(list_order(run.position) <= list_order(after) for run in runs):
+        return []
+    return [first, *(run for run in runs if list_order(run.position) > list_order(first.position))]
+
+
+def _next_page(given: Mapping[str, str | None], limit: int, last: StoredRun, place: Place) -> str:
+    """The command that lists what follows the row of `last`."""
+    from flowdebate.service.runs import short_id
+
+    options = dict(given) | {"limit": None if limit == _MOST else str(limit), "before": short_id(last.header.run_id)}
+    words = [f" --{name} {shlex.quote(value)}" for name, value in options.items() if value is not None]
+    return f"flowdebate runs{''.join(words)}{place.option}"
 
 
 @opt.command()
@@ -76,33 +118,26 @@ def show(
     page: Annotated[bool, Option(help="Show the page of its command, not the steps.")] = False,
     store: opt.StoreName = None,
     as_json: opt.Json = False,
-    markdown: opt.Markdown = None,
 ) -> None:
     """Show a stored run with its steps and its result."""
     from flowdebate.cli.page import render
     from flowdebate.cli.run_view import document_of, run_data, show_run, step_data
     from flowdebate.service.documents import as_json as json_of
-    from flowdebate.service.runs import find_run, last_run, opened
+    from flowdebate.service.runs import chosen_run, opened
 
-    check_report(markdown)
-    if last == (run is not None):
-        which = "Name one run, or give --last, not both." if last else "Say which run: flowdebate show RUN, or --last."
-        raise misuse("RUN", run, f"{which} flowdebate runs lists the stored runs.")
     with opened(store) as place:
-        stored = asyncio.run(last_run(place.store) if run is None else find_run(place.store, run))
+        stored = asyncio.run(chosen_run(place.store, run, last=last, verb="show"))
         steps = asyncio.run(place.store.steps(stored.header.run_id))
-    document = document_of(stored, steps) if page or markdown is not None else None
+    document = document_of(stored, steps) if page else None
     with writing():
-        if as_json and page and document is not None:
+        if document is not None and as_json:
             write_json(document.to_json())
+        elif document is not None:
+            render(document, _page(document.speakers))
         elif as_json:
             write_json(json_of({**run_data(stored, whole=True), "done": [step_data(step) for step in steps]}))
-        elif page and document is not None:
-            render(document, _page(document.speakers))
         else:
             show_run(stored, steps, _page())
-    if document is not None:
-        write_report(document, markdown)
 
 
 @opt.command()
@@ -134,7 +169,7 @@ def delete(
 async def _meant(
     store: Store, names: Sequence[str], *, older_than: float | None, status: str | None
 ) -> Sequence[StoredRun]:
-    from flowdebate.service.runs import find_run, list_runs
+    from flowdebate.service.runs import each_run, find_run
 
     if names:
         chosen = {run.header.run_id: run for run in [await find_run(store, name) for name in names]}
@@ -143,31 +178,34 @@ async def _meant(
                 raise RunConflict(store.name, run.header.run_id)
         return list(chosen.values())
     oldest = time.time() - (older_than or 0) * _DAY
-    return [run for run in await list_runs(store, state=status) if not run.owned and run.updated_at <= oldest]
+    return [run async for run in each_run(store, state=status) if not run.owned and run.updated_at <= oldest]
 
 
 async def _delete(store: Store, runs: Sequence[StoredRun]) -> None:
+    from flowdebate.service.runs import delete_run
+
     for run in runs:
-        await store.delete(run.header.run_id)
+        await delete_run(store, run.header.run_id)
 
 
 def _ask(runs: Sequence[StoredRun]) -> None:
     if not sys.stdin.isatty():
         raise misuse("--yes", None, f"Nobody can be asked here. To delete {_counted(len(runs))}, add --yes.")
     with writing():
-        _list([[run] for run in runs], more=False, as_json=False)
+        _list([[run] for run in runs])
         if not typer.confirm(f"Delete {_counted(len(runs))}?"):
             raise typer.Exit(ExitCode.FAILED)
 
 
-def _list(rows: Sequence[Sequence[StoredRun]], *, more: bool, as_json: bool) -> None:
+def _list(rows: Sequence[Sequence[StoredRun]], *, as_json: bool = False, following: str | None = None) -> None:
+    """Write the rows; `following` is the command that lists what comes after them."""
     from flowdebate.cli.run_view import run_data, show_table
     from flowdebate.service.documents import as_json as json_of
 
     if as_json:
         write_json(json_of([run_data(run) for runs in rows for run in runs]))
     else:
-        show_table(rows, _page(), now=time.time(), more=more)
+        show_table(rows, _page(), now=time.time(), following=following)
 
 
 def _page(speakers: Sequence[Any] = ()) -> Page:
@@ -209,11 +247,13 @@ def export(
 
 async def _export(store: Store, names: Sequence[str], output: Path | None) -> None:
     from flowdebate.service.documents import seen_json
-    from flowdebate.service.runs import find_run
+    from flowdebate.service.runs import each_run, find_run
     from flowdebate.store.export import export_run, write_export
 
-    runs = [await find_run(store, name) for name in names] if names else await store.runs()
-    run_ids = list(dict.fromkeys(run.header.run_id for run in runs))
+    if names:
+        run_ids = list(dict.fromkeys([(await find_run(store, name)).header.run_id for name in names]))
+    else:
+        run_ids = [run.header.run_id async for run in each_run(store)]
     if output is not None:
         await write_export(output, store, run_ids)
         return

@@ -42,7 +42,7 @@ class Screen:
     def __init__(
         self, stream: TextIO, *, environ: Mapping[str, str] = os.environ, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self.console = _console(stream, environ)
+        self.console: Console = _console(stream, environ)
         self.clock = clock
         self._live: Live | None = None
         self._line: Text | None = None

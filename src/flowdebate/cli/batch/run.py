@@ -176,7 +176,7 @@ class Plans:
             if getattr(planned.policies, key) is not None:
                 where, field = planned.options.place(key)
                 raise ConfigurationError(where, field, getattr(planned.options, key), "left out in a batch")
-        self.stored = stored_plan(planned)
+        self.stored: dict[str, Any] = stored_plan(planned)
         """The plan as the store has it, without what depends on the question."""
         for key in info.load_page().settled(planned):
             self.stored["options"].pop(key)
@@ -184,7 +184,7 @@ class Plans:
             planned = with_sides(planned, yes_no_sides(first))
         self._proposed: dict[str, Sequence[Debater]] = {}
         """Sides that the model has proposed, by question."""
-        self.models = models_line(planned)
+        self.models: str = models_line(planned)
         """The line about the models."""
         self.base: Plan = with_policies(planned)
         """The plan of the first question."""

@@ -18,29 +18,19 @@ from flowdebate.service.options import Count, FilePath, ModelName, Option, Text,
 from flowdebate.service.text import in_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from flowdebate.cli.evaluation.ballots import Items
     from flowdebate.cli.evaluation.rejudging import Rejudging
     from flowdebate.cli.page import Page
-    from flowdebate.evaluation import JudgeAudit, JudgeFigures
-    from flowdebate.evaluation.judges.report import Figure, PlaceRate, Places
+    from flowdebate.evaluation import JudgeAudit
+    from flowdebate.evaluation.judges.report import ReaderAgreement
+    from flowdebate.service.audit import Items
     from flowdebate.store.base import Store, StoredRun
 
 __all__ = ("audit",)
 
 _Seed = Annotated[int, Field(ge=0), allowed("an int >= 0")]
 _HEAD = ("JUDGE", "FIGURE", "VALUE", "95% INTERVAL", "OF")
-_FIGURES = {
-    "position_consistency": "position consistency (PC)",
-    "preference_fairness": "preference fairness (PF)",
-    "repetition_stability": "repetition stability (RS)",
-    "flip_probability": "flip probability",
-    "saturation": "saturation of scores",
-    "slot_log_odds": "first slot ahead, log-odds",
-}
-
-_OVER = {"repetition_stability": "view", "saturation": "ballot", "slot_log_odds": "ballot"}
 
 
 @opt.command("base_url")
@@ -123,14 +113,21 @@ def _items(
     seed: int,
 ) -> tuple[Items, int]:
     """The items to audit, and how many debates could not be judged again."""
-    from flowdebate.cli.evaluation.ballots import items_of, read_items
+    from flowdebate.service.audit import read_items
     from flowdebate.service.runs import opened
 
     if data is not None:
         return read_items(data), 0
     with opened(store) as place:
-        runs = asyncio.run(_selected(place.store, names, filters))
-        return (items_of(runs), 0) if again is None else again.judged(runs, place.store, seed=seed)
+        if again is None:
+            return asyncio.run(_stored(place.store, names, filters)), 0
+        return again.judged(asyncio.run(_selected(place.store, names, filters)), place.store, seed=seed)
+
+
+async def _stored(store: Store, names: Sequence[str], filters: Mapping[str, Any]) -> Items:
+    from flowdebate.service.audit import audited_runs
+
+    return await audited_runs(store, await _selected(store, names, filters))
 
 
 async def _selected(store: Store, names: Sequence[str], filters: Mapping[str, Any]) -> Sequence[StoredRun]:
@@ -144,17 +141,11 @@ async def _selected(store: Store, names: Sequence[str], filters: Mapping[str, An
 
 def _audited(items: Items, seed: int) -> JudgeAudit:
     """The audit, with p-values and intervals where scipy is installed."""
-    from importlib.util import find_spec
+    from flowdebate.service.audit import audit_of, has_intervals
 
-    from flowdebate.evaluation.judges.audit import audit as figures_of
-    from flowdebate.evaluation.judges.audit import full_audit
-
-    ballots, truth = [item.ballots for item in items.items], [item.truth for item in items.items]
-    spoken = [item.spoken for item in items.items]
-    if find_spec("scipy"):
-        return full_audit(ballots, truth=truth, spoken=spoken, seed=seed)
-    tell('Warning: no p-values and no intervals without scipy: pip install "flowdebate[audit]"')
-    return figures_of(ballots, truth=truth, spoken=spoken)
+    if not has_intervals():
+        tell('Warning: no p-values and no intervals without scipy: pip install "flowdebate[audit]"')
+    return audit_of(items, seed=seed)
 
 
 def _write(audited: JudgeAudit, items: Items, *, as_json: bool) -> None:
@@ -163,12 +154,18 @@ def _write(audited: JudgeAudit, items: Items, *, as_json: bool) -> None:
 
     if as_json:
         data = {"audit": audited.model_dump(mode="json", by_alias=True), "findings": audited.findings}
-        write_json(json_of({**data, "leftOut": dict(sorted(items.left_out.items()))}))
+        readers = items.readers
+        votes = {} if readers is None else {"readers": readers.model_dump(mode="json", by_alias=True)}
+        write_json(json_of({**data, "leftOut": dict(sorted(items.left_out.items())), **votes}))
     else:
-        _show(audited, Page(sys.stdout, ()), left_out=items.left_out)
+        _show(audited, Page(sys.stdout, ()), left_out=items.left_out, readers=items.readers)
 
 
-def _show(audit: JudgeAudit, page: Page, *, left_out: Mapping[str, int]) -> None:
+def _show(
+    audit: JudgeAudit, page: Page, *, left_out: Mapping[str, int], readers: ReaderAgreement | None = None
+) -> None:
+    from flowdebate.service.audit import rows_of
+
     models = f", {counted(len(audit.models), 'model')}" if audit.models else ""
     page.line(f"Audit of {counted(audit.ballots, 'ballot')} on {counted(audit.items, 'item')}{models}", style="bold")
     for why, number in sorted(left_out.items()):
@@ -176,37 +173,8 @@ def _show(audit: JudgeAudit, page: Page, *, left_out: Mapping[str, int]) -> None
     if not audit.ballots:
         return
     page.line()
-    of_models = [row for name, figures in audit.models.items() for row in _rows(in_line(name) or "(unknown)", figures)]
-    page.columns(_HEAD, [*_rows("all", audit), *of_models])
+    rows = rows_of(audit, readers)
+    page.columns(_HEAD, [(in_line(row.judge), row.name, row.shown, row.interval, row.of) for row in rows])
     page.heading("Findings")
-    for finding in audit.findings:
+    for finding in (*audit.findings, *([] if readers is None else readers.findings)):
         page.line(f"- {in_line(finding)}")
-
-
-def _rows(judge: str, figures: JudgeFigures) -> Iterator[tuple[str, str, str, str, str]]:
-    """The figures of one judge, or of all, as lines of the table."""
-    for places in (*figures.slots, *figures.labels, *figures.turns):
-        for place in places.places:
-            of = f"{place.wins:,} of {places.n:,}"
-            yield judge, _name(places, place), f"{place.rate:.0%}", _interval(place.low, place.high, ".0%"), of
-    if (last := figures.last_word) is not None:
-        of = f"{last.wins:,} of {last.n:,}"
-        yield judge, "last word", f"{last.rate:.0%}", _interval(last.low, last.high, ".0%"), of
-    for field, name in _FIGURES.items():
-        figure: Figure | None = getattr(figures, field)
-        if figure is not None:
-            over = counted(figure.n, _OVER.get(field, "time"))
-            yield judge, name, f"{figure.value:.2f}", _interval(figure.low, figure.high, ".2f"), over
-    if figures.ballots:
-        unparsed = f"{figures.unparsed:,} of {figures.ballots:,}"
-        yield judge, "unparsed answers", f"{figures.unparsed_share:.0%}", "", unparsed
-
-
-def _interval(low: float | None, high: float | None, form: str) -> str:
-    return "" if low is None or high is None else f"{low:{form}} to {high:{form}}"
-
-
-def _name(places: Places, place: PlaceRate) -> str:
-    if places.kind == "label":
-        return f"label {in_line(place.place)}"
-    return f"{'speaker' if places.kind == 'turn' else 'slot'} {place.place} of {places.sides}"

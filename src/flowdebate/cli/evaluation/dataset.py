@@ -99,7 +99,9 @@ class EvaluationPlans(Plans):
         if "schema" not in self.stored["options"]:
             self.stored["options"].setdefault("synthesizer", False)  # only verdicts are compared
         self._baselines = baselines
-        self.questions = [self._question(row, index, path, truth, choices) for index, row in enumerate(rows)]
+        self.questions: list[LabelledQuestion] = [
+            self._question(row, index, path, truth, choices) for index, row in enumerate(rows)
+        ]
         for question in self.questions:
             self.of(question)  # refuses impossible options before anything is paid
 

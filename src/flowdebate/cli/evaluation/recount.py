@@ -115,21 +115,21 @@ def _stored(run: str | None, store: str | None) -> _Decided:
 
 async def _found(store: Store, run: str | None) -> _Decided:
     """The named run, or else the newest with ballots."""
-    from flowdebate.service.runs import find_run
+    from flowdebate.service.runs import each_run, find_run
 
     if run is not None:
         return _of_run(await find_run(store, run))
-    every = [_of_run(each) for each in await store.runs()]
-    decided = next((each for each in every if not isinstance(each.ballots, str)), None)
-    if decided is None:
-        raise misuse("--last", True, f"No run in {store.name} has ballots.")  # noqa: FBT003 - what was given
-    return decided
+    async for each in each_run(store):
+        decided = _of_run(each)
+        if not isinstance(decided.ballots, str):
+            return decided
+    raise misuse("--last", True, f"No run in {store.name} has ballots.")  # noqa: FBT003 - what was given
 
 
 def _of_run(run: StoredRun) -> _Decided:
-    from flowdebate.cli.evaluation.ballots import UNREADABLE, ballots_of_run
     from flowdebate.errors import BadFile
     from flowdebate.evaluation.judges.rejudge import NAME as REJUDGE
+    from flowdebate.service.audit import UNREADABLE, ballots_of_run
     from flowdebate.service.documents import document_of
 
     run_id, subject = run.header.run_id, run.header.question
@@ -146,7 +146,7 @@ def _of_run(run: StoredRun) -> _Decided:
 
 def _of_document(document: Document) -> _Decided:
     """The ballots of a debate, or the votes of a consensus."""
-    from flowdebate.cli.evaluation.ballots import NO_BALLOTS, NO_VERDICT
+    from flowdebate.service.audit import NO_BALLOTS, NO_VERDICT
 
     raw: Any = document.raw
     subject, run_id = document.subject, document.run_id

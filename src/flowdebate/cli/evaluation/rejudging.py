@@ -8,7 +8,6 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from flowdebate.cli.evaluation.ballots import Items, argued
 from flowdebate.cli.options import check
 from flowdebate.cli.process import tell
 from flowdebate.errors import ConfigurationError, error_text
@@ -18,6 +17,7 @@ from flowdebate.evaluation.judges.report import AuditItem
 from flowdebate.models.openai.endpoint import address_of
 from flowdebate.patterns.debate.judging.options import JudgeOptions
 from flowdebate.runs.durable.resume import StoreOptions
+from flowdebate.service.audit import Items, argued
 from flowdebate.service.options import COMMAND
 from flowdebate.service.plan import Models
 

@@ -1,0 +1,461 @@
+"""Execution of runs: started, resumed and forked through the service, and shown to their end."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from contextlib import aclosing, asynccontextmanager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+
+import typer
+
+from flowdebate.cli.command import check_report, exit_code_of, write_json, write_report
+from flowdebate.cli.errors import sentence_of
+from flowdebate.cli.process import ExitCode, WriteFailed, killed_by, tell, writing
+from flowdebate.errors import FlowDebateError, StoreError
+from flowdebate.service.options import misuse
+
+if TYPE_CHECKING:
+    import signal
+    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from flowdebate.runs.result import RunHandle
+    from flowdebate.service.channel import Update
+    from flowdebate.service.documents import Document
+    from flowdebate.service.fork import Fork
+    from flowdebate.service.plan import Plan
+    from flowdebate.service.runs import Place
+    from flowdebate.service.service import Service
+    from flowdebate.service.state import RunState
+    from flowdebate.store.base import Store, StoredRun
+
+__all__ = (
+    "Ended",
+    "Followed",
+    "Running",
+    "View",
+    "advice_on",
+    "confirmed",
+    "end_of_stored",
+    "finish",
+    "followed",
+    "fork_run",
+    "resume_run",
+    "run_plan",
+    "service_of",
+)
+
+
+class View(Protocol):
+    """What shows a run."""
+
+    async def follow(self, updates: AsyncIterator[Update]) -> None:
+        """Show it to its end; WriteFailed where it cannot be shown."""
+
+    def show_cursor(self) -> None:
+        """Give the cursor back to the terminal; may be called from a signal handler."""
+
+    def finish(self, document: Document, *, hint: str = "") -> None:
+        """Show the result and the totals."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Running:
+    """A run to be followed."""
+
+    updates: AsyncGenerator[Update, None]
+    handle: RunHandle[Any] | None = None
+    """None for a run that is not executed here."""
+    state: RunState | None = None
+    """None for a run that is not stored."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Followed:
+    """A run as far as it was shown."""
+
+    view: View | None
+    unwritten: WriteFailed | None
+    """Why it could not be shown any further."""
+    signal: signal.Signals | None
+    """What interrupted it; for a run that is not executed here, what ended the view."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """A run that is over, or suspended."""
+
+    document: Document
+    error: str = ""
+    """The message about its failure."""
+    code: int = 0
+    """The exit code of a failure."""
+    advice: str = ""
+    """What to do next, with the command."""
+
+
+# The commands
+
+
+def run_plan(
+    plan: Plan, *, store: str | None, no_store: bool, as_json: bool, markdown: Path | None, quiet: bool, yes: bool
+) -> int:
+    """Run a plan; gives the exit code."""
+    from flowdebate.service.models import models_line
+    from flowdebate.service.policies import with_policies
+    from flowdebate.service.runs import opened
+
+    if no_store and store is not None:
+        raise misuse("--store", store, "--store and --no-store exclude each other.")
+    check_report(markdown)
+    show = _Show(as_json=as_json, quiet=quiet, head=[models_line(plan)])
+    plan = with_policies(plan)
+    with nullcontext() if no_store else opened(store) as place:
+        if not plan.speakers:
+            from flowdebate.cli.sides import with_proposed_sides
+
+            if place is not None and place.named:
+                with _store_needed():  # fails before anything is paid for
+                    asyncio.run(place.store.runs(limit=1))
+            if show.head[0] and not quiet:
+                tell(show.head[0])
+                show = replace(show, head=())  # it is asked now
+            plan = with_proposed_sides(plan, yes=yes)
+        return asyncio.run(_executed(plan, place, lambda service: _started(plan, place, service), show, markdown))
+
+
+async def _started(plan: Plan, place: Place | None, service: Service | None) -> Running:
+    """A new run; one that is not stored, with a warning, if it cannot be in the user's data directory."""
+    if place is not None and service is not None:
+        try:
+            return _stored(service, await service.begin(plan))
+        except StoreError as error:
+            if place.named:
+                with _store_needed():
+                    raise
+            tell(f"Warning: the run is not stored: {error}")
+    from flowdebate.service.channel import Channel
+
+    handle = plan.pattern().start(plan.subject, model=plan.models, seed=plan.seed, limits=plan.limits, store=False)
+    return Running(updates=Channel.of(handle).read(), handle=handle)
+
+
+@contextmanager
+def _store_needed() -> Iterator[None]:
+    """Inside, an error of the store says how to go on without it."""
+    try:
+        yield
+    except StoreError as error:
+        raise StoreError(error.store, f"{error.problem}; --no-store does not store the run") from error
+
+
+def resume_run(run: str | None, given: Mapping[str, Any], *, store: str | None, **options: Any) -> NoReturn:  # noqa: ANN401 - those of the command
+    """Resume a run (None: the last one) with what is `given` over its plan; ends in Exit."""
+    from flowdebate.cli.patterns import ask_here
+    from flowdebate.service.models import models_line
+    from flowdebate.service.plan import plan_of
+    from flowdebate.service.runs import find_run, last_resumable, opened
+
+    as_json, quiet, markdown = options.pop("as_json"), options.pop("quiet", False), options.pop("markdown")
+    check_report(markdown)
+    with opened(store) as place:
+        stored = asyncio.run(last_resumable(place.store) if run is None else find_run(place.store, run))
+        trusted = options.pop("trust_plan") or confirmed(stored, given)
+        plan = plan_of(stored, given, trusted=trusted, ask=ask_here())
+        if plan.policies.record is not None:
+            tell(f"Warning: {plan.policies.record} ends where the run was left; the rest is not recorded")
+        head = models_line(plan, environment=_environment(stored))
+        show = _Show(as_json=as_json, quiet=quiet, head=[head])
+
+        async def resumed(service: Service) -> Running:
+            return _stored(service, await service.resume(stored.header.run_id, plan=plan, **options))
+
+        code = asyncio.run(_executed(plan, place, resumed, show, markdown))
+    raise typer.Exit(code)
+
+
+def fork_run(
+    stored: StoredRun,
+    plan: Plan,
+    place: Place,
+    *,
+    promise: str,
+    as_json: bool,
+    quiet: bool,
+    markdown: Path | None,
+    **options: Any,  # noqa: ANN401 - those of the service
+) -> int:
+    """Fork a stored run as a run of `plan`; gives the exit code. `promise` is the first line of its page."""
+    from flowdebate.service.models import models_line
+
+    show = _Show(as_json=as_json, quiet=quiet, head=[promise, models_line(plan, environment=_environment(stored))])
+
+    async def forked(service: Service) -> Running:
+        return _stored(service, await service.fork(stored.header.run_id, pattern=plan, **options))
+
+    return asyncio.run(_executed(plan, place, forked, show, markdown))
+
+
+def _environment(stored: StoredRun) -> str | None:
+    """The model of the environment that a stored run was started in."""
+    return stored.header.model if isinstance(stored.header.model, str) else None
+
+
+def confirmed(run: StoredRun, given: Mapping[str, Any]) -> bool:
+    """Whether the user, asked in the terminal, trusts the addresses and paths of an imported plan."""
+    from flowdebate.service.plan import reached_by
+
+    reached = reached_by(run, given)
+    if not reached or not sys.stdin.isatty():
+        return False
+    tell(f"Run {run.header.run_id} was imported. Its plan names:")
+    for flag, texts in reached.items():
+        for text in texts:
+            tell(f"  {flag} {text}")
+    tell("A server gets the key and everything that models are shown; of a file, models may be shown the content.")
+    return typer.confirm("Use them?", err=True)
+
+
+# From the beginning to the end
+
+
+@asynccontextmanager
+async def service_of(place: Place) -> AsyncIterator[Service]:
+    """A service of the runs in a store; what it still executes at the end is cancelled."""
+    from flowdebate.service.service import Service
+
+    service = Service(store=place.store, poll=_POLL)
+    try:
+        yield service
+    finally:
+        await service.close(0)
+
+
+_POLL = 0.5
+"""Seconds between two looks at a run of another process."""
+
+
+def _stored(service: Service, state: RunState) -> Running:
+    return Running(updates=service.follow(state.run_id), handle=service.handle(state.run_id), state=state)
+
+
+async def _executed(
+    plan: Plan,
+    place: Place | None,
+    start: Callable[[Any], Awaitable[Running]],
+    show: _Show,
+    markdown: Path | None,
+) -> int:
+    """Start a run and show it to its end, which an interrupt or a reader who leaves brings about; the exit code."""
+    async with nullcontext() if place is None else service_of(place) as service:
+        running = await start(service)
+        seen = await followed(running, lambda: show.page(plan))
+        end = await _end_of(plan, running, place)
+    return finish(end, seen, place=None if running.state is None else place, as_json=show.as_json, markdown=markdown)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Show:
+    """How a run is shown."""
+
+    as_json: bool
+    """As JSON on stdout, so that the page is on stderr, if that is a terminal."""
+    quiet: bool
+    """Only its end."""
+    head: Sequence[str]
+    """The first lines of the page."""
+
+    def page(self, plan: Plan) -> View | None:
+        """The page of a run; None if nobody looks."""
+        stream = sys.stderr if self.as_json else sys.stdout
+        if self.as_json and (self.quiet or not stream.isatty()):
+            return None
+        from flowdebate.cli.page import LivePage
+
+        with writing():
+            return LivePage(plan, stream, head=self.head, quiet=self.quiet)
+
+
+async def followed(running: Running, view_of: Callable[[], View | None]) -> Followed:
+    """Show a run to its end. An interrupt cancels it, if it is executed here; else it only ends the view."""
+    from flowdebate.cli.process import Interrupts
+
+    loop, handle = asyncio.get_running_loop(), running.handle
+    view: View | None = None
+    unwritten: WriteFailed | None = None
+
+    async def read() -> None:
+        nonlocal view
+        view = view_of()
+        async with aclosing(running.updates) as updates:
+            await (_drained(updates) if view is None else view.follow(updates))
+
+    def stop() -> None:
+        if view is not None:
+            view.show_cursor()  # a second signal ends the process at once
+        loop.call_soon_threadsafe((handle or reading).cancel)
+
+    reading = asyncio.ensure_future(read())
+    with Interrupts(stop) as interrupts:
+        try:
+            await reading
+        except WriteFailed as error:
+            unwritten = error
+            if handle is not None:
+                handle.cancel()
+        except asyncio.CancelledError:
+            if interrupts.received is None:
+                raise
+        if handle is not None:
+            await handle.wait()
+    stopped = interrupts.received is not None and (handle is None or handle.status == "interrupted")
+    return Followed(view=view, unwritten=unwritten, signal=interrupts.received if stopped else None)
+
+
+async def _drained(updates: AsyncIterator[Update]) -> None:
+    async for _ in updates:
+        pass
+
+
+async def _end_of(plan: Plan, running: Running, place: Place | None) -> Ended:
+    """The end of a run that was executed here, or was over already."""
+    if running.handle is not None:
+        return await _end_of_handle(plan, running.handle, None if running.state is None else place)
+    assert running.state is not None  # noqa: S101 - a run without a handle is stored
+    assert place is not None  # noqa: S101 - in a place
+    return await end_of_stored(place, running.state.run_id)
+
+
+async def _end_of_handle(plan: Plan, handle: RunHandle[Any], place: Place | None) -> Ended:
+    """The end of a run that was executed here; `place` is where it is stored."""
+    from flowdebate.runs.events import RunFinished
+    from flowdebate.service.documents import Tokens
+
+    failure: FlowDebateError | None = None
+    output: Any = None
+    try:
+        output = (await handle).output
+    except FlowDebateError as error:
+        failure = error
+    except asyncio.CancelledError:
+        if not handle.done():
+            raise
+    end = next((event for event in reversed(handle.events) if isinstance(event, RunFinished)), None)
+    reached = end.error if end is not None and handle.status == "limit" else None
+    document = plan.document(
+        handle.raw,
+        output,
+        status="interrupted" if handle.status == "running" else handle.status,
+        error=reached if failure is None else str(failure),
+        usage=Tokens.of(handle.usage),
+        cost=handle.cost,
+        seconds=None if end is None else round(end.seconds, 3),
+        seed=handle.seed,
+        run_id=None if place is None else handle.run_id,
+        fork=None if place is None else await _fork_of(place.store, handle.run_id),
+    )
+    again = not isinstance(failure, StoreError) or type(failure) is StoreError  # others would end in the same way
+    return Ended(
+        document=document,
+        error="" if failure is None else sentence_of(failure),
+        code=0 if failure is None else exit_code_of(failure),
+        advice=_advice(document.status, document.run_id, limit=handle.limit, place=place) if again else "",
+    )
+
+
+async def _fork_of(store: Store, run_id: str) -> Fork | None:
+    """The account of a fork; None for any other run, and where it cannot be read."""
+    from flowdebate.service.fork import Fork
+
+    with suppress(StoreError):
+        stored = await store.run(run_id)
+        return None if stored.header.parent is None else Fork.of(stored, await store.steps(run_id))
+    return None
+
+
+async def end_of_stored(place: Place, run_id: str) -> Ended:
+    """The end of a stored run, as the store has it; BadFile if it has no document."""
+    from flowdebate.service.runs import document_of_run
+
+    stored = await place.store.run(run_id)
+    document = await document_of_run(stored, await place.store.steps(run_id))
+    failed = document.status == "failed"
+    return Ended(
+        document=document,
+        error=document.error or "it failed" if failed else "",
+        code=ExitCode.FAILED if failed else 0,
+        advice=advice_on(stored, place),
+    )
+
+
+def finish(end: Ended, seen: Followed, *, place: Place | None, as_json: bool, markdown: Path | None) -> int:
+    """Write what there is to write about a run that has ended; the exit code."""
+    document, unwritten = end.document, seen.unwritten
+    try:
+        if unwritten is None:
+            with writing():
+                if seen.view is not None:
+                    seen.view.finish(document, hint=_show_command(end, place))
+                if as_json:
+                    write_json(document.to_json())
+    except WriteFailed as error:
+        unwritten = error
+    if end.error:
+        tell(f"Error: {end.error}")
+    if unwritten is None and end.advice:
+        tell(end.advice)
+    write_report(document, markdown)
+    if unwritten is not None:
+        raise unwritten
+    if end.code:
+        return end.code
+    if seen.signal is not None:
+        return killed_by(seen.signal)
+    return 0 if document.has_result and document.status != "limit" else ExitCode.NO_RESULT
+
+
+# Advice on stderr
+
+_RESUMABLE = ("interrupted", "failed", "limit", "left_behind", "dead_letter")
+_HIGHER_LIMIT = {"calls": " --max-calls N", "tokens": " --max-tokens N", "dead_letter": " --retry-dead-letter"}
+"""Options that it takes to resume a run: limits of calls and tokens count from the run's beginning."""
+_WHY = {
+    "left_behind": "The process of the run is gone. ",
+    "dead_letter": "The run was given up after repeated crashes. ",
+}
+"""What became of a run that did not come to an end of its own."""
+
+
+def _advice(status: str, run_id: str | None, *, place: Place | None, limit: str | None = None) -> str:
+    """How to resume a run; "" where there is nothing to resume."""
+    from flowdebate.service.runs import short_id
+
+    if run_id is None or place is None:
+        return ""
+    if status == "awaiting":
+        return f"To resume: flowdebate answer {short_id(run_id)}{place.option}"
+    if status not in _RESUMABLE:
+        return ""
+    return f"To resume: flowdebate resume {short_id(run_id)}{_HIGHER_LIMIT.get(limit or '', '')}{place.option}"
+
+
+def advice_on(run: StoredRun, place: Place) -> str:
+    """How to resume a stored run, and what became of its process; "" where there is nothing to resume."""
+    from flowdebate.service.plan import pattern_of_run
+    from flowdebate.service.runs import state_of
+
+    state, run_id = state_of(run), run.header.run_id
+    how = _advice(state, run_id, place=place, limit="dead_letter" if state == "dead_letter" else None)
+    if how and state != "awaiting" and pattern_of_run(run) is None:
+        how = f"To resume: await block.resume({run_id!r}) in Python, where its block is built"
+    return f"{_WHY.get(state, '')}{how}"
+
+
+def _show_command(end: Ended, place: Place | None) -> str:
+    """The command that shows a complete run again; "" where it is not stored, or to be resumed."""
+    from flowdebate.service.runs import short_id
+
+    run_id = end.document.run_id
+    return "" if run_id is None or place is None or end.advice else f"flowdebate show {short_id(run_id)}{place.option}"

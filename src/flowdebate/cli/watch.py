@@ -1,0 +1,224 @@
+"""`flowdebate watch`: follow a run that another process executes, or show one that is over."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from flowdebate.cli import options as opt
+from flowdebate.cli.command import check_report, write_json, write_report
+from flowdebate.cli.execute import Running, advice_on, end_of_stored, finish, followed, service_of
+from flowdebate.cli.process import ExitCode, killed_by, tell, writing
+from flowdebate.errors import ConfigurationError
+from flowdebate.service.options import Option
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator
+    from pathlib import Path
+
+    from flowdebate.cli.execute import Followed, View
+    from flowdebate.service.channel import Update
+    from flowdebate.service.documents import Document
+    from flowdebate.service.plan import Plan
+    from flowdebate.service.runs import Place
+    from flowdebate.store.base import StoredRun
+
+__all__ = ("watch",)
+
+
+@opt.command()
+def watch(
+    run: opt.RunName = None,
+    *,
+    last: Annotated[bool, Option(help="The newest run.")] = False,
+    store: opt.StoreName = None,
+    as_json: Annotated[
+        bool, Option(panel="Output", flag="--json", help="Print each event as one line of JSON on stdout.")
+    ] = False,
+    markdown: opt.Markdown = None,
+    quiet: opt.Quiet = False,
+) -> None:
+    """Watch a run that another process executes, or one that is over. Ctrl-C ends the view, not the run.
+
+    The page is that of the run's own command; contributions are shown once they are complete.
+    """
+    from flowdebate.service.runs import chosen_run, opened
+
+    check_report(markdown)
+    with opened(store) as place:
+        stored = asyncio.run(chosen_run(place.store, run, last=last, verb="watch"))
+        code = _watched(stored, place, as_json=as_json, quiet=quiet, markdown=markdown)
+    raise typer.Exit(code)
+
+
+def _watched(stored: StoredRun, place: Place, *, as_json: bool, quiet: bool, markdown: Path | None) -> int:
+    """Show a run to its end, or until an interrupt; the exit code."""
+    from flowdebate.service.runs import short_id
+
+    run_id = stored.header.run_id
+    plan, problem = _plan_of(stored)
+    if plan is None:
+        tell(f"{problem}; watch shows its steps and its status")
+    with writing():
+        view = _Lines() if as_json else _Steps(stored, quiet=quiet) if plan is None else _page(stored, plan, quiet)
+    seen = asyncio.run(_seen(place, run_id, view, by_step=plan is None))
+    if seen.signal is not None:
+        tell(f"The run goes on. To watch it again: flowdebate watch {short_id(run_id)}{place.option}")
+        return killed_by(seen.signal)
+    if plan is not None:
+        end = asyncio.run(end_of_stored(place, run_id))
+        return finish(end, seen, place=place, as_json=False, markdown=markdown)
+    return _finish_steps(asyncio.run(place.store.run(run_id)), seen, place, markdown)
+
+
+def _plan_of(stored: StoredRun) -> tuple[Plan | None, str]:
+    """The plan of a stored run; or None, and why there is none."""
+    from flowdebate.service.plan import pattern_of_run, plan_of
+
+    if pattern_of_run(stored) is None:
+        return None, f"Run {stored.header.run_id} was started by a program, whose patterns this command does not know"
+    try:
+        return plan_of(stored, {}, to_ask=False), ""
+    except ConfigurationError as error:
+        return None, str(error).removesuffix(".")
+
+
+def _page(stored: StoredRun, plan: Plan, quiet: bool) -> View:  # noqa: FBT001 - of this module
+    """The page of the run's own command, with the run and its status in the first line."""
+    from flowdebate.cli.page import LivePage
+    from flowdebate.service.models import models_line
+
+    environment = stored.header.model if isinstance(stored.header.model, str) else None
+    head = [_status_line(stored), models_line(plan, environment=environment)]
+    return LivePage(plan, sys.stdout, head=head, quiet=quiet)
+
+
+def _status_line(stored: StoredRun) -> str:
+    from flowdebate.service.runs import WORDS, ago, moment, short_id, state_of
+
+    created = stored.header.created_at
+    when = ago(time.time() - created) or f"{moment(created):%Y-%m-%d}"
+    return f"Run {short_id(stored.header.run_id)}: {WORDS[state_of(stored)]}, started {when}"
+
+
+async def _seen(place: Place, run_id: str, view: View, *, by_step: bool) -> Followed:
+    async with service_of(place) as service:
+        updates = _steps_of(place, run_id) if by_step else service.follow(run_id)
+        return await followed(Running(updates=updates), lambda: view)
+
+
+class _Lines:
+    """Writes each event, or step, as one line of JSON."""
+
+    async def follow(self, updates: AsyncIterator[Update]) -> None:
+        """Write them to the end of the run; WriteFailed where they cannot be written."""
+        from flowdebate.cli.run_view import step_data
+        from flowdebate.events import wire_of
+        from flowdebate.store.base import StepRow
+
+        async for update in updates:
+            if isinstance(update.event, StepRow):
+                self.write({"kind": "step", "step": step_data(update.event)})
+            elif update.event is not None:
+                self.write(wire_of(update.event))
+            elif update.kind == "reset":
+                self.write({"kind": "reset"})
+
+    def write(self, data: object) -> None:
+        """Write a line."""
+        from flowdebate.service.documents import seen_json
+
+        with writing():
+            write_json(seen_json(json.dumps(data, ensure_ascii=False)))
+
+    def end(self, stored: StoredRun) -> None:
+        """Write the status of a run that was shown by its steps."""
+        from flowdebate.service.runs import state_of
+
+        self.write({"kind": "status", "status": state_of(stored), "error": (stored.outcome or {}).get("error")})
+
+    def show_cursor(self) -> None:
+        """Do nothing: it is not hidden."""
+
+    def finish(self, document: Document, *, hint: str = "") -> None:
+        """Do nothing: the last event has the status."""
+
+
+# Runs without a plan
+
+_POLL = 0.5
+"""Seconds between two looks at the steps."""
+
+
+async def _steps_of(place: Place, run_id: str) -> AsyncGenerator[Update, None]:
+    """The finished steps of a run, each as an update, until it is over or suspended."""
+    from flowdebate.service.channel import Update
+    from flowdebate.service.runs import state_of
+
+    shown: set[str] = set()
+    while True:
+        stored = await place.store.run(run_id)
+        for step in await place.store.steps(run_id):
+            if step.body is not None and step.key not in shown:
+                shown.add(step.key)
+                yield Update("event", step)
+        if state_of(stored) not in ("queued", "running"):
+            return
+        await asyncio.sleep(_POLL)
+
+
+class _Steps:
+    """Shows the steps of a run as `flowdebate show` does."""
+
+    def __init__(self, stored: StoredRun, *, quiet: bool) -> None:
+        from flowdebate.cli.page import Page
+        from flowdebate.cli.run_view import show_head
+
+        self._page = Page(sys.stdout, ())
+        self._quiet = quiet
+        if not quiet:
+            show_head(stored, self._page)
+
+    async def follow(self, updates: AsyncIterator[Update]) -> None:
+        """Show the steps to the end of the run; WriteFailed where they cannot be written."""
+        from flowdebate.cli.run_view import show_step
+
+        async for update in updates:
+            if not self._quiet:
+                with writing():
+                    show_step(update.event, self._page)
+
+    def end(self, stored: StoredRun) -> None:
+        """Show what the run came to."""
+        from flowdebate.cli.run_view import show_outcome
+
+        with writing():
+            show_outcome(stored, self._page)
+
+    def show_cursor(self) -> None:
+        """Do nothing: it is not hidden."""
+
+    def finish(self, document: Document, *, hint: str = "") -> None:
+        """Do nothing: see `end`."""
+
+
+def _finish_steps(stored: StoredRun, seen: Followed, place: Place, markdown: Path | None) -> int:
+    """Write what a run without a plan came to; the exit code."""
+    from flowdebate.cli.run_view import document_of
+
+    if seen.unwritten is not None:
+        raise seen.unwritten
+    if isinstance(seen.view, (_Lines, _Steps)):
+        seen.view.end(stored)
+    if advice := advice_on(stored, place):
+        tell(advice)
+    if markdown is not None:
+        write_report(document_of(stored, asyncio.run(place.store.steps(stored.header.run_id))), markdown)
+    if stored.status == "failed":
+        return ExitCode.FAILED
+    return 0 if stored.status in ("complete", "degraded") else ExitCode.NO_RESULT

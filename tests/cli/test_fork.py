@@ -1,0 +1,213 @@
+"""`flowdebate fork`: a run with changes, in which only what they change is asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from flowdebate import handler
+
+from .siblings import stage
+from .stage import OnTerminal, Stage
+from .test_imported import forged
+from .test_run import SIDES
+from .test_stored import ALL, command, in_store, newest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from flowdebate.store.base import StepRow
+
+SAID = (("Homes ", "first."), ("Build ", "more."))
+OF_ANN = "debate/round[1]/debate-turn-pro/debate-debater-pro"
+
+
+def steps_of(path: Path, run_id: str) -> list[StepRow]:
+    """The steps of a stored run."""
+    return list(in_store(path, lambda store: store.steps(run_id)))
+
+
+def forked(*arguments: str) -> dict[str, Any]:
+    """The document of a fork."""
+    result = command("fork", *arguments, "--json")
+    assert result.exit_code == 0, result.stderr
+    document: dict[str, Any] = json.loads(result.stdout)
+    return document
+
+
+def test_with_another_judge_only_the_judge_is_paid_for(store: Path, tmp_path: Path) -> None:
+    """The first line says what is reused; page, report, JSON and `show` end with what was; the parent stays."""
+    report = tmp_path / "fork.md"
+    with Stage(turns=SAID) as on:
+        command(*on.options(*SIDES, "--rounds", "1", "--seed", "7"))
+        parent = newest(store)
+        before = parent, steps_of(store, parent.header.run_id)
+        with OnTerminal("fork", "--last", "--judge-model", "other", "--markdown", str(report)) as terminal:
+            assert terminal.end() == 0
+        assert [body["model"] for body in on.bodies] == ["staged", "staged", "staged", "other"]
+        fork = newest(store)
+        shown, data = command("show", "--last"), json.loads(command("show", "--last", "--json").stdout)
+        document = json.loads(command("show", "--last", "--page", "--json").stdout)
+        nothing = forked(fork.header.run_id)
+        assert len(on.bodies) == 4
+    short = parent.header.run_id[:8]
+    first, *_, last = terminal.screen.strip().splitlines()
+    assert first == f"Fork of {short}: reuses its 3 answers wherever the same model is asked the same"
+    assert last == f"Fork of {short}: 2 answers reused, 1 asked for"
+    assert "Calls: 1 " in terminal.screen
+    account = {"parent": parent.header.run_id, "reused": 2, "edited": [], "asked": 1}
+    assert document["fork"] == account
+    assert data["parent"] == parent.header.run_id
+    assert f"- Fork of {parent.header.run_id}: 2 answers reused, 1 asked for\n" in report.read_text()
+    assert f"  Fork of: {parent.header.run_id}: 2 answers reused, 1 asked for\n" in shown.stdout
+    assert shown.stdout.count("(staged, taken from the parent run)") == 2
+    assert nothing["fork"] == {**account, "parent": fork.header.run_id, "reused": 3, "asked": 0}
+    assert nothing["usage"]["calls"] == 0
+    assert (fork.header.seed, nothing["seed"]) == (7, 7)
+    assert (in_store(store, lambda opened: opened.run(parent.header.run_id)), before[1]) == (
+        before[0],
+        steps_of(store, parent.header.run_id),
+    )
+
+
+def test_an_answer_is_edited_by_its_place_or_its_ends(tmp_path: Path, store: Path) -> None:
+    """From the command line, a file or stdin; what depends on it is asked for, and what does not is reused."""
+    reply = tmp_path / "reply.txt"
+    reply.write_text("No = never.\n")
+    with Stage(turns=SAID) as on:
+        command(*on.options(*SIDES, "--rounds", "2"))
+        parent = newest(store).header.run_id
+        documents = [
+            forked(parent, "--edit", "round[1]/con=No = never."),
+            forked(parent, "--at", "round[1]/con", "--say", str(reply)),
+        ]
+        piped = command("fork", parent, "--at", "con/debater-con", "--say", "-", "--json", stdin=b"No = never.\n")
+        several = command("fork", parent, "--at", "con", "--say", "-", stdin=b"No.")
+        verdict = {"reasoning": "I decide.", "winner": "cap rents", "verdict": "Cap."}
+        asked = len(on.bodies)
+        judged = forked(parent, "--edit", f"judge={json.dumps(verdict)}", "--edit", f"{OF_ANN}=Homes first.")
+        assert len(on.bodies) == asked  # the words are the same
+    assert piped.exit_code == several.exit_code == 2
+    for document in documents:
+        texts = [entry["text"] for entry in document["raw"]["transcript"]]
+        assert texts[:2] == ["Homes first.", "No = never."]
+        place = "debate/round[1]/debate-turn-con/debate-debater-con"
+        assert document["fork"] == {"parent": parent, "reused": 1, "edited": [place], "asked": 3}
+    assert "2 answers have a place like 'con': debate/round[1]/debate-turn-con/debate-debater-con, " in several.stderr
+    assert judged["raw"]["verdict"]["winner"] == "cap rents"
+
+
+def test_from_a_place_on_everything_is_asked_for_anew(store: Path) -> None:
+    """Although the requests are the same."""
+    with Stage(turns=SAID) as on:
+        command(*on.options(*SIDES, "--rounds", "2"))
+        asked = len(on.bodies)
+        result = command("fork", "--last", "--at", "round[2]/pro", "--quiet")
+        assert len(on.bodies) == asked + 3
+    assert result.exit_code == 0
+    assert result.stdout.endswith(": 2 answers reused, 3 asked for\n")
+    assert "Round 1" not in result.stdout
+
+
+@pytest.mark.parametrize("verb", ALL)
+def test_a_fork_of_each_command_without_changes_asks_nothing(verb: str) -> None:
+    """It comes to the same document."""
+    with stage() as on:
+        command(*on.options(*ALL[verb][1], "--seed", "5", verb=verb))
+        own = json.loads(command("show", "--last", "--page", "--json").stdout)
+        asked = len(on.bodies)
+        again = forked("--last")
+        assert len(on.bodies) == asked
+    assert again["fork"]["asked"] == 0
+    assert again["fork"]["reused"] == own["usage"]["calls"]
+    different = {key for key in own if own[key] != again[key]}
+    assert different <= {"runId", "seconds", "usage", "raw"}
+    if verb != "consensus":  # which measures its time
+        assert own["raw"] == again["raw"]
+
+
+def test_any_option_of_a_plan_can_be_changed() -> None:
+    """As in a plan file; a stop condition is evaluated again, so that further rounds ask only for themselves."""
+    with Stage(turns=SAID) as on:
+        command(*on.options(*SIDES, "--rounds", "3", "--stop", "rounds(1)"))
+        asked = len(on.bodies)
+        longer = forked("--last", "--set", "stop=rounds(2)")
+        assert len(on.bodies) == asked + 3
+        brief = forked("--last", "--rounds", "2", "--set", "stop=", "--set", 'instructions = "Be brief."')
+        limited = command("fork", "--last", "--rounds", "3", "--max-calls", "1")
+        resumed = command("resume", "--last", "--max-calls", "99", "--json")
+    assert longer["raw"]["rounds"] == brief["raw"]["rounds"] == 2
+    assert (longer["fork"]["reused"], brief["fork"]["reused"]) == (2, 0)
+    assert brief["raw"]["stopReason"] == "max_rounds"
+    assert limited.exit_code == 3
+    assert re.search(r"To resume: flowdebate resume \w{8} --max-calls N", limited.stderr)
+    assert json.loads(resumed.stdout)["raw"]["rounds"] == 3
+    assert json.loads(resumed.stdout)["fork"]["parent"]
+
+
+def test_a_fork_has_the_models_of_its_run_not_of_the_environment(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run took the environment's; by now that is another one."""
+    with Stage(turns=SAID) as on:
+        monkeypatch.setenv("OPENAI_BASE_URL", on.base_url)
+        monkeypatch.setenv("OPENAI_API_KEY", "k")
+        monkeypatch.setenv("FLOWDEBATE_MODEL", "openai/staged")
+        command("debate", "Cap rents?", *SIDES, "--rounds", "1")
+        monkeypatch.setenv("FLOWDEBATE_MODEL", "openai/ann-model")
+        forked("--last", "--judge-model", "openai/other")
+        assert [body["model"] for body in on.bodies] == ["staged", "staged", "staged", "other"]
+        assert newest(store).header.model == {"chat": "openai/staged", "synthesize": "openai/other"}
+
+
+def test_what_cannot_be_forked_is_one_message(store: Path) -> None:
+    """Before anything is stored or asked for; it names the option."""
+    block = handler(_mine, name="mine")
+    asyncio.run(block.run("Cap rents?", store=store, run_id="my-run"))
+    with Stage(turns=SAID) as on:
+        command(*on.options(*SIDES, "--rounds", "1"))
+        run_id, count = newest(store).header.run_id, len(on.bodies)
+        cases: dict[tuple[str, ...], str] = {
+            (): "Say which run: flowdebate fork RUN, or --last.",
+            (run_id, "--last"): "Name one run, or give --last, not both.",
+            ("nobody",): "there is no run 'nobody'",
+            ("my-run",): "await block.fork('my-run') in Python",
+            (run_id, "--say", "x"): "--say replaces the answer at --at PLACE",
+            (run_id, "--at", "judge", "--say", "not-there.txt"): "not-there.txt: cannot be read",
+            (run_id, "--at", "ann"): "--at: no answer of the run has the place 'ann'. Its places: debate/round[1]/",
+            (run_id, "--edit", "judge"): "--edit must be PLACE=TEXT, got 'judge'",
+            (run_id, "--edit", "con= "): "text that is not blank",
+            (run_id, "--edit", "judge=nonsense"): "an answer that the step takes",
+            (run_id, "--set", "rounds"): "--set must be KEY=VALUE, with a key of a plan file, got 'rounds'",
+            (run_id, "--set", "roundz=3"): "--set: `roundz` must be one of the keys",
+            (run_id, "--set", "rounds=0"): "--set: `rounds` must be an int >= 1, got 0",
+            (run_id, "--set", "question=Why?"): "`question` must be left out: a fork has the question of its run",
+            (run_id, "--rounds", "0"): "--rounds must be an int >= 1, got 0",
+        }
+        for arguments, words in cases.items():
+            result = command("fork", *arguments)
+            assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (2, "", 1), arguments
+            assert words in result.stderr, result.stderr
+        assert len(on.bodies) == count
+    assert len(in_store(store, lambda opened: opened.runs())) == 2
+
+
+def test_a_fork_of_an_imported_run_reaches_nobody_unasked(tmp_path: Path, store: Path) -> None:
+    """And then reuses what the file has recorded."""
+    with Stage(turns=SAID) as theirs:
+        run_id, file = forged(theirs, tmp_path, asked=True)
+        command("import", str(file))
+        refused = command("fork", run_id)
+        assert (refused.exit_code, theirs.bodies) == (2, [])
+        assert f"flowdebate fork {run_id} --trust-plan" in refused.stderr
+        document = forked(run_id, "--trust-plan", "--max-calls", "9")
+        assert len(theirs.bodies) == 2
+    assert document["fork"] == {"parent": run_id, "reused": 1, "edited": [], "asked": 2}
+    assert newest(store).header.foreign
+
+
+async def _mine(value: str) -> str:
+    """A program's block."""
+    return value

@@ -1,0 +1,75 @@
+"""`flowdebate report` and `verify`: a run becomes a file, and the file says what its journal says."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from typer.testing import CliRunner
+
+from flowdebate.cli.app import app
+from tests.cli.stage import Stage
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from typer.testing import Result
+
+SIDES = ("--debater", "ann=cap rents", "--debater", "bob=build homes")
+
+
+def command(*arguments: str, text: str | None = None) -> Result:
+    """The command, in this process."""
+    return CliRunner().invoke(app, list(arguments), input=text)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a store of one run, its reports and its export."""
+    folder = tmp_path_factory.mktemp("reports")
+    store = ("--store", str(folder / "runs.sqlite3"))
+    with Stage() as on:
+        held = command(*on.options(*SIDES, "--rounds", "1", *store))
+        assert held.exit_code == 0, held.output
+    written = command("report", "--last", "--html", str(folder / "r.html"), "--markdown", str(folder / "r.md"), *store)
+    assert (written.exit_code, written.output) == (0, "")
+    assert command("export", "--all", "-o", str(folder / "r.jsonl"), *store).exit_code == 0
+    return folder
+
+
+def test_a_report_is_verified_without_a_store_or_a_model(folder: Path) -> None:
+    """And so is an export; both also from stdin."""
+    for name in ("r.html", "r.jsonl"):
+        done = command("verify", str(folder / name))
+        assert done.exit_code == 0, done.output
+        assert "verified: what is shown follows from the journal" in done.output
+        [finding] = json.loads(command("verify", "-", "--json", text=(folder / name).read_text()).stdout)
+        assert (finding["outcome"], finding["problems"], finding["answers"]) == ("verified", [], 4)
+    assert (folder / "r.md").read_text().startswith("# Debate")
+    assert (folder / "r.html").stat().st_mode & 0o777 == 0o600
+
+
+def test_the_exit_code_says_what_was_found(folder: Path) -> None:
+    """1 for what does not follow, 2 for what cannot be read, 3 for what cannot be checked here."""
+    html = (folder / "r.html").read_text()
+    changed = command("verify", "-", text=html.replace("cap rents", "cut rents", 1))
+    assert changed.exit_code == 1
+    assert "does not follow from its journal" in changed.output
+    unknown = command("verify", "-", text=html.replace('content="flowdebate ', 'content="flowdebate 0.0.1-'))
+    assert unknown.exit_code == 3
+    assert "cannot be verified here" in unknown.output
+    for text, problem in (("<p>", "is no report of flowdebate"), ("{}", "line 1: "), ("", "no run")):
+        bad = command("verify", "-", text=text)
+        assert bad.exit_code == 2, bad.output
+        assert problem in bad.output
+    assert command("verify", str(folder / "missing.html")).exit_code == 2
+
+
+def test_a_report_needs_a_place_and_a_run(folder: Path) -> None:
+    """Nothing is written where something is missing."""
+    store = ("--store", str(folder / "runs.sqlite3"))
+    assert "--html FILE" in command("report", "--last", *store).output
+    assert "Say which run: flowdebate report RUN" in command("report", "--html", str(folder / "x.html"), *store).output
+    assert command("report", "nothing", "--html", str(folder / "x.html"), *store).exit_code == 2
+    assert not (folder / "x.html").exists()

@@ -1,0 +1,198 @@
+"""`flowdebate watch`: what another process executes, and what is over, as the run's own command shows it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from flowdebate import handler
+from flowdebate.cli.process import killed_by
+
+from .siblings import stage
+from .stage import PATIENCE, OnTerminal, Stage, on_pipes
+from .test_run import SIDES
+from .test_stored import ALL, TOGETHER, command, ended_early, newest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from flowdebate.runs.context import Context
+
+SAID = (("Homes ", "first."), ("Build ", "more."))
+
+
+def lines_of(page: str) -> list[str]:
+    """The lines of a page, without its first ones and its times."""
+    page = re.sub(r"Time: [\d.]+ s| · flowdebate show \w+|^(Model|Run \w+): .*", "", page, flags=re.MULTILINE)
+    return [line for line in page.splitlines() if line.strip()]
+
+
+def test_a_run_of_another_process_is_watched_to_its_end(store: Path) -> None:
+    """With who is at work; then the page is the whole one, and the run does not know of it."""
+    with Stage(turns=SAID, hold=(2, 1)) as on, on_pipes(*on.options(*SIDES)) as process:
+        on.wait_for_turn(3)
+        with OnTerminal("watch", "--last") as terminal:
+            terminal.until("Round 2 of 2")
+            terminal.until("pro is thinking")
+            assert "Build more." in terminal.screen
+            on.let_go()
+            assert terminal.end() == 0
+        assert process.wait(PATIENCE) == 0
+        assert process.stdout is not None
+        own = process.stdout.read().decode()
+    assert re.match(r"Run \w{8}: running, started just now\nModel: staged at ", terminal.screen)
+    watched = command("watch", "--last")
+    assert lines_of(watched.stdout) == lines_of(own)
+    assert (watched.exit_code, watched.stderr) == (0, "")
+    for part in ("Homes first.", "Both are right.", newest(store).header.run_id):
+        assert part in terminal.screen
+        assert part in own
+
+
+@pytest.mark.parametrize("verb", ALL)
+def test_a_run_that_is_over_is_shown_from_its_beginning(verb: str, tmp_path: Path) -> None:
+    """As its own page, report and exit code were; also where a limit has ended it."""
+    options = (*ALL[verb][1], "--seed", "5")
+    reports = tmp_path / "own.md", tmp_path / "watched.md"
+    for limit in ((), ("--max-calls", str(TOGETHER.get(verb, 2)))):
+        with stage() as on:
+            own = command(*on.options(*options, *limit, "--markdown", str(reports[0]), verb=verb))
+            asked = len(on.bodies)
+            watched = command("watch", "--last", "--markdown", str(reports[1]))
+            quiet = command("watch", "--last", "--quiet")
+            assert len(on.bodies) == asked
+        assert sorted(lines_of(watched.stdout)) == sorted(lines_of(own.stdout))
+        assert watched.exit_code == quiet.exit_code == own.exit_code
+        assert watched.stderr == own.stderr.replace(" --max-calls N", "")
+        texts = [report.read_text() for report in reports]
+        assert texts[0] == texts[1]
+        assert set(lines_of(quiet.stdout)) <= set(lines_of(own.stdout))
+
+
+def test_ctrl_c_ends_the_view_and_not_the_run(store: Path) -> None:
+    """It says how to watch it again."""
+    with Stage(turns=SAID, hold=(1, 0)) as on, on_pipes(*on.options(*SIDES)) as process:
+        on.wait_for_turn(2)
+        with OnTerminal("watch", "--last") as terminal:
+            terminal.until("con is thinking")
+            terminal.process.send_signal(2)
+            assert terminal.end() == killed_by(2)
+        run = newest(store)
+        assert (run.status, run.owned) == ("running", True)
+        on.let_go()
+        process.wait(PATIENCE)
+    assert f"The run goes on. To watch it again: flowdebate watch {run.header.run_id[:8]}" in terminal.screen
+    assert terminal.seen.rfind("\x1b[?25h") > terminal.seen.rfind("\x1b[?25l")
+    assert newest(store).status == "complete"
+
+
+def test_a_run_whose_process_is_gone_says_so(store: Path) -> None:
+    """With what was said, and the command that resumes it; as well as one that was given up, or waits for a human."""
+    with Stage(turns=SAID, hold=(1, 0)) as on, on_pipes(*on.options(*SIDES)) as process:
+        on.wait_for_turn(2)
+        process.kill()
+        process.wait(PATIENCE)
+        run = newest(store).header.run_id
+        result = command("watch", run)
+    assert result.exit_code == 3
+    assert "Homes first." in result.stdout
+    assert "Interrupted after 1 complete argument." in result.stdout
+    assert result.stderr == f"The process of the run is gone. To resume: flowdebate resume {run[:8]}\n"
+
+
+def test_a_run_that_waits_for_a_human_ends_the_view() -> None:
+    """The hint is the command that answers, with the store."""
+    with Stage(turns=SAID) as on:
+        own = command(*on.options(*SIDES, "--human", "con"))
+        watched = command("watch", "--last")
+    assert own.exit_code == watched.exit_code == 3
+    assert watched.stderr == own.stderr
+    assert re.fullmatch(r"To resume: flowdebate answer \w{8}\n", watched.stderr)
+
+
+def test_a_run_that_failed_fails_its_viewer() -> None:
+    """With the error, also where it never began."""
+    with Stage(verdict={"winner": 5}) as on:
+        command(*on.options(*SIDES, "--rounds", "1"))
+        failed = command("watch", "--last")
+    command("debate", "Should we cap rents?", "--model", "m", "--base-url", "http://127.0.0.1:9/v1")
+    unreached = command("watch", "--last")
+    assert failed.exit_code == unreached.exit_code == 1
+    assert "the answer does not fit its schema" in failed.stderr
+    assert "Failed after 2 complete arguments." in failed.stdout
+    assert "Failed after 0 complete arguments." in unreached.stdout
+    assert unreached.stderr.startswith("Error: ")
+
+
+def test_as_json_each_event_is_a_line() -> None:
+    """In order, from the first to the last, while it goes on and when it is over; nothing else is on stdout."""
+    with Stage(turns=(("Homes \x9b31m\u202e", "first."), ("Build ", "more.")), hold=(2, 0)) as on:
+        with on_pipes(*on.options(*SIDES)) as process:
+            on.wait_for_turn(3)
+            with on_pipes("watch", "--last", "--json") as watching:
+                assert watching.stdout is not None
+                first = watching.stdout.readline()
+                on.let_go()
+                live = [json.loads(line) for line in (first, *watching.stdout)]
+            process.wait(PATIENCE)
+        again = command("watch", "--last", "--json")
+    events = [json.loads(line) for line in again.stdout.splitlines()]
+    assert [events[0]["kind"], events[-1]["kind"]] == ["run_started", "run_finished"]
+    assert events[-1]["status"] == "complete"
+    assert not re.search("[\x80-\x9f\u202e]", again.stdout)
+    assert "Homes \x9b31m\u202efirst." in [event.get("output") for event in events]
+    assert [event for event in live if event["kind"] != "call_started"] == events
+    assert "call_started" in [event["kind"] for event in live]
+
+
+async def _mine(value: str, ctx: Context, /) -> str:
+    """A program's block with a side effect."""
+    made: str = await ctx.step(_made)
+    if value.startswith("fail"):
+        raise ValueError(value)
+    return made + value
+
+
+async def _made() -> str:
+    return "\x1b[2Jmade "
+
+
+def test_runs_of_programs_are_shown_by_their_steps(store: Path) -> None:
+    """With the reason; nothing that they have written acts on a terminal."""
+    block = handler(_mine, name="mine")
+    asyncio.run(block.run("Cap \x1b[2J rents?", store=store, run_id="my-run"))
+    with pytest.raises(ValueError, match="fail"):
+        asyncio.run(block.run("fail now", store=store, run_id="failing"))
+    shown, failing, quiet = command("watch", "my-run"), command("watch", "failing"), command("watch", "my-run", "-q")
+    assert (shown.exit_code, failing.exit_code, quiet.exit_code) == (0, 1, 0)
+    reason = "Run my-run was started by a program, whose patterns this command does not know"
+    assert shown.stderr == f"{reason}; watch shows its steps and its status\n"
+    for part in ("mine#step", "\n  \\x1b[2Jmade ", "Outcome\n  complete"):
+        assert part in shown.stdout, shown.stdout
+    assert "mine#step" not in quiet.stdout
+    assert "await block.resume('failing') in Python, where its block is built" in failing.stderr
+    lines = [json.loads(line) for line in command("watch", "my-run", "--json").stdout.splitlines()]
+    assert [line["kind"] for line in lines] == ["step", "status"]
+    assert (lines[0]["step"]["text"], lines[1]["status"]) == ("\x1b[2Jmade ", "complete")
+    assert "\x1b" not in shown.stdout + shown.stderr + failing.stdout + failing.stderr
+    assert command("watch", "my-run", "--markdown", str(store.parent / "x.md")).exit_code == 2
+
+
+def test_misuse_is_one_message(store: Path) -> None:
+    """Before anything is shown."""
+    with Stage() as on:
+        run_id = ended_early(on)
+    cases: dict[tuple[str, ...], str] = {
+        (): "Say which run: flowdebate watch RUN, or --last.",
+        (run_id, "--last"): "Name one run, or give --last, not both.",
+        ("nobody",): "there is no run 'nobody'",
+        (run_id, "--markdown", str(store.parent)): "is a folder",
+    }
+    for arguments, words in cases.items():
+        result: Any = command("watch", *arguments)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert words in result.stderr
