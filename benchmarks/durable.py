@@ -1,20 +1,24 @@
-"""What it costs to keep a run: 1,000 debates at once, and the loop of 13 calls, with and without a store."""
+"""What it costs to keep runs and to list them: 1,000 debates at once, the loop of 13 calls, pages of 10,000 runs."""
 
 from __future__ import annotations
 
 import asyncio
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flowdebate import Debater, debate
+from flowdebate.service.runs import list_runs
 from flowdebate.store import MemoryStore, SqliteStore
 from flowdebate.testing import FunctionModel
 from overhead import DEBATES, flowdebate_loop, langgraph_loop
 from report import alternating, print_table
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from flowdebate.store import StoreChoice
     from flowdebate.store.base import StepKind
     from flowdebate.testing import ModelRequest, Reply
@@ -23,6 +27,8 @@ CALLS = 13
 AT_ONCE = 1_000
 TURNS = 10
 SECONDS = 0.2
+LISTED = 10_000
+PAGE = 20
 
 
 class PausingStore(MemoryStore):
@@ -75,6 +81,31 @@ def max_concurrency(store: StoreChoice) -> tuple[float, float]:
     return time.perf_counter() - wall, time.process_time() - cpu
 
 
+async def fill(store: SqliteStore) -> None:
+    """Copies of the newest run, one in fifty of which was left behind."""
+    (like,) = await store.runs(limit=1)
+    for number in range(LISTED):
+        header = replace(like.header, run_id=f"{number:032x}", created_at=float(number))
+        await store.add(replace(like, header=header, status="complete" if number % 50 else "running"), [])
+
+
+def pages(store: SqliteStore) -> dict[str, Callable[[], object]]:
+    """Reads of the store by what they read."""
+    middle = (LISTED / 2, "")
+    return {
+        "the newest": lambda: asyncio.run(list_runs(store, limit=PAGE)),
+        "from the middle": lambda: asyncio.run(list_runs(store, limit=PAGE, before=middle)),
+        "left behind, from the middle": lambda: asyncio.run(
+            list_runs(store, state="left_behind", limit=PAGE, before=middle)
+        ),
+        "all runs at once": lambda: asyncio.run(_whole(store)),
+    }
+
+
+async def _whole(store: SqliteStore) -> int:
+    return len(await store.runs())
+
+
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
@@ -112,6 +143,14 @@ def main() -> None:
             ],
             note="flowdebate: each answer is on the disk (synchronous=FULL) before it is used. The third row writes "
             "nothing: it waits as long as the disk does, and shows what a processor pays for having waited.",
+        )
+        listed = SqliteStore(place / "listed.sqlite3")
+        flowdebate_loop(store=listed, debates=1)()
+        asyncio.run(fill(listed))
+        print_table(
+            f"CPU of {PAGE} of {LISTED:,} runs in SQLite",
+            ["", "ms"],
+            [[name, f"{seconds * 1e3:.1f}"] for name, seconds in alternating(pages(listed), repeats=5).items()],
         )
 
 

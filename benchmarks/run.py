@@ -6,12 +6,16 @@ import consensus
 import deadlines
 import durable
 import fairness
+import http_runs
 import import_time
 import in_flight
 import memory
 import overhead
+import pages
 import policies
 import prefix_reuse
+import readers
+import telemetry
 
 
 def main() -> None:
@@ -25,6 +29,10 @@ def main() -> None:
         deadlines,
         memory,
         in_flight,
+        readers,
+        http_runs,
+        pages,
+        telemetry,
         prefix_reuse,
     ):
         benchmark.main()
