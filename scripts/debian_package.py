@@ -1,0 +1,49 @@
+"""Installation of Debian's packages that tests can use; with the standard library alone."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ("Unavailable", "install_package")
+
+
+class Unavailable(Exception):
+    """A program is not here and cannot be installed; the message says why."""
+
+
+def install_package(package: str, name: str, find: Callable[[], Path | None], *, megabytes: int) -> Path:
+    """What `find` finds; where it finds nothing, installs Debian's package first, of so many `megabytes`."""
+    found = find()
+    if found is not None:
+        return found
+    if shutil.which("apt-get") is None:
+        raise Unavailable(f"{name} is not installed, and there is no apt-get to install it with")
+    if os.geteuid() != 0:
+        raise Unavailable(f"{name} is not installed, and only root can install it")
+    with (Path(tempfile.gettempdir()) / "flowdebate-apt.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # tests that run in several processes come here together
+        found = find()
+        if not found:
+            print(f"Installing {name} from Debian ({package}): {megabytes} MB, once", file=sys.stderr, flush=True)
+        problem = "" if found else _add(package)
+    if (found := found or find()) is None:
+        raise Unavailable(f"{name} cannot be installed: {problem}")
+    return found
+
+
+def _add(package: str) -> str:
+    """Install the package; what the last command complained about."""
+    environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
+    for command in (["apt-get", "update", "-qq"], ["apt-get", "install", "-qq", "--no-install-recommends", package]):
+        done = subprocess.run([*command, "-y"], env=environment, capture_output=True, text=True, check=False)  # noqa: S603
+    return done.stderr.strip()[-300:]

@@ -1,0 +1,172 @@
+"""The documentation as a site in build/site: docs/, the examples, a reference made from docstrings, llms.txt.
+
+The pages are gathered in build/docs, where Zensical reads them; nothing in the site is loaded from another host.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import pkgutil
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import flowdebate
+
+__all__ = ("gather", "public_modules", "reference")
+
+ROOT = Path(__file__).parent.parent
+BUILD = ROOT / "build"
+EXAMPLES = Path(__file__).with_name("docstring_examples.py")
+PROGRAMS = {"flowdebate.__main__", "flowdebate.cli"}
+
+CONFIG = """
+[project]
+site_name = "flowdebate"
+site_description = "Debates between language models"
+docs_dir = "docs"
+site_dir = "site"
+use_directory_urls = false
+copyright = "The flowdebate authors, MIT licence"
+nav = [{nav}]
+
+[project.theme]
+font = false
+features = ["content.code.copy", "navigation.footer", "navigation.indexes", "navigation.top", "search.highlight"]
+
+[[project.theme.palette]]
+media = "(prefers-color-scheme: light)"
+scheme = "default"
+toggle = {{ icon = "lucide/sun", name = "Dark" }}
+
+[[project.theme.palette]]
+media = "(prefers-color-scheme: dark)"
+scheme = "slate"
+toggle = {{ icon = "lucide/moon", name = "Light" }}
+
+[project.markdown_extensions]
+tables = {{}}
+toc.permalink = true
+pymdownx.highlight.pygments_lang_class = true
+pymdownx.inlinehilite = {{}}
+pymdownx.superfences = {{}}
+
+[project.plugins.mkdocstrings.handlers.python]
+paths = ["{sources}"]
+
+[project.plugins.mkdocstrings.handlers.python.options]
+docstring_style = "google"
+extensions = ["{examples}"]
+heading_level = 2
+inherited_members = false
+members_order = "source"
+separate_signature = true
+show_root_heading = true
+show_root_full_path = false
+show_signature_annotations = true
+show_source = false
+"""
+
+_LINK = re.compile(r"\[([^\]]+)\]\(\.\./([^)#\s]+)(?:#[^)\s]*)?\)")
+_ROW = re.compile(r"^\| \[([^\]]+)\]\(([\w-]+\.md)\) \| (.+) \|$", re.MULTILINE)
+_IMPORT = re.compile(r"^(?:from|import) (flowdebate(?:\.\w+)*)", re.MULTILINE)
+
+
+def public_modules() -> list[str]:
+    """The modules that users import from: those at the top that export names, and those that the pages import from."""
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").glob("*.py")]
+    named = {name for page in pages for name in _IMPORT.findall(page.read_text("utf-8"))}
+    top = {info.name for info in pkgutil.iter_modules(flowdebate.__path__, "flowdebate.")} - PROGRAMS
+    return sorted(name for name in named | top if exported(name))
+
+
+def exported(module: str) -> list[str]:
+    """The public names of a module."""
+    return list(getattr(importlib.import_module(module), "__all__", ()))
+
+
+def reference(module: str) -> str:
+    """The reference page of a module: its promise, then each of its public names."""
+    promise = (importlib.import_module(module).__doc__ or "").split("\n")[0]
+    names = "\n\n".join(f"::: {module}.{name}" for name in exported(module))
+    return f"# {module}\n\n{promise}\n\n{names}\n"
+
+
+def gather(target: Path) -> list[tuple[str, str]]:
+    """Write all pages of the site into a new folder `target`; their titles and paths, in the order of the index."""
+    shutil.copytree(ROOT / "docs", target)
+    index = (target / "index.md").read_text("utf-8")
+    for example in (ROOT / "examples").glob("*.py"):
+        page = target / "examples" / f"{example.stem}.md"
+        page.parent.mkdir(exist_ok=True)
+        page.write_text(f"# {example.name}\n\n```python\n{example.read_text('utf-8')}```\n", "utf-8")
+    modules = public_modules()
+    for module in modules:
+        page = target / "reference" / f"{module}.md"
+        page.parent.mkdir(exist_ok=True)
+        page.write_text(reference(module), "utf-8")
+    listed = "\n".join(f"- [{module}](reference/{module}.md)" for module in modules)
+    (target / "reference.md").write_text(f"# Reference\n\nWhat each module exports:\n\n{listed}\n", "utf-8")
+    for page in target.glob("*.md"):
+        page.write_text(_LINK.sub(_inside, page.read_text("utf-8")), "utf-8")
+    (target / "llms.txt").write_text(llms_text(index), "utf-8")
+    return [("flowdebate", "index.md"), *((title, path) for title, path, _ in _ROW.findall(index))]
+
+
+def llms_text(index: str) -> str:
+    """The pages of the index as llms.txt: titles, addresses of their Markdown, and what is in them."""
+    rows = "\n".join(f"- [{title}]({path}): {about}" for title, path, about in _ROW.findall(index))
+    summary = (flowdebate.__doc__ or "").split("\n")[0]
+    return (
+        f"# flowdebate\n\n> {summary}\n\n## Documentation\n\n{rows}\n- [Reference](reference.md): every public name\n"
+    )
+
+
+def _inside(link: re.Match[str]) -> str:
+    """A link out of docs/ as one inside of the site, or as a path where the site does not have the file."""
+    words, path = link.groups()
+    example = re.fullmatch(r"examples/(\w+)\.py", path)
+    return f"[{words}](examples/{example[1]}.md)" if example else f"{words} (`{path}`)"
+
+
+def main() -> None:
+    """Build the site, and check that it is complete and loads nothing from elsewhere."""
+    for name in ("docs", "site"):
+        shutil.rmtree(BUILD / name, ignore_errors=True)
+    BUILD.mkdir(exist_ok=True)
+    pages = gather(BUILD / "docs")
+    nav = [f"{{ {json.dumps(title)} = {json.dumps(path)} }}" for title, path in pages]
+    modules = [f'{{ "{name.removeprefix("flowdebate.")}" = "reference/{name}.md" }}' for name in public_modules()]
+    nav.append(f'{{ "Reference" = ["reference.md", {", ".join(modules)}] }}')
+    config = BUILD / "zensical.toml"
+    config.write_text(CONFIG.format(nav=", ".join(nav), sources=ROOT / "src", examples=EXAMPLES), "utf-8")
+    command = [sys.executable, "-m", "zensical", "build", "--clean", "--strict", "--config-file", str(config)]
+    subprocess.run(command, check=True)  # noqa: S603
+    for page in (BUILD / "docs").rglob("*.md"):  # llms.txt names them
+        shutil.copy(page, BUILD / "site" / page.relative_to(BUILD / "docs"))
+    if problems := [*missing(), *foreign()]:
+        sys.exit("\n".join(problems))
+    print(f"{BUILD / 'site' / 'index.html'}: {len(list((BUILD / 'site').rglob('*.html')))} pages")
+
+
+def missing() -> list[str]:
+    """Public names that have no place in the built reference."""
+    found = []
+    for module in public_modules():
+        page = (BUILD / "site" / "reference" / f"{module}.html").read_text("utf-8")
+        found += [f"{module}.{name} is missing" for name in exported(module) if f'id="{module}.{name}"' not in page]
+    return found
+
+
+def foreign() -> list[str]:
+    """What pages of the site would load from another host."""
+    loaded = re.compile(r"""<(?:script|img|iframe|link)\b[^>]*\s(?:src|href)=["']?((?:https?:)?//[^\s"'>]+)""")
+    pages = (BUILD / "site").rglob("*.html")
+    return sorted({f"{page.name} loads {host}" for page in pages for host in loaded.findall(page.read_text("utf-8"))})
+
+
+if __name__ == "__main__":
+    main()

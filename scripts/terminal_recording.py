@@ -1,0 +1,136 @@
+"""Record a command in a terminal as an animated SVG: `terminal_recording.py FILE COLUMNS ROWS COMMAND…`.
+
+The picture is what the command wrote, at its own pace, but waits longer than a second last one second, and the whole is
+at most 40 seconds. The last screen stays for a while; who wants no movement sees only that one. It needs the group
+`pictures`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import select
+import struct
+import sys
+import termios
+import time
+from html import escape
+from itertools import groupby
+from pathlib import Path
+
+import pyte
+
+_SAMPLE, _SHORTEST, _LONGEST_WAIT, _LONGEST, _REST = 0.2, 0.35, 1.0, 40.0, 6.0
+"""Seconds between looks at the screen, of a frame, of a wait, of all frames together, and of the last one."""
+_WIDTH, _HEIGHT, _EDGE = 8.4, 19, 18
+"""Of a character, and the space around the screen, in pixels."""
+_COLOURS = {
+    "red": "#ff7b72",
+    "green": "#7ee787",
+    "brown": "#e3b341",
+    "yellow": "#e3b341",
+    "blue": "#79c0ff",
+    "magenta": "#d2a8ff",
+    "cyan": "#76e3ea",
+    "white": "#e6e5e1",
+    "black": "#6e7681",
+}
+_PAPER, _INK = "#14161a", "#e6e5e1"
+
+
+def frames_of(command: list[str], columns: int, rows: int) -> list[tuple[tuple[str, ...], float]]:
+    """The screens that a command shows, each as the SVG of its lines, and the seconds for which it was shown."""
+    screen = pyte.Screen(columns, rows)
+    stream = pyte.ByteStream(screen)
+    child, terminal = pty.fork()
+    if child == 0:
+        os.execvp(command[0], command)  # noqa: S606 - what the caller wants recorded
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+    found: list[tuple[tuple[str, ...], float]] = []
+    looked = time.monotonic()
+    while True:
+        ready, _, _ = select.select([terminal], [], [], _SAMPLE)
+        try:
+            written = os.read(terminal, 65536) if ready else b""
+        except OSError:  # the command has ended
+            written, ready = b"", [terminal]
+        stream.feed(written)
+        now = time.monotonic()
+        if now - looked >= _SAMPLE or (ready and not written):
+            found.append((tuple(_line(screen, row) for row in range(rows)), now - looked))
+            looked = now
+        if ready and not written:
+            os.waitpid(child, 0)
+            return found
+
+
+def _line(screen: pyte.Screen, row: int) -> str:
+    """A line of the screen as SVG; "" for an empty one."""
+    cells = [screen.buffer[row][column] for column in range(screen.columns)]
+    spans, column = "", 0
+    for style, group in groupby(cells, key=lambda cell: (cell.fg, cell.bold, cell.italics)):
+        text = "".join(cell.data for cell in group)
+        colour, bold, italic = style
+        if text.strip():
+            fill = "" if colour == "default" else f' fill="{_COLOURS.get(colour.removeprefix("bright"), f"#{colour}")}"'
+            weight = ' font-weight="bold"' if bold else ""
+            slant = ' font-style="italic"' if italic else ""
+            x = f"{_EDGE + column * _WIDTH:.1f}"
+            spans += f'<tspan x="{x}"{fill}{weight}{slant}>{escape(text.rstrip())}</tspan>'
+        column += len(text)
+    return spans
+
+
+def joined(found: list[tuple[tuple[str, ...], float]]) -> list[tuple[tuple[str, ...], float]]:
+    """Equal screens as one, with their times shortened."""
+    frames = []
+    for lines, group in groupby(found, key=lambda frame: frame[0]):
+        frames.append((lines, min(sum(seconds for _, seconds in group), _LONGEST_WAIT)))
+    total = sum(seconds for _, seconds in frames)
+    kept: list[tuple[tuple[str, ...], float]] = []
+    for lines, seconds in frames:
+        lasts = seconds * min(1.0, _LONGEST / total)
+        if kept and kept[-1][1] < _SHORTEST:
+            kept[-1] = lines, kept[-1][1] + lasts
+        else:
+            kept.append((lines, lasts))
+    return [*kept[:-1], (kept[-1][0], _REST)]
+
+
+def svg_of(frames: list[tuple[tuple[str, ...], float]], columns: int, rows: int, title: str) -> str:
+    """The frames below each other, which a window moves along."""
+    width, height = columns * _WIDTH + 2 * _EDGE, rows * _HEIGHT + 2 * _EDGE
+    lines: dict[str, str] = {}
+    shown, steps, at = "", "", 0.0
+    total = sum(seconds for _, seconds in frames)
+    for number, (screen, seconds) in enumerate(frames):
+        top = number * height
+        for row, line in enumerate(screen):
+            if line:
+                name = lines.setdefault(line, f"l{len(lines)}")
+                shown += f'<use href="#{name}" y="{top + _EDGE + (row + 1) * _HEIGHT - 5:.0f}"/>'
+        steps += f"{100 * at / total:.3f}%{{transform:translateY(-{top:.0f}px)}}"
+        at += seconds
+    last = (len(frames) - 1) * height
+    kept = "".join(f'<text id="{name}" xml:space="preserve">{line}</text>' for line, name in lines.items())
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" role="img" '
+        f'aria-label="{escape(title)}"><style>text{{font:14px/1 ui-monospace,"SF Mono",Menlo,Consolas,'
+        f'"DejaVu Sans Mono",monospace;fill:{_INK}}}#film{{animation:film {total:.1f}s steps(1) infinite}}'
+        f"@keyframes film{{{steps}100%{{transform:translateY(-{last:.0f}px)}}}}"
+        f"@media(prefers-reduced-motion:reduce){{#film{{animation:none;transform:translateY(-{last:.0f}px)}}}}</style>"
+        f'<rect width="100%" height="100%" rx="8" fill="{_PAPER}"/><defs>{kept}</defs><g id="film">{shown}</g></svg>\n'
+    )
+
+
+def main() -> None:
+    """Record."""
+    file, columns, rows, *command = sys.argv[1:]
+    frames = joined(frames_of(command, int(columns), int(rows)))
+    Path(file).write_text(svg_of(frames, int(columns), int(rows), "Terminal: " + " ".join(command)), "utf-8")
+    print(f"{len(frames)} screens, {sum(seconds for _, seconds in frames):.0f} s")
+
+
+if __name__ == "__main__":
+    main()

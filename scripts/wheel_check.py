@@ -1,0 +1,176 @@
+"""Check of the wheel in dist/: each extra in an environment of its own, which has nothing else of this checkout.
+
+`python scripts/wheel_check.py` checks all extras but the local model's 1.1 GB; arguments name some of them, or "core"
+for none. uv makes the environments, so it has to be installed beside the Python that runs this.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from email.parser import BytesHeaderParser
+from pathlib import Path
+from zipfile import ZipFile
+
+ROOT = Path(__file__).parent.parent
+CORE = "core"
+LARGE = {"local-model"}
+
+DEBATE = """
+from flowdebate import Debater, debate
+from flowdebate.testing import ScriptedModel
+
+verdict = {"reasoning": "Nobody answered con.", "winner": "no", "verdict": "No."}
+pattern = debate(name="d", debaters=[Debater("p", "yes"), Debater("c", "no")], max_rounds=1, synthesizer=False)
+result = pattern.run_sync("Should we?", model=ScriptedModel("For.", "Against.", verdict))
+assert result.raw.verdict.winner == "no", result
+"""
+
+SERVED = """
+import subprocess, sys, urllib.request
+from pathlib import Path
+
+options = ["--port", "0", "--store", "runs.sqlite3", "--model", "openai/none"]
+command = [Path(sys.executable).with_name("flowdebate"), "serve", *options]
+server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+try:
+    lines = []
+    for line in server.stdout:
+        lines.append(line)
+        if "http://" in line:
+            break
+    assert lines and "?token=" in lines[-1], lines
+    address, token = lines[-1].split("http://")[1].split()[0].rstrip("/").split("/?token=")
+    for path, shown in {"/": "<html", "/new": "<form", "/static/style.css": "{", "/static/page.js": "export"}.items():
+        request = urllib.request.Request(f"http://{address}{path}", headers={"Authorization": f"Bearer {token}"})
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            assert shown in answer.read().decode(), path
+finally:
+    server.terminate()
+    server.wait(20)
+"""
+
+USES = {
+    CORE: "",
+    "ag-ui": """
+from flowdebate.server import create_app
+from flowdebate.service import Service
+from flowdebate.testing import ScriptedModel
+
+create_app(Service(store="memory:", model=ScriptedModel()), token="a-token-of-twenty-letters", ag_ui=True)
+""",
+    "audit": "import flowdebate.evaluation, scipy.stats",
+    "dbos": "import dbos; from flowdebate.workers import Workers",
+    "langgraph": """
+from langchain_core.language_models.fake_chat_models import FakeListChatModel
+from flowdebate import generator
+from flowdebate.adapters.langgraph import RunnableModel
+
+model = RunnableModel(FakeListChatModel(responses=["Yes."]))
+assert generator(name="g").run_sync("Should we?", model=model).output == "Yes."
+""",
+    "litellm": """
+from flowdebate import generator
+from flowdebate.adapters.litellm import LiteLLM
+
+model = LiteLLM("gpt-5-mini", mock_response="Yes.")
+assert generator(name="g").run_sync("Should we?", model=model).output == "Yes."
+""",
+    "local": "import xllamacpp; from flowdebate.models import LocalModel",
+    "local-model": "from flowdebate.models.local import gguf; assert gguf.local_model_installed()",
+    "mcp": "import mcp, flowdebate.mcp.serve",
+    "openai-agents": """
+from agents import Agent
+from flowdebate import generator
+from flowdebate.adapters.openai_agents import AgentModel, debate_tool
+
+AgentModel(Agent(name="a", tools=[debate_tool(generator(name="g"))]))
+""",
+    "otel": """
+from importlib.metadata import entry_points
+
+from flowdebate import generator
+from flowdebate.telemetry import OpenTelemetry
+from flowdebate.testing import ScriptedModel
+
+(instrumentor,) = entry_points(group="opentelemetry_instrumentor", name="flowdebate")
+instrumentor.load()().instrument()
+generator(name="poet").run_sync("?", model=ScriptedModel("A line."), observe=OpenTelemetry())
+""",
+    "postgres": "import alembic, psycopg; from flowdebate.store import PostgresStore",
+    "pydantic-ai": """
+from pydantic_ai import Agent
+from pydantic_ai.models.test import TestModel
+from flowdebate import generator
+from flowdebate.adapters.pydantic_ai import AgentModel
+
+model = AgentModel(Agent(TestModel(custom_output_text="Yes.")))
+assert generator(name="g").run_sync("Should we?", model=model).output == "Yes."
+""",
+    "server": SERVED,
+    "similarity": """
+from flowdebate.measures import Embeddings, TfIdf
+
+for measure in (TfIdf(), Embeddings()):
+    _, same, other = measure(["cap the rents", "cap rents", "bread and butter"])[0]
+    assert same > other, measure
+""",
+    "testing": "from flowdebate.testing.strategies import debates; debates()",
+}
+"""What each extra is for, as a program that fails without it."""
+
+
+def main() -> None:
+    """Check the extras that the arguments name, else all but the large ones."""
+    (wheel,) = (ROOT / "dist").glob("*.whl")
+    with ZipFile(wheel) as archive:
+        name = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        metadata = BytesHeaderParser().parsebytes(archive.read(name))
+    extras = metadata.get_all("Provides-Extra", [])
+    if unknown := {CORE, *extras} ^ set(USES):
+        sys.exit(
+            f"USES in {__file__} must have the extras of the wheel; these are in one of them only: {sorted(unknown)}"
+        )
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("extras", nargs="*", metavar="EXTRA")
+    parser.add_argument("--python", default=sys.executable, help="the Python of the environments")
+    parser.add_argument("--oldest", action="store_true", help="with the oldest versions that pyproject.toml allows")
+    asked = parser.parse_args()
+    if wrong := set(asked.extras) - set(USES):
+        parser.error(f"no extra is called {', '.join(sorted(wrong))}; there are {', '.join(USES)}")
+    print(f"{wheel.name}: {wheel.stat().st_size / 1000:.0f} kB")
+    for extra in asked.extras or [extra for extra in USES if extra not in LARGE]:
+        began = time.monotonic()
+        check(wheel, extra, asked.python, oldest=asked.oldest)
+        print(f"{extra}: {time.monotonic() - began:.0f} s", flush=True)
+
+
+def check(wheel: Path, extra: str, python: str, *, oldest: bool) -> None:
+    """Install the wheel with an extra into a new environment, and use it there, outside of the checkout."""
+    wanted = str(wheel) if extra == CORE else f"{wheel}[{extra}]"
+    with tempfile.TemporaryDirectory() as folder:
+        interpreter = str(Path(folder) / "env" / "bin" / "python")
+        uv = [sys.executable, "-m", "uv", "--quiet"]
+        run(folder, [*uv, "venv", "--python", python, "env"])
+        install = [*uv, "pip", "install", "--python", interpreter]
+        if oldest:  # what is installed already is what the wheel is then content with
+            extras = [] if extra == CORE else ["--extra", extra]
+            run(folder, [*install, "--resolution", "lowest-direct", "-r", str(ROOT / "pyproject.toml"), *extras])
+        run(folder, [*install, wanted])
+        run(folder, [str(Path(interpreter).with_name("flowdebate")), "--version"])
+        for program in (DEBATE, USES[extra]):
+            run(folder, [interpreter, "-I", "-c", program])
+
+
+def run(folder: str, command: list[str]) -> None:
+    """Run a command; its failure ends the check with all that it printed."""
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)  # noqa: S603
+    if done.returncode:
+        sys.exit(f"{' '.join(command)}\n{done.stdout}{done.stderr}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""The documentation as a site: what is gathered for it, without building it."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "scripts"))
+
+import docs_site  # noqa: E402 - scripts are no package
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+TOP = ("flowdebate", *(f"flowdebate.{name}" for name in ("errors", "events", "models", "service", "store", "testing")))
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of gathered pages."""
+    folder = tmp_path_factory.mktemp("site") / "docs"
+    docs_site.gather(folder)
+    return folder
+
+
+def prose_links(page: Path) -> Iterator[str]:
+    """The links of a page that are not in its code."""
+    text = re.sub(r"^```.*?^```$|<!--.*?-->", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+    for link in re.findall(r"\[[^\]]*\]\(([^)\s#]+)", text):
+        if not link.startswith(("https://", "http://")):
+            yield link
+
+
+@pytest.mark.parametrize("module", TOP)
+def test_every_public_name_is_in_the_reference(module: str, pages: Path) -> None:
+    """What a module exports has its entry on the module's page."""
+    page = (pages / "reference" / f"{module}.md").read_text("utf-8").splitlines()
+    exported = importlib.import_module(module).__all__
+    assert [name for name in exported if f"::: {module}.{name}" not in page] == []
+
+
+def test_what_the_pages_import_from_is_in_the_reference(pages: Path) -> None:
+    """A reader finds each name of an example; those of a module without exports, in the modules below it."""
+    for page in (*(ROOT / "docs").glob("*.md"), *(ROOT / "examples").glob("*.py")):
+        for module, names in re.findall(
+            r"^from (flowdebate[\w.]*) import ([\w, ]+)$", page.read_text("utf-8"), re.MULTILINE
+        ):
+            reference = pages / "reference" / f"{module}.md"
+            for name in names.split(", "):
+                below = pages / "reference" / f"{module}.{name}.md"
+                assert below.exists() or f"::: {module}.{name}\n" in reference.read_text("utf-8"), (
+                    f"{page.name}: {name}"
+                )
+
+
+def test_links_stay_inside_the_site(pages: Path) -> None:
+    """Each link of a gathered page leads to another one, also where it led out of docs/ in the checkout."""
+    for page in pages.rglob("*.md"):
+        broken = [
+            link for link in prose_links(page) if not (page.parent / link).resolve().is_relative_to(pages.resolve())
+        ]
+        assert broken == [], page.name
+        assert [link for link in prose_links(page) if not (page.parent / link).exists()] == [], page.name
+
+
+def test_llms_txt_names_every_page(pages: Path) -> None:
+    """Each page of docs/ has its line, with what is in it, and leads to its Markdown."""
+    lines = re.findall(r"^- \[.+?\]\((.+?)\): .+$", (pages / "llms.txt").read_text("utf-8"), re.MULTILINE)
+    assert {*lines} == {page.name for page in (ROOT / "docs").glob("*.md")} - {"index.md"} | {"reference.md"}
+    assert all((pages / line).exists() for line in lines)

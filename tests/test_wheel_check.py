@@ -1,0 +1,24 @@
+"""The check of the wheel: it covers what the wheel offers."""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "scripts"))
+
+import wheel_check  # noqa: E402 - scripts are no package
+
+
+def test_every_extra_is_tried() -> None:
+    """`make dist` has a program for each extra, and for none of them."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert set(wheel_check.USES) == {wheel_check.CORE, *project["optional-dependencies"]}
+
+
+def test_every_program_can_be_compiled() -> None:
+    """A slip in one of them is found before a wheel is built."""
+    for extra, program in {**wheel_check.USES, "debate": wheel_check.DEBATE}.items():
+        compile(program, extra, "exec")
