@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
     from sybil import Example
 
+pytest_plugins = ("tests.event_watch",)
+
 _SHOWN = re.compile(r"^[ ]*# =>[ ]?(.*)$", re.MULTILINE)
 _run = PythonEvaluator()
 

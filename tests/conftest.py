@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import os
+from typing import TYPE_CHECKING
+
 import pytest
 from hypothesis import settings
 
-settings.register_profile("suite", settings(), max_examples=60, deadline=None)  # machines are busy
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+EXAMPLES = int(os.environ.get("FLOWDEBATE_EXAMPLES", "25"))
+"""Examples of each law that sets no number of its own; `make coverage` tries more."""
+
+settings.register_profile("suite", settings(), max_examples=EXAMPLES, deadline=None)  # machines are busy
 settings.load_profile("suite")
 
 
@@ -13,3 +22,11 @@ settings.load_profile("suite")
 def anyio_backend() -> str:
     """Async tests run on asyncio, the loop that openai's client needs."""
     return "asyncio"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> Iterator[None]:
+    """Engines of the local model have one thread: two, of which one waits for a busy core, are three times slower."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("flowdebate.models.local.server._usable_cores", lambda: 1)
+        yield

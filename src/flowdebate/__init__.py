@@ -176,4 +176,4 @@ _LAZY = {
     "submit_answer_sync": "blocks.human.answers",
 }
 """Imported at first use: most programs use one pattern and few of the policies."""
-__getattr__ = lazy_names(__name__, _LAZY)
+__getattr__, __dir__ = lazy_names(__name__, _LAZY)

@@ -1,0 +1,160 @@
+"""A watch over the whole suite: a test fails if a run in it emits an event that the published schema does not allow.
+
+A pytest plugin, which conftest.py registers. Each distinct shape of an event (its class, the types inside it, the
+values of closed sets) is validated once in a process; the shapes cost a few microseconds for each event.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import fields, is_dataclass
+from functools import wraps
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from jsonschema import Draft202012Validator
+from pydantic import BaseModel
+from pydantic.alias_generators import to_camel
+
+from flowdebate._util.wire import BaseEvent
+from flowdebate.events import event_schema, wire_of
+from flowdebate.runs.run import Records
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Mapping
+
+    from jsonschema.exceptions import ValidationError
+
+__all__ = ("Watch",)
+
+_LEAVES = frozenset((str, int, float, bool, type(None)))
+_CONSTRAINTS = frozenset(("$ref", "anyOf", "const", "enum", "type"))
+_INNER = re.compile('"array"|"object"|"[$]ref"')
+
+
+class Watch:
+    """Looks at events, and notes those that the schema does not allow."""
+
+    def __init__(self) -> None:
+        self.problems: list[str] = []
+        self._seen: set[Any] = set()
+        self._shapes: dict[type[Any], Callable[[Any], Any]] = {}
+        schema = event_schema()
+        self._parts: Mapping[str, Any] = schema["$defs"]
+        self._kinds: Mapping[str, str] = schema["discriminator"]["mapping"]
+        for part in self._parts.values():
+            if "properties" in part:
+                part["additionalProperties"] = False  # readers skip what they do not know; here nothing is unknown
+        self._schema = schema
+
+    def look(self, event: object) -> None:
+        """Validate `event`, if it is the first of its shape."""
+        if isinstance(event, BaseEvent):
+            if not (event.path and event.at):
+                self.problems.append(f"{event!r} has path={event.path!r} and at={event.at!r}")
+            shape = self._shape(event)
+        else:
+            shape = type(event)
+        if shape not in self._seen:
+            self._seen.add(shape)
+            self.problems += [f"{event!r}: {problem}" for problem in self.problems_of(wire_of(event))]
+
+    def problems_of(self, wire: dict[str, Any]) -> list[str]:
+        """The places where the wire form of an event differs from the schema of its kind."""
+        json.dumps(wire, allow_nan=False)
+        schema = {"$ref": self._kinds[wire["kind"]], "$defs": self._parts}
+        found: list[ValidationError] = list(Draft202012Validator(schema).iter_errors(wire))
+        return [f"{error.json_path}: {error.message}" for error in found]
+
+    def take(self) -> list[str]:
+        """The problems so far, which are forgotten."""
+        found, self.problems = self.problems, []
+        return found
+
+    def _shape(self, value: Any) -> Any:
+        kind = type(value)
+        if kind in _LEAVES:
+            return kind
+        shape = self._shapes.get(kind)
+        if shape is None:
+            shape = self._shapes[kind] = self._shape_of(kind)
+        return shape(value)
+
+    def _shape_of(self, kind: type[Any]) -> Callable[[Any], Any]:
+        """The function that gives the shape of a value of this class."""
+        if issubclass(kind, (list, tuple, set, frozenset)):
+            return lambda value: (kind, frozenset(map(self._shape, value))) if value else kind
+        if issubclass(kind, dict):
+            return lambda value: (kind, frozenset(map(self._shape, value.values()))) if value else kind
+        if issubclass(kind, BaseModel):
+            return self._shape_of_fields(kind, list(kind.model_fields))
+        if is_dataclass(kind):
+            return self._shape_of_fields(kind, [each.name for each in fields(kind)])
+        return lambda _: kind
+
+    def _shape_of_fields(self, kind: type[Any], names: list[str]) -> Callable[[Any], Any]:
+        """Types of the fields that the schema constrains, inner ones as well; values of those of a closed set."""
+        part: Mapping[str, Any] = next(
+            (self._parts[base.__name__] for base in kind.__mro__ if base.__name__ in self._parts), {}
+        )
+        schemas = {name: part.get("properties", {}).get(to_camel(name), {"type": "object"}) for name in names}
+        closed = [name for name in names if '"enum"' in json.dumps(schemas[name])]
+        typed = [name for name in names if name not in closed and _CONSTRAINTS & schemas[name].keys()]
+        inner = [name for name in typed if _INNER.search(json.dumps(schemas[name]))]
+        get_plain = _getter([name for name in typed if name not in inner])
+        get_inner, get_closed = _getter(inner), _getter(closed)
+        shape = self._shape
+
+        def shape_of(value: Any) -> Any:
+            chosen = [tuple(each) if type(each) is list else each for each in get_closed(value)]
+            return (kind, *map(type, get_plain(value)), *map(shape, get_inner(value)), *chosen)
+
+        return shape_of
+
+
+def _getter(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
+    """The function that gives these attributes of a value."""
+    if not names:
+        return lambda _: ()
+    get = attrgetter(*names)
+    return get if len(names) > 1 else lambda value: (get(value),)
+
+
+_WATCHES = pytest.StashKey[Watch]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Watch all runs of this process."""
+    watch = config.stash[_WATCHES] = Watch()
+    patch = pytest.MonkeyPatch()
+    config.add_cleanup(patch.undo)
+    emit, tell = Records.emit, Records.tell
+
+    @wraps(emit)
+    def emit_watched(records: Records, event: object, /, path: str = "") -> None:
+        if not records.closed:
+            emit(records, event, path)
+            watch.look(event)
+
+    @wraps(tell)
+    def tell_watched(records: Records, event: object) -> None:
+        tell(records, event)
+        watch.look(event)
+
+    patch.setattr(Records, "emit", emit_watched)
+    patch.setattr(Records, "tell", tell_watched)
+
+
+def _failing(item: pytest.Item) -> Generator[None, object, object]:
+    """Fail the phase of a test in which events were emitted that do not fit; its own failure comes first."""
+    result = yield
+    problems = item.config.stash[_WATCHES].take()
+    if problems:
+        pytest.fail("events that do not fit the schema:\n" + "\n".join(problems), pytrace=False)
+    return result
+
+
+pytest_runtest_call = pytest.hookimpl(wrapper=True)(_failing)
+pytest_runtest_teardown = pytest_runtest_call

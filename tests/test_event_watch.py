@@ -1,0 +1,125 @@
+"""The watch over the suite's events: it fails the test in which an event is emitted that does not fit."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+
+from flowdebate.models.usage import Usage
+from flowdebate.patterns.events import RoleFailed, RoundStarted
+from flowdebate.runs.events import ModelCalled
+from tests.event_watch import Watch
+
+ROOT = Path(__file__).parent.parent
+PLACE = {"path": "a", "at": 1.0}
+CALLED = ModelCalled(block="a", model="m", usage=Usage.none(), seconds=1.0, path="a", at=1.0)
+
+
+def failed(instead: object) -> RoleFailed:
+    """A failure with this recovery."""
+    about = {"block": "a", "role": "debater", "round": 1, "name": "ann", "error": "E", "message": "m", **PLACE}
+    return RoleFailed(instead=instead, **about)  # type: ignore[arg-type]
+
+
+def test_events_that_fit_are_no_problem() -> None:
+    """Nor are those that an application emits, whatever they are."""
+    watch = Watch()
+    for event in (CALLED, RoundStarted(round=1, max_rounds=2, path="a", at=1.0), failed("skipped"), object(), {"a": 1}):
+        watch.look(event)
+    assert watch.take() == []
+
+
+@pytest.mark.parametrize(
+    ("event", "problem"),
+    [
+        (RoundStarted(round="one", max_rounds=2, path="a", at=1.0), "$.round: 'one' is not of type 'integer'"),  # type: ignore[arg-type]
+        (RoundStarted(round=1, max_rounds=2, at=1.0), "path=''"),
+        (RoundStarted(round=1, max_rounds=2, path="a"), "at=0.0"),
+        (failed("given up"), "$.instead: 'given up' is not one of"),
+        (
+            ModelCalled(block="a", model="m", usage=Usage(calls="1"), seconds=1.0, path="a", at=1.0),  # type: ignore[arg-type]
+            "$.usage.calls: '1' is not of type 'integer'",
+        ),
+        (
+            ModelCalled(block="a", model="m", usage=Usage.none(), seconds=1.0, flags=("tired",), path="a", at=1.0),  # type: ignore[arg-type]
+            "$.flags[0]: 'tired' is not one of",
+        ),
+    ],
+    ids=["type", "path", "time", "closed set", "inner type", "inner closed set"],
+)
+def test_an_event_that_does_not_fit_is_named_with_the_reason(event: RoundStarted, problem: str) -> None:
+    """Also if others of its class, which fit, were looked at before."""
+    watch = Watch()
+    for other in (CALLED, RoundStarted(round=1, max_rounds=2, path="a", at=1.0), failed("skipped")):
+        watch.look(other)
+    watch.look(event)
+    (found,) = watch.take()
+    assert type(event).__name__ in found
+    assert problem in found
+    assert watch.take() == []
+
+
+def test_each_shape_is_validated_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A suite has some hundred thousand events of a few hundred shapes."""
+    watch = Watch()
+    validated: list[str] = []
+
+    def noted(wire: dict[str, Any]) -> list[str]:
+        validated.append(wire["kind"])
+        return []
+
+    monkeypatch.setattr(watch, "problems_of", noted)
+    for number in range(9):
+        watch.look(RoundStarted(round=number, max_rounds=9, path=f"a[{number}]", at=1.0))
+    assert validated == ["round_started"]
+
+
+WRONG = """
+    import pytest
+    from flowdebate import handler
+    from flowdebate.patterns.events import RoundStarted
+
+    def emitting(event):
+        @handler(name="a")
+        def act(value, ctx):
+            ctx.emit(event)
+            return value
+        return act
+
+    def test_of_a_wrong_event():
+        emitting(RoundStarted(round="one", max_rounds=1)).run_sync("x")
+
+    def test_of_a_right_one():
+        emitting(RoundStarted(round=1, max_rounds=1)).run_sync("x")
+        emitting({"any": object()}).run_sync("x")
+
+    @pytest.fixture(scope="module")
+    def shared():
+        return emitting(RoundStarted(round=1, max_rounds=None)).run_sync("x")
+
+    def test_with_a_fixture(shared):
+        assert shared.output == "x"
+"""
+
+
+def test_a_test_in_which_a_wrong_event_is_emitted_fails(tmp_path: Path) -> None:
+    """And only that one, although the run itself is fine; so it does if its fixture has emitted the event."""
+    (tmp_path / "test_wrong.py").write_text(dedent(WRONG), "utf-8")
+    options = ["-q", "-c", "/dev/null", "--rootdir", str(tmp_path), "-p", "no:cacheprovider", "-p", "no:randomly"]
+    command = [sys.executable, "-m", "pytest", *options, "-p", "tests.event_watch", str(tmp_path)]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603
+    assert run.returncode == 1, run.stdout + run.stderr
+    assert "2 failed, 1 passed" in run.stdout
+    assert "$.round: 'one' is not of type 'integer'" in run.stdout
+    assert "$.maxRounds: None is not of type 'integer'" in run.stdout
+    assert "::test_of_a_wrong_event" in run.stdout
+
+
+def test_this_suite_is_watched(request: pytest.FixtureRequest) -> None:
+    """By the plugin that conftest.py registers."""
+    assert request.config.pluginmanager.has_plugin("tests.event_watch")
