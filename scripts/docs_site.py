@@ -35,7 +35,7 @@ nav = [{nav}]
 
 [project.theme]
 font = false
-features = ["content.code.copy", "navigation.footer", "navigation.indexes", "navigation.top", "search.highlight"]
+features = ["content.code.copy", "navigation.footer", "navigation.indexes", "navigation.sections", "navigation.top", "search.highlight"]
 
 [[project.theme.palette]]
 media = "(prefers-color-scheme: light)"
@@ -72,6 +72,7 @@ show_source = false
 
 _LINK = re.compile(r"\[([^\]]+)\]\(\.\./([^)#\s]+)(?:#[^)\s]*)?\)")
 _ROW = re.compile(r"^\| \[([^\]]+)\]\(([\w-]+\.md)\) \| (.+) \|$", re.MULTILINE)
+_GROUP = re.compile(r"^## (.+)$", re.MULTILINE)
 _IMPORT = re.compile(r"^(?:from|import) (flowdebate(?:\.\w+)*)", re.MULTILINE)
 
 
@@ -95,8 +96,8 @@ def reference(module: str) -> str:
     return f"# {module}\n\n{promise}\n\n{names}\n"
 
 
-def gather(target: Path) -> list[tuple[str, str]]:
-    """Write all pages of the site into a new folder `target`; their titles and paths, in the order of the index."""
+def gather(target: Path) -> str:
+    """Write all pages of the site into a new folder `target`; returns the index as it stands in docs/."""
     shutil.copytree(ROOT / "docs", target)
     index = (target / "index.md").read_text("utf-8")
     for example in (ROOT / "examples").glob("*.py"):
@@ -113,16 +114,32 @@ def gather(target: Path) -> list[tuple[str, str]]:
     for page in target.glob("*.md"):
         page.write_text(_LINK.sub(_inside, page.read_text("utf-8")), "utf-8")
     (target / "llms.txt").write_text(llms_text(index), "utf-8")
-    return [("flowdebate", "index.md"), *((title, path) for title, path, _ in _ROW.findall(index))]
+    return index
+
+
+def groups(index: str) -> list[tuple[str, list[tuple[str, str, str]]]]:
+    """The groups of the index: the heading of each, and the title, the path and the summary of its pages."""
+    _, *parts = _GROUP.split(index)
+    return [(title, _ROW.findall(text)) for title, text in zip(parts[::2], parts[1::2], strict=True)]
+
+
+def navigation(index: str) -> str:
+    """The navigation of the site as TOML: the groups of the index, then the reference."""
+    nav: dict[str, list[str]] = {}
+    for group, rows in groups(index):
+        nav[group] = [f"{{ {json.dumps(title)} = {json.dumps(path)} }}" for title, path, _ in rows]
+    modules = [f'{{ "{name.removeprefix("flowdebate.")}" = "reference/{name}.md" }}' for name in public_modules()]
+    nav["Reference"] = ['"reference.md"', *modules]
+    listed = [f"{{ {json.dumps(group)} = [{', '.join(pages)}] }}" for group, pages in nav.items()]
+    return ", ".join(['{ "flowdebate" = "index.md" }', *listed])
 
 
 def llms_text(index: str) -> str:
-    """The pages of the index as llms.txt: titles, addresses of their Markdown, and what is in them."""
-    rows = "\n".join(f"- [{title}]({path}): {about}" for title, path, about in _ROW.findall(index))
-    summary = (flowdebate.__doc__ or "").split("\n")[0]
-    return (
-        f"# flowdebate\n\n> {summary}\n\n## Documentation\n\n{rows}\n- [Reference](reference.md): every public name\n"
-    )
+    """The groups of the index as llms.txt: titles, addresses of their Markdown, and what is in them."""
+    parts = [f"# flowdebate\n\n> {(flowdebate.__doc__ or '').splitlines()[0]}\n"]
+    for group, rows in groups(index):
+        parts.append(f"## {group}\n\n" + "".join(f"- [{title}]({path}): {about}\n" for title, path, about in rows))
+    return "\n".join([*parts, "## Reference\n\n- [Reference](reference.md): every public name\n"])
 
 
 def _inside(link: re.Match[str]) -> str:
@@ -137,12 +154,9 @@ def main() -> None:
     for name in ("docs", "site"):
         shutil.rmtree(BUILD / name, ignore_errors=True)
     BUILD.mkdir(exist_ok=True)
-    pages = gather(BUILD / "docs")
-    nav = [f"{{ {json.dumps(title)} = {json.dumps(path)} }}" for title, path in pages]
-    modules = [f'{{ "{name.removeprefix("flowdebate.")}" = "reference/{name}.md" }}' for name in public_modules()]
-    nav.append(f'{{ "Reference" = ["reference.md", {", ".join(modules)}] }}')
+    index = gather(BUILD / "docs")
     config = BUILD / "zensical.toml"
-    config.write_text(CONFIG.format(nav=", ".join(nav), sources=ROOT / "src", examples=EXAMPLES), "utf-8")
+    config.write_text(CONFIG.format(nav=navigation(index), sources=ROOT / "src", examples=EXAMPLES), "utf-8")
     command = [sys.executable, "-m", "zensical", "build", "--clean", "--strict", "--config-file", str(config)]
     subprocess.run(command, check=True)  # noqa: S603
     for page in (BUILD / "docs").rglob("*.md"):  # llms.txt names them

@@ -1,0 +1,449 @@
+"""docs/troubleshooting.md: every error has its place, under the words that the library really says."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import re
+import sqlite3
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+import pytest
+
+import flowdebate
+from flowdebate import Debater, FailurePolicy, Limits, Persona, debate, errors, generator, handler, human
+from flowdebate.models import CircuitBreaker, ModelSettings, OpenAIModel, RecordingModel, ReplayModel
+from flowdebate.models.local.gguf import WAYS_OUT
+from flowdebate.patterns.debate.transcript import parse_entries
+from flowdebate.patterns.state import DebateStatus
+from flowdebate.service import Service
+from flowdebate.store import MemoryStore, SqliteStore, StoredStatus
+from flowdebate.testing import FunctionModel, ScriptedModel, ToolCall, check_debate, forbid_real_models
+from tests.models.server import ChatServer, Exchange, completion
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+pytestmark = pytest.mark.anyio
+
+PAGE = (Path(__file__).parent.parent / "docs" / "troubleshooting.md").read_text("utf-8")
+SHOWN = {
+    name: {" ".join(fence.split()) for fence in re.findall(r"^```text\n(.*?)\n```$", part, re.MULTILINE | re.DOTALL)}
+    for part in re.split(r"^##+ ", PAGE, flags=re.MULTILINE)
+    for name in re.findall(r"`(\w+)`", part.partition("\n")[0]) or [part.partition("\n")[0]]
+}
+"""The messages under each heading, by the name of the class in it, or by its words."""
+BASES = {"BadAnswer", "FlowDebateError", "ModelError", "RequestRejected", "TaskError"}
+QUESTION = "Should rents be capped?"
+SIDES = [Debater("ann", "cap rents"), Debater("ben", "build more")]
+VERDICT = {"reasoning": "It was answered.", "winner": "cap rents", "verdict": "Cap them."}
+
+
+def rent(**options: Any) -> Any:
+    """A debate of one round."""
+    return debate(name="rent", debaters=SIDES, **{"max_rounds": 1, "synthesizer": False, **options})
+
+
+def said(*replies: Any) -> ScriptedModel:
+    """A model that says this, and then what a debate needs."""
+    return ScriptedModel(*replies, name="m")
+
+
+async def forever(_: Any = None) -> str:
+    """An answer that never comes."""
+    await asyncio.Event().wait()
+    raise AssertionError
+
+
+async def served(handle: Callable[[Exchange], Awaitable[None]], *, schema: Any = None, **settings: Any) -> None:
+    """Ask a server that does this."""
+    async with ChatServer({"m": handle}) as server:
+        model = OpenAIModel("m", base_url=server.base_url, api_key="k", retry=None, settings=ModelSettings(**settings))
+        await generator(name="ann", output_schema=schema).run(QUESTION, model=model)
+
+
+def status(code: int, error: dict[str, str]) -> Callable[[Exchange], Awaitable[None]]:
+    """A server that refuses."""
+
+    async def handle(exchange: Exchange) -> None:
+        await exchange.json({"error": error}, status=code)
+
+    return handle
+
+
+def answering(content: Any, **more: Any) -> Callable[[Exchange], Awaitable[None]]:
+    """A server that answers this."""
+
+    async def handle(exchange: Exchange) -> None:
+        await exchange.json(completion(content, **more))
+
+    return handle
+
+
+async def page_of_html(exchange: Exchange) -> None:
+    """A page to log in at."""
+    await exchange.answer(b"<!doctype html><title>Sign in</title>", kind="text/html")
+
+
+async def closing(exchange: Exchange) -> None:
+    """A connection that ends in the middle."""
+    await exchange.raw(b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 500\r\n\r\n{"id":')
+    exchange.close = True
+
+
+async def interrupted(store: Any) -> None:
+    """Leave a run behind, cut off in its second call."""
+    reached = asyncio.Event()
+
+    async def answer(request: Any) -> str:
+        if request.block.endswith("ann"):
+            return "Homes first."
+        reached.set()
+        return await forever()
+
+    running = asyncio.create_task(rent().run(QUESTION, model=FunctionModel(answer), store=store, run_id="rent-1"))
+    await reached.wait()
+    running.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
+
+
+async def circuit_open() -> None:
+    """Two failures in a row, then a call."""
+    down = CircuitBreaker(
+        FunctionModel(lambda _: (_ for _ in ()).throw(errors.ProviderFailed("down")), name="m"), failures=1
+    )
+    with contextlib.suppress(errors.ProviderFailed):
+        await generator(name="ann").run(QUESTION, model=down)
+    await generator(name="ann").run(QUESTION, model=down)
+
+
+async def no_connection() -> None:
+    """Nothing listens at the address."""
+    async with ChatServer() as server:
+        address = server.base_url
+    await generator(name="ann").run(QUESTION, model=OpenAIModel("m", base_url=address, api_key="k", retry=None))
+
+
+async def cassette(folder: Path) -> None:
+    """Another question than the recorded one."""
+    path = folder / "rent.jsonl"
+    await generator(name="ann").run("Should rents be capped?", model=RecordingModel(said("Yes."), path))
+    await generator(name="ann").run("Should rents be free?", model=ReplayModel(path))
+
+
+async def stores_conflict(folder: Path) -> None:
+    """Resume what somebody executes."""
+    entered, path = asyncio.Event(), folder / "runs.sqlite3"
+
+    async def wait(request: Any) -> str:
+        entered.set()
+        return await forever()
+
+    running = asyncio.create_task(rent().run(QUESTION, model=FunctionModel(wait), store=path, run_id="rent-1"))
+    await entered.wait()
+    try:
+        await rent().resume("rent-1", model=said(), store=path)
+    finally:
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
+
+
+async def locked(folder: Path) -> None:
+    """Another program keeps the file locked."""
+    path = folder / "runs.sqlite3"
+    store = SqliteStore(path, patience=0.05)
+    await store.runs()
+    other = sqlite3.connect(path)
+    other.execute("begin exclusive")
+    try:
+        await rent().run(QUESTION, model=said(), store=store, run_id="rent-1")
+    finally:
+        other.close()
+        await store.close()
+
+
+async def lost(folder: Path) -> None:
+    """Somebody deletes the file."""
+    path = folder / "runs.sqlite3"
+
+    def answer(request: Any) -> str:
+        path.unlink(missing_ok=True)
+        return "Yes."
+
+    await rent().run(QUESTION, model=FunctionModel(answer), store=path)
+
+
+async def twice() -> None:
+    """Begin a run under an id that is taken."""
+    store = MemoryStore()
+    for _ in range(2):
+        await rent().run(QUESTION, model=said("Cap.", "Build.", VERDICT), store=store, run_id="rent-1")
+
+
+async def changed() -> None:
+    """Resume with another block."""
+    store = MemoryStore()
+    await interrupted(store)
+    await rent(max_rounds=2).resume("rent-1", model=FunctionModel(lambda _: "x"), store=store)
+
+
+async def mismatch() -> None:
+    """Resume with another prompt."""
+    store = MemoryStore()
+    await interrupted(store)
+    await rent(instructions="Rhyme.").resume("rent-1", model=FunctionModel(lambda _: "x"), store=store)
+
+
+async def uncertain() -> None:
+    """Do not make a call again that may have been paid."""
+    store = MemoryStore()
+    await interrupted(store)
+    await rent().resume("rent-1", model=FunctionModel(lambda _: "x"), store=store, on_uncertain="raise")
+
+
+async def dead_letter() -> None:
+    """Processes die again and again."""
+    store = MemoryStore()
+    await interrupted(store)
+    for _ in range(26):
+        await store.take("rent-1")
+        await store.release("rent-1")
+    await rent().resume("rent-1", model=FunctionModel(lambda _: "x"), store=store)
+
+
+async def not_awaited() -> None:
+    """Answer twice."""
+    store = MemoryStore()
+    await rent(judge=human(name="jo")).run(QUESTION, model=said("Cap.", "Build."), store=store, run_id="rent-1")
+    for _ in range(2):
+        await flowdebate.submit_answer(store, "rent-1", VERDICT)
+
+
+async def too_many() -> None:
+    """A service that is full."""
+    end = asyncio.Event()
+
+    async def answer(request: Any) -> Any:
+        await end.wait()
+        return VERDICT if request.output_schema else "Yes."
+
+    async with Service({"rent": rent()}, store="memory:", model=FunctionModel(answer), max_concurrency=1) as service:
+        await service.begin("rent", QUESTION)
+        try:
+            await service.begin("rent", QUESTION)
+        finally:
+            end.set()
+
+
+def two_transcripts() -> None:
+    """A judge of one's own that reads another transcript."""
+    make = flowdebate.create_debate_transcript
+    own = flowdebate.create_debater(agent_name="ann", stance="cap rents", name="own", transcript=make())
+    debate(name="rent", debaters=[Debater("ann", "cap rents", block=own), SIDES[1]], transcript=make())
+
+
+def meddling(value: Any, ctx: Any) -> str:
+    """A debater that clears the transcript."""
+    ctx.resources.transcript.state.entries.clear()
+    return "I win."
+
+
+def moderated(*replies: Any) -> Any:
+    """A debate whose moderator is a function."""
+    decided = {"next_speakers": list(replies), "briefing": None, "new_angle": None, "done": False}
+    return rent(moderator=lambda value, ctx: decided).run(QUESTION, model=said())
+
+
+def failing(request: Any) -> Any:
+    """A provider that is down."""
+    raise errors.ProviderFailed("the endpoint answered 503", status=503)
+
+
+def loud() -> Any:
+    """A pattern that breaks a promise: the judge finds for nobody's position."""
+    return rent(judge=lambda value, ctx: {"winner": "caps", "verdict": "-", "reasoning": "-"})
+
+
+async def transition() -> None:
+    """Complete a task twice."""
+    board = flowdebate.TaskCollection("board")
+    task = board.add_task("Read it", id="read")
+    board.cancel(task.id)
+    board.complete(task.id)
+
+
+CASES: dict[str, Callable[[Path], Any]] = {
+    "ConfigurationError": lambda _: rent(max_rounds=0),
+    "ResourceConflict": lambda _: two_transcripts(),
+    "ModelUnavailable": lambda _: no_connection(),
+    "ConnectionLost": lambda _: served(closing),
+    "ModelTimeout": lambda _: generator(name="ann", settings=ModelSettings(timeout=0.01)).run(
+        QUESTION, model=FunctionModel(forever, name="m")
+    ),
+    "AuthenticationFailed": lambda _: served(status(401, {"message": "Incorrect API key provided"})),
+    "ModelNotFound": lambda _: served(status(404, {"message": "The model `m` does not exist"})),
+    "ContextTooLong": lambda _: served(
+        status(400, {"message": "maximum context length is 8192 tokens", "code": "context_length_exceeded"})
+    ),
+    "RateLimited": lambda _: served(status(429, {"message": "Rate limit reached", "code": "rate_limit_exceeded"})),
+    "ProviderFailed": lambda _: served(status(503, {"message": "The server is overloaded"})),
+    "CircuitOpen": lambda _: circuit_open(),
+    "MalformedResponse": lambda _: served(page_of_html),
+    "ResponseTooLarge": lambda _: generator(name="ann", settings=ModelSettings(max_chars=200)).run(
+        QUESTION, model=said("Homes. " * 60)
+    ),
+    "EmptyResponse": lambda _: served(answering("")),
+    "OutputTruncated": lambda _: served(answering('{"winner": "cap', finish="length"), schema={"type": "object"}),
+    "Refused": lambda _: served(answering(None, refusal="I will not argue that.")),
+    "ContentFiltered": lambda _: served(answering("", finish="content_filter")),
+    "SchemaViolation": lambda _: rent().run(
+        QUESTION, model=said("Cap.", "Build.", {"reasoning": "It was answered.", "winner": "caps", "verdict": "Cap."})
+    ),
+    "ToolLoopExceeded": lambda _: generator(name="ann", tools=[look_up], max_tool_rounds=2).run(
+        QUESTION, model=FunctionModel(lambda _: ToolCall(id="1", name="look_up", arguments="{}"), name="m")
+    ),
+    "RealModelForbidden": lambda _: forbidden(),
+    "CassetteMismatch": cassette,
+    "ScriptError": lambda _: rent().run(QUESTION, model=said("Cap.")),
+    "OutputError": lambda _: rent(judge=lambda value, ctx: {"winner": "caps", "verdict": "Cap them."}).run(
+        QUESTION, model=said("Cap.", "Build.")
+    ),
+    "RosterError": lambda _: moderated("ann", "bob"),
+    "ReadOnly": lambda _: debate(
+        name="rent", debaters=[Debater("ann", "cap rents"), Debater("ben", "build more", block=meddling)]
+    ).run(QUESTION, model=said("Cap.")),
+    "LimitReached": lambda _: (
+        flowdebate.sequencer(name="two")
+        .then(generator(name="ann"))
+        .then(generator(name="ben"))
+        .run(QUESTION, model=said("Yes."), limits=Limits(calls=1))
+    ),
+    "TooManyRuns": lambda _: too_many(),
+    "QuorumLost": lambda _: rent(failures=FailurePolicy(on_failure="skip", quorum=2)).run(
+        QUESTION, model={"chat": FunctionModel(lambda r: failing(r) if r.block.endswith("ann") else "Build.")}
+    ),
+    "NoProposals": lambda _: flowdebate.consensus(name="plan", agents=[Persona("ann"), Persona("ben")]).run(
+        QUESTION, model=FunctionModel(failing, name="m")
+    ),
+    "LoopLimitExceeded": lambda _: (
+        flowdebate.sequencer(name="search").do_while(handler(lambda n: n), lambda n: True, max_iterations=3).run(1)
+    ),
+    "PromiseBroken": lambda _: check_debate(loud, seed=1, max_examples=20),
+    "ViewError": lambda _: parse_entries("Round 1:\nCap them."),
+    "BadFile": lambda folder: ReplayModel(folder / "missing.jsonl"),
+    "StoreError": locked,
+    "StoreLost": lost,
+    "RunNotFound": lambda _: rent().resume("rent-2", store=MemoryStore()),
+    "RunExists": lambda _: twice(),
+    "RunConflict": stores_conflict,
+    "RunChanged": lambda _: changed(),
+    "RunUncertain": lambda _: uncertain(),
+    "JournalMismatch": lambda _: mismatch(),
+    "NotRecordable": lambda _: handler(step_of_a_set, name="facts").run(1, store=MemoryStore(), run_id="rent-1"),
+    "NotAwaited": lambda _: not_awaited(),
+    "DeadLetter": lambda _: dead_letter(),
+    "TaskNotFound": lambda _: flowdebate.TaskCollection("board").get("t-9"),
+    "IllegalTransition": lambda _: transition(),
+}
+
+
+async def step_of_a_set(value: Any, ctx: Any) -> Any:
+    """A step whose result is no JSON data."""
+
+    async def look() -> set[str]:
+        return {"load"}
+
+    return await ctx.step(look)
+
+
+def look_up() -> str:
+    """Look it up."""
+    return "nothing"
+
+
+async def forbidden() -> None:
+    """Ask a real model in a test."""
+    with forbid_real_models():
+        await generator(name="ann").run(QUESTION, model="openai/gpt-5-mini")
+
+
+def plain(message: str, folder: Path) -> str:
+    """A message without what differs from machine to machine."""
+    message = message.replace(f"{folder}/", "")
+    return " ".join(re.sub(r"127\.0\.0\.1(', |:)\d+", r"127.0.0.1\g<1>8080", message).split())
+
+
+async def raised(case: Callable[[Path], Any], folder: Path) -> BaseException:
+    """What a case raises."""
+    try:
+        made = case(folder)
+        if inspect.isawaitable(made):
+            await made
+    except Exception as error:  # noqa: BLE001 - whichever it is, it is compared
+        return error
+    raise AssertionError
+
+
+@pytest.mark.filterwarnings("ignore:run .* ended as 'failed', which could not be recorded")
+@pytest.mark.parametrize("name", [name for name in CASES if name != "PromiseBroken"])
+async def test_the_page_says_what_the_library_says(name: str, tmp_path: Path) -> None:
+    """Under the heading of each error stands a message of it, word for word."""
+    error = await raised(CASES[name], tmp_path)
+    assert type(error).__name__ == name
+    assert plain(str(error), tmp_path) in SHOWN[name]
+
+
+def test_a_broken_promise_is_shown_as_it_is_reported() -> None:
+    """The check runs debates of its own, so no loop may be running."""
+    with pytest.raises(errors.PromiseBroken) as caught:
+        check_debate(loud, seed=1, max_examples=20)
+    assert plain(str(caught.value), Path()) in SHOWN["PromiseBroken"]
+
+
+def test_every_error_has_its_place() -> None:
+    """A heading of its own, or, for a base class, a word about those below it; and a case, if it has messages."""
+    assert set(CASES) == {name for name in errors.__all__ if name in SHOWN} - BASES
+    assert [name for name in errors.__all__ if f"`{name}`" not in PAGE] == []
+
+
+def test_every_status_has_its_row() -> None:
+    """Those of results, and those of stored runs."""
+    rows = set(re.findall(r'^\| `"?(\w+)"?` \|', PAGE, re.MULTILINE))
+    assert rows == {*get_args(DebateStatus), *get_args(StoredStatus), "left_behind"}
+
+
+FIRST: dict[str, Callable[[Path], Any]] = {
+    "No key": lambda _: generator(name="ann").run(QUESTION, model="openai/gpt-5-mini"),
+    "The name of the model": lambda _: rent(model="gpt-5-mini"),
+    "The run waits": lambda _: rent(judge=human(name="jo")).run(QUESTION, model=said("Cap.", "Build.")),
+    "rounds": lambda _: rent(rounds=3),
+}
+
+
+@pytest.mark.parametrize("heading", FIRST)
+async def test_the_first_minutes_are_shown_as_they_are(
+    heading: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever searches for the words of the first failure finds them."""
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    message = plain(str(await raised(FIRST[heading], tmp_path)), tmp_path)
+    assert message in set().union(*SHOWN.values())
+
+
+def test_the_ways_to_get_a_model_are_those_that_are_told() -> None:
+    """Who has none is told the same as on the page."""
+    (shown,) = SHOWN["No model"]
+    assert WAYS_OUT in shown
+    (shown,) = SHOWN["The local model is not installed"]
+    assert WAYS_OUT.startswith(shown.partition(": ")[2])
+
+
+def test_a_warning_is_shown_as_it_is_given() -> None:
+    """With what to write instead."""
+    with pytest.warns(errors.FlowDebateWarning) as caught:
+        rent(max_rounds=6)
+    assert {str(warning.message) for warning in caught} == SHOWN["Warnings"]
