@@ -8,7 +8,7 @@ FACTS := textarena==0.7.4
 OLDEST_OPENAI := 3.0.0
 
 .DEFAULT_GOAL := help
-.PHONY: help debate serve test test-web test-adapters coverage test-local check format bench dist docs evidence injection event-schema clean faults soak-cancel soak-kills soak
+.PHONY: help debate serve test test-web test-adapters coverage test-local check format bench dist first-lines docs evidence injection event-schema clean faults soak-cancel soak-kills soak
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -60,7 +60,7 @@ test-web: $(VENV)/.dev ## the tests in a real Chromium, and those of a client ge
 
 test-adapters: $(VENV)/.dev ## the tests with the agents and models of other frameworks
 	$(BIN)/python -m pip install --quiet --group adapters
-	LITELLM_LOCAL_MODEL_COST_MAP=True $(BIN)/python -m pytest tests/adapters docs/adapters.md
+	LITELLM_LOCAL_MODEL_COST_MAP=True $(BIN)/python -m pytest tests/adapters docs/adapters.md docs/coming-from.md
 
 test-local: $(VENV)/.dev $(VENV)/.run ## the tests that need the large local model
 	$(BIN)/python -m pytest -m large_model
@@ -118,6 +118,12 @@ dist: $(VENV)/.dev ## the wheel and the sdist, and the wheel tried with each ext
 	$(BIN)/python -m build --outdir dist .
 	$(BIN)/python -m twine check --strict dist/*
 	$(BIN)/python scripts/wheel_check.py $(EXTRAS)
+
+first-lines: $(VENV)/.dev ## the first lines of the README, pasted into an empty environment with the wheel and the local model (1.1 GB)
+	$(BIN)/python -m pip install --quiet --group dist
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python scripts/wheel_check.py --readme
 
 docs: $(VENV)/.dev ## the documentation as a site in build/site, with a reference of every public name; read without a network
 	$(BIN)/python -m pip install --quiet --group docs

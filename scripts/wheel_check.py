@@ -1,12 +1,14 @@
 """Check of the wheel in dist/: each extra in an environment of its own, which has nothing else of this checkout.
 
 `python scripts/wheel_check.py` checks all extras but the local model's 1.1 GB; arguments name some of them, or "core"
-for none. uv makes the environments, so it has to be installed beside the Python that runs this.
+for none. `--readme` runs the first lines of Python in the README, with what its first line of shell installs. uv makes
+the environments, so it has to be installed beside the Python that runs this.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import subprocess
 import sys
 import tempfile
@@ -123,6 +125,16 @@ for measure in (TfIdf(), Embeddings()):
 """What each extra is for, as a program that fails without it."""
 
 
+def first_steps() -> tuple[str, str]:
+    """What the README has its readers install and run first: the extras, and the program."""
+    readme = (ROOT / "README.md").read_text("utf-8")
+    extras = re.search(r'^pip install "flowdebate\[([\w,-]+)\]"$', readme, re.MULTILINE)
+    program = re.search(r"^```python\n(.*?)^```$", readme, re.MULTILINE | re.DOTALL)
+    if extras is None or program is None:
+        sys.exit("README.md must begin with a line of pip and a fence of Python")
+    return extras[1], program[1]
+
+
 def main() -> None:
     """Check the extras that the arguments name, else all but the large ones."""
     (wheel,) = (ROOT / "dist").glob("*.whl")
@@ -136,26 +148,55 @@ def main() -> None:
         )
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("extras", nargs="*", metavar="EXTRA")
+    parser.add_argument("--readme", action="store_true", help="only the first lines of the README, with the local model")
     parser.add_argument("--python", default=sys.executable, help="the Python of the environments")
     parser.add_argument("--oldest", action="store_true", help="with the oldest versions that pyproject.toml allows")
     asked = parser.parse_args()
     if wrong := set(asked.extras) - set(USES):
         parser.error(f"no extra is called {', '.join(sorted(wrong))}; there are {', '.join(USES)}")
     print(f"{wheel.name}: {wheel.stat().st_size / 1000:.0f} kB")
+    if asked.readme:
+        check_readme(wheel, asked.python)
+        return
     for extra in asked.extras or [extra for extra in USES if extra not in LARGE]:
         began = time.monotonic()
         check(wheel, extra, asked.python, oldest=asked.oldest)
         print(f"{extra}: {time.monotonic() - began:.0f} s", flush=True)
 
 
+def check_readme(wheel: Path, python: str) -> None:
+    """Paste the first lines of the README into a file, in an empty environment and without a key, and run it."""
+    extras, program = first_steps()
+    with tempfile.TemporaryDirectory() as folder:
+        began = time.monotonic()
+        interpreter = environment(folder, python, [f"{wheel}[{extras}]"])
+        installed = time.monotonic()
+        print(f"README: installed [{extras}] in {installed - began:.0f} s", flush=True)
+        Path(folder, "first.py").write_text(program, "utf-8")
+        clean = {"HOME": folder, "PATH": "/usr/bin:/bin"}  # no key, and no model joined before
+        for time_of in ("first", "second"):
+            printed = run(folder, [interpreter, "-I", "first.py"], env=clean)
+            print(f"README: the {time_of} run took {time.monotonic() - installed:.0f} s", flush=True)
+            installed = time.monotonic()
+        print(printed)
+
+
+def environment(folder: str, python: str, wanted: list[str]) -> str:
+    """A new environment with what is wanted; returns its Python."""
+    interpreter = str(Path(folder) / "env" / "bin" / "python")
+    uv = [sys.executable, "-m", "uv", "--quiet"]
+    run(folder, [*uv, "venv", "--python", python, "env"])
+    if wanted:
+        run(folder, [*uv, "pip", "install", "--python", interpreter, *wanted])
+    return interpreter
+
+
 def check(wheel: Path, extra: str, python: str, *, oldest: bool) -> None:
     """Install the wheel with an extra into a new environment, and use it there, outside of the checkout."""
     wanted = str(wheel) if extra == CORE else f"{wheel}[{extra}]"
     with tempfile.TemporaryDirectory() as folder:
-        interpreter = str(Path(folder) / "env" / "bin" / "python")
-        uv = [sys.executable, "-m", "uv", "--quiet"]
-        run(folder, [*uv, "venv", "--python", python, "env"])
-        install = [*uv, "pip", "install", "--python", interpreter]
+        interpreter = environment(folder, python, [])
+        install = [sys.executable, "-m", "uv", "--quiet", "pip", "install", "--python", interpreter]
         if oldest:  # what is installed already is what the wheel is then content with
             extras = [] if extra == CORE else ["--extra", extra]
             run(folder, [*install, "--resolution", "lowest-direct", "-r", str(ROOT / "pyproject.toml"), *extras])
@@ -165,11 +206,12 @@ def check(wheel: Path, extra: str, python: str, *, oldest: bool) -> None:
             run(folder, [interpreter, "-I", "-c", program])
 
 
-def run(folder: str, command: list[str]) -> None:
-    """Run a command; its failure ends the check with all that it printed."""
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)  # noqa: S603
+def run(folder: str, command: list[str], env: dict[str, str] | None = None) -> str:
+    """Run a command and return what it printed; its failure ends the check with all of it."""
+    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)  # noqa: S603
     if done.returncode:
         sys.exit(f"{' '.join(command)}\n{done.stdout}{done.stderr}")
+    return done.stdout
 
 
 if __name__ == "__main__":
