@@ -14,6 +14,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import gallery
+
 import flowdebate
 
 __all__ = ("gather", "public_modules", "reference")
@@ -35,7 +37,9 @@ nav = [{nav}]
 
 [project.theme]
 font = false
-features = ["content.code.copy", "navigation.footer", "navigation.indexes", "navigation.sections", "navigation.top", "search.highlight"]
+features = [
+  "content.code.copy", "navigation.footer", "navigation.indexes", "navigation.sections", "navigation.top", "search.highlight",
+]
 
 [[project.theme.palette]]
 media = "(prefers-color-scheme: light)"
@@ -117,6 +121,16 @@ def gather(target: Path) -> str:
     return index
 
 
+def add_reports(target: Path) -> None:
+    """Put the HTML reports of some examples among the pages, and a link to each into the gallery."""
+    page = target / "gallery.md"
+    text = page.read_text("utf-8")
+    for name in gallery.reports(target / "reports"):
+        program = f"[The program](examples/{name}.md)."
+        text = text.replace(program, f"{program} [The report of such a run](reports/{name}.html).")
+    page.write_text(text, "utf-8")
+
+
 def groups(index: str) -> list[tuple[str, list[tuple[str, str, str]]]]:
     """The groups of the index: the heading of each, and the title, the path and the summary of its pages."""
     _, *parts = _GROUP.split(index)
@@ -155,6 +169,7 @@ def main() -> None:
         shutil.rmtree(BUILD / name, ignore_errors=True)
     BUILD.mkdir(exist_ok=True)
     index = gather(BUILD / "docs")
+    add_reports(BUILD / "docs")
     config = BUILD / "zensical.toml"
     config.write_text(CONFIG.format(nav=navigation(index), sources=ROOT / "src", examples=EXAMPLES), "utf-8")
     command = [sys.executable, "-m", "zensical", "build", "--clean", "--strict", "--config-file", str(config)]

@@ -148,7 +148,9 @@ def main() -> None:
         )
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("extras", nargs="*", metavar="EXTRA")
-    parser.add_argument("--readme", action="store_true", help="only the first lines of the README, with the local model")
+    parser.add_argument(
+        "--readme", action="store_true", help="only the first lines of the README, with the local model"
+    )
     parser.add_argument("--python", default=sys.executable, help="the Python of the environments")
     parser.add_argument("--oldest", action="store_true", help="with the oldest versions that pyproject.toml allows")
     asked = parser.parse_args()

@@ -43,6 +43,15 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").g
 TEXTS = {page: page.read_text("utf-8") for page in PAGES}
 DOCS = "\n".join(TEXTS.values())
 
+LANGUAGE = (
+    *("durable run", "persist", "resume", "journal", "recorded answer", "retry", "attempt", "backoff", "fallback"),
+    *("circuit breaker", "timeout", "provider failure", "skip", "stand-in", "degraded", "suspended run"),
+    *("pending input", "role", "prompt", "template", "judge view", "order", "ballot", "schedule", "panel of judges"),
+    *("round robin", "task board", "audit trail", "judge audit", "report", "plan", "benefit", "paired comparison"),
+    *("decision rule", "recount", "max_concurrency"),
+)
+"""The words that code, errors and pages use for what they name."""
+
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -219,14 +228,16 @@ def test_links_inside_the_repository_lead_somewhere(page: Path) -> None:
 def test_the_index_lists_every_page() -> None:
     """No page is out of reach."""
     index = TEXTS[ROOT / "docs" / "index.md"]
-    pages = [page.name for page in PAGES if page.parent.name == "docs" and page.name != "index.md"]
+    pages = [page.name for page in PAGES if page.parent == ROOT / "docs" and page.name != "index.md"]
     assert [name for name in pages if f"({name})" not in index] == []
 
 
-def test_the_index_lists_every_example() -> None:
-    """Each script has a row, and each row has its script."""
-    listed = set(re.findall(r"\(\.\./examples/(\w+)\.py\)", TEXTS[ROOT / "docs" / "index.md"]))
-    assert listed == {path.stem for path in (ROOT / "examples").glob("*.py")}
+def test_every_word_of_the_language_is_in_the_glossary() -> None:
+    """Each in a row of its own, in the order of the alphabet."""
+    glossary = TEXTS[ROOT / "docs" / "concepts.md"].split("## Glossary")[1]
+    words = [row.strip("`") for row in re.findall(r"^\| ([^|]+) \| ", glossary, re.MULTILINE)][1:]
+    assert [word for word in LANGUAGE if word not in words] == []
+    assert words == sorted(words, key=lambda word: ("_" in word, word))
 
 
 def test_the_benchmarks_that_run_are_described() -> None:

@@ -48,7 +48,7 @@ def prose(path: Path) -> Iterator[str]:
     """The docstrings and comments of a module; the text of a page without its code."""
     source = path.read_text()
     if path.suffix == ".md":
-        yield re.sub(r"```.*?```", "", source, flags=re.DOTALL)
+        yield re.sub(r"```.*?```|`[^`\n]*`", "", source, flags=re.DOTALL)
         return
     if not _OLD.search(source):  # most modules: what follows takes long
         return

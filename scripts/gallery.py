@@ -1,0 +1,199 @@
+"""docs/gallery.md: every script in examples/ with what it prints, the answers of its models written by hand.
+
+`python scripts/gallery.py` writes the page; a test compares it. `reports(folder)` writes the HTML reports of some.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib.util
+import inspect
+import io
+import re
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gallery_answers import ANSWERS
+
+from flowdebate.errors import ProviderFailed
+from flowdebate.models import ModelResponse, Usage
+from flowdebate.store import MemoryStore
+from flowdebate.testing import FunctionModel, ToolCall, forbid_real_models
+
+if TYPE_CHECKING:
+    from flowdebate.testing import ModelRequest
+
+__all__ = ("REPORTS", "page", "reports")
+
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "gallery.md"
+
+GROUPS = {
+    "One debate": {
+        "feature_debate": "The one to read first.",
+        "three_sides": "",
+        "moderated_debate": "",
+        "streaming": "",
+        "own_server": "",
+    },
+    "Roles of your own": {
+        "custom_debater": "",
+        "human_judge": "The output has both halves: what the mayor is shown, and the run after the answer.",
+        "argument_graph": "One of the quotes is not in the report, and is found out.",
+    },
+    "Other patterns": {
+        "investment": "",
+        "council": "",
+        "consensus_pipeline": "One provider fails all the time, and the debate goes on.",
+        "round_robin": "",
+        "moral_decisions": "",
+    },
+    "Many debates, and when they end": {
+        "many_questions": "",
+        "debate_in_a_pipeline": "",
+        "stop_early": "",
+        "budget_guard": "",
+    },
+    "Failures, and records": {
+        "resilient_debate": "The provider of one side fails in the second round, and so does its fallback.",
+        "record_and_replay": "",
+    },
+    "Judging the judge": {
+        "audit_a_judge": "",
+        "recount": "",
+        "did_it_help": "",
+    },
+}
+"""Every example, in the order of the page, with a word that its docstring does not have."""
+
+REPORTS = ("feature_debate", "three_sides", "investment", "council", "round_robin", "moral_decisions")
+"""Those of which the site has a report."""
+
+HEAD = """# Gallery
+
+After this page you have seen what the library does: every script of `examples/`, with the output that it prints.
+Run one with `python examples/feature_debate.py`; it takes [your default model](models.md#naming-a-model).
+
+The answers here were written by hand, and a scripted model says them; all else is what the library made of them. A test
+runs the scripts again and compares. What a small real model says is in the [README](../README.md).
+"""
+
+
+def page() -> str:
+    """The page, from the scripts as they are now."""
+    parts = [HEAD]
+    for group, names in GROUPS.items():
+        parts.append(f"## {group}\n")
+        for name, word in names.items():
+            module = load(name)
+            summary = " ".join((module.__doc__ or "").split("\n\n")[0].split())
+            program = f"[The program](../examples/{name}.py)."
+            printed = normal(output_of(name, module))
+            parts.append(
+                f"### {name}\n\n{' '.join(filter(None, (summary, word, program)))}\n\n```text\n{printed}\n```\n"
+            )
+    return "\n".join(parts)
+
+
+def load(name: str) -> Any:  # noqa: ANN401 - a module, whose names are its own
+    """An example as a module, without running it."""
+    spec = importlib.util.spec_from_file_location(f"gallery_{name}", ROOT / "examples" / f"{name}.py")
+    if spec is None or spec.loader is None:
+        sys.exit(f"examples/{name}.py is not there")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def models_of(name: str, *names: str) -> list[FunctionModel]:
+    """Models under these names that give each block of an example its answers, in their order."""
+    left = {part: list(answers) for part, answers in ANSWERS[name].items()}
+
+    def answer(request: ModelRequest) -> Any:  # noqa: ANN401 - any reply
+        part = max((part for part in left if part in request.block), key=len)
+        said = left[part].pop(0) if len(left[part]) > 1 else left[part][0]
+        return in_form(said, request)
+
+    return [FunctionModel(answer, name=called) for called in names or ("scripted",)]
+
+
+def in_form(said: Any, request: ModelRequest) -> Any:  # noqa: ANN401 - any reply
+    """An answer as the block that asks wants it."""
+    if said == "look_up":
+        return ToolCall(id="1", name="look_up", arguments='{"topic": "latency"}')
+    if said == "the provider is down":
+        raise ProviderFailed("the endpoint answered 503", status=503, transient=False)
+    if isinstance(said, tuple):
+        return {"response": said[0], "next_agent_name": said[1]}
+    if isinstance(said, list):  # a ranking of members, who are shown as letters
+        texts = {ANSWERS["council"][f"member-{member}"][0]: member for member in said}
+        shown = re.findall(r"^\[Answer ([A-Z])\] (.*)$", str(request.messages[-1]["content"]), re.MULTILINE)
+        letters = {texts[text]: letter for letter, text in shown}
+        return {"ranking": [{"answer": letters[member], "reason": "It says what to do first."} for member in said]}
+    if request.on_text is not None and isinstance(said, str):  # word by word, as servers stream
+        for word in re.findall(r"\S+\s*", said):
+            request.on_text(word)
+        return ModelResponse(text=said, usage=Usage(calls=1, prompt_tokens=100, cached_tokens=0, completion_tokens=20))
+    return said
+
+
+def output_of(name: str, module: Any) -> str:  # noqa: ANN401
+    """What an example prints."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed), forbid_real_models(), tempfile.TemporaryDirectory() as folder:
+        if name == "human_judge":
+            store, (model,) = Path(folder) / "bridge.sqlite3", models_of(name)
+            run_id = module.begin(store, model).run_id
+            print("\n…\n")
+            decided = {"winner": "close it", "reasoning": "The doctor has a key.", "verdict": "Close it to cars."}
+            module.judge(store, run_id, **decided)
+            module.go_on(store, run_id, model)
+        elif name not in ANSWERS:
+            run(module.main())
+        elif name == "resilient_debate":
+            first, spare = models_of(name, "first", "spare")
+            module.main(first, spare=spare)
+        elif name == "many_questions":
+            module.main(*models_of(name), MemoryStore())
+        else:
+            run(module.main(*models_of(name)))
+    return printed.getvalue()
+
+
+def run(made: Any) -> None:  # noqa: ANN401
+    """Await it, if there is something to await."""
+    if inspect.iscoroutine(made):
+        asyncio.run(made)
+
+
+def normal(printed: str) -> str:
+    """An output without what differs each time: ids of runs, and seconds."""
+    printed = re.sub(r"\b[0-9a-f]{32}\b", "5c0f…", printed.strip("\n"))
+    return "\n".join(line.rstrip() for line in re.sub(r"\b\d+\.\d+ s\b", "… s", printed).splitlines())
+
+
+def reports(folder: Path) -> list[str]:
+    """Write the report of each example that has one into `folder`; returns their names."""
+    from flowdebate.service.evidence import evidence_in
+    from flowdebate.web.report import report_html
+
+    async def made(name: str) -> str:
+        module, store = load(name), MemoryStore()
+        pattern = module.pattern if hasattr(module, "pattern") else module.build()
+        question = next(getattr(module, word) for word in ("QUESTION", "TOPIC", "PROPOSITION") if hasattr(module, word))
+        with forbid_real_models():
+            await pattern.run(question, model=models_of(name)[0], store=store, run_id=name, seed=7)
+        return await report_html(*await evidence_in(store, name, block=pattern))
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in REPORTS:
+        (folder / f"{name}.html").write_text(asyncio.run(made(name)), "utf-8")
+    return list(REPORTS)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), "utf-8")
+    print(PAGE)

@@ -1,0 +1,321 @@
+"""What is said in docs/gallery.md: for each example, the answers of each block in their order, written by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ("ANSWERS",)
+
+FEATURE = {
+    "advocate": [
+        "It passed every test we have, and searches that find nothing fell from 9 % to 4 % in the trial.",
+        "Then ship it to a tenth of the users: that is the load test, with people who asked for it.",
+    ],
+    "skeptic": [
+        "The trial had 300 users. Monday has 40,000, and nobody has measured what the index does then.",
+        "A tenth of Monday is still 4,000 users on an index that has seen 300. One afternoon of load tests costs less.",
+    ],
+    "judge": [
+        {
+            "reasoning": "Nobody answered the load with a figure. A tenth came close, and is more than was tried.",
+            "winner": "the new search should wait for the load test",
+            "verdict": "Test the load first; then a tenth of the users.",
+        }
+    ],
+    "synthesizer": [
+        {
+            "decision": "Run the load test this afternoon, then ship to a tenth of the users.",
+            "rationale": "The trial shows that the search is better, and says nothing about Monday's load.",
+        }
+    ],
+}
+
+RANKED = {"Ada": ["Ben", "Ada", "Cleo"], "Ben": ["Ben", "Cleo", "Ada"], "Cleo": ["Ben", "Cleo", "Ada"]}
+
+ANSWERS: dict[str, dict[str, list[Any]]] = {
+    "feature_debate": FEATURE,
+    "moderated_debate": {
+        "moderator": [
+            "look_up",
+            {
+                "reason": None,
+                "next_speakers": ["mover", "stayer"],
+                "briefing": "p95 is 240 ms now, 90 ms in a test in the other region",
+                "new_angle": "Is it worth 1,200 EUR a month?",
+                "done": False,
+            },
+            {
+                "reason": None,
+                "next_speakers": ["stayer", "mover"],
+                "briefing": None,
+                "new_angle": "What happens to the data?",
+                "done": True,
+            },
+        ],
+        "mover": [
+            "Customers wait 240 ms where 90 would do.",
+            "The data moves in one night; it is 80 GB.",
+        ],
+        "stayer": [
+            "Nobody has complained about 240 ms; the bill would go up by 1,200 EUR.",
+            "Our contract says that customer data stays where it is until March.",
+        ],
+        "judge": [
+            {
+                "reasoning": "The contract was not answered.",
+                "winner": "the checkout service should stay",
+                "verdict": "Stay until March, then decide with the contract in hand.",
+            }
+        ],
+    },
+    "three_sides": {
+        "hawk": ["Inflation eats cash at 3 % a year.", "In ten years shares have beaten cash in nine."],
+        "dove": ["We may need the money in May.", "The tenth year was 2022, and we needed the money then."],
+        "owl": ["Half can wait, half cannot.", "Half in cash covers eight months of salaries."],
+        "judge": [
+            {
+                "reasoning": "Only the owl said how long the cash would last.",
+                "winner": "split the reserve evenly",
+                "verdict": "Half in cash is what we cannot do without.",
+            }
+        ],
+        "synthesizer": [{"shares_percent": 50, "cash_percent": 50, "why": "eight months of salaries stay in cash"}],
+    },
+    "custom_debater": {
+        "keeper": ["It has parsed everything for six years.", "Nobody starts it cold but us."],
+        "judge": [
+            {
+                "reasoning": "The figures were not answered.",
+                "winner": "the old parser is too slow",
+                "verdict": "12 s is too long.",
+            }
+        ],
+    },
+    "budget_guard": {
+        "writer": ["A document can be read at seven and at nine.", "Questions can be asked in the margin."],
+        "talker": ["Nobody reads it; everybody comes to the meeting.", "And answered a day later."],
+        "judge": [
+            {
+                "reasoning": "The day that an answer takes was not denied.",
+                "winner": "it should stay a meeting",
+                "verdict": "Meet, but for fifteen minutes.",
+            }
+        ],
+    },
+    "stop_early": {
+        "reader": ["Families are free on Sundays.", "412 people asked for it in the survey."],
+        "staff": ["Nobody asked us.", "It takes 3 people and 900 EUR a Sunday."],
+        "judge": [{"reasoning": "Both have figures.", "winner": None, "verdict": "Try one Sunday a month."}],
+    },
+    "debate_in_a_pipeline": {
+        "yes": ["One rule, fewer arguments."],
+        "no": ["Teams differ, and nothing breaks."],
+        "judge": [
+            {
+                "reasoning": "Nothing was said to break.",
+                "winner": "it should be left to each team",
+                "verdict": "Leave it.",
+            }
+        ],
+    },
+    "streaming": {
+        "swift": [
+            "Half of our reviews are of one line, and wait for two hours.",
+            "Tests would have found both; reviewers did not.",
+        ],
+        "careful": [
+            "Both outages of this year were one line.",
+            "There was no test. Whoever reviews a line asks for one.",
+        ],
+        "judge": [
+            {
+                "reasoning": "The two outages were not explained away.",
+                "winner": "every change needs a review",
+                "verdict": "Review every change, one-line changes within the hour.",
+            }
+        ],
+    },
+    "resilient_debate": {
+        "rider": ["The train was full in its last year.", "It replaced 40,000 flights."],
+        "treasurer": ["It cost 11 M a year, for one line.", "The same money buys an hourly train on six lines."],
+        "neighbour": ["It passes eight bedrooms at four.", "the provider is down"],
+        "judge": [
+            {
+                "reasoning": "Six lines were not answered.",
+                "winner": "the money should go to regional lines",
+                "verdict": "Regional lines first.",
+            }
+        ],
+    },
+    "record_and_replay": {
+        "keeper": ["Whoever is ill can see it.", "It can be deleted after a week."],
+        "guard": ["People say less when it is on.", "A week is long for a careless word."],
+        "judge": [
+            {
+                "reasoning": "Silence costs more.",
+                "winner": "meetings should stay unrecorded",
+                "verdict": "Record only when somebody asks.",
+            }
+        ],
+    },
+    "own_server": {
+        "yes": ["Bread on two sides, filling between.", "A sub is joined on one side too."],
+        "no": ["The bread is one piece.", "And is called a sub."],
+        "judge": [
+            {
+                "reasoning": "The sub decided it.",
+                "winner": "a hot dog is a sandwich",
+                "verdict": "It is, as a sub is.",
+            }
+        ],
+    },
+    "investment": {
+        "Bull": [
+            "Revenue tripled in a year, and early investors set the terms.",
+            "Then half now, half when they reach $3M of revenue.",
+        ],
+        "Bear": [
+            "They burn $400K a month and have nine months left at this price.",
+            "I can live with half, if the second half needs the $3M.",
+        ],
+        "moderator": [
+            {"summary": "Bull sees growth, Bear sees nine months of cash.", "status": "CONTINUE", "decision": None},
+            {
+                "summary": "Both accept a first half, and the second at $3M of revenue.",
+                "status": "SETTLED",
+                "decision": "Invest $500K now, $500K at $3M of revenue.",
+            },
+        ],
+    },
+    "moral_decisions": {
+        "Proponent": [
+            ("A machine has no interest of its own in who gets the kidney.", "Opponent"),
+            ("Then let it propose, and publish why.", "Neutral"),
+        ],
+        "Opponent": [
+            ("It has those of whoever trained it, and cannot answer for them.", "Neutral"),
+            ("A proposal that nobody dares to overrule is a decision.", "Proponent"),
+        ],
+        "Neutral": [
+            ("Who answers today, when a committee is split?", "Proponent"),
+            ("So it hangs on whether people still overrule it. Do they?", "Opponent"),
+        ],
+    },
+    "council": {
+        "member-Ada": ["Rewrite it: the retries we have hide two bugs already."],
+        "member-Ben": ["Add retries now, log every one of them, and rewrite what the log shows."],
+        "member-Cleo": ["I only need the file by seven. Retries would do."],
+        "reviewer-Ada": [RANKED["Ada"]],
+        "reviewer-Ben": [RANKED["Ben"]],
+        "reviewer-Cleo": [RANKED["Cleo"]],
+        "chair": [
+            {
+                "answer": "Add retries with a log this week; rewrite the step that the log shows to fail most.",
+                "dissent": "Whether the two known bugs can wait for the log.",
+            }
+        ],
+    },
+    "consensus_pipeline": {
+        "propose-architect": ["Move country by country, the old provider as a way back."] * 2,
+        "propose-accountant": ["Run both for a month and compare every evening."] * 2,
+        "propose-lawyer": ["Give notice only when the last country has moved."] * 2,
+        "criticise": [
+            {"reasoning": "It has no dates.", "issues": ["no dates"], "suggestions": ["name the days"], "severity": 0.6}
+        ]
+        * 40,
+        "revise-architect": [
+            {
+                "proposal": "Move a country each Tuesday from May on; run both until the books agree for a week.",
+                "position": "country by country, with dates",
+                "enough": True,
+            }
+        ]
+        * 4,
+        "revise-accountant": [
+            {
+                "proposal": "Run both in May, compare every evening, and switch on 1 June.",
+                "position": "both for a month",
+                "enough": True,
+            }
+        ]
+        * 4,
+        "revise-lawyer": [
+            {
+                "proposal": "Give notice on 1 July, when the last country has moved.",
+                "position": "notice last",
+                "enough": True,
+            }
+        ]
+        * 4,
+        "vote": [{"reasoning": "It has dates and a way back.", "choice": "architect", "confidence": 0.8}] * 8,
+    },
+    "round_robin": {
+        "Ruth": [
+            "Raise the crossing at the school: cars slow down to 25.",
+            "Measured at two schools: 31 before, 24 after.",
+        ],
+        "Omar": ["A raised crossing is 18,000 EUR once; a guard is 14,000 a year.", "So it pays from the second year."],
+        "Lena": [
+            "The corner frightens them, not the crossing: cars come round it blind.",
+            "A mirror there is 300 EUR. Begin with that.",
+        ],
+        "referee": [
+            {
+                "assessments": [
+                    {"agentName": "Ruth", "issues": ["no measurement"], "score": 60},
+                    {"agentName": "Omar", "issues": [], "score": 80},
+                    {"agentName": "Lena", "issues": [], "score": 80},
+                ],
+                "notes": "Ruth should say where that was measured.",
+            },
+            {
+                "assessments": [
+                    {"agentName": "Ruth", "issues": [], "score": 85},
+                    {"agentName": "Omar", "issues": [], "score": 85},
+                    {"agentName": "Lena", "issues": [], "score": 90},
+                ],
+                "notes": "All three have answered what was asked.",
+            },
+        ],
+        "synthesizer": [
+            {
+                "reasons": ["cars come round the corner blind", "a raised crossing pays from the second year"],
+                "plan": "Put up a mirror at the corner, and raise the crossing in the summer.",
+                "first_step": "Order the mirror: 300 EUR.",
+                "open_risks": ["the bus needs the corner"],
+            }
+        ],
+    },
+    "human_judge": {
+        "walker": ["600 people walk over it each day, 90 cars drive."],
+        "driver": ["The 90 include the doctor and the ambulance."],
+    },
+    "many_questions": {
+        "Ruth": ["Others have done it, and nobody went back."],
+        "Omar": ["It costs more than it brings."],
+        "judge": [
+            {
+                "reasoning": "No figure was named.",
+                "winner": "it should be left as it is",
+                "verdict": "Ask again with figures.",
+            }
+        ],
+    },
+    "argument_graph": {
+        "walker": [
+            "The report says “1.5 times as many people walk there”.",
+            "It is one year; it says “Deliveries are late” of both.",
+        ],
+        "driver": [
+            "Shops lose: it says “takings fell by 60 per cent”.",
+            "They “fell by 6 per cent in the second”, which is the year that counts.",
+        ],
+        "judge": [
+            {
+                "reasoning": "One quote is not in the report.",
+                "winner": "Mill Street should stay closed to cars",
+                "verdict": "Keep it closed, and mend the deliveries.",
+            }
+        ],
+    },
+}
