@@ -33,12 +33,13 @@ docs_dir = "docs"
 site_dir = "site"
 use_directory_urls = false
 copyright = "The flowdebate authors, MIT licence"
+extra_css = ["flowdebate.css"]
 nav = [{nav}]
 
 [project.theme]
 font = false
 features = [
-  "content.code.copy", "navigation.footer", "navigation.indexes", "navigation.sections", "navigation.top", "search.highlight",
+  "content.code.copy", "navigation.footer", "navigation.indexes", "navigation.top", "search.highlight",
 ]
 
 [[project.theme.palette]]
@@ -57,6 +58,7 @@ toc.permalink = true
 pymdownx.highlight.pygments_lang_class = true
 pymdownx.inlinehilite = {{}}
 pymdownx.superfences = {{}}
+pymdownx.tasklist = {{}}
 
 [project.plugins.mkdocstrings.handlers.python]
 paths = ["{sources}"]
@@ -72,6 +74,11 @@ show_root_heading = true
 show_root_full_path = false
 show_signature_annotations = true
 show_source = false
+"""
+
+STYLE = """\
+/* What a program prints is read, not copied: its lines are broken. */
+.language-text code { white-space: pre-wrap; overflow-wrap: break-word; }
 """
 
 _LINK = re.compile(r"\[([^\]]+)\]\(\.\./([^)#\s]+)(?:#[^)\s]*)?\)")
@@ -118,6 +125,7 @@ def gather(target: Path) -> str:
     for page in target.glob("*.md"):
         page.write_text(_LINK.sub(_inside, page.read_text("utf-8")), "utf-8")
     (target / "llms.txt").write_text(llms_text(index), "utf-8")
+    (target / "flowdebate.css").write_text(STYLE, "utf-8")
     return index
 
 
@@ -143,7 +151,7 @@ def navigation(index: str) -> str:
     for group, rows in groups(index):
         nav[group] = [f"{{ {json.dumps(title)} = {json.dumps(path)} }}" for title, path, _ in rows]
     modules = [f'{{ "{name.removeprefix("flowdebate.")}" = "reference/{name}.md" }}' for name in public_modules()]
-    nav["Reference"] = ['"reference.md"', *modules]
+    nav["Reference"] = ['{ "All modules" = "reference.md" }', *modules]
     listed = [f"{{ {json.dumps(group)} = [{', '.join(pages)}] }}" for group, pages in nav.items()]
     return ", ".join(['{ "flowdebate" = "index.md" }', *listed])
 

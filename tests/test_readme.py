@@ -1,0 +1,87 @@
+"""The README: its first lines run, and its figures are those of the pages that it links to."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from flowdebate.testing import ScriptedModel, forbid_real_models
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "scripts"))
+
+import wheel_check  # noqa: E402 - scripts are no package
+
+README = (ROOT / "README.md").read_text("utf-8")
+
+FIGURES = {
+    "68 % of 400,000 cases in one order, in 89 % in both": (
+        "evidence.md",
+        "| `gap` | `single`, one fixed order | 1 | .683 [.681, .684] |",
+        "| `gap` | `swap` | 2 | .891 [.890, .892] |",
+    ),
+    "chose A in 99 % and 100 % of answers": (
+        "evidence.md",
+        "favours the label 'A': 513 of 520 (99%,",
+        "favours the label 'A': 520 of 520 (100%,",
+    ),
+    "a server killed 30 times during 25 debates: of 266 calls, the 16 in flight were repeated, no others": (
+        "durable.md",
+        "In a test of 30 kills",
+        "all 25 debates were told so, without a reset",
+        "of 266 calls, 16 that were in flight were repeated, and no others",
+    ),
+    "28 % of the prompt tokens anew, instead of 99 %": (
+        "benchmarks.md",
+        "| role last (flowdebate) | 12 turns | 8,136 | 2,274 | 28% |",
+        "| stance and round first | 12 turns | 8,824 | 8,706 | 99% |",
+    ),
+    "right in 93 of 100, a vote in 99": ("baselines.md", "the debate was right in 93 of 100, self-consistency in 99"),
+    "155 µs of CPU a call": ("benchmarks.md", "| flowdebate | 2.02 | 155 | 0.53 |"),
+    "0.53 of LangGraph's": ("benchmarks.md", "| flowdebate | 2.02 | 155 | 0.53 |"),
+}
+"""What the README says was measured, and the words of the page that says how."""
+
+
+def test_the_first_lines_hold_a_debate(capsys: pytest.CaptureFixture[str]) -> None:
+    """They name the local model; `make first-lines` runs them with it, in an empty environment."""
+    extras, program = wheel_check.first_steps()
+    assert extras == "local,local-model"
+    assert len([line for line in program.splitlines() if line.strip()]) <= 10
+    scores = {"Working from home is better": 70, "Working in an office is better": 30}
+    found = {"reasoning": "-", "verdict": "-", "scores": scores}
+    model = ScriptedModel("I have a garden.", "We have a canteen.", found, found)
+    with forbid_real_models():
+        exec(compile(program.replace('"local"', "model"), "README.md", "exec"), {"model": model})  # noqa: S102
+    model.assert_complete()
+    assert capsys.readouterr().out.endswith("The judge finds for: Working from home is better\n")
+
+
+@pytest.mark.parametrize("claim", FIGURES)
+def test_a_figure_is_that_of_its_page(claim: str) -> None:
+    """No figure stands in the README that no page has, with its method."""
+    page, *sources = FIGURES[claim]
+    text = " ".join((ROOT / "docs" / page).read_text("utf-8").split())
+    (row,) = [line for line in README.splitlines() if claim in line]
+    assert f"docs/{page}" in row
+    assert [source for source in sources if source not in text] == []
+
+
+def test_the_faults_and_attacks_are_counted() -> None:
+    """As many as the table of faults has rows, and as many attacks as the page finds."""
+    faults = (ROOT / "docs" / "resilience.md").read_text("utf-8").split("<!-- faults -->")[1]
+    rows = [line for line in faults.splitlines() if line.startswith("| ") and not line.startswith("| Fault |")]
+    assert f"{len(rows)} faults of servers" in README
+    security = (ROOT / "docs" / "security.md").read_text("utf-8")
+    forged = re.findall(r"^# => ([a-z]+(?:-[a-z]+)+)$", security, re.MULTILINE)
+    assert f"{len(forged)} attacks make one side's text pass" in README
+
+
+def test_the_first_sentence_says_what_it_is() -> None:
+    """A library, for what, and what one gets."""
+    first = " ".join(README.split("\n\n")[1].split())
+    assert first.startswith("flowdebate is a Python library for debates between language models:")
+    assert len(README.split()) < 1_500
