@@ -125,7 +125,9 @@ def in_form(said: Any, request: ModelRequest) -> Any:  # noqa: ANN401 - any repl
     if said == "look_up":
         return ToolCall(id="1", name="look_up", arguments='{"topic": "latency"}')
     if said == "the provider is down":
-        raise ProviderFailed("the endpoint answered 503", status=503, transient=False)
+        down = ProviderFailed("the endpoint answered 503", status=503)
+        down.transient = False  # another request would be no better: nobody waits for it here
+        raise down
     if isinstance(said, tuple):
         return {"response": said[0], "next_agent_name": said[1]}
     if isinstance(said, list):  # a ranking of members, who are shown as letters

@@ -6,7 +6,7 @@ from typing import Any
 
 __all__ = ("ANSWERS",)
 
-FEATURE = {
+FEATURE: dict[str, list[Any]] = {
     "advocate": [
         "It passed every test we have, and searches that find nothing fell from 9 % to 4 % in the trial.",
         "Then ship it to a tenth of the users: that is the load test, with people who asked for it.",
