@@ -79,9 +79,14 @@ show_source = false
 STYLE = """\
 /* What a program prints is read, not copied: its lines are broken. */
 .language-text code { white-space: pre-wrap; overflow-wrap: break-word; }
+/* Columns of figures are as narrow as they are. */
+.md-typeset table:not([class]) th { min-width: 0; }
+/* A picture of a page, in the colours of the reader. */
+[data-md-color-scheme="slate"] img[src$="#light"], [data-md-color-scheme="default"] img[src$="#dark"] { display: none; }
 """
 
 _LINK = re.compile(r"\[([^\]]+)\]\(\.\./([^)#\s]+)(?:#[^)\s]*)?\)")
+_PICTURE = re.compile(r"!\[([^\]]+)\]\((images/[\w-]+)-light\.png\)")
 _ROW = re.compile(r"^\| \[([^\]]+)\]\(([\w-]+\.md)\) \| (.+) \|$", re.MULTILINE)
 _GROUP = re.compile(r"^## (.+)$", re.MULTILINE)
 _IMPORT = re.compile(r"^(?:from|import) (flowdebate(?:\.\w+)*)", re.MULTILINE)
@@ -123,7 +128,8 @@ def gather(target: Path) -> str:
     listed = "\n".join(f"- [{module}](reference/{module}.md)" for module in modules)
     (target / "reference.md").write_text(f"# Reference\n\nWhat each module exports:\n\n{listed}\n", "utf-8")
     for page in target.glob("*.md"):
-        page.write_text(_LINK.sub(_inside, page.read_text("utf-8")), "utf-8")
+        text = _PICTURE.sub(_in_both_colours, page.read_text("utf-8"))
+        page.write_text(_LINK.sub(_inside, text), "utf-8")
     (target / "llms.txt").write_text(llms_text(index), "utf-8")
     (target / "flowdebate.css").write_text(STYLE, "utf-8")
     return index
@@ -162,6 +168,14 @@ def llms_text(index: str) -> str:
     for group, rows in groups(index):
         parts.append(f"## {group}\n\n" + "".join(f"- [{title}]({path}): {about}\n" for title, path, about in rows))
     return "\n".join([*parts, "## Reference\n\n- [Reference](reference.md): every public name\n"])
+
+
+def _in_both_colours(picture: re.Match[str]) -> str:
+    """A picture in light colours, and the same in dark ones where there is one."""
+    words, path = picture.groups()
+    if not (ROOT / "docs" / f"{path}-dark.png").exists():
+        return picture[0]
+    return f"![{words}]({path}-light.png#light)![{words}]({path}-dark.png#dark)"
 
 
 def _inside(link: re.Match[str]) -> str:
