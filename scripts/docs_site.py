@@ -139,7 +139,8 @@ def add_reports(target: Path) -> None:
     """Put the HTML reports of some examples among the pages, and a link to each into the gallery."""
     page = target / "gallery.md"
     text = page.read_text("utf-8")
-    for name in gallery.reports(target / "reports"):
+    gallery.reports(target / "reports")
+    for name in gallery.REPORTS:
         program = f"[The program](examples/{name}.md)."
         text = text.replace(program, f"{program} [The report of such a run](reports/{name}.html).")
     page.write_text(text, "utf-8")

@@ -24,6 +24,8 @@ from flowdebate.store import MemoryStore
 from flowdebate.testing import FunctionModel, ToolCall, forbid_real_models
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from flowdebate.testing import ModelRequest
 
 __all__ = ("REPORTS", "page", "reports")
@@ -177,8 +179,8 @@ def normal(printed: str) -> str:
     return "\n".join(line.rstrip() for line in re.sub(r"\b\d+\.\d+ s\b", "… s", printed).splitlines())
 
 
-def reports(folder: Path) -> list[str]:
-    """Write the report of each example that has one into `folder`; returns their names."""
+def reports(folder: Path, names: Sequence[str] = REPORTS) -> None:
+    """Write the reports of these examples into `folder`."""
     from flowdebate.service.evidence import evidence_in
     from flowdebate.web.report import report_html
 
@@ -191,9 +193,8 @@ def reports(folder: Path) -> list[str]:
         return await report_html(*await evidence_in(store, name, block=pattern))
 
     folder.mkdir(parents=True, exist_ok=True)
-    for name in REPORTS:
+    for name in names:
         (folder / f"{name}.html").write_text(asyncio.run(made(name)), "utf-8")
-    return list(REPORTS)
 
 
 if __name__ == "__main__":

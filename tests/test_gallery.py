@@ -21,6 +21,5 @@ def test_the_gallery_shows_every_example_as_it_is() -> None:
 
 def test_a_report_is_made_of_an_example(tmp_path: Path) -> None:
     """The site has the reports of some: one file each, without a script."""
-    for name in gallery.reports(tmp_path):
-        html = (tmp_path / f"{name}.html").read_text("utf-8")
-        assert "<script" not in html
+    gallery.reports(tmp_path, ["council"])
+    assert "<script" not in (tmp_path / "council.html").read_text("utf-8")
