@@ -48,10 +48,10 @@ serve: $(VENV)/.run ## runs over HTTP and in the browser, on the local model
 
 test: $(VENV)/.dev ## the tests, with the small model for the local path
 	-@python3 scripts/postgres install
-	$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile
+	$(BIN)/python -m pytest --numprocesses=3 --dist=loadfile --no-loadscope-reorder
 
 coverage: $(VENV)/.dev ## the tests, and what they reach: at least 95 %
-	FLOWDEBATE_EXAMPLES=100 $(BIN)/python -m pytest --numprocesses=2 --dist=loadfile --cov --cov-report=term
+	FLOWDEBATE_EXAMPLES=100 $(BIN)/python -m pytest --numprocesses=3 --dist=loadfile --no-loadscope-reorder --cov --cov-report=term
 
 test-web: $(VENV)/.dev ## the tests in a real Chromium, and those of a client generated from the OpenAPI document
 	$(BIN)/python -m pip install --quiet --group browser

@@ -18,6 +18,12 @@ settings.register_profile("suite", settings(), max_examples=EXAMPLES, deadline=N
 settings.load_profile("suite")
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Real models answer first: each file of them takes long, and none of them should be the last to end."""
+    items.sort(key=lambda item: item.get_closest_marker("local_model") is None)
+
+
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     """Async tests run on asyncio, the loop that openai's client needs."""

@@ -35,15 +35,17 @@ from tests.testing.planted import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+FEW = SEEDS[:3]
+"""The script that writes the table of planted bugs tries all of them."""
 CHEAP = {"a predicate that never fires": 8}
 """Fewer examples for a bug that is found after all of them."""
 
 
 @pytest.mark.parametrize("name", list(PLANTED))
-def test_a_planted_bug_is_found_within_a_hundred_examples_under_every_seed(name: str) -> None:
+def test_a_planted_bug_is_found_within_a_hundred_examples(name: str) -> None:
     """And the broken promise is the one that the bug breaks."""
     planted = PLANTED[name]
-    for seed in SEEDS:
+    for seed in FEW:
         found = search(planted, seed, max_examples=CHEAP.get(name, EXAMPLES))
         assert found.broken is not None
         assert found.broken.promise == planted.promise
@@ -53,7 +55,7 @@ def test_a_planted_bug_is_found_within_a_hundred_examples_under_every_seed(name:
 @pytest.mark.parametrize("name", list(correct_patterns()))
 def test_nothing_is_found_in_a_correct_pattern(name: str) -> None:
     """Under the same seeds; the script checks more examples."""
-    for seed in SEEDS:
+    for seed in FEW:
         check_pattern(correct_patterns()[name], seed=seed, max_examples=5, skip=["terminate_when_can_fire"])
 
 

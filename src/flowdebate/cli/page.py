@@ -130,7 +130,7 @@ class Page:
     def _group(self, group: Group) -> None:
         self.line()
         self.labelled(group.label, group.text, "bold", indent="")
-        for part in group.parts:
+        for part in group.facts:
             self._fact(part)
         if group.remark is not None:
             self.line(in_line(group.remark), indent="  ")

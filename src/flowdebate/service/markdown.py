@@ -132,7 +132,7 @@ def _group(group: Group) -> Iterator[str]:
     yield from (bold(group.label, group.text if short else None), "")
     if not short:
         yield from (quoted(group.text), "")
-    yield from _facts(group.parts)
+    yield from _facts(group.facts)
     if group.remark is not None:
         yield from (escaped(group.remark), "")
 

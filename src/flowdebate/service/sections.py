@@ -96,6 +96,16 @@ class Group:
     """What the page adds in its own words."""
     opens: bool = False
     """Whether it opens a round, and speaks to those who come after it."""
+    briefing: str = ""
+    """What those are told."""
+    angle: str = ""
+    """What they are asked to consider."""
+
+    @property
+    def facts(self) -> tuple[Fact, ...]:
+        """All that it says behind labels, for a page that sets nothing apart."""
+        apart = (("Briefing", self.briefing), ("Angle", self.angle))
+        return (*self.parts, *(Fact(label=label, text=text, tone="dim") for label, text in apart if text))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

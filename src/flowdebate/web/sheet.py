@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from flowdebate.service.runs import WORDS, moment
@@ -202,7 +202,7 @@ def _rounds(sections: Iterable[Section], parties: dict[str, Party], trace: Trace
     def finished() -> Round:
         nonlocal turns, quotes
         notes = [each for each in held if isinstance(each, Group) and each.opens]
-        angle = next((fact.text for note in notes for fact in note.parts if fact.label == "Angle"), None)
+        angle = next((note.angle for note in notes if note.angle), None)
         shown: list[Turn | Fact | Group | Remark] = []
         for part in held:
             if isinstance(part, Entry):
@@ -213,9 +213,7 @@ def _rounds(sections: Iterable[Section], parties: dict[str, Party], trace: Trace
                 shown.append(Turn(number=turns, entry=part, party=party, call=call, citations=cited))
             elif isinstance(part, (Fact, Group, Remark)) and part not in notes:
                 shown.append(part)
-        return Round(
-            number=number, title=title, angle=angle, notes=tuple(map(_without_angle, notes)), parts=tuple(shown)
-        )
+        return Round(number=number, title=title, angle=angle, notes=tuple(notes), parts=tuple(shown))
 
     for section in sections:
         if isinstance(section, Heading):
@@ -226,10 +224,6 @@ def _rounds(sections: Iterable[Section], parties: dict[str, Party], trace: Trace
             held.append(section)
     if held or title:
         yield finished()
-
-
-def _without_angle(note: Group) -> Group:
-    return replace(note, parts=tuple(fact for fact in note.parts if fact.label != "Angle"))
 
 
 def _taken(calls: list[Call], text: str) -> Call | None:

@@ -209,8 +209,6 @@ def decision_group(decision: DebateModeratorDecision) -> Group:
     parts = (
         ("Left out because", decision.reason),
         ("Added", added),
-        ("Briefing", decision.briefing),
-        ("Angle", decision.new_angle),
     )
     return Group(
         label="Moderator calls on",
@@ -218,6 +216,8 @@ def decision_group(decision: DebateModeratorDecision) -> Group:
         parts=tuple(Fact(label=label, text=text, tone="dim") for label, text in parts if text),
         remark="This round is the last." if decision.done else None,
         opens=True,
+        briefing=decision.briefing or "",
+        angle=decision.new_angle or "",
     )
 
 
