@@ -1,4 +1,4 @@
-"""Fixtures of the tests of the command: apart from the user's own runs, and without its commands built for each call."""
+"""Fixtures of the tests of the command: apart from the user's own runs, and its commands built once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="package", autouse=True)
 def commands() -> Iterator[None]:
-    """The commands are built once, as in a process of their own: a `CliRunner` takes a tenth of a second for each call."""
+    """The commands are built once, as in a process: a `CliRunner` would take a tenth of a second for each call."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(typer.testing, "_get_command", cache(get_command))
         yield
