@@ -107,9 +107,13 @@ def exported(module: str) -> list[str]:
 
 def reference(module: str) -> str:
     """The reference page of a module: its promise, then each of its public names."""
-    promise = (importlib.import_module(module).__doc__ or "").split("\n")[0]
     names = "\n\n".join(f"::: {module}.{name}" for name in exported(module))
-    return f"# {module}\n\n{promise}\n\n{names}\n"
+    return f"# {module}\n\n{promise_of(module)}\n\n{names}\n"
+
+
+def promise_of(module: str) -> str:
+    """The first line of a module's docstring."""
+    return (importlib.import_module(module).__doc__ or "").split("\n")[0]
 
 
 def gather(target: Path) -> str:
@@ -125,7 +129,7 @@ def gather(target: Path) -> str:
         page = target / "reference" / f"{module}.md"
         page.parent.mkdir(exist_ok=True)
         page.write_text(reference(module), "utf-8")
-    listed = "\n".join(f"- [{module}](reference/{module}.md)" for module in modules)
+    listed = "\n".join(f"- [{module}](reference/{module}.md): {promise_of(module)}" for module in modules)
     (target / "reference.md").write_text(f"# Reference\n\nWhat each module exports:\n\n{listed}\n", "utf-8")
     for page in target.glob("*.md"):
         text = _PICTURE.sub(_in_both_colours, page.read_text("utf-8"))
