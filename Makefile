@@ -71,6 +71,7 @@ check: $(VENV)/.dev ## format, lint, layers, types
 	$(BIN)/lint-imports
 	$(BIN)/mypy
 	$(BIN)/basedpyright
+	$(BIN)/python scripts/type_completeness.py
 
 format: $(VENV)/.dev ## put the code into shape
 	$(BIN)/ruff format .

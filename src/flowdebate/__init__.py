@@ -45,6 +45,8 @@ from flowdebate.runs.context import Session
 from flowdebate.runs.limits import Limits, Price
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from flowdebate import stop
     from flowdebate.blocks.human.answers import open_requests, submit_answer, submit_answer_sync
     from flowdebate.blocks.human.human import human
@@ -176,4 +178,6 @@ _LAZY = {
     "submit_answer_sync": "blocks.human.answers",
 }
 """Imported at first use: most programs use one pattern and few of the policies."""
+__getattr__: Callable[[str], object]
+__dir__: Callable[[], list[str]]
 __getattr__, __dir__ = lazy_names(__name__, _LAZY)

@@ -75,8 +75,8 @@ class RunnableModel:
 
         if not isinstance(runnable, Runnable):
             raise ConfigurationError(where, "runnable", runnable, "a chat model, a compiled graph or another Runnable")
-        self.name = name or f"langgraph/{runnable.get_name()}"
-        self.retry = checked_retry(where, retry)
+        self.name: str = name or f"langgraph/{runnable.get_name()}"
+        self.retry: Retry | None = checked_retry(where, retry)
         self._runnable = runnable
         self._chat = isinstance(runnable, BaseChatModel)
         self._graph = hasattr(runnable, "stream_channels") and hasattr(runnable, "channels")

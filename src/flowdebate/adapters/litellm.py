@@ -43,8 +43,8 @@ class LiteLLM:
             raise ConfigurationError(where, "model", model, "a model's name")
         for name in sorted(_OURS & set(options)):
             raise ConfigurationError(where, name, options[name], "left out: each request sets it")
-        self.name = f"litellm/{model}"
-        self.retry = checked_retry(where, retry)
+        self.name: str = f"litellm/{model}"
+        self.retry: Retry | None = checked_retry(where, retry)
         self._model = model
         self._options = options
 

@@ -65,8 +65,8 @@ class AgentModel:
 
         if not isinstance(agent, Agent):
             raise ConfigurationError(where, "agent", agent, "an Agent of the OpenAI Agents SDK")
-        self.name = name or f"openai-agents/{agent.name}"
-        self.retry = checked_retry(where, retry)
+        self.name: str = name or f"openai-agents/{agent.name}"
+        self.retry: Retry | None = checked_retry(where, retry)
         self._agent = agent
         self._context = context
         self._run_config = run_config or RunConfig()

@@ -55,8 +55,8 @@ class AgentModel:
 
         if not isinstance(agent, AbstractAgent):
             raise ConfigurationError(where, "agent", agent, "an Agent of pydantic-ai")
-        self.name = name or f"pydantic-ai/{agent.name or 'agent'}"
-        self.retry = checked_retry(where, retry)
+        self.name: str = name or f"pydantic-ai/{agent.name or 'agent'}"
+        self.retry: Retry | None = checked_retry(where, retry)
         self._agent = agent
         self._deps = deps
 

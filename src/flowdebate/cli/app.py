@@ -118,4 +118,4 @@ _COMMANDS = {
 }  # fmt: skip
 """Commands that know no pattern, by the panel of the help that lists them."""
 
-app = build_app()
+app: typer.Typer = build_app()

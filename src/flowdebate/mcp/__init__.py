@@ -11,6 +11,8 @@ from flowdebate._util.lazy import lazy_names
 from flowdebate._util.validation import check_library
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from flowdebate.mcp.serve import serve_http, serve_stdio
     from flowdebate.mcp.server import create_server, http_app
 
@@ -18,6 +20,7 @@ __all__ = ("create_server", "http_app", "serve_http", "serve_stdio")
 
 _LAZY = {"create_server": "server", "http_app": "server", "serve_http": "serve", "serve_stdio": "serve"}
 """Imported at first use: they bring the SDK with them."""
+__dir__: Callable[[], list[str]]
 _lazy, __dir__ = lazy_names(__name__, _LAZY)
 
 

@@ -8,6 +8,8 @@ from flowdebate._util.lazy import lazy_names
 from flowdebate.measures.convergence import Convergence, ConvergenceStatus, convergence
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from flowdebate.measures.ratings import INITIAL_RATING, K_FACTOR, calibration, elo_changes, expected, vote_weight
     from flowdebate.measures.similarity import Embeddings, Jaccard, Similarity, TfIdf, best_similarity
     from flowdebate.measures.statements import (
@@ -68,4 +70,6 @@ _LAZY = {
 }
 """Imported at first use: most debates measure nothing. (Not `convergence`, which is called like its module.)"""
 
+__getattr__: Callable[[str], object]
+__dir__: Callable[[], list[str]]
 __getattr__, __dir__ = lazy_names(__name__, _LAZY)

@@ -22,6 +22,8 @@ from flowdebate.models.resolve import PROVIDERS, ModelChoice, ModelSpec, Provide
 from flowdebate.models.usage import Attempt, Usage
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from flowdebate.models.local.model import LocalModel, stop_local_servers
     from flowdebate.models.openai.model import OpenAIModel
     from flowdebate.models.policies.circuit_breaker import Breaker, Breakers, CircuitBreaker
@@ -91,4 +93,6 @@ _LAZY = {
     "stop_local_servers": "local.model",
 }
 """Imported at first use: most programs use one pattern and few of the policies."""
+__getattr__: Callable[[str], object]
+__dir__: Callable[[], list[str]]
 __getattr__, __dir__ = lazy_names(__name__, _LAZY)

@@ -58,8 +58,8 @@ __all__ = (
 
 CLASSES: dict[str, type[ModelError]] = {
     name: found
-    for name in errors.__all__
-    if isinstance(found := getattr(errors, name), type) and issubclass(found, ModelError)
+    for name, found in vars(errors).items()
+    if name in errors.__all__ and isinstance(found, type) and issubclass(found, ModelError)
 }
 """Classes that a recorded error may have."""
 

@@ -20,7 +20,7 @@ __all__ = ("router",)
 _MOST_RUNS = 1_000
 _PLACES = ("slot", "label", "speaker", "last word")
 
-router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
+router: APIRouter = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 
 
 @router.get("/audit")

@@ -24,7 +24,7 @@ from flowdebate.web.written import as_curl, as_python, as_toml
 
 __all__ = ("models", "router", "written")
 
-router = APIRouter(tags=["server"])
+router: APIRouter = APIRouter(tags=["server"])
 
 
 class _Shown(BaseModel):

@@ -29,7 +29,7 @@ __all__ = ("router",)
 _Question = Annotated[str | None, Query(max_length=20_000)]
 _NONE = "There is no such pattern."
 
-router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
+router: APIRouter = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 
 
 @router.get("/new")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ("link_of", "request_for", "router")
 
-router = APIRouter(tags=["links"])
+router: APIRouter = APIRouter(tags=["links"])
 
 
 class LinkMade(BaseModel):

@@ -33,7 +33,7 @@ _LIVE = ("queued", "running")
 _MOST_WAITING = 20
 _KINDS = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
-router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
+router: APIRouter = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 
 
 @router.get("/static/{name}")

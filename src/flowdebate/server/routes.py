@@ -21,7 +21,7 @@ __all__ = ("router",)
 
 _LONGEST_WAIT = 60
 
-router = APIRouter(tags=["runs"])
+router: APIRouter = APIRouter(tags=["runs"])
 
 
 @router.post(

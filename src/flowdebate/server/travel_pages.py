@@ -36,7 +36,7 @@ _PAGE, _MOST_PAGES = 200, 10
 
 _RunId = Annotated[str, Query(max_length=200)]
 
-router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
+router: APIRouter = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 
 
 @router.get("/runs/{run_id}/travel")

@@ -44,7 +44,7 @@ _FRAMES: dict[int | str, dict[str, Any]] = {
     **responses(404, 429),
 }
 
-router = APIRouter(tags=["runs"])
+router: APIRouter = APIRouter(tags=["runs"])
 
 _After = Annotated[str | None, Query(max_length=_LONGEST_MARKS, description="Continue behind the frame with this id.")]
 _LastEventId = Annotated[str | None, Header(alias="Last-Event-ID", max_length=_LONGEST_MARKS)]

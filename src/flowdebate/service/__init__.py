@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from flowdebate._util.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from flowdebate.service.channel import Update
     from flowdebate.service.fork import Fork
     from flowdebate.service.service import Service
@@ -25,4 +27,6 @@ _LAZY = {
 }
 """Imported at first use: most commands need only a part of it."""
 
+__getattr__: Callable[[str], object]
+__dir__: Callable[[], list[str]]
 __getattr__, __dir__ = lazy_names(__name__, _LAZY)

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from flowdebate._util.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from flowdebate.store.archive import stored_archive
     from flowdebate.store.base import RunHeader, StepKind, StepRow, Store, StoredRun, StoredStatus, check_page
     from flowdebate.store.export import Imported, export_run, export_schema, import_runs, read_export, write_export
@@ -57,4 +59,6 @@ _LAZY = {
 }
 """Imported at first use: a debate that is not stored needs none of them."""
 
+__getattr__: Callable[[str], object]
+__dir__: Callable[[], list[str]]
 __getattr__, __dir__ = lazy_names(__name__, _LAZY)

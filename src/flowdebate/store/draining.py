@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-    from flowdebate.store.base import StepKind, Store, StoredStatus
+    from flowdebate.store.base import RunHeader, StepKind, StepRow, Store, StoredRun, StoredStatus
 
 __all__ = ("Draining",)
+
+
+class _Asked(TypedDict, total=False):
+    status: StoredStatus | None
+    block: str | None
+    text: str | None
+    labels: Mapping[str, str] | None
+    prefix: str | None
+    limit: int | None
+    before: tuple[float, str] | None
 
 
 class Draining:
@@ -24,10 +34,6 @@ class Draining:
         self._store = store
         self._requeue = requeue
         self.name: str = store.name
-        self.create, self.take, self.release = store.create, store.take, store.release
-        self.run, self.steps, self.runs = store.run, store.steps, store.runs
-        self.delete, self.add, self.close = store.delete, store.add, store.close
-        self.documents, self.put = store.documents, store.put
         self._open: set[tuple[str, str]] = set()
         self._quiet = asyncio.Event()
         self._quiet.set()
@@ -79,6 +85,50 @@ class Draining:
             for open_run, key in tuple(self._open):
                 if open_run == run_id:
                     self._ended(run_id, key)
+
+    async def create(self, header: RunHeader) -> None:
+        """Like the store's."""
+        await self._store.create(header)
+
+    async def take(self, run_id: str) -> StoredRun:
+        """Like the store's."""
+        return await self._store.take(run_id)
+
+    async def release(self, run_id: str) -> None:
+        """Like the store's."""
+        await self._store.release(run_id)
+
+    async def run(self, run_id: str) -> StoredRun:
+        """Like the store's."""
+        return await self._store.run(run_id)
+
+    async def steps(self, run_id: str) -> Sequence[StepRow]:
+        """Like the store's."""
+        return await self._store.steps(run_id)
+
+    async def runs(self, **asked: Unpack[_Asked]) -> Sequence[StoredRun]:
+        """Like the store's."""
+        return await self._store.runs(**asked)
+
+    async def delete(self, run_id: str) -> None:
+        """Like the store's."""
+        await self._store.delete(run_id)
+
+    async def add(self, run: StoredRun, steps: Sequence[StepRow]) -> None:
+        """Like the store's."""
+        await self._store.add(run, steps)
+
+    async def documents(self, collection: str) -> Mapping[str, str]:
+        """Like the store's."""
+        return await self._store.documents(collection)
+
+    async def put(self, collection: str, key: str, body: str, *, expected: str | None = None) -> bool:
+        """Like the store's."""
+        return await self._store.put(collection, key, body, expected=expected)
+
+    async def close(self) -> None:
+        """Like the store's."""
+        await self._store.close()
 
     def _ended(self, run_id: str, key: str) -> None:
         self._open.discard((run_id, key))

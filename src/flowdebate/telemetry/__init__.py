@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING
 from flowdebate._util.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from flowdebate.telemetry.instrumentor import FlowDebateInstrumentor
     from flowdebate.telemetry.json_lines import JsonLines
     from flowdebate.telemetry.opentelemetry import OpenTelemetry
@@ -34,4 +36,6 @@ _LAZY = {
     "JsonLines": "json_lines",
     "OpenTelemetry": "opentelemetry",
 }
+__getattr__: Callable[[str], object]
+__dir__: Callable[[], list[str]]
 __getattr__, __dir__ = lazy_names(__name__, _LAZY)

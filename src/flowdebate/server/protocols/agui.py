@@ -41,7 +41,7 @@ _THREAD = "ag_ui_thread"
 _LONGEST_ID = 200
 
 
-router = APIRouter(prefix="/ag-ui", include_in_schema=False)
+router: APIRouter = APIRouter(prefix="/ag-ui", include_in_schema=False)
 
 
 @router.post("/{pattern}")

@@ -87,7 +87,7 @@ def _error_body(error: Exception) -> dict[str, Any]:
 
 # Endpoints
 
-router = APIRouter(prefix="/v1", route_class=_Route, include_in_schema=False)
+router: APIRouter = APIRouter(prefix="/v1", route_class=_Route, include_in_schema=False)
 
 
 @router.get("/models")

@@ -338,10 +338,10 @@ def _relationship(found: Relationship) -> str:
 class ConsensusPage(PatternPage):
     """What a consensus debate adds to the service."""
 
-    options = ConsensusOptions
-    document = ConsensusDocument
-    live = ConsensusLive
-    default_speakers = _AGENTS
+    options: ClassVar[type[ConsensusOptions]] = ConsensusOptions
+    document: ClassVar[type[ConsensusDocument]] = ConsensusDocument
+    live: ClassVar[type[ConsensusLive]] = ConsensusLive
+    default_speakers: ClassVar[tuple[dict[str, str], ...]] = _AGENTS
     least = 1
     default_length = 3
 

@@ -152,10 +152,10 @@ def review_group(review: CouncilReview) -> Group:
 class CouncilPage(PatternPage):
     """What a council adds to the service."""
 
-    options = CouncilOptions
-    document = CouncilDocument
-    live = CouncilLive
-    default_speakers = _MEMBERS
+    options: ClassVar[type[CouncilOptions]] = CouncilOptions
+    document: ClassVar[type[CouncilDocument]] = CouncilDocument
+    live: ClassVar[type[CouncilLive]] = CouncilLive
+    default_speakers: ClassVar[tuple[dict[str, str], ...]] = _MEMBERS
     default_length = 2
 
     def length(self, options: Any) -> int:  # noqa: ANN401 - as its base says

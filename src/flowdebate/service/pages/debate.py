@@ -208,9 +208,9 @@ class DebatePage(PatternPage):
     """What a debate adds to the service."""
 
     proposes = True
-    options = DebateOptions
-    document = DebateDocument
-    live = DebateLive
+    options: ClassVar[type[DebateOptions]] = DebateOptions
+    document: ClassVar[type[DebateDocument]] = DebateDocument
+    live: ClassVar[type[DebateLive]] = DebateLive
     default_length = 2
 
     def speakers(self, options: DebateOptions, made: Models) -> tuple[Any, ...]:

@@ -120,10 +120,10 @@ def report_groups(report: ModeratorReport | None) -> Iterator[Section]:
 class DeliberationPage(PatternPage):
     """What a deliberation adds to the service."""
 
-    options = DeliberationOptions
-    document = DeliberationDocument
-    live = DeliberationLive
-    default_speakers = _DEBATERS
+    options: ClassVar[type[DeliberationOptions]] = DeliberationOptions
+    document: ClassVar[type[DeliberationDocument]] = DeliberationDocument
+    live: ClassVar[type[DeliberationLive]] = DeliberationLive
+    default_speakers: ClassVar[tuple[dict[str, str], ...]] = _DEBATERS
     default_length = 3
 
     def build(self, plan: Plan) -> Sequencer[Any, Any]:

@@ -189,10 +189,10 @@ def _turn(number: int, max_turns: int | None) -> str:
 class HandoffPage(PatternPage):
     """What a handoff adds to the service."""
 
-    options = HandoffOptions
-    document = HandoffDocument
-    live = HandoffLive
-    default_speakers = _DEBATERS
+    options: ClassVar[type[HandoffOptions]] = HandoffOptions
+    document: ClassVar[type[HandoffDocument]] = HandoffDocument
+    live: ClassVar[type[HandoffLive]] = HandoffLive
+    default_speakers: ClassVar[tuple[dict[str, str], ...]] = _DEBATERS
     default_length = 10
 
     def build(self, plan: Plan) -> Sequencer[Any, Any]:

@@ -127,10 +127,10 @@ def referee_group(audit: RefereeAudit) -> Group:
 class RoundRobinPage(PatternPage):
     """What a round robin adds to the service."""
 
-    options = RoundRobinOptions
-    document = RoundRobinDocument
-    live = RoundRobinLive
-    default_speakers = _DEBATERS
+    options: ClassVar[type[RoundRobinOptions]] = RoundRobinOptions
+    document: ClassVar[type[RoundRobinDocument]] = RoundRobinDocument
+    live: ClassVar[type[RoundRobinLive]] = RoundRobinLive
+    default_speakers: ClassVar[tuple[dict[str, str], ...]] = _DEBATERS
     default_length = 2
 
     def build(self, plan: Plan) -> Sequencer[Any, Any]:

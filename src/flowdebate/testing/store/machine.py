@@ -44,7 +44,7 @@ _NUMBERS = count(1)
 class StoreMachine(RuleBasedStateMachine):
     """Two objects of one place, and a MemoryStore that receives every write of the owner."""
 
-    runs = Bundle("runs")
+    runs: Bundle[Any] = Bundle("runs")
 
     def __init__(self, make: Callable[[], Store], *, shared: bool, take_within: float) -> None:
         super().__init__()

@@ -149,27 +149,28 @@ def create_judge(  # noqa: PLR0913 - the options of a judge
     )
 
 
-def _panel(create: Callable[P, Judge]) -> Callable[P, Judge]:
-    """`create` as a function of its own that requires `models`."""
+def _taking_what(create: Callable[P, Judge]) -> Callable[[Callable[..., Judge]], Callable[P, Judge]]:
+    """Give a function the signature of `create`."""
 
-    def create_judge_panel(*args: P.args, **options: P.kwargs) -> Judge:
-        """The block `{name}-judge`, a panel: `create_judge` with `models`, each of which judges every view.
+    def signed(function: Callable[..., Judge]) -> Callable[P, Judge]:
+        function.__dict__["__signature__"] = signature(create)
+        return function
 
-        All models judge the same views, with "single" one shuffled view, and all ballots count. `quorum` is the number
-        of models that must answer (None: all); up to that, the panel goes on without a model whose provider fails.
-        `correlation` is the correlation of the models' errors, from which the verdict computes `effective_n`.
-        """
-        if not (models := options.get("models")):
-            raise ConfigurationError(f"judge {options.get('name')!r}", "models", models, "at least one model")
-        return create(*args, **options)
-
-    create_judge_panel.__dict__["__signature__"] = signature(create)
-    return create_judge_panel
+    return signed
 
 
-create_judge_panel = bindable("name", "transcript", "stances", pattern="debate", role="judge", template=JudgeTemplate)(
-    _panel(create_judge.create)
-)
+@bindable("name", "transcript", "stances", pattern="debate", role="judge", template=JudgeTemplate)
+@_taking_what(create_judge.create)
+def create_judge_panel(**options: Any) -> Judge:  # noqa: ANN401 - those of `create_judge`
+    """The block `{name}-judge`, a panel: `create_judge` with `models`, each of which judges every view.
+
+    All models judge the same views, with "single" one shuffled view, and all ballots count. `quorum` is the number
+    of models that must answer (None: all); up to that, the panel goes on without a model whose provider fails.
+    `correlation` is the correlation of the models' errors, from which the verdict computes `effective_n`.
+    """
+    if not (models := options.get("models")):
+        raise ConfigurationError(f"judge {options.get('name')!r}", "models", models, "at least one model")
+    return create_judge.create(**options)
 
 
 class Judge(Block[Any, JudgedVerdict]):
