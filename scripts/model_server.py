@@ -1,0 +1,65 @@
+"""A model behind OpenAI's API, for checks of installed packages; with the standard library alone."""
+
+from __future__ import annotations
+
+import json
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ("ANSWER", "model_server")
+
+ANSWER = "Trams carry more people on less ground."
+"""What it says to everything."""
+
+
+@contextmanager
+def model_server() -> Iterator[str]:
+    """Serve a model as OpenAI's API does, as long as the context lasts; gives its base URL."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            message = {"role": "assistant", "content": said(asked)}
+            choice = {"index": 0, "finish_reason": "stop", "message": message}
+            usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
+            answer = {"id": "check", "object": "chat.completion", "created": 0, "model": asked["model"], "usage": usage}
+            body = json.dumps({**answer, "choices": [choice]}).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Nothing is printed."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/v1"
+        finally:
+            server.shutdown()
+
+
+def said(asked: dict[str, Any]) -> str:
+    """A text, or a value of the schema that was asked for."""
+    schema = asked.get("response_format", {}).get("json_schema", {}).get("schema")
+    return ANSWER if schema is None else json.dumps(value_of(schema, schema.get("$defs", {})))
+
+
+def value_of(schema: dict[str, Any], known: dict[str, Any]) -> Any:  # noqa: ANN401 - JSON
+    """A value of a schema that is as simple as those of our verdicts."""
+    if "$ref" in schema:
+        schema = known[schema["$ref"].rpartition("/")[2]]
+    if options := schema.get("anyOf"):
+        return value_of(options[0], known)
+    if options := schema.get("enum"):
+        return options[0]
+    if schema["type"] == "object":
+        return {name: value_of(each, known) for name, each in schema.get("properties", {}).items()}
+    return {"string": ANSWER, "integer": 1, "number": 1, "boolean": True, "array": []}.get(schema["type"])
