@@ -29,7 +29,8 @@ def install_package(package: str, name: str, find: Callable[[], Path | None], *,
     if shutil.which("apt-get") is None:
         raise Unavailable(f"{name} is not installed, and there is no apt-get to install it with")
     if os.geteuid() != 0:
-        raise Unavailable(f"{name} is not installed, and only root can install it")
+        what = f"Debian's package {package}, {megabytes} MB"
+        raise Unavailable(f"{name} is not installed, and only root can install it ({what})")
     with (Path(tempfile.gettempdir()) / "flowdebate-apt.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # tests that run in several processes come here together
         found = find()

@@ -16,8 +16,8 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parent.parent
 LEFT_OUT = {"langgraph", "litellm", "local-model", "openai-agents", "pydantic-ai"}
 """Extras that no test without frameworks, and without 1.1 GB, would use."""
-TOOLS = {"pytest"}
-"""The newest runs the tests; `make dist` tries the oldest one."""
+TOOLS = {"hypothesis", "pytest"}
+"""The newest ones run the tests; `scripts/wheel_check.py --oldest testing` tries the oldest ones."""
 
 
 def main() -> None:

@@ -6,16 +6,19 @@ import asyncio
 import secrets
 import threading
 import weakref
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
 
+from flowdebate.store.memory import MemoryStore
 from flowdebate.store.postgres import rows as postgres
 from flowdebate.store.postgres.store import PostgresStore
 from flowdebate.store.sqlite import rows as sqlite
 from flowdebate.store.sqlite.file import connect
 from flowdebate.store.sqlite.store import SqliteStore
+from flowdebate.testing.store.fixtures import header
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -83,3 +86,14 @@ async def test_sqlite_holds_nothing_that_it_has_given(tmp_path: Path) -> None:
         assert await asyncio.to_thread(freed.wait, 20)
     finally:
         await store.close()
+
+
+async def test_ids_that_are_no_valid_unicode_are_listed_in_one_order(tmp_path: Path) -> None:
+    """A database stores half of a surrogate pair escaped, and orders what it stores; memory does the same."""
+    listed = []
+    for store in (MemoryStore(), SqliteStore(tmp_path / "runs.sqlite3")):
+        for run_id in ("0", "\ud800", "z", "\ue000", "\U0001f600"):
+            await store.create(replace(header(run_id), created_at=1.0))
+        listed.append([run.header.run_id for run in await store.runs()])
+        await store.close()
+    assert listed[0] == listed[1]

@@ -245,7 +245,7 @@ def list_order(position: tuple[float, str]) -> tuple[float, str]:
     [(2.0, 'a'), (2.0, 'b'), (1.0, 'a')]
     """
     created_at, run_id = position
-    return (-created_at, run_id)
+    return (-created_at, encode_text(run_id))  # as databases order what they store
 
 
 @contextmanager

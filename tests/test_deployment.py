@@ -1,0 +1,124 @@
+"""The image, the compose file and the locked versions say what is there; `make test-deployment` executes them."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.tags import Tag
+from packaging.utils import canonicalize_name
+from typer.main import get_command
+
+from flowdebate.cli.app import app
+from flowdebate.server import create_app
+from flowdebate.service import Service
+from flowdebate.testing import ScriptedModel
+from flowdebate.workers import Workers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import ModuleType
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "scripts"))
+
+import deployment_check  # noqa: E402 - scripts are no package
+import lock  # noqa: E402
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+BUILD, IMAGE = deployment_check.stages((ROOT / "Dockerfile").read_text("utf-8"))
+COMPOSE = deployment_check.services((ROOT / "compose.yaml").read_text("utf-8"), {"POSTGRES_PASSWORD": "p"})
+
+
+@pytest.fixture
+def debates(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """The module that the containers load."""
+    monkeypatch.syspath_prepend(str(ROOT / "deploy"))
+    monkeypatch.setenv("FLOWDEBATE_STORE", COMPOSE["worker"]["environment"]["FLOWDEBATE_STORE"])
+    yield importlib.import_module("debates")
+    del sys.modules["debates"]
+
+
+def test_what_the_containers_load_is_there(debates: ModuleType) -> None:
+    """The server's command names a function that makes a Service, the workers' one that makes Workers."""
+    server, worker = COMPOSE["server"]["command"], COMPOSE["worker"]["command"]
+    assert server[server.index("--app") + 1] == "debates:service"
+    assert worker[-1] == "debates:workers"
+    assert isinstance(debates.service(), Service)
+    assert isinstance(debates.workers(), Workers)
+
+
+@pytest.mark.parametrize("command", [IMAGE.command, COMPOSE["server"]["command"]])
+def test_the_commands_are_understood(command: list[str]) -> None:
+    """No option of theirs has been renamed."""
+    program, name, *options = command
+    group = get_command(app)
+    context = group.make_context(program, [name], resilient_parsing=True)
+    found = group.get_command(context, name)  # type: ignore[attr-defined]
+    assert found.make_context(name, options).params["host"] == "0.0.0.0"  # noqa: S104 - inside of the container
+
+
+def test_the_health_check_asks_an_endpoint_that_needs_no_token() -> None:
+    """A renamed endpoint would make every container unhealthy."""
+    application = create_app(Service(store="memory:", model=ScriptedModel()), token="a" * 20)
+    (path,) = (each for each in application.openapi()["paths"] if each.endswith("/health"))
+    assert f"http://127.0.0.1:8377{path}'" in IMAGE.health[-1]
+
+
+def test_the_image_does_not_run_as_root() -> None:
+    """Its user has a number, which Kubernetes can check, and its port is the published one."""
+    assert int(IMAGE.last("USER")) > 0
+    assert COMPOSE["server"]["ports"] == [f"127.0.0.1:{IMAGE.last('EXPOSE')}:{IMAGE.last('EXPOSE')}"]
+
+
+def test_the_image_is_of_a_python_that_is_supported() -> None:
+    """And of one for which versions are locked."""
+    version = BUILD.last("FROM").removeprefix("python:").partition("-")[0]
+    assert SpecifierSet(PROJECT["project"]["requires-python"]).contains(f"{version}.0")
+    assert version in lock.PYTHONS
+
+
+def test_what_is_copied_into_the_image_is_there_and_not_ignored() -> None:
+    """.dockerignore hides everything but what it names."""
+    ignored, *named = (ROOT / ".dockerignore").read_text("utf-8").splitlines()
+    assert ignored == "*"
+    copied = [source for name, argument in BUILD.steps if name == "COPY" for source in argument.split()[:-1]]
+    assert [source for source in copied if f"!{source}" not in named or not (ROOT / source).exists()] == []
+
+
+@pytest.mark.parametrize("name", ["image", "build"])
+def test_what_is_locked_is_what_the_project_allows(name: str) -> None:
+    """Each requirement has one exact version that it allows, with hashes and no address; else: `make lock`."""
+    text = (ROOT / "requirements" / f"{name}.txt").read_text("utf-8")
+    assert "://" not in text
+    entries = [entry for entry in text.replace(" \\\n", "").splitlines() if not entry.startswith("#")]
+    assert all("--hash=sha256:" in entry for entry in entries)
+    locked = {each.name: each for each in (Requirement(entry.partition("    --hash")[0]) for entry in entries)}
+    extras = PROJECT["project"]["optional-dependencies"]
+    wanted = [*PROJECT["project"]["dependencies"], *(each for extra in lock.EXTRAS for each in extras[extra])]
+    for requirement in map(Requirement, wanted if name == "image" else PROJECT["build-system"]["requires"]):
+        (version,) = locked[canonicalize_name(requirement.name)].specifier
+        assert requirement.specifier.contains(version.version), requirement
+
+
+@pytest.mark.parametrize(
+    ("tag", "fits"),
+    [
+        ("py3-none-any", True),
+        ("cp311-cp311-manylinux_2_17_x86_64", True),
+        ("cp39-abi3-manylinux_2_28_aarch64", True),
+        ("cp313-cp313t-manylinux_2_17_x86_64", False),
+        ("cp314-cp314-manylinux_2_17_x86_64", False),
+        ("cp313-cp313-musllinux_1_2_x86_64", False),
+        ("cp313-cp313-macosx_11_0_arm64", False),
+    ],
+)
+def test_hashes_are_locked_of_wheels_that_the_image_could_use(tag: str, fits: bool) -> None:  # noqa: FBT001
+    """Linux with glibc, on two kinds of machines, and the supported Pythons."""
+    assert lock.fits(Tag(*tag.split("-", 2))) is fits
