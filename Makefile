@@ -30,10 +30,12 @@ $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	@touch $@
 
 $(VENV)/.dist: $(VENV)/.dev
+	@echo "Installing what builds and checks packages into $(VENV): 70 MB, once"
 	$(BIN)/python -m pip install --quiet --group dist
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.dev $(VENV)/.run
+	@echo "Installing what the benchmarks compare with into $(VENV): 40 MB, once"
 	$(BIN)/python -m pip install --quiet --group bench
 	@touch $@
 
@@ -65,6 +67,7 @@ test-web: $(VENV)/.dev ## the tests in a real Chromium, and those of a client ge
 	$(BIN)/python -m pytest tests/browser tests/server/test_generated_client.py
 
 test-adapters: $(VENV)/.dev ## the tests with the agents and models of other frameworks
+	@echo "Installing the other frameworks into $(VENV): 150 MB, once"
 	$(BIN)/python -m pip install --quiet --group adapters
 	LITELLM_LOCAL_MODEL_COST_MAP=True $(BIN)/python -m pytest tests/adapters docs/adapters.md docs/coming-from.md
 
@@ -151,6 +154,7 @@ first-lines: $(VENV)/.dist ## the first lines of the README, pasted into an empt
 	$(BIN)/python scripts/wheel_check.py --readme
 
 docs: $(VENV)/.dev ## the documentation as a site in build/site, with a reference of every public name; read without a network
+	@echo "Installing what builds the documentation into $(VENV): 100 MB, once"
 	$(BIN)/python -m pip install --quiet --group docs
 	$(BIN)/python scripts/docs_site.py
 
