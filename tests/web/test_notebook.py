@@ -1,70 +1,281 @@
-"""Results in notebooks: the report, in a frame that keeps it to itself."""
+"""What notebooks show, without a notebook: reports in a frame, live pages, summaries, and the same as Markdown."""
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from html.parser import HTMLParser
-from typing import Any
+from itertools import count
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from flowdebate import Debater, debate, handler
-from flowdebate.testing import FunctionModel
-from flowdebate.web.notebook import document_of_result, frame_of
+from flowdebate import Debater, debate, handler, human
+from flowdebate.errors import FlowDebateError
+from flowdebate.evaluation import BenefitItem, MethodAnswer, audit, audit_run, benefit_report, recount
+from flowdebate.patterns.debate.judging.ballots import JudgeBallot
+from flowdebate.service.sections import Entry, Group, Heading, Remark
+from flowdebate.testing import FunctionModel, ScriptedModel
+from flowdebate.web.excerpt import excerpt
+from flowdebate.web.notebook import Progress, document_of_view, html_of, live_html, markdown_of
 from tests.runs.durable.patterns import PATTERNS, QUESTION, answer_to
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from flowdebate.runs.result import RunHandle
 
 pytestmark = pytest.mark.anyio
 
+HOSTILE = '"></iframe><script>alert(1)</script><img src=x onerror=alert(1)>'
+SIDES = [Debater("ann", "for"), Debater("bob", "against")]
+VERDICT = {"reasoning": "-", "winner": "for", "verdict": "Yes."}
 
-class Frame(HTMLParser):
-    """What a notebook gets: the elements, and the page inside."""
 
-    def __init__(self, html: str) -> None:
+class Page(HTMLParser):
+    """What a notebook gets: its elements, and the page in its frame."""
+
+    def __init__(self, html: str | None) -> None:
         super().__init__()
-        self.tags: list[str] = []
+        assert html is not None
+        self.tags: set[str] = set()
         self.page = ""
         self.feed(html)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
+        self.tags.add(tag)
         found = dict(attrs)
-        assert found["sandbox"] is None
-        self.page = found["srcdoc"] or ""
+        assert not [name for name in found if name.startswith("on")]
+        if tag == "iframe":
+            assert "sandbox" in found
+            assert not found["sandbox"]
+            self.page = found["srcdoc"] or ""
+
+
+async def step_by_step(handle: RunHandle[Any], gate: asyncio.Semaphore) -> None:
+    """Let one call be answered."""
+    calls = handle.usage.calls
+    gate.release()
+    while not handle.done() and handle.usage.calls == calls:
+        await asyncio.sleep(0)
 
 
 @pytest.mark.parametrize("name", PATTERNS)
-async def test_every_pattern_s_result_is_shown(name: str) -> None:
-    """With its question, without a store; its document is shown alike."""
-    result = await PATTERNS[name]().run(QUESTION, model=FunctionModel(answer_to), seed=4)
-    frame = Frame(frame_of(result) or "")
-    assert frame.tags == ["iframe"]
-    assert QUESTION in frame.page
-    assert QUESTION in Frame(frame_of(document_of_result(result)) or "").page
+async def test_every_pattern_is_shown_at_any_time(name: str) -> None:
+    """Before each answer as a live page, at the end as a report in a frame; its document is shown like that, too."""
+    gate = asyncio.Semaphore(0)
+
+    async def answer(request: Any) -> Any:
+        await gate.acquire()
+        return answer_to(request)
+
+    handle = PATTERNS[name]().start(QUESTION, model=FunctionModel(answer), seed=4)
+    for step in count():
+        if handle.done():
+            break
+        if step < 12 or step % 10 == 0:
+            assert "iframe" not in Page(handle._repr_html_()).tags
+            assert handle._repr_markdown_()
+        await step_by_step(handle, gate)
+    result = await handle
+    for shown in (handle, result, document_of_view(result)):
+        assert QUESTION in Page(shown._repr_html_()).page
+        assert QUESTION in str(shown._repr_markdown_())
 
 
-async def test_hostile_text_stays_in_the_frame() -> None:
-    """Whatever a model says: one element, in a sandbox."""
-    said = '"></iframe><script>alert(1)</script>'
+async def test_a_live_page_has_what_is_being_said() -> None:
+    """The text so far of whoever speaks, and no longer once it is recorded; a failed attempt's text is gone."""
+    gate = asyncio.Semaphore(0)
 
-    def answer(request: Any) -> Any:
-        return {"reasoning": said, "winner": None, "verdict": said} if request.output_schema else said
+    async def answer(request: Any) -> Any:
+        if request.on_text is not None:
+            request.on_text("Homes come")
+        await gate.acquire()
+        return VERDICT if request.output_schema else "Homes come first."
 
-    sides = [Debater("ann", "for"), Debater("bob", "against")]
-    pattern = debate(name="rent", debaters=sides, max_rounds=1)
-    frame = Frame(frame_of(await pattern.run(said, model=FunctionModel(answer))) or "")
-    assert frame.tags == ["iframe"]
-    assert "<script" not in frame.page
+    progress = Progress()
+    pattern = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False)
+    handle = pattern.start(QUESTION, model=FunctionModel(answer))
+    handle.listen(progress.put)
+    while not progress.texts:
+        await asyncio.sleep(0)
+    assert progress.speaking == {"ann": "Homes come"}
+    assert "Homes come" in str(live_html(handle, progress))
+    await step_by_step(handle, gate)
+    while "bob" not in progress.speaking:
+        await asyncio.sleep(0)
+    assert progress.speaking == {"bob": "Homes come"}
+    await step_by_step(handle, gate)
+    while not progress.work:
+        await asyncio.sleep(0)
+    assert "The judge is weighing the arguments" in str(live_html(handle, progress))
+    gate.release()
+    await handle
+    assert progress.speaking == {}
+    assert progress.work == []
 
 
-async def test_what_is_no_pattern_s_result_has_its_repr() -> None:
-    """A notebook then shows that."""
+async def test_a_failed_run_shows_how_far_it_came() -> None:
+    """The error, and what was said before; also by the run that the error has."""
+
+    def answer(request: Any) -> str:
+        if "bob" in request.block:
+            raise ConnectionError(HOSTILE)
+        return "Homes come first."
+
+    pattern = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False)
+    handle = pattern.start(QUESTION, model=FunctionModel(answer))
+    with pytest.raises((FlowDebateError, ConnectionError)):
+        await handle
+    assert handle.status == "failed"
+    page = Page(handle._repr_html_()).page
+    assert "Homes come first." in page
+    assert "ConnectionError" in page
+    assert "<script" not in page
+    assert "ConnectionError" in str(handle._repr_markdown_())
+
+
+async def test_a_suspended_run_says_for_whom_it_waits() -> None:
+    """In the report, and in Markdown; a human's block alone has a few lines."""
+    sides = [Debater("ann", "for"), Debater("bob", "against", block=human(name="olga"))]
+    pattern = debate(name="rent", debaters=sides, max_rounds=1, synthesizer=False)
+    result = await pattern.run(QUESTION, model=ScriptedModel("Homes."), store="memory:")
+    assert "The run waits for an answer of olga." in Page(result._repr_html_()).page
+    assert "waits for an answer of olga" in str(result._repr_markdown_())
+    alone = await human(name="olga").run(QUESTION, store="memory:")
+    assert "waits for an answer of olga" in str(alone._repr_html_())
+
+
+async def test_a_run_without_a_pattern_has_its_state() -> None:
+    """While it goes on, and if it failed; a result shows itself by its repr."""
+    go = asyncio.Event()
 
     async def shout(value: Any, ctx: Any) -> str:
+        await go.wait()
+        if value == "b":
+            raise ValueError(HOSTILE)
         return f"{value}!"
 
-    result = await handler(shout, name="shout").run("a")
-    assert frame_of(result) is None
+    handle = handler(shout, name="shout").start("a")
+    assert handle.run_id in str(handle._repr_html_())
+    go.set()
+    result = await handle
+    assert html_of(result) is None
+    assert markdown_of(result) is None
+    failed = handler(shout, name="shout").start("b")
+    await failed.wait()
+    assert "ValueError" in str(failed._repr_html_())
+    assert "ValueError" in str(failed._repr_markdown_())
+    assert Page(failed._repr_html_()).tags <= {"div", "p", "b", "ul", "li"}
+
+
+@pytest.mark.parametrize(
+    "said", [HOSTILE, "</style></div><script>", "# [x](javascript:y)", "\u202e\x1b[2J\x00<b>", "```\n</ul>"]
+)
+async def test_hostile_text_stays_text(said: str) -> None:
+    """Whatever a model says, live and at the end: no script, one frame, in a sandbox."""
+    gate = asyncio.Semaphore(0)
+
+    async def answer(request: Any) -> Any:
+        await gate.acquire()
+        return {"reasoning": said, "winner": None, "verdict": said} if request.output_schema else said or "-"
+
+    pattern = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False)
+    handle = pattern.start(f"Rent? {said}", model=FunctionModel(answer))
+    while not handle.done():
+        assert Page(handle._repr_html_()).tags <= {"style", "div", "p", "b", "span", "h3", "h4"}
+        await step_by_step(handle, gate)
+    result = await handle
+    shown = Page(result._repr_html_())
+    assert shown.tags <= {"div", "p", "b", "ul", "li", "iframe"}
+    assert "<script" not in shown.page
+    assert "<img" not in shown.page
+    assert "<script" not in str(result._repr_markdown_()).replace("\\<", "")
+
+
+async def test_a_large_run_stays_small() -> None:
+    """Eighty long turns are not all on the page, which says so and has the verdict."""
+
+    def answer(request: Any) -> Any:
+        return {**VERDICT, "winner": "side 1"} if request.output_schema else "word " * 2_000
+
+    sides = [Debater(f"speaker {number}", f"side {number}") for number in range(40)]
+    pattern = debate(name="rent", debaters=sides, max_rounds=2, synthesizer=False)
+    result = await pattern.run(QUESTION, model=FunctionModel(answer))
+    html, markdown = str(result._repr_html_()), str(result._repr_markdown_())
+    assert len(html) < 1_500_000
+    assert len(markdown) < 1_000_000
+    for text in (html, markdown):
+        assert "contributions left out here" in text
+        assert "Yes." in text
+
+
+def test_an_excerpt_leaves_out_the_middle() -> None:
+    """The first and the last contributions stay, with the heading of the first one that stays again."""
+    sections: list[Any] = []
+    for number in range(1, 11):
+        sections.append(Heading(title=f"Round {number}"))
+        sections += [Entry(name=name, about="", text="x" * 500) for name in ("ann", "bob")]
+    shown = excerpt(sections, most=5_000)
+    remark = next(place for place, section in enumerate(shown) if isinstance(section, Remark))
+    kept = sum(isinstance(section, (Entry, Group)) for section in shown)
+    assert shown[remark].text.startswith(f"{20 - kept} contributions")  # type: ignore[union-attr]
+    assert shown[:2] == sections[:2]
+    assert shown[-3:] == sections[-3:]
+    assert isinstance(shown[remark + 1], Heading)
+    assert excerpt(sections) == sections
+    assert excerpt([]) == []
+
+
+@pytest.mark.parametrize("broken", ["raw", "events", "status"])
+async def test_what_cannot_be_shown_raises_nothing(broken: str) -> None:
+    """A block of the application may leave anything behind: the notebook then shows the repr."""
+
+    class Broken(type(await _result())):  # type: ignore[misc]
+        def __getattribute__(self, name: str) -> Any:
+            if name == broken:
+                raise RuntimeError(name)
+            return super().__getattribute__(name)
+
+    shown = object.__new__(Broken)
+    shown.__dict__.update(vars(await _result()))
+    shown._repr_html_()
+    shown._repr_markdown_()
+
+
+async def _result() -> Any:
+    pattern = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False)
+    return await pattern.run(QUESTION, model=ScriptedModel("Yes.", "No.", VERDICT))
+
+
+def _ballots(*winners: str) -> list[list[JudgeBallot]]:
+    return [[JudgeBallot(order=["<b>for", "against"], winner=winner)] for winner in winners]
+
+
+async def _reports() -> Sequence[Any]:
+    asked = {"single": MethodAnswer(answer=["no"], calls=1)}
+    items = [BenefitItem(truth="yes", debate=MethodAnswer(answer=["yes"], calls=5), baselines=asked)]  # type: ignore[arg-type]
+    pattern = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False)
+    batch = await pattern.batch(["a|b?", HOSTILE], model=FunctionModel(answer_to)).all()
+    return (
+        audit(_ballots("<b>for", "against", "<b>for")),
+        audit_run(await _result()),
+        benefit_report(items),
+        recount(_ballots("<b>for")[0], sides=["<b>for", "against"]),
+        batch,
+    )
+
+
+async def test_reports_of_evaluations_are_tables() -> None:
+    """Audits, benefits, recounts and batches: a sentence, a table and findings, in which foreign text is text."""
+    for shown in await _reports():
+        page = Page(shown._repr_html_())
+        assert page.tags <= {"div", "p", "b", "table", "thead", "tbody", "tr", "th", "td", "ul", "li"}
+        markdown = str(shown._repr_markdown_())
+        assert "<b>" not in markdown
+        widths = {line.replace("\\|", "").count("|") for line in markdown.splitlines() if line.startswith("| ")}
+        assert len(widths) <= 1
 
 
 def test_nothing_of_it_is_loaded_before_a_notebook_asks() -> None:
@@ -77,10 +288,10 @@ def test_nothing_of_it_is_loaded_before_a_notebook_asks() -> None:
         "block = debate(name='rent', debaters=sides, max_rounds=1, synthesizer=False)\n"
         "verdict = {'reasoning': 'r', 'winner': None, 'verdict': 'v'}\n"
         "result = block.run_sync('Q?', model=ScriptedModel('One.', 'Two.', verdict))\n"
-        "print([name for name in sys.modules if name.startswith(('flowdebate.web', 'flowdebate.service'))])\n"
-        "print(result._repr_html_()[:7])\n"
-        "from flowdebate.web.notebook import document_of_result\n"
-        "print(document_of_result(result)._repr_html_()[:7])\n"
+        "heavy = ('flowdebate.web', 'flowdebate.service', 'flowdebate.notebook', 'IPython')\n"
+        "print([name for name in sys.modules if name.startswith(heavy)])\n"
+        "print('<iframe' in result._repr_html_())\n"
+        "print('IPython' in sys.modules)\n"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)  # noqa: S603
-    assert done.stdout.split() == ["[]", "<iframe", "<iframe"]
+    assert done.stdout.split() == ["[]", "True", "False"]

@@ -164,7 +164,7 @@ async def _execute(block: Runnable[T], value: object, run: Run) -> RunResult[T]:
             if run.journal is not None:
                 await _record_end(run, output, error)
     # a pattern that was cut short has no output; its raw output says how far it got
-    return RunResult(run, output, seconds=run.seconds)
+    return RunResult(run, output)
 
 
 class _Starts:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from flowdebate._util.notebook import InNotebooks
 from flowdebate.resources.resource import StateHandle
 from flowdebate.resources.tasks.collection import TaskCollection
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from flowdebate.runs.durable.suspend import HumanRequest
     from flowdebate.runs.events import RunStatus
     from flowdebate.runs.run import Run
+    from flowdebate.store.base import Store
 
 __all__ = (
     "RunEvents",
@@ -26,12 +27,10 @@ __all__ = (
     "RunResult",
 )
 
-_FRAME = "flowdebate.web.notebook:frame_of"
-"""Shows a result in a notebook. It stands above this package, and is loaded when a notebook asks."""
 OutT_co = TypeVar("OutT_co", covariant=True)
 
 
-class RunView:
+class RunView(InNotebooks):
     """Read access to a run, in progress or ended in any way."""
 
     def __init__(self, run: Run) -> None:
@@ -46,6 +45,11 @@ class RunView:
     def seed(self) -> int:
         """The seed of all random draws; pass it as `seed=` to repeat them."""
         return self._run.seed
+
+    @property
+    def store(self) -> Store | None:
+        """The store of a durable run; None without one."""
+        return None if self._run.journal is None else self._run.journal.store
 
     @property
     def session(self) -> Session:
@@ -73,9 +77,24 @@ class RunView:
         return self._run.records.events
 
     @property
+    def calls_in_progress(self) -> Sequence[object]:
+        """The model calls that are under way, each as its `CallStarted`."""
+        return tuple(self._run.records.calls.values())
+
+    @property
+    def seconds(self) -> float:
+        """Duration of the run so far, or until its end."""
+        return self._run.seconds
+
+    @property
     def raw(self) -> Any:  # noqa: ANN401 - each pattern has a raw output of its own type
         """The pattern's raw output (`DebateRawOutput` of a debate), or None where there is none (yet)."""
         return self._run.raw_output
+
+    @property
+    def raw_so_far(self) -> Any:  # noqa: ANN401 - each pattern has a raw output of its own type
+        """`raw`; for a pattern in progress, what it would be if the run ended now. None before a pattern has begun."""
+        return self._run.partial_output(self.status)
 
     @property
     def pending(self) -> tuple[HumanRequest, ...]:
@@ -126,18 +145,11 @@ def _is_transcript(handle: object) -> bool:
 class RunResult(RunView, Generic[OutT_co]):
     """Result of a finished run."""
 
-    def __init__(self, run: Run, output: OutT_co, *, seconds: float) -> None:
+    def __init__(self, run: Run, output: OutT_co) -> None:
         super().__init__(run)
         self.output = output
         """The block's output; None for a debate that waits for a human, or that a limit or a failed judge cut short
         (see `status`)."""
-        self.seconds = seconds
-        """Duration of the run."""
-
-    def _repr_html_(self) -> str | None:
-        """The report of a pattern's run, as notebooks show it; None for any other run."""
-        html: str | None = resolve_name(_FRAME)(self)
-        return html
 
     def __repr__(self) -> str:
         return f"<RunResult {self.run_id} {self.status} output={self.output!r}>"
@@ -175,6 +187,12 @@ class RunHandle(RunView, Generic[OutT_co]):
     def done(self) -> bool:
         """Whether the run is over."""
         return self._task.done()
+
+    def result_if_done(self) -> RunResult[OutT_co] | None:
+        """The result of a run that is over; None while it goes on, and if it failed or was cancelled."""
+        if not self._task.done() or self._task.cancelled() or self._task.exception() is not None:
+            return None
+        return self._task.result()
 
     async def wait(self, seconds: float | None = None) -> None:
         """Wait until the run is over, however it ends, or for `seconds`."""

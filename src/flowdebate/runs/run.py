@@ -305,12 +305,19 @@ class Run:
         """Whether a pattern is in progress whose raw output can be built."""
         return bool(self._unfinished)
 
+    def partial_output(self, status: RunStatus) -> Any:  # noqa: ANN401 - see set_raw_output
+        """Return the raw output of the outermost unfinished pattern as of now, else the one that is there."""
+        if not self._unfinished:
+            return self.raw_output
+        outermost = min(self._unfinished, key=lambda path: path.count("/"))
+        return self._unfinished[outermost](status)
+
     def build_partial_output(self, status: RunStatus) -> None:
-        """Build the raw output of the outermost unfinished pattern, and drop the callbacks, which refer to the run."""
-        unfinished, self._unfinished = self._unfinished, {}
-        if unfinished:
-            outermost = min(unfinished, key=lambda path: path.count("/"))
-            self.raw_output = unfinished[outermost](status)
+        """Make the partial output the run's, and drop the callbacks, which refer to the run."""
+        try:
+            self.raw_output = self.partial_output(status)
+        finally:
+            self._unfinished = {}
 
     @property
     def seconds(self) -> float:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from abc import abstractmethod
 from dataclasses import replace
-from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pydantic import ValidationError
 
+from flowdebate._util.notebook import InNotebooks
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import BadFile, shown
 from flowdebate.patterns import PATTERNS, find_pattern
@@ -111,7 +111,7 @@ class Tokens(WireModel):
         return [f"Tokens: {tokens}", f"Calls: {self.calls:,}"]
 
 
-class Document(WireModel):
+class Document(InNotebooks, WireModel):
     """A saved run: its end, all contributions, and its usage. Each pattern adds its own."""
 
     SPEAKERS: ClassVar[str] = "Who spoke"
@@ -147,11 +147,6 @@ class Document(WireModel):
     def to_json(self) -> str:
         """The document as JSON text."""
         return as_json(self.to_data())
-
-    def _repr_html_(self) -> str:
-        """The report, as notebooks show it."""
-        html: str = resolve_name("flowdebate.web.notebook:frame_of")(self)
-        return html
 
     @classmethod
     def of_raw(cls, value: Any) -> Self:  # noqa: ANN401 - any JSON object

@@ -28,9 +28,9 @@ _AT_START = re.compile(r"[#+\-=:%!]|\d+(?=[.)])")
 """Characters with a meaning at the start of a line."""
 
 
-def report(document: Document) -> str:
-    """The whole page."""
-    return "\n".join(_lines(document)) + "\n"
+def report(document: Document, *, sections: Iterable[Section] | None = None) -> str:
+    """The whole page; with `sections` in the place of the document's own."""
+    return "\n".join(_lines(document, document.sections() if sections is None else sections)) + "\n"
 
 
 def escaped(text: str) -> str:
@@ -78,11 +78,11 @@ def bold(label: str, text: str | None) -> str:
     return f"{shown}: {escaped(text or '')}" if text or shown == "****" else shown  # four stars alone are a rule
 
 
-def _lines(document: Document) -> Iterator[str]:
+def _lines(document: Document, sections: Iterable[Section]) -> Iterator[str]:
     yield from (f"# {document.title}", "", quoted(document.subject), "", f"## {document.SPEAKERS}", "")
     yield from (_item(each.name, each.about) for each in document.speakers)
     yield ""
-    yield from _section_lines(document.sections())
+    yield from _section_lines(sections)
     if document.notes:
         yield from ("## Notes", "", *(f"- {escaped(note)}" for note in document.notes), "")
     yield from ("## Usage", "", f"- Status: {document.status}")

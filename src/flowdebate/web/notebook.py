@@ -1,50 +1,261 @@
-"""Results and documents as notebooks show them: their report, in a frame of its own."""
+"""Pages of notebooks: reports of runs in a frame, live pages of runs in progress, summaries of evaluations.
+
+`RunView`, `Document` and the reports of evaluations ask for it when IPython asks them. Nothing here raises: a notebook
+then shows the repr.
+"""
 
 from __future__ import annotations
 
-from html import escape
+import logging
+from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
 from flowdebate.errors import BadFile
+from flowdebate.patterns.events import RoleFailed, TurnFinished, TurnStarted
 from flowdebate.runs.durable.resume import result_of
+from flowdebate.runs.events import CallFellBack, CallRetried, CallStarted, ModelCalled, RunFinished, TextDelta
+from flowdebate.runs.result import RunHandle, RunResult, RunView
 from flowdebate.service.documents import Document, Tokens, document_of
+from flowdebate.service.live import Live, cost_text, tokens_text
+from flowdebate.service.markdown import escaped, report
+from flowdebate.service.runs import WORDS
+from flowdebate.service.sections import Card
+from flowdebate.web.excerpt import excerpt, shortened
 from flowdebate.web.report import document_html
+from flowdebate.web.sheet import Party, Sheet
+from flowdebate.web.summary import Summary, summary_of
+from flowdebate.web.templates import render, style_of
 
 if TYPE_CHECKING:
-    from flowdebate.runs.result import RunResult
+    from collections.abc import Iterator
 
-__all__ = ("document_of_result", "frame_of")
+__all__ = ("Progress", "document_of_view", "frame_of", "html_of", "live_html", "markdown_of")
+
+_LOG = logging.getLogger(__name__)
+_MOST_EVENTS = 20_000
+"""Of a run whose task board is shown."""
+_LARGEST = 3_000_000
+"""Characters of a report in a notebook; a larger one is summed up."""
+_LIVE, _LIVE_TEXT = 40_000, 8_000
+"""Characters of a live page, and of a text that somebody is writing."""
 
 
-def frame_of(shown: RunResult[Any] | Document) -> str | None:
-    """The report of a result or a document as HTML for a notebook; None for a result that is no pattern's.
+def html_of(value: object) -> str | None:
+    """`value` as HTML for a notebook; None for what has no page, and where making it fails."""
+    try:
+        return _html(_ended(value))
+    except Exception:  # noqa: BLE001 - whatever a block of the application has left behind, a notebook shows something
+        _LOG.debug("no page for a notebook", exc_info=True)
+        return None
 
-    In a sandbox: whatever is in it neither acts nor has a say in how the notebook looks.
+
+def markdown_of(value: object) -> str | None:
+    """`value` as Markdown; None for what has no page, and where making it fails."""
+    try:
+        return _markdown(_ended(value))
+    except Exception:  # noqa: BLE001 - see html_of
+        _LOG.debug("no page for a notebook", exc_info=True)
+        return None
+
+
+def _html(value: object) -> str | None:
+    if isinstance(value, RunView) and value.status == "running":
+        return live_html(value)
+    if isinstance(value, (Document, RunView)):
+        return frame_of(value) or _html_of_state(value)
+    summary = summary_of(value)
+    return None if summary is None else summary.html()
+
+
+def _html_of_state(value: object) -> str | None:
+    state = _state(value)
+    return None if state is None else state.html()
+
+
+def _markdown(value: object) -> str | None:
+    if not isinstance(value, (Document, RunView)):
+        summary = summary_of(value)
+        return None if summary is None else summary.markdown()
+    try:
+        document = value if isinstance(value, Document) else document_of_view(value)
+    except BadFile:
+        state = _state(value)
+        return None if state is None else state.markdown()
+    text = report(document, sections=excerpt(document.sections()))
+    if waits := _waits(value):
+        text = f"{text}- {escaped(waits)}\n"
+    return text if len(text) <= _LARGEST else _in_short(document).markdown()
+
+
+def _ended(value: object) -> object:
+    """The result of a handle whose run has one; else `value`."""
+    if isinstance(value, RunHandle) and (result := value.result_if_done()) is not None:
+        return result
+    return value
+
+
+# Runs that are over, and suspended ones
+
+
+def frame_of(shown: RunView | Document) -> str | None:
+    """The report of a run or a document as HTML for a notebook; None for a run that is no pattern's.
+
+    In a sandbox: whatever is in it neither acts nor has a say in how the notebook looks. Where a notebook is not
+    trusted, its reader leaves out the frame, and shows the summary that lies behind it.
     """
     try:
-        document, events = (shown, ()) if isinstance(shown, Document) else (document_of_result(shown), shown.events)
+        document = shown if isinstance(shown, Document) else document_of_view(shown)
     except BadFile:
         return None
-    page = escape(document_html(document, events))
-    style = "width: 100%; height: 40rem; border: 0; color-scheme: normal"
-    return f'<iframe sandbox title="Report" style="{style}" srcdoc="{page}"></iframe>'
+    events = () if isinstance(shown, Document) or len(shown.events) > _MOST_EVENTS else shown.events
+    page = document_html(document, events, sections=excerpt(document.sections()), waits=_waits(shown))
+    short = _in_short(document)
+    return short.html() if len(page) > _LARGEST else render("frame", page=page, summary=short)
 
 
-def document_of_result(result: RunResult[Any]) -> Document:
-    """The document of a run that is over; BadFile for one that is no pattern's."""
-    found = result_of(result.raw, result.output)
-    raw, where = found["raw"], f"run {result.run_id}"
-    if not isinstance(raw, dict):
-        raise BadFile(where, "has no document: it is not the run of a pattern")
-    document = document_of(cast("dict[str, Any]", raw), where=where)
+def document_of_view(run: RunView) -> Document:
+    """The document of a run, as far as it came; BadFile for one that is no pattern's, or has not begun yet."""
+    raw = run.raw_so_far
+    output = run.output if isinstance(run, RunResult) else raw
+    found, where = result_of(raw, output), f"run {run.run_id}"
+    if not isinstance(found["raw"], dict):
+        raise BadFile(where, "has no document: it is not the run of a pattern, or has not begun")
+    document = document_of(cast("dict[str, Any]", found["raw"]), where=where)
     facts = {
-        "status": result.status,
-        "usage": Tokens.of(result.usage),
-        "cost": result.cost,
-        "seconds": result.seconds,
-        "run_id": result.run_id,
-        "output": None if found["output"] == raw else found["output"],
+        "status": run.status,
+        "error": _error(run),
+        "usage": Tokens.of(run.usage),
+        "cost": run.cost,
+        "seconds": run.seconds,
+        "run_id": run.run_id,
+        "output": None if found["output"] == found["raw"] else found["output"],
     }
     return document.model_copy(
         update={name: fact for name, fact in facts.items() if name in type(document).model_fields}
     )
+
+
+def _error(run: RunView) -> str | None:
+    last = run.events[-1] if run.events else None
+    return last.error if isinstance(last, RunFinished) else None
+
+
+def _waits(shown: object) -> str:
+    """For whom a suspended run waits; "" for any other."""
+    pending = shown.pending if isinstance(shown, RunView) and shown.status == "awaiting" else ()
+    names = ", ".join(dict.fromkeys(request.block for request in pending))
+    return f"The run waits for an answer of {names}." if names else ""
+
+
+def _in_short(document: Document) -> Summary:
+    """A few lines of a report: the question, the state, and what came out."""
+    card = next((section for section in document.sections() if isinstance(section, Card)), None)
+    facts = [] if card is None else [fact for fact in card.facts if fact.label in (card.lead, "Winner")]
+    return Summary(
+        title=document.title,
+        about=shortened(document.subject, 500),
+        findings=[f"{fact.label}: {fact.text}" for fact in facts] or [WORDS.get(document.status, document.status)],
+    )
+
+
+def _state(value: object) -> Summary | None:
+    """The state of a run that has no document; None for a result, whose repr says more."""
+    if not isinstance(value, RunView) or (isinstance(value, RunResult) and value.status != "awaiting"):
+        return None
+    facts = (("Error", _error(value)), ("", _waits(value)))
+    return Summary(
+        title=f"Run {value.run_id}",
+        about="; ".join(_numbers(value)),
+        findings=[f"{label}: {text}" if label else text for label, text in facts if text],
+    )
+
+
+def _numbers(run: RunView) -> Iterator[str]:
+    yield WORDS.get(run.status, run.status)
+    yield f"{run.usage.calls:,} {'call' if run.usage.calls == 1 else 'calls'}"
+    yield from filter(None, (tokens_text(run.usage), cost_text(run.cost)))
+
+
+# Runs in progress
+
+
+@dataclass(slots=True)
+class Progress:
+    """What a run is at, as its events tell it: who is asked, and the texts that are being written."""
+
+    changed: bool = True
+    """Whether there was news since this was last set to False."""
+    calls: dict[str, str] = field(default_factory=dict)
+    """The blocks that are asked, by the path of the call."""
+    texts: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """The block and the last part of its text, by the path of the call."""
+    turns: dict[str, str] = field(default_factory=dict)
+    """The names of those whose turn it is, by block."""
+
+    def put(self, event: object) -> None:
+        """Take an event of the run, in order."""
+        self.changed = True
+        match event:
+            case TurnStarted():
+                self.turns[event.block] = event.agent_name
+            case TurnFinished() | RoleFailed():
+                self.turns.pop(event.block, None)
+                self.texts = {path: text for path, text in self.texts.items() if text[0] != event.block}
+            case CallStarted():
+                self.calls[event.path] = event.block
+                self.texts.pop(event.path, None)
+            case TextDelta():
+                _, before = self.texts.get(event.path, ("", ""))
+                self.texts[event.path] = event.block, (before + event.text)[-_LIVE_TEXT:]
+            case CallRetried() | CallFellBack():
+                self.texts.pop(event.path, None)
+            case ModelCalled():
+                self.calls.pop(event.path, None)
+            case _:
+                pass
+
+    @property
+    def speaking(self) -> dict[str, str]:
+        """The texts in progress of those whose turn it is, by name; "" for those who have not begun to write."""
+        texts = dict.fromkeys(self.turns.values(), "")
+        texts |= {self.turns[block]: text for block, text in self.texts.values() if block in self.turns}
+        return texts
+
+    @property
+    def work(self) -> list[str]:
+        """What other roles are doing."""
+        roles = dict.fromkeys(block.rsplit("-", 1)[-1] for block in self.calls.values() if block not in self.turns)
+        return [f"The {role} is {Live.roles[role]}" if role in Live.roles else f"{role} is at work" for role in roles]
+
+
+def live_html(run: RunView, progress: Progress | None = None) -> str | None:
+    """A run in progress as HTML for a notebook, in its own look, with what `progress` knows of it.
+
+    It has no frame: that would be empty for a moment each time it is replaced, and forget where its reader was.
+    """
+    known = progress or _progress_of(run)
+    try:
+        document = document_of_view(run)
+        sheet = Sheet.of(document, sections=excerpt(document.sections(), most=_LIVE, longest=_LIVE_TEXT))
+    except BadFile:
+        sheet = None
+    parties = {} if sheet is None else sheet.names
+    speaking = [
+        (parties.get(name) or Party(name=name, about="", number=len(parties) + number), text)
+        for number, (name, text) in enumerate(known.speaking.items())
+    ]
+    facts = list(_numbers(run))[1:]
+    return render("live", sheet=sheet, run=run, facts=facts, speaking=speaking, work=known.work, style=_style())
+
+
+def _progress_of(run: RunView) -> Progress:
+    progress = Progress()
+    for event in (*run.events, *run.calls_in_progress):
+        progress.put(event)
+    return progress
+
+
+@cache
+def _style() -> str:
+    return style_of("notebook.css")

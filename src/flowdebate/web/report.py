@@ -21,15 +21,16 @@ from flowdebate.service.state import RunState
 from flowdebate.service.steps import StepState
 from flowdebate.store.export import read_runs
 from flowdebate.web.sheet import Sheet
-from flowdebate.web.templates import asset, render
+from flowdebate.web.templates import render, style_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.runs.execute import Runnable
     from flowdebate.service.documents import Document
     from flowdebate.service.evidence import Evidence
+    from flowdebate.service.sections import Section
 
 __all__ = ("document_html", "report_html", "report_policy", "verify_file", "verify_report")
 
@@ -38,8 +39,6 @@ _MEGABYTES = 64
 _JOURNAL = re.compile(r'<a id="journal" download="[^"<>]*" href="data:application/gzip;base64,([^"]*)">')
 _HASH = re.compile(r'<td class="mono" id="sha256">([^<]*)</td>')
 _VERSION = re.compile(r'<meta name="generator" content="flowdebate ([^"<>]*)">')
-_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
-_SPACES = re.compile(r"\s+")
 
 
 async def report_html(lines: Sequence[str], evidence: Evidence) -> str:
@@ -80,9 +79,14 @@ async def _page(evidence: Evidence, journal: bytes, packed: str) -> str:
     )
 
 
-def document_html(document: Document, events: Sequence[object] = ()) -> str:
-    """The report of a document, and of the events of its run, which carries no journal."""
-    return _rendered(Sheet.of(document, events=events))
+def document_html(
+    document: Document, events: Sequence[object] = (), *, sections: Iterable[Section] | None = None, waits: str = ""
+) -> str:
+    """The report of a document, and of the events of its run, which carries no journal.
+
+    `sections` take the place of the document's own; `waits` says for whom a suspended run waits.
+    """
+    return _rendered(Sheet.of(document, events=events, sections=sections), waits=waits)
 
 
 def _rendered(sheet: Sheet, **journal: Any) -> str:  # noqa: ANN401 - for the template
@@ -94,8 +98,7 @@ def _rendered(sheet: Sheet, **journal: Any) -> str:  # noqa: ANN401 - for the te
 @cache
 def _style() -> str:
     """The style sheets in one line."""
-    both = _COMMENT.sub("", asset("style.css") + asset("report.css"))
-    return _SPACES.sub(" ", both).strip()
+    return style_of("style.css", "report.css")
 
 
 # Verification

@@ -118,11 +118,15 @@ class Sheet:
         steps: Sequence[StepState] = (),
         events: Sequence[object] = (),
         votes: Votes | None = None,
+        sections: Iterable[Section] | None = None,
     ) -> Sheet:
-        """The sheet of a document; what is stored and replayed of its run fills the record beside it."""
+        """The sheet of a document; what is stored and replayed of its run fills the record beside it.
+
+        `sections` take the place of the document's own.
+        """
         parties = parties_of(document)
         trace = trace_of(steps, events, parties)
-        sections = list(document.sections())
+        sections = list(document.sections() if sections is None else sections)
         return cls(
             document=document,
             question=document.subject,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -20,9 +21,11 @@ if TYPE_CHECKING:
 
     from jinja2 import Environment
 
-__all__ = ("asset", "assets", "render")
+__all__ = ("asset", "assets", "render", "style_of")
 
 _UNKNOWN = "\N{EN DASH}"
+_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
+_SPACES = re.compile(r"\s+")
 _LONG = 220
 """Characters from which a result is set in smaller type."""
 
@@ -44,6 +47,12 @@ def assets() -> dict[str, bytes]:
 def asset(name: str) -> str:
     """One of `assets` as text."""
     return assets()[name].decode()
+
+
+def style_of(*names: str) -> str:
+    """Style sheets of `assets` in one line, without their comments."""
+    sheets = _COMMENT.sub("", "".join(asset(name) for name in names))
+    return _SPACES.sub(" ", sheets).strip()
 
 
 @cache

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeVar, get_args
 
 from pydantic import Field
 
+from flowdebate._util.notebook import InNotebooks
 from flowdebate._util.validation import check_share
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import ConfigurationError
@@ -138,7 +139,7 @@ class PairedComparison(WireModel):
     summary: str
 
 
-class BenefitReport(WireModel):
+class BenefitReport(InNotebooks, WireModel):
     """The benefit of debates over their baselines."""
 
     n: int

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, get_args
 
 from pydantic import Field
 
+from flowdebate._util.notebook import InNotebooks
 from flowdebate._util.text import counted
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import ConfigurationError, shown
@@ -49,7 +50,7 @@ class BallotWinner(WireModel):
     """None for a tie, and for a ballot without a winner."""
 
 
-class Recount(WireModel):
+class Recount(InNotebooks, WireModel):
     """Ballots counted by several rules."""
 
     sides: list[str]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
+from flowdebate._util.notebook import InNotebooks
 from flowdebate._util.text import counted
 from flowdebate._util.wire import WireModel
 from flowdebate.evaluation.judges.counts import SATURATED
@@ -192,7 +193,7 @@ class JudgeFigures(WireModel):
         return self.unparsed / self.ballots if self.ballots else 0.0
 
 
-class JudgeAudit(JudgeFigures):
+class JudgeAudit(InNotebooks, JudgeFigures):
     """A judge audit: figures of all ballots and of each model, and the correlation of the models."""
 
     models: dict[str, JudgeFigures] = Field(default_factory=dict)
@@ -291,7 +292,7 @@ def _most(votes: Counter[str | None]) -> str | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunAudit:
+class RunAudit(InNotebooks):
     """Judge audit of one run. One debate shows little; `flowdebate audit` covers many."""
 
     judge: JudgeAudit

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
+from flowdebate._util.notebook import InNotebooks
 from flowdebate.models.usage import Usage
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class BatchItem(Generic[OutT]):
         return self.result
 
 
-class BatchResult(Sequence[BatchItem[OutT]]):
+class BatchResult(InNotebooks, Sequence[BatchItem[OutT]]):
     """All items of a batch, in the order of its questions, and their summary."""
 
     def __init__(self, items: Sequence[BatchItem[OutT]], summary: BatchSummary) -> None:

@@ -1,7 +1,7 @@
 // @ts-check
 /** Forms: their values as JSON, and what the server says about them at their fields. The server alone checks. */
 
-import { element, Refusal } from "./page.js";
+import { element, Refusal } from "./element.js";
 
 /** The fields and lists that belong to a part of a form, without those of its own parts. @param {Element} scope */
 function own(scope) {

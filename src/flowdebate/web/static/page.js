@@ -1,6 +1,10 @@
 // @ts-check
 /** What all pages share: the theme, requests to the server, and new contents in the place of old ones. */
 
+import { element, Refusal } from "./element.js";
+
+export { element, Refusal };
+
 /** The path under which the application is mounted. */
 export const root = document.querySelector("meta[name=root]")?.getAttribute("content") ?? "";
 
@@ -25,18 +29,6 @@ export async function ask(method, path, body) {
   const data = text && answer.headers.get("content-type")?.includes("json") ? JSON.parse(text) : null;
   if (!answer.ok) throw new Refusal(data?.detail ?? `The server answered ${answer.status}.`, data?.errors ?? []);
   return data;
-}
-
-/** What the server did not do, and why. */
-export class Refusal extends Error {
-  /**
-   * @param {string} message
-   * @param {{field: string, problem: string}[]} errors
-   */
-  constructor(message, errors) {
-    super(message);
-    this.errors = errors;
-  }
 }
 
 /**
@@ -79,19 +71,6 @@ export function become(now, then) {
 function alike(one, other) {
   if (one instanceof Element && other instanceof Element) return one.tagName === other.tagName && one.id === other.id;
   return one.nodeType === other.nodeType;
-}
-
-/**
- * An element with text or elements in it.
- * @param {string} name
- * @param {Record<string, string>} [attributes]
- * @param {(Node | string)[]} contents
- */
-export function element(name, attributes = {}, ...contents) {
-  const made = document.createElement(name);
-  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-  made.append(...contents);
-  return made;
 }
 
 const theme = /** @type {HTMLButtonElement | null} */ (document.querySelector("#theme"));

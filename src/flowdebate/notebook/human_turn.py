@@ -1,0 +1,237 @@
+"""A person's turn in a cell: what was said, a form for the answer, and what becomes of it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from flowdebate._util.validation import check_library
+from flowdebate.blocks.human.answers import open_requests, submit_answer
+from flowdebate.errors import ConfigurationError, FlowDebateError, NotAwaited, OutputError, error_text
+from flowdebate.runs.result import RunHandle, RunView
+from flowdebate.service.runs import WORDS
+from flowdebate.service.state import PendingInput
+from flowdebate.store.open import open_store
+from flowdebate.web.asked import Asked
+from flowdebate.web.form import answer_fields
+from flowdebate.web.templates import asset, render, style_of
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from flowdebate.runs.durable.suspend import HumanRequest
+    from flowdebate.store.base import Store
+    from flowdebate.store.open import StoreChoice
+
+__all__ = ("HumanTurn",)
+
+_WHERE = "HumanTurn()"
+_SECONDS = 1.0
+"""Between two looks at the store."""
+_NOT_YET = "It is not your turn yet: this cell shows your turn by itself."
+_RESUME = "Resume the run to go on."
+_IMPORT = re.compile(r"^import .*;\n", re.MULTILINE)
+
+
+class HumanTurn:
+    """A human's turn as a widget in a notebook cell. It needs `flowdebate[notebook]`.
+
+    `HumanTurn(run)` is for a durable run, given as its handle, its result or, with `store`, its id: once the run is
+    suspended for a human, the cell shows the request and a form, and records the answer as `submit_answer` does; then
+    resume the run. Refused answers are shown at their fields, and so is that somebody else has answered. `block` is
+    the human's block, where the run asks several.
+
+    `HumanTurn()` is for `human(name=…, ask=turn.ask)`: the run waits for the widget, and goes on by itself.
+    """
+
+    def __init__(
+        self, run: RunView | str | None = None, *, block: str | None = None, store: StoreChoice = None
+    ) -> None:
+        check_library(_WHERE, "anywidget", library="anywidget", extra="notebook")
+        self._loop = _running_loop()
+        self._block = block
+        self._handle = run if isinstance(run, RunHandle) else None
+        self._run_id = run.run_id if isinstance(run, RunView) else run
+        self._store = _store_of(run, store)
+        self._asked: HumanRequest | None = None
+        """The request that the cell shows."""
+        self._answered = ""
+        """What became of the last one."""
+        self._answer: asyncio.Future[Any] | None = None
+        """What `ask` waits for."""
+        self._one_by_one = asyncio.Lock()
+        self.widget: Any = _widget(self._receive, _page(note=_NOT_YET))
+        """The widget, to put beside others of `ipywidgets`."""
+        self._watch = None if self._store is None else self._loop.create_task(self._look_again())
+
+    def _repr_mimebundle_(self, **options: Any) -> Any:  # noqa: ANN401 - IPython's own
+        """The widget, for a notebook."""
+        return self.widget._repr_mimebundle_(**options)
+
+    async def ask(self, request: HumanRequest) -> Any:  # noqa: ANN401 - text, or JSON data
+        """Show `request` in the cell, and return the answer once it is valid: `human(name=…, ask=turn.ask)`.
+
+        Several requests are shown one after the other. ConfigurationError for a turn that was made for a durable run.
+        """
+        if self._store is not None:
+            hint = "Make one without a run: HumanTurn()"
+            raise ConfigurationError(f"{_WHERE}.ask", "run", self._run_id, "left out", hint=hint)
+        async with self._one_by_one:
+            self._loop = asyncio.get_running_loop()
+            self._answer = self._loop.create_future()
+            self._show(request)
+            try:
+                answer = await self._answer
+            except asyncio.CancelledError:
+                self._say("No answer is needed any more: the run has ended, or its time is up.")
+                raise
+            finally:
+                self._answer = None
+            self._say("Your answer is in the debate.")
+            return answer
+
+    def close(self) -> None:
+        """Stop looking for requests; the cell keeps what it shows."""
+        if self._watch is not None:
+            self._watch.cancel()
+
+    # What the cell shows
+
+    def _show(self, request: HumanRequest) -> None:
+        self._asked, self._answered = request, ""
+        self.widget.page = _page(request, token=f"flowdebate-{id(self)}")
+
+    def _say(self, note: str, *, answered: bool = True) -> None:
+        self._asked = None
+        self._answered = note if answered else ""
+        self.widget.page = _page(note=note)
+
+    def _refuse(self, error: Exception) -> None:
+        problems = error.problems if isinstance(error, OutputError) else ()
+        errors = [{"field": field, "problem": problem} for field, problem in problems]
+        self.widget.send({"kind": "refused", "message": error_text(error), "errors": errors})
+
+    # What the person sends
+
+    def _receive(self, _: object, content: Any, __: object) -> None:  # noqa: ANN401 - what a front end has sent
+        """Take a message, in whatever thread the kernel handles it."""
+        if isinstance(content, dict) and content.get("kind") == "answer":
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                self._loop.call_soon_threadsafe(self._take, content)
+
+    def _take(self, content: dict[str, Any]) -> None:
+        request = self._asked
+        if request is None or content.get("place") != request.place:
+            self._refuse(ValueError("this is not what is asked now"))
+        elif self._store is not None:
+            self._sending = asyncio.ensure_future(self._submit(request, content.get("answer")))
+        elif self._answer is not None and not self._answer.done():
+            try:
+                request.check(content.get("answer"))
+            except FlowDebateError as error:
+                self._refuse(error)
+            else:
+                self._answer.set_result(content.get("answer"))
+
+    async def _submit(self, request: HumanRequest, answer: object) -> None:
+        assert self._run_id is not None  # noqa: S101 - there is a store
+        try:
+            await submit_answer(self._store, self._run_id, answer, place=request.place)
+        except NotAwaited:
+            self._say("This was answered elsewhere: the first answer stands.")
+        except FlowDebateError as error:
+            self._refuse(error)
+        else:
+            self._say(f"Your answer is recorded. {_RESUME}")
+
+    # What a durable run asks
+
+    async def _look_again(self) -> None:
+        goes_on = True
+        while goes_on:
+            try:
+                goes_on = await self._look()
+            except FlowDebateError as error:
+                self._say(error_text(error), answered=False)
+            if self._handle is not None and not self._handle.done():
+                await self._handle.wait()
+            else:
+                await asyncio.sleep(_SECONDS)
+
+    async def _look(self) -> bool:
+        """Show what the run asks now; whether it may ask more."""
+        assert self._store is not None  # noqa: S101 - the caller has checked
+        assert self._run_id is not None  # noqa: S101 - there is a store
+        if self._handle is not None and not self._handle.done():
+            return True
+        status = (await self._store.run(self._run_id)).status
+        requests = await open_requests(self._store, self._run_id) if status == "awaiting" else []
+        mine = [request for request in requests if self._block in (None, request.block)]
+        if self._asked is not None and self._asked.place in [request.place for request in mine]:
+            return True
+        if mine:
+            self._show(mine[0])
+        elif self._asked is not None:
+            self._say(f"This was answered elsewhere. {_RESUME}")
+        elif status not in ("queued", "running", "interrupted", "awaiting"):
+            self._say(f"The run is over ({WORDS.get(status, status)}): nothing more is asked of you.")
+            return False
+        elif not self._answered:
+            self._say(_NOT_YET, answered=False)
+        return True
+
+
+def _running_loop() -> asyncio.AbstractEventLoop:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        hint = "Make it in a cell, or in async code"
+        raise ConfigurationError(_WHERE, "event loop", None, "running", hint=hint) from None
+
+
+def _store_of(run: RunView | str | None, choice: StoreChoice) -> Store | None:
+    """The store of a durable run; None where there is no run."""
+    if run is None:
+        if choice is not None:
+            raise ConfigurationError(_WHERE, "store", choice, "left out without a run")
+        return None
+    if isinstance(run, RunView):
+        if run.store is None:
+            hint = "Give the run a store, or the human an `ask`: turn = HumanTurn(); human(name=…, ask=turn.ask)"
+            raise ConfigurationError(_WHERE, "run", run, "a run with a store", hint=hint)
+        return run.store
+    if not isinstance(run, str):
+        raise ConfigurationError(_WHERE, "run", run, "a handle, a result, the id of a run, or None")
+    store = open_store(choice, where=_WHERE)
+    if store is None:
+        raise ConfigurationError(_WHERE, "store", choice, "the store of the run")
+    return store
+
+
+def _page(request: HumanRequest | None = None, *, note: str = "", token: str = "") -> str:
+    """What the widget shows, as HTML in which everything that others wrote is text."""
+    if request is None:
+        return render("turn", pending=None, note=note)
+    pending = PendingInput.of(request)
+    asked = Asked.of(pending)
+    return render("turn", pending=pending, asked=asked, form=answer_fields(pending.answer_schema), token=token)
+
+
+def _widget(receive: Callable[..., Awaitable[None] | None], page: str) -> Any:  # noqa: ANN401 - of anywidget
+    widget = _widget_class()(page=page)
+    widget.on_msg(receive)
+    return widget
+
+
+@cache
+def _widget_class() -> Any:  # noqa: ANN401 - of anywidget
+    """The class of the widget, made at first use: anywidget takes a second to import."""
+    from anywidget import AnyWidget
+    from traitlets import Unicode
+
+    script = "".join(_IMPORT.sub("", asset(name)) for name in ("element.js", "form.js", "turn.js"))
+    contents = {"_esm": script, "_css": style_of("notebook.css", "turn.css"), "page": Unicode().tag(sync=True)}
+    return type("HumanTurnWidget", (AnyWidget,), {**contents, "__module__": __name__})

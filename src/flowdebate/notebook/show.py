@@ -1,0 +1,109 @@
+"""A run in one output of a notebook: live while it goes on, then its report."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from flowdebate._util.validation import check_library, is_number
+from flowdebate.errors import ConfigurationError
+from flowdebate.runs.result import RunHandle
+from flowdebate.web.notebook import Progress, html_of, live_html, markdown_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from flowdebate.runs.result import RunResult
+
+__all__ = ("Shown", "show")
+
+OutT = TypeVar("OutT")
+
+_SLOWEST = 60
+"""Seconds between two updates, at most."""
+_SHARE = 10
+"""Drawing takes at most one part in so many of the time."""
+
+
+class Shown(Generic[OutT]):
+    """A run that a cell shows: await it for the result."""
+
+    def __init__(self, task: asyncio.Task[RunResult[OutT]]) -> None:
+        self._task = task
+
+    def __await__(self) -> Generator[Any, None, RunResult[OutT]]:
+        return self._task.__await__()
+
+    def _ipython_display_(self) -> None:
+        """Show nothing: the run is shown already, where `show` was called."""
+
+
+def show(handle: RunHandle[OutT], *, every: float = 0.25) -> Shown[OutT]:
+    """Show a run in the output of this cell while it goes on, and its report at the end; await it for the result.
+
+    The output changes at most once in `every` seconds, and only if there is news. A failure of the run is raised by
+    awaiting, after the page has shown how far the run came. Interrupting a cell that awaits cancels the run, as
+    awaiting the handle does; without `await` the cell ends, and the run goes on beside other cells.
+    Outside of a notebook, in a terminal too, nothing is shown. ConfigurationError without IPython.
+    """
+    check_library("show()", "IPython", library="IPython", extra="notebook")
+    if not isinstance(handle, RunHandle):  # type: ignore[redundant-expr]
+        hint = "Start the run in the background: handle = pattern.start(question)"
+        raise ConfigurationError("show()", "handle", handle, "the handle of a run", hint=hint)
+    if not is_number(every, most=_SLOWEST):
+        raise ConfigurationError("show()", "every", every, f"a number > 0, <= {_SLOWEST}")
+    progress = Progress()
+    handle.listen(progress.put)
+    task = asyncio.create_task(_follow(handle, progress, _output(), every), name=f"show {handle.run_id}")
+    task.add_done_callback(lambda done: done.cancelled() or done.exception())  # the page has it: nobody need await
+    return Shown(task)
+
+
+async def _follow(
+    handle: RunHandle[OutT], progress: Progress, update: Callable[[dict[str, str]], None], every: float
+) -> RunResult[OutT]:
+    pause = every
+    try:
+        while not handle.done():
+            if progress.changed:
+                progress.changed, began = False, time.perf_counter()
+                update(_live(handle, progress))
+                pause = max(every, _SHARE * (time.perf_counter() - began))
+            await handle.wait(pause)
+    except asyncio.CancelledError:
+        handle.cancel()
+        await handle.wait()
+        raise
+    finally:
+        update(_page(handle))
+    return await handle
+
+
+def _live(handle: RunHandle[Any], progress: Progress) -> dict[str, str]:
+    try:
+        html = live_html(handle, progress)
+    except Exception:  # noqa: BLE001 - what a block of the application has left behind may not be shown
+        html = None
+    return _bundle(handle, html, None)
+
+
+def _page(handle: RunHandle[Any]) -> dict[str, str]:
+    return _bundle(handle, html_of(handle), markdown_of(handle))
+
+
+def _bundle(handle: RunHandle[Any], html: str | None, markdown: str | None) -> dict[str, str]:
+    found = {"text/plain": f"<run {handle.run_id} {handle.status}>", "text/html": html, "text/markdown": markdown}
+    return {kind: text for kind, text in found.items() if text is not None}
+
+
+def _output() -> Callable[[dict[str, str]], None]:
+    """What updates one output of the cell that is executed now; nothing where no notebook is."""
+    from IPython.core.getipython import get_ipython
+    from IPython.display import display
+
+    shell = get_ipython()
+    if shell is None or type(shell).__name__ == "TerminalInteractiveShell":
+        return lambda _: None
+    shown = display({"text/plain": "", "text/html": ""}, raw=True, display_id=True)
+    return lambda bundle: shown.update(bundle, raw=True)
