@@ -15,6 +15,7 @@ from flowdebate import Debater, debate, handler, human
 from flowdebate.errors import FlowDebateError
 from flowdebate.evaluation import BenefitItem, MethodAnswer, audit, audit_run, benefit_report, recount
 from flowdebate.patterns.debate.judging.ballots import JudgeBallot
+from flowdebate.runs.events import CallStarted
 from flowdebate.service.sections import Entry, Group, Heading, Remark
 from flowdebate.testing import FunctionModel, ScriptedModel
 from flowdebate.web.excerpt import excerpt
@@ -22,9 +23,7 @@ from flowdebate.web.notebook import Progress, document_of_view, html_of, live_ht
 from tests.runs.durable.patterns import PATTERNS, QUESTION, answer_to
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from flowdebate.runs.result import RunHandle
+    from collections.abc import AsyncIterator, Callable, Sequence
 
 pytestmark = pytest.mark.anyio
 
@@ -53,12 +52,16 @@ class Page(HTMLParser):
             self.page = found["srcdoc"] or ""
 
 
-async def step_by_step(handle: RunHandle[Any], gate: asyncio.Semaphore) -> None:
-    """Let one call be answered."""
-    calls = handle.usage.calls
-    gate.release()
-    while not handle.done() and handle.usage.calls == calls:
-        await asyncio.sleep(0)
+async def until(events: AsyncIterator[Any], holds: Callable[[Any], object]) -> None:
+    """Read events up to one after which something holds, or to the end of the run."""
+    async for event in events:
+        if holds(event):
+            return
+
+
+def is_call(event: object) -> bool:
+    """Whether a model is asked."""
+    return isinstance(event, CallStarted)
 
 
 @pytest.mark.parametrize("name", PATTERNS)
@@ -71,13 +74,15 @@ async def test_every_pattern_is_shown_at_any_time(name: str) -> None:
         return answer_to(request)
 
     handle = PATTERNS[name]().start(QUESTION, model=FunctionModel(answer), seed=4)
+    events = handle.follow()
     for step in count():
+        await until(events, is_call)
         if handle.done():
             break
         if step < 12 or step % 10 == 0:
             assert "iframe" not in Page(handle._repr_html_()).tags
             assert handle._repr_markdown_()
-        await step_by_step(handle, gate)
+        gate.release()
     result = await handle
     for shown in (handle, result, document_of_view(result)):
         assert QUESTION in Page(shown._repr_html_()).page
@@ -98,17 +103,15 @@ async def test_a_live_page_has_what_is_being_said() -> None:
     pattern = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False)
     handle = pattern.start(QUESTION, model=FunctionModel(answer))
     handle.listen(progress.put)
-    while not progress.texts:
-        await asyncio.sleep(0)
+    events = handle.follow()
+    await until(events, lambda _: progress.texts)
     assert progress.speaking == {"ann": "Homes come"}
     assert "Homes come" in str(live_html(handle, progress))
-    await step_by_step(handle, gate)
-    while "bob" not in progress.speaking:
-        await asyncio.sleep(0)
+    gate.release()
+    await until(events, lambda _: progress.speaking.get("bob"))
     assert progress.speaking == {"bob": "Homes come"}
-    await step_by_step(handle, gate)
-    while not progress.work:
-        await asyncio.sleep(0)
+    gate.release()
+    await until(events, lambda _: progress.work)
     assert "The judge is weighing the arguments" in str(live_html(handle, progress))
     gate.release()
     await handle
@@ -183,9 +186,12 @@ async def test_hostile_text_stays_text(said: str) -> None:
 
     pattern = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False)
     handle = pattern.start(f"Rent? {said}", model=FunctionModel(answer))
+    events = handle.follow()
+    await until(events, is_call)
     while not handle.done():
         assert Page(handle._repr_html_()).tags <= {"style", "div", "p", "b", "span", "h3", "h4"}
-        await step_by_step(handle, gate)
+        gate.release()
+        await until(events, is_call)
     result = await handle
     shown = Page(result._repr_html_())
     assert shown.tags <= {"div", "p", "b", "ul", "li", "iframe"}
@@ -195,12 +201,12 @@ async def test_hostile_text_stays_text(said: str) -> None:
 
 
 async def test_a_large_run_stays_small() -> None:
-    """Eighty long turns are not all on the page, which says so and has the verdict."""
+    """Twenty long turns are not all on the page, which says so and has the verdict."""
 
     def answer(request: Any) -> Any:
-        return {**VERDICT, "winner": "side 1"} if request.output_schema else "word " * 2_000
+        return {**VERDICT, "winner": "side 1"} if request.output_schema else "word " * 5_000
 
-    sides = [Debater(f"speaker {number}", f"side {number}") for number in range(40)]
+    sides = [Debater(f"speaker {number}", f"side {number}") for number in range(10)]
     pattern = debate(name="rent", debaters=sides, max_rounds=2, synthesizer=False)
     result = await pattern.run(QUESTION, model=FunctionModel(answer))
     html, markdown = str(result._repr_html_()), str(result._repr_markdown_())
@@ -255,7 +261,7 @@ def _ballots(*winners: str) -> list[list[JudgeBallot]]:
 
 async def _reports() -> Sequence[Any]:
     asked = {"single": MethodAnswer(answer=["no"], calls=1)}
-    items = [BenefitItem(truth="yes", debate=MethodAnswer(answer=["yes"], calls=5), baselines=asked)]  # type: ignore[arg-type]
+    items = [BenefitItem(truth="yes", debate=MethodAnswer(answer=["yes"], calls=5), baselines=asked)]
     pattern = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False)
     batch = await pattern.batch(["a|b?", HOSTILE], model=FunctionModel(answer_to)).all()
     return (

@@ -48,7 +48,8 @@ def show(handle: RunHandle[OutT], *, every: float = 0.25) -> Shown[OutT]:
     Outside of a notebook, in a terminal too, nothing is shown. ConfigurationError without IPython.
     """
     check_library("show()", "IPython", library="IPython", extra="notebook")
-    if not isinstance(handle, RunHandle):  # type: ignore[redundant-expr]
+    given: object = handle
+    if not isinstance(given, RunHandle):
         hint = "Start the run in the background: handle = pattern.start(question)"
         raise ConfigurationError("show()", "handle", handle, "the handle of a run", hint=hint)
     if not is_number(every, most=_SLOWEST):
