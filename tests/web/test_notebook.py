@@ -59,6 +59,11 @@ async def until(events: AsyncIterator[Any], holds: Callable[[Any], object]) -> N
             return
 
 
+def said(progress: Progress) -> dict[str, str]:
+    """The texts in progress, by name."""
+    return {turn.agent_name: text for turn, text in progress.speaking}
+
+
 def is_call(event: object) -> bool:
     """Whether a model is asked."""
     return isinstance(event, CallStarted)
@@ -105,17 +110,17 @@ async def test_a_live_page_has_what_is_being_said() -> None:
     handle.listen(progress.put)
     events = handle.follow()
     await until(events, lambda _: progress.texts)
-    assert progress.speaking == {"ann": "Homes come"}
+    assert said(progress) == {"ann": "Homes come"}
     assert "Homes come" in str(live_html(handle, progress))
     gate.release()
-    await until(events, lambda _: progress.speaking.get("bob"))
-    assert progress.speaking == {"bob": "Homes come"}
+    await until(events, lambda _: said(progress).get("bob"))
+    assert said(progress) == {"bob": "Homes come"}
     gate.release()
     await until(events, lambda _: progress.work)
     assert "The judge is weighing the arguments" in str(live_html(handle, progress))
     gate.release()
     await handle
-    assert progress.speaking == {}
+    assert said(progress) == {}
     assert progress.work == []
 
 
@@ -140,11 +145,12 @@ async def test_a_failed_run_shows_how_far_it_came() -> None:
 
 
 async def test_a_suspended_run_says_for_whom_it_waits() -> None:
-    """In the report, and in Markdown; a human's block alone has a few lines."""
+    """With what was said so far, and in Markdown; so does a human's block alone."""
     sides = [Debater("ann", "for"), Debater("bob", "against", block=human(name="olga"))]
     pattern = debate(name="rent", debaters=sides, max_rounds=1, synthesizer=False)
     result = await pattern.run(QUESTION, model=ScriptedModel("Homes."), store="memory:")
-    assert "The run waits for an answer of olga." in Page(result._repr_html_()).page
+    assert "Homes." in str(result._repr_html_())
+    assert "The run waits for an answer of olga." in str(result._repr_html_())
     assert "waits for an answer of olga" in str(result._repr_markdown_())
     alone = await human(name="olga").run(QUESTION, store="memory:")
     assert "waits for an answer of olga" in str(alone._repr_html_())

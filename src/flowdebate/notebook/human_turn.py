@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import re
 from functools import cache
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 from flowdebate._util.validation import check_library
@@ -32,6 +33,7 @@ _WHERE = "HumanTurn()"
 _SECONDS = 1.0
 """Between two looks at the store."""
 _NOT_YET = "It is not your turn yet: this cell shows your turn by itself."
+_STATIC = "A person's turn: run the notebook, and answer here."
 _RESUME = "Resume the run to go on."
 _IMPORT = re.compile(r"^import .*;\n", re.MULTILINE)
 
@@ -68,8 +70,12 @@ class HumanTurn:
         self._watch = None if self._store is None else self._loop.create_task(self._look_again())
 
     def _repr_mimebundle_(self, **options: Any) -> Any:  # noqa: ANN401 - IPython's own
-        """The widget, for a notebook."""
-        return self.widget._repr_mimebundle_(**options)
+        """The widget, for a notebook; a sentence where no widget can be shown."""
+        data, metadata = self.widget._repr_mimebundle_(**options)
+        return {**data, "text/plain": repr(self), "text/html": f"<p>{escape(_STATIC)}</p>"}, metadata
+
+    def __repr__(self) -> str:
+        return "<HumanTurn>" if self._run_id is None else f"<HumanTurn of run {self._run_id}>"
 
     async def ask(self, request: HumanRequest) -> Any:  # noqa: ANN401 - text, or JSON data
         """Show `request` in the cell, and return the answer once it is valid: `human(name=…, ask=turn.ask)`.

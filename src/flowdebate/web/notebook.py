@@ -12,7 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
 from flowdebate.errors import BadFile
-from flowdebate.patterns.events import RoleFailed, TurnFinished, TurnStarted
+from flowdebate.patterns.events import RoleFailed, RoundStarted, TurnFinished, TurnStarted
 from flowdebate.runs.durable.resume import result_of
 from flowdebate.runs.events import CallFellBack, CallRetried, CallStarted, ModelCalled, RunFinished, TextDelta
 from flowdebate.runs.result import RunHandle, RunResult, RunView
@@ -60,7 +60,7 @@ def markdown_of(value: object) -> str | None:
 
 
 def _html(value: object) -> str | None:
-    if isinstance(value, RunView) and value.status == "running":
+    if isinstance(value, RunView) and value.status in ("running", "awaiting"):
         return live_html(value)
     if isinstance(value, (Document, RunView)):
         return frame_of(value) or _html_of_state(value)
@@ -95,7 +95,7 @@ def _ended(value: object) -> object:
     return value
 
 
-# Runs that are over, and suspended ones
+# Runs that are over
 
 
 def frame_of(shown: RunView | Document) -> str | None:
@@ -109,7 +109,7 @@ def frame_of(shown: RunView | Document) -> str | None:
     except BadFile:
         return None
     events = () if isinstance(shown, Document) or len(shown.events) > _MOST_EVENTS else shown.events
-    page = document_html(document, events, sections=excerpt(document.sections()), waits=_waits(shown))
+    page = document_html(document, events, sections=excerpt(document.sections()))
     short = _in_short(document)
     return short.html() if len(page) > _LARGEST else render("frame", page=page, summary=short)
 
@@ -160,7 +160,7 @@ def _in_short(document: Document) -> Summary:
 
 
 def _state(value: object) -> Summary | None:
-    """The state of a run that has no document; None for a result, whose repr says more."""
+    """The state of a run that has no document; None for a result, whose repr says more, unless it waits."""
     if not isinstance(value, RunView) or (isinstance(value, RunResult) and value.status != "awaiting"):
         return None
     facts = (("Error", _error(value)), ("", _waits(value)))
@@ -177,7 +177,7 @@ def _numbers(run: RunView) -> Iterator[str]:
     yield from filter(None, (tokens_text(run.usage), cost_text(run.cost)))
 
 
-# Runs in progress
+# Runs in progress, and suspended ones
 
 
 @dataclass(slots=True)
@@ -190,15 +190,19 @@ class Progress:
     """The blocks that are asked, by the path of the call."""
     texts: dict[str, tuple[str, str]] = field(default_factory=dict)
     """The block and the last part of its text, by the path of the call."""
-    turns: dict[str, str] = field(default_factory=dict)
-    """The names of those whose turn it is, by block."""
+    turns: dict[str, TurnStarted] = field(default_factory=dict)
+    """The turns in progress, by block."""
+    round: RoundStarted | None = None
+    """The round in progress."""
 
     def put(self, event: object) -> None:
         """Take an event of the run, in order."""
         self.changed = True
         match event:
             case TurnStarted():
-                self.turns[event.block] = event.agent_name
+                self.turns[event.block] = event
+            case RoundStarted():
+                self.round = event
             case TurnFinished() | RoleFailed():
                 self.turns.pop(event.block, None)
                 self.texts = {path: text for path, text in self.texts.items() if text[0] != event.block}
@@ -216,11 +220,10 @@ class Progress:
                 pass
 
     @property
-    def speaking(self) -> dict[str, str]:
-        """The texts in progress of those whose turn it is, by name; "" for those who have not begun to write."""
-        texts = dict.fromkeys(self.turns.values(), "")
-        texts |= {self.turns[block]: text for block, text in self.texts.values() if block in self.turns}
-        return texts
+    def speaking(self) -> list[tuple[TurnStarted, str]]:
+        """The turns in progress, each with its text so far."""
+        texts = dict(self.texts.values())
+        return [(turn, texts.get(block, "")) for block, turn in self.turns.items()]
 
     @property
     def work(self) -> list[str]:
@@ -229,24 +232,26 @@ class Progress:
         return [f"The {role} is {Live.roles[role]}" if role in Live.roles else f"{role} is at work" for role in roles]
 
 
-def live_html(run: RunView, progress: Progress | None = None) -> str | None:
-    """A run in progress as HTML for a notebook, in its own look, with what `progress` knows of it.
+def live_html(run: RunView, progress: Progress | None = None) -> str:
+    """A run in progress, or a suspended one, as HTML in the look of the notebook, with what `progress` knows of it.
 
     It has no frame: that would be empty for a moment each time it is replaced, and forget where its reader was.
     """
-    known = progress or _progress_of(run)
+    known = (progress or _progress_of(run)) if run.status == "running" else Progress()
     try:
         document = document_of_view(run)
         sheet = Sheet.of(document, sections=excerpt(document.sections(), most=_LIVE, longest=_LIVE_TEXT))
     except BadFile:
         sheet = None
-    parties = {} if sheet is None else sheet.names
+    names = {} if sheet is None else sheet.names
     speaking = [
-        (parties.get(name) or Party(name=name, about="", number=len(parties) + number), text)
-        for number, (name, text) in enumerate(known.speaking.items())
+        (names.get(turn.agent_name) or Party(name=turn.agent_name, about=turn.stance or "", number=number), text)
+        for number, (turn, text) in enumerate(known.speaking, len(names))
     ]
-    facts = list(_numbers(run))[1:]
-    return render("live", sheet=sheet, run=run, facts=facts, speaking=speaking, work=known.work, style=_style())
+    at = [] if known.round is None else [f"round {known.round.round} of {known.round.max_rounds}"]
+    facts = [*at, *list(_numbers(run))[1:]]
+    about: dict[str, Any] = {"facts": facts, "speaking": speaking, "work": known.work, "waits": _waits(run)}
+    return render("live", sheet=sheet, run=run, style=_style(), **about)
 
 
 def _progress_of(run: RunView) -> Progress:

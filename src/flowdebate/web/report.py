@@ -80,13 +80,13 @@ async def _page(evidence: Evidence, journal: bytes, packed: str) -> str:
 
 
 def document_html(
-    document: Document, events: Sequence[object] = (), *, sections: Iterable[Section] | None = None, waits: str = ""
+    document: Document, events: Sequence[object] = (), *, sections: Iterable[Section] | None = None
 ) -> str:
-    """The report of a document, and of the events of its run, which carries no journal.
+    """The report of a document, and of the events of its run, for a frame: it carries no journal.
 
-    `sections` take the place of the document's own; `waits` says for whom a suspended run waits.
+    `sections` take the place of the document's own.
     """
-    return _rendered(Sheet.of(document, events=events, sections=sections), waits=waits)
+    return _rendered(Sheet.of(document, events=events, sections=sections), framed=True)
 
 
 def _rendered(sheet: Sheet, **journal: Any) -> str:  # noqa: ANN401 - for the template

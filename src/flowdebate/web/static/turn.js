@@ -9,7 +9,7 @@ const SECONDS = 4;
 /** @param {{model: any, el: HTMLElement}} view */
 function render({ model, el }) {
   el.dataset.lmSuppressShortcuts = "true"; // what is typed is no command of JupyterLab
-  el.classList.add("flowdebate");
+  el.classList.add("flowdebate-page");
   let waiting = 0;
   const show = () => {
     clearTimeout(waiting);
