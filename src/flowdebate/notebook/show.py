@@ -22,8 +22,8 @@ OutT = TypeVar("OutT")
 
 _SLOWEST = 60
 """Seconds between two updates, at most."""
-_SHARE = 10
-"""Drawing takes at most one part in so many of the time."""
+_SHARE, _LONGEST = 10, 2.0
+"""Drawing takes at most one part in so many of the time, up to pauses of so many seconds."""
 
 
 class Shown(Generic[OutT]):
@@ -64,13 +64,14 @@ def show(handle: RunHandle[OutT], *, every: float = 0.25) -> Shown[OutT]:
 async def _follow(
     handle: RunHandle[OutT], progress: Progress, update: Callable[[dict[str, str]], None], every: float
 ) -> RunResult[OutT]:
-    pause = every
+    pause, is_first = every, True
     try:
         while not handle.done():
             if progress.changed:
                 progress.changed, began = False, time.perf_counter()
                 update(_live(handle, progress))
-                pause = max(every, _SHARE * (time.perf_counter() - began))
+                drawing = 0 if is_first else time.perf_counter() - began  # the first one also loads templates
+                pause, is_first = max(every, min(_SHARE * drawing, _LONGEST)), False
             await handle.wait(pause)
     except asyncio.CancelledError:
         handle.cancel()

@@ -1,0 +1,73 @@
+"""The example notebook: it runs from top to bottom, and what it shows can be looked at."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.notebook.conftest import EXAMPLE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from playwright.sync_api import Browser
+
+for library in ("anywidget", "ipykernel", "nbclient", "nbconvert"):
+    pytest.importorskip(library, reason=f"{library} is not installed: make test-notebook")
+
+
+@pytest.fixture(scope="module")
+def executed() -> Any:
+    """The notebook after a run of all its cells."""
+    import nbformat
+    from nbclient import NotebookClient
+
+    notebook = nbformat.read(EXAMPLE, as_version=4)
+    assert [cell for cell in notebook.cells if cell.get("outputs")] == []
+    NotebookClient(notebook, timeout=60, kernel_name="python3", store_widget_state=False).execute()
+    return notebook
+
+
+def shown(notebook: Any, kind: str) -> Sequence[str]:
+    """All outputs of a kind, in order."""
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
+    return [output["data"][kind] for output in outputs if kind in output.get("data", {})]
+
+
+def test_the_example_runs(executed: Any) -> None:
+    """Reports of two runs, a table of the audit, and a person's turn that was answered in code."""
+    reports = [html for html in shown(executed, "text/html") if "<iframe" in html]
+    assert len(reports) == 2
+    assert "A covered pool teaches on two hundred days." in reports[1]
+    assert any("<table" in html for html in shown(executed, "text/html"))
+    assert len(shown(executed, "application/vnd.jupyter.widget-view+json")) == 1
+    assert "Judge audit" in "".join(shown(executed, "text/markdown"))
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 768, 1280])
+def test_the_example_as_a_page_fits(executed: Any, chromium: Browser, tmp_path: Path, width: int, scheme: Any) -> None:
+    """As HTML of nbconvert: reports are in their frames, and no output is wider than the page."""
+    from nbconvert import HTMLExporter
+
+    (tmp_path / "page.html").write_text(HTMLExporter().from_notebook_node(executed)[0], "utf-8")
+    with chromium.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme) as context:
+        page = context.new_page()
+        page.route("**/*", lambda route: route.continue_() if route.request.url.startswith("file:") else route.abort())
+        page.goto((tmp_path / "page.html").as_uri(), wait_until="domcontentloaded")
+        for number in range(page.locator("iframe").count()):
+            frame = page.locator("iframe").nth(number)
+            frame.scroll_into_view_if_needed()
+            inner = frame.content_frame
+            inner.get_by_text("Should Harrow keep its open-air pool?").first.wait_for()
+            box = frame.bounding_box()
+            assert box is not None
+            assert box["width"] > 0.7 * width - 40
+            assert inner.locator("body").evaluate("body => body.scrollWidth <= innerWidth")
+        wide = page.locator(".jp-OutputArea-output").evaluate_all(
+            "all => all.filter(each => each.getBoundingClientRect().right > innerWidth + 1).length"
+        )
+        assert wide == 0

@@ -1,0 +1,209 @@
+"""Runs and people's turns in a real kernel, whose messages are read and sent as front ends do."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.notebook.kernel import Kernel, kernel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+for library in ("anywidget", "ipykernel", "jupyter_client"):
+    pytest.importorskip(library, reason=f"{library} is not installed: make test-notebook")
+
+SETUP = """
+import asyncio
+from flowdebate import Debater, debate, human, submit_answer
+from flowdebate.notebook import HumanTurn, show
+from flowdebate.testing import FunctionModel
+
+go = asyncio.Event()
+hold = False
+
+async def speak(request):
+    if request.output_schema is not None:
+        return {"reasoning": "-", "winner": None, "verdict": "Neither."}
+    for word in ("Homes ", "come ", "first."):
+        request.on_text and request.on_text(word)
+        await asyncio.sleep(0.01)
+    if hold:
+        await go.wait()
+    return "Homes come first."
+
+def rent(**roles):
+    olga = Debater("olga", "free", block=roles.pop("olga", None))
+    return debate(name="rent", debaters=[Debater("ann", "cap"), olga], max_rounds=1, synthesizer=False, **roles)
+
+model = FunctionModel(speak)
+"""
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
+    """One kernel for the tests of this module: each begins with the same cell."""
+    with kernel(str(tmp_path_factory.mktemp("kernel"))) as found:
+        yield found
+
+
+@pytest.fixture
+def cells(running: Kernel) -> Kernel:
+    """The kernel after the first cell."""
+    assert running.run(SETUP).error is None
+    return running
+
+
+def place_in(page: str) -> str:
+    """The place of the request that a widget shows."""
+    found = re.search(r'data-place="([^"]*)"', page)
+    assert found is not None, page
+    return unescape(found[1]).strip('"')
+
+
+def test_a_run_is_shown_in_one_output(cells: Kernel) -> None:
+    """Live text first, then the report, with fewer updates than pieces of text; the cell has the result."""
+    output = cells.run(
+        "hold = True\n"
+        "asyncio.get_running_loop().call_later(2, go.set)\n"
+        "result = await show(rent().start('Rent?', model=model), every=0.005)\n"
+        "print(result.status)"
+    )
+    assert output.error is None
+    assert output.text == "complete\n"
+    [report] = output.shown
+    assert "<iframe" in report["text/html"]
+    assert "Neither." in report["text/markdown"]
+    assert any("Homes come" in update["text/html"] for update in output.updates[:-1])
+    slow = cells.run("result = await show(rent().start('Rent?', model=model), every=60)")
+    assert 1 <= len(slow.updates) <= 3
+
+
+def test_a_failure_is_raised_after_the_page(cells: Kernel) -> None:
+    """The output has what was said and the error; the cell fails with the run's own."""
+    cells.run(
+        "async def fail(request):\n    if 'olga' in request.block: raise ConnectionError('gone')\n    return 'Homes.'"
+    )
+    output = cells.run("await show(rent().start('Rent?', model=FunctionModel(fail)))")
+    assert output.error == "ConnectionError: gone"
+    assert "ConnectionError: gone" in output.shown[0]["text/html"]
+    assert "Homes." in output.shown[0]["text/html"]
+
+
+def test_interrupting_the_cell_cancels_the_run(cells: Kernel) -> None:
+    """The page shows how far it came."""
+    output = cells.start("hold = True\nhandle = rent().start('Rent?', model=model)\nawait show(handle)")
+    cells.read(lambda: any("Homes come first." in update["text/html"] for update in output.updates))
+    cells.manager.interrupt_kernel()
+    cells.read(lambda: output.ended)
+    assert "CancelledError" in str(output.error) or "KeyboardInterrupt" in str(output.error)
+    assert cells.run("print(handle.status)").text == "interrupted\n"
+    assert "Interrupted" in output.shown[0]["text/html"]
+
+
+def test_without_await_the_run_goes_on_beside_other_cells(cells: Kernel) -> None:
+    """The output of the first cell changes while later ones run, and that cell shows nothing else."""
+    output = cells.run("hold = True\nhandle = rent().start('Rent?', model=model)\nshow(handle, every=0.01)")
+    assert len(output.shown) == 1
+    cells.run("go.set()\nawait handle")
+    cells.read(lambda: "<iframe" in output.shown[0]["text/html"])
+
+
+@pytest.mark.parametrize("through", ["the shell", "a subshell"])
+def test_a_turn_is_answered_in_the_widget(cells: Kernel, through: str) -> None:
+    """Text: the form shows what was said, and the answer is in the resumed run."""
+    cells.run(
+        "pattern = rent(olga=human(name='olga'))\nresult = await pattern.run('Rent?', model=model, store='memory:')"
+    )
+    turn = cells.turn(cells.run("turn = HumanTurn(result)\nturn"))
+    cells.read(lambda: "<form" in cells.page(turn))
+    page = cells.page(turn)
+    assert "Rent?" in page
+    assert "Homes come first." in page
+    subshell = cells.subshell() if through == "a subshell" else None
+    cells.send(turn, "Let the market decide.", place=place_in(page), subshell=subshell)
+    cells.read(lambda: "Your answer is recorded" in cells.page(turn))
+    done = cells.run(
+        "result = await pattern.resume(result.run_id, store=result.store, model=model)\n"
+        "print(result.status, result.raw.transcript[1].text)"
+    )
+    assert done.text == "complete Let the market decide.\n"
+    cells.read(lambda: "The run is over" in cells.page(turn))
+
+
+def test_a_refused_answer_is_shown_at_its_fields(cells: Kernel) -> None:
+    """The widget hears which ones; a side is a choice of the form, and a right answer is taken."""
+    cells.run("pattern = rent(judge=human(name='jo'))\nhandle = pattern.start('Rent?', model=model, store='memory:')")
+    turn = cells.turn(cells.run("turn = HumanTurn(handle)\nturn"))
+    cells.read(lambda: "<form" in cells.page(turn))
+    page = cells.page(turn)
+    assert 'type="radio"' in page
+    place, heard = place_in(page), len(cells.heard)
+    cells.send(turn, {"winner": "ann", "verdict": "Ann."}, place=place)
+    cells.read(lambda: len(cells.heard) > heard)
+    assert {each["field"] for each in cells.heard[-1]["errors"]} == {"winner", "reasoning"}
+    cells.send(turn, {"reasoning": "-", "winner": "cap", "verdict": "Cap them."}, place=place)
+    cells.read(lambda: "Your answer is recorded" in cells.page(turn))
+
+
+def test_an_answer_from_elsewhere_is_told(cells: Kernel) -> None:
+    """Whoever answers first: the form is gone, also for who sends an answer too late."""
+    cells.run(
+        "pattern = rent(olga=human(name='olga'))\nresult = await pattern.run('Rent?', model=model, store='memory:')"
+    )
+    turn = cells.turn(cells.run("turn = HumanTurn(result)\nturn"))
+    cells.read(lambda: "<form" in cells.page(turn))
+    place = place_in(cells.page(turn))
+    cells.run("await submit_answer(result.store, result.run_id, 'In code.')")
+    cells.read(lambda: "answered elsewhere" in cells.page(turn))
+    heard = len(cells.heard)
+    cells.send(turn, "Too late.", place=place)
+    cells.read(lambda: len(cells.heard) > heard)
+    assert cells.heard[-1]["kind"] == "refused"
+
+
+def test_a_run_that_waits_for_the_widget_goes_on_by_itself(cells: Kernel) -> None:
+    """`ask=turn.ask`: a wrong answer is refused, the right one is in the debate, and no run is resumed."""
+    output = cells.run("turn = HumanTurn()\nturn")
+    turn = cells.turn(output)
+    assert "not your turn yet" in cells.page(turn)
+    cells.run("handle = rent(olga=human(name='olga', ask=turn.ask)).start('Rent?', model=model)\nshow(handle)")
+    cells.read(lambda: "<form" in cells.page(turn))
+    place, heard = place_in(cells.page(turn)), len(cells.heard)
+    cells.send(turn, "  ", place=place)
+    cells.read(lambda: len(cells.heard) > heard)
+    cells.send(turn, "Free them.", place=place)
+    cells.read(lambda: "in the debate" in cells.page(turn))
+    assert cells.run("print((await handle).raw.transcript[1].text)").text == "Free them.\n"
+
+
+def test_the_turn_of_a_stored_run_is_found_by_its_id(cells: Kernel) -> None:
+    """Tomorrow, in another kernel: the id and the store are enough."""
+    cells.run("await rent(olga=human(name='olga')).run('Rent?', model=model, store='runs.sqlite3', run_id='r1')")
+    turn = cells.turn(cells.run("HumanTurn('r1', store='runs.sqlite3', block='olga')"))
+    cells.read(lambda: "<form" in cells.page(turn))
+
+
+def test_what_is_no_run_is_refused(cells: Kernel) -> None:
+    """Each error says what to pass."""
+    assert "a run with a store" in str(cells.run("HumanTurn(await rent().run('Rent?', model=model))").error)
+    assert "the store of the run" in str(cells.run("HumanTurn('r1', store=False)").error)
+    assert "the handle of a run" in str(cells.run("show(await rent().run('Rent?', model=model))").error)
+    assert "`every` must be a number > 0" in str(cells.run("show(rent().start('R?', model=model), every=0)").error)
+
+
+def test_hostile_text_in_a_turn_is_text(cells: Kernel, tmp_path: Path) -> None:
+    """What others said is escaped in the widget's page."""
+    cells.run(
+        "hostile = '\"></div><script>alert(1)</script><img src=x onerror=alert(1)>'\n"
+        "pattern = rent(olga=human(name='olga'))\n"
+        "result = await pattern.run(hostile, model=FunctionModel(lambda request: hostile), store='memory:')"
+    )
+    turn = cells.turn(cells.run("HumanTurn(result)"))
+    cells.read(lambda: "<form" in cells.page(turn))
+    assert "<script" not in cells.page(turn)
+    assert "<img" not in cells.page(turn)
