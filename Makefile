@@ -9,7 +9,7 @@ FACTS := textarena==0.7.4
 OLDEST_OPENAI := 3.0.0
 
 .DEFAULT_GOAL := help
-.PHONY: help debate serve test test-web test-adapters test-lowest test-deployment lock coverage test-local check format bench dist first-lines docs evidence injection event-schema clean faults soak-cancel soak-kills soak
+.PHONY: help debate serve test test-web test-notebook test-adapters test-lowest test-deployment lock coverage test-local check format bench dist first-lines docs evidence injection event-schema clean faults soak-cancel soak-kills soak
 
 help: ## what there is
 	@grep -hE '^[a-z0-9.%-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/; s/^test-3.%/test-3.12/' | expand -t 16
@@ -65,6 +65,12 @@ test-web: $(VENV)/.dev ## the tests in a real Chromium, and those of a client ge
 	$(BIN)/python -m pip install --quiet --group browser
 	@python3 scripts/chromium install >/dev/null || echo "The tests that need Chromium are skipped"
 	$(BIN)/python -m pytest tests/browser tests/server/test_generated_client.py
+
+test-notebook: $(VENV)/.dev ## the tests in a kernel, and in JupyterLab in a real Chromium
+	@echo "Installing JupyterLab into $(VENV): 350 MB, once"
+	$(BIN)/python -m pip install --quiet --group notebook
+	@python3 scripts/chromium install >/dev/null || echo "The tests that need Chromium are skipped"
+	$(BIN)/python -m pytest tests/notebook docs/notebooks.md
 
 test-adapters: $(VENV)/.dev ## the tests with the agents and models of other frameworks
 	@echo "Installing the other frameworks into $(VENV): 150 MB, once"

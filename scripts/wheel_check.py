@@ -86,6 +86,17 @@ assert generator(name="g").run_sync("Should we?", model=model).output == "Yes."
     "local": "import xllamacpp; from flowdebate.models import LocalModel",
     "local-model": "from flowdebate.models.local import gguf; assert gguf.local_model_installed()",
     "mcp": "import mcp, flowdebate.mcp.serve",
+    "notebook": """
+import asyncio
+
+from flowdebate.notebook import HumanTurn, show
+
+async def main():
+    bundle, _ = HumanTurn()._repr_mimebundle_()
+    assert "application/vnd.jupyter.widget-view+json" in bundle, bundle
+
+asyncio.run(main())
+""",
     "openai-agents": """
 from agents import Agent
 from flowdebate import generator

@@ -7,8 +7,9 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
+from jupyter_lab import laboratory
 
-from tests.notebook.conftest import EXAMPLE, laboratory
+from tests.notebook.conftest import EXAMPLE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,7 +31,7 @@ def test_a_person_argues_in_jupyterlab(chromium: Browser, tmp_path: Path) -> Non
         page.set_default_timeout(60_000)
         page.goto(address % "debate.ipynb")
         cells = page.locator(".jp-Notebook .jp-Cell")
-        page.locator(".jp-Notebook-ExecutionIndicator[data-status=idle]").wait_for()
+        page.get_by_text("Python 3 (ipykernel) | Idle").wait_for()
         count = len(json.loads(EXAMPLE.read_text("utf-8"))["cells"])
         expect(cells).to_have_count(count)
         cells.first.click()

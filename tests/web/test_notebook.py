@@ -150,10 +150,10 @@ async def test_a_suspended_run_says_for_whom_it_waits() -> None:
     pattern = debate(name="rent", debaters=sides, max_rounds=1, synthesizer=False)
     result = await pattern.run(QUESTION, model=ScriptedModel("Homes."), store="memory:")
     assert "Homes." in str(result._repr_html_())
-    assert "The run waits for an answer of olga." in str(result._repr_html_())
-    assert "waits for an answer of olga" in str(result._repr_markdown_())
+    assert "The run waits for an answer from olga." in str(result._repr_html_())
+    assert "waits for an answer from olga" in str(result._repr_markdown_())
     alone = await human(name="olga").run(QUESTION, store="memory:")
-    assert "waits for an answer of olga" in str(alone._repr_html_())
+    assert "waits for an answer from olga" in str(alone._repr_html_())
 
 
 async def test_a_run_without_a_pattern_has_its_state() -> None:

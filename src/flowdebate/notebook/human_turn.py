@@ -1,4 +1,4 @@
-"""A person's turn in a cell: what was said, a form for the answer, and what becomes of it."""
+"""A person's turn in a cell: what was said, a form for the answer, and whether it was taken."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class HumanTurn:
         self._asked: HumanRequest | None = None
         """The request that the cell shows."""
         self._answered = ""
-        """What became of the last one."""
+        """The note on the last one."""
         self._answer: asyncio.Future[Any] | None = None
         """What `ask` waits for."""
         self._one_by_one = asyncio.Lock()

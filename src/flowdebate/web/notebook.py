@@ -115,12 +115,12 @@ def frame_of(shown: RunView | Document) -> str | None:
 
 
 def document_of_view(run: RunView) -> Document:
-    """The document of a run, as far as it came; BadFile for one that is no pattern's, or has not begun yet."""
+    """The document of a run, as far as it came; BadFile for one that is no pattern's, or has not started yet."""
     raw = run.raw_so_far
     output = run.output if isinstance(run, RunResult) else raw
     found, where = result_of(raw, output), f"run {run.run_id}"
     if not isinstance(found["raw"], dict):
-        raise BadFile(where, "has no document: it is not the run of a pattern, or has not begun")
+        raise BadFile(where, "has no document: it is not the run of a pattern, or has not started")
     document = document_of(cast("dict[str, Any]", found["raw"]), where=where)
     facts = {
         "status": run.status,
@@ -145,7 +145,7 @@ def _waits(shown: object) -> str:
     """For whom a suspended run waits; "" for any other."""
     pending = shown.pending if isinstance(shown, RunView) and shown.status == "awaiting" else ()
     names = ", ".join(dict.fromkeys(request.block for request in pending))
-    return f"The run waits for an answer of {names}." if names else ""
+    return f"The run waits for an answer from {names}." if names else ""
 
 
 def _in_short(document: Document) -> Summary:
