@@ -93,7 +93,7 @@ class RunView(InNotebooks):
 
     @property
     def raw_so_far(self) -> Any:  # noqa: ANN401 - each pattern has a raw output of its own type
-        """`raw`; for a pattern in progress, what it would be if the run ended now. None before a pattern has started."""
+        """`raw`; for a pattern in progress, what it would be if the run ended now; None before any has started."""
         return self._run.partial_output(self.status)
 
     @property
