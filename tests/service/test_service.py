@@ -485,6 +485,7 @@ async def test_nobody_waits_for_a_run_whose_process_is_gone() -> None:
     [
         ("nothing", "Q?", {}, "one of it, debate"),
         ("it", "Q?", {"rounds": 1}, "registered"),
+        ("it", " ", {}, "question.*not blank"),
         ("debate", 5, {}, "question"),
         ("debate", "Should we ship?", {"roundz": 1}, "options"),
         ("debate", "Should we ship?", {"rounds": 0}, "rounds"),

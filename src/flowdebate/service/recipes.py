@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from flowdebate._util.text import is_blank
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns import PATTERNS, find_pattern
 from flowdebate.service.plan import Plan, Policies, make_plan, pattern_of_run, plan_of, plan_of_fork, stored_plan
@@ -92,6 +93,8 @@ class Recipes:
                 raise ConfigurationError(
                     _BEGIN, "options", dict(options), f"none: {pattern!r} is registered as it is; limits can be given"
                 )
+            if isinstance(question, str) and is_blank(question):
+                raise ConfigurationError(_BEGIN, "question", question, "text that is not blank")
             return self._of_registered(pattern, question, seed=seed, limits=limits)
         info = find_pattern(pattern) if self.plans else None
         if info is None:

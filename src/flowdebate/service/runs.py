@@ -67,7 +67,8 @@ async def document_of_run(run: StoredRun, steps: Sequence[StepRow], *, replay: R
     if plan is not None and raw is None:  # it failed before it began
         return plan.document(None, None, **facts)
     if not isinstance(raw, dict):
-        raise BadFile(f"run {run.header.run_id}", "has no output to show as a page; leave out --page")
+        why = f": {outcome['error']}" if outcome.get("error") else ""
+        raise BadFile(f"run {run.header.run_id}", f"has no output to show{why}")
     bare = document_of(raw, where=f"run {run.header.run_id}")
     if plan is None:
         if "registered" in (run.header.plan or {}) and "output" in type(bare).model_fields:

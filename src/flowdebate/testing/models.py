@@ -112,7 +112,8 @@ class ScriptedModel:
         )
         number = len(self.calls)
         if number > len(self._replies):
-            message = f"call {number} is not in the script, which has {len(self._replies)} replies"
+            replies = "1 reply" if len(self._replies) == 1 else f"{len(self._replies)} replies"
+            message = f"call {number} is not in the script, which has {replies}"
             raise ScriptError(message, model=self.name, block=request.block)
         return response_of(self._replies[number - 1], request, self.name)
 
