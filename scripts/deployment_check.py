@@ -178,7 +178,9 @@ def run_compose(image: Stage, root: Path, postgres: Server, model_at: str) -> No
         for volume in service["volumes"]:
             source, target, _ = volume.split(":")
             copy(ROOT / source, below(root, str(Path(target).parent)))
-        own = {key: here.get(key) if value is None else value for key, value in service["environment"].items()}
+        own: dict[str, Any] = {
+            key: here.get(key) if value is None else value for key, value in service["environment"].items()
+        }
         own["FLOWDEBATE_STORE"] = own["FLOWDEBATE_STORE"].replace("@database:5432/", f"@127.0.0.1:{postgres.port}/")
         command = [word.replace("/run/secrets", f"{root}/run/secrets") for word in service["command"]]
         folder = below(root, image.last("WORKDIR"))
