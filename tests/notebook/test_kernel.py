@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from html import unescape
 from typing import TYPE_CHECKING
 
@@ -207,3 +209,13 @@ def test_hostile_text_in_a_turn_is_text(cells: Kernel, tmp_path: Path) -> None:
     cells.read(lambda: "<form" in cells.page(turn))
     assert "<script" not in cells.page(turn)
     assert "<img" not in cells.page(turn)
+
+
+def test_in_a_script_show_only_waits() -> None:
+    """Without a notebook nothing is printed, and the result is the run's."""
+    program = (
+        SETUP
+        + "async def main():\n    print((await show(rent().start('Rent?', model=model))).status)\nasyncio.run(main())"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)  # noqa: S603
+    assert done.stdout == "complete\n"

@@ -4,34 +4,65 @@ from __future__ import annotations
 
 import json
 import shutil
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
 from jupyter_lab import laboratory
 
+from flowdebate import Debater, debate
+from flowdebate.testing import ScriptedModel
 from tests.notebook.conftest import EXAMPLE
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, Page
 
 for library in ("anywidget", "ipykernel", "jupyterlab"):
     pytest.importorskip(library, reason=f"{library} is not installed: make test-notebook")
 
 
+AT_ONCE = """
+from IPython.display import display
+
+turn = HumanTurn()
+display(turn)
+tomas = Debater("Tomas", "Build a covered pool", block=human(name="tomas", ask=turn.ask))
+pool = debate(name="pool", debaters=[sides[0], tomas], max_rounds=1, synthesizer=False)
+result = await show(pool.start("Should Harrow keep its open-air pool?", model=model))
+"""
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
+    """A JupyterLab: its folder, and the address of a notebook."""
+    folder = tmp_path_factory.mktemp("lab")
+    with laboratory(folder) as address:
+        yield folder, address
+
+
+@contextmanager
+def opened(chromium: Browser, address: str, name: str) -> Iterator[Page]:
+    """A notebook in the browser, with its kernel."""
+    with chromium.new_context(viewport={"width": 1280, "height": 900}) as context:
+        page = context.new_page()
+        page.set_default_timeout(60_000)
+        page.goto(address % name)
+        page.get_by_text("Python 3 (ipykernel) | Idle").wait_for()
+        yield page
+
+
 @pytest.mark.browser
-def test_a_person_argues_in_jupyterlab(chromium: Browser, tmp_path: Path) -> None:
+def test_a_person_argues_in_jupyterlab(chromium: Browser, lab: tuple[Path, str]) -> None:
     """The run is seen live, the form takes what is typed, shortcuts of the notebook do not, and the report has it."""
     from playwright.sync_api import expect
 
-    shutil.copy(EXAMPLE, tmp_path / "debate.ipynb")
-    with laboratory(tmp_path) as address, chromium.new_context(viewport={"width": 1280, "height": 900}) as context:
-        page = context.new_page()
-        page.set_default_timeout(60_000)
-        page.goto(address % "debate.ipynb")
+    folder, address = lab
+    shutil.copy(EXAMPLE, folder / "debate.ipynb")
+    with opened(chromium, address, "debate.ipynb") as page:
         cells = page.locator(".jp-Notebook .jp-Cell")
-        page.get_by_text("Python 3 (ipykernel) | Idle").wait_for()
         count = len(json.loads(EXAMPLE.read_text("utf-8"))["cells"])
         expect(cells).to_have_count(count)
         cells.first.click()
@@ -60,3 +91,39 @@ def test_a_person_argues_in_jupyterlab(chromium: Browser, tmp_path: Path) -> Non
         report.scroll_into_view_if_needed()
         report.content_frame.get_by_text("aabb dd jj xx: two hundred days.").wait_for()
         page.get_by_text("The run is over (complete)").wait_for()
+
+
+@pytest.mark.browser
+def test_a_cell_that_awaits_the_run_gets_the_answer(chromium: Browser, lab: tuple[Path, str]) -> None:
+    """JupyterLab hands messages of widgets over while a cell is running."""
+    folder, address = lab
+    notebook = json.loads(EXAMPLE.read_text("utf-8"))
+    notebook["cells"] = [notebook["cells"][1], {**notebook["cells"][3], "source": AT_ONCE.strip()}]
+    (folder / "at-once.ipynb").write_text(json.dumps(notebook), "utf-8")
+    with opened(chromium, address, "at-once.ipynb") as page:
+        page.locator(".jp-Notebook .jp-Cell .jp-InputPrompt").first.click()
+        for _ in range(2):
+            page.keyboard.press("Shift+Enter")
+        turn = page.locator(".flowdebate-page form")
+        turn.get_by_role("textbox").fill("Two hundred days.")
+        turn.get_by_role("button", name="Send").click()
+        page.get_by_text("Your answer is in the debate.").wait_for()
+        report = page.locator("iframe").first
+        report.wait_for()
+        report.content_frame.get_by_text("Two hundred days.").wait_for()
+
+
+@pytest.mark.browser
+def test_a_notebook_that_is_not_trusted_has_the_result(chromium: Browser, lab: tuple[Path, str]) -> None:
+    """Its reader removes frames: the question and what came out are seen in their place."""
+    folder, address = lab
+    pattern = debate(name="pool", debaters=[Debater("ann", "repair"), Debater("bob", "build")], max_rounds=1)
+    model = ScriptedModel("Yes.", "No.", {"reasoning": "-", "winner": "repair", "verdict": "Repair it."}, "Repair.")
+    result = pattern.run_sync("Should Harrow keep its pool?", model=model)
+    notebook = json.loads(EXAMPLE.read_text("utf-8"))
+    output = {"output_type": "display_data", "metadata": {}, "data": {"text/html": result._repr_html_()}}
+    notebook["cells"] = [{**notebook["cells"][1], "outputs": [output]}]
+    (folder / "mailed.ipynb").write_text(json.dumps(notebook), "utf-8")
+    with opened(chromium, address, "mailed.ipynb") as page:
+        page.get_by_text("Verdict: Repair it.").wait_for()
+        assert page.locator("iframe").count() == 0

@@ -6,13 +6,14 @@ import asyncio
 import subprocess
 import sys
 from html.parser import HTMLParser
+from importlib.util import find_spec
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from flowdebate import Debater, debate, handler, human
-from flowdebate.errors import FlowDebateError
+from flowdebate.errors import ConfigurationError, FlowDebateError
 from flowdebate.evaluation import BenefitItem, MethodAnswer, audit, audit_run, benefit_report, recount
 from flowdebate.patterns.debate.judging.ballots import JudgeBallot
 from flowdebate.runs.events import CallStarted
@@ -307,3 +308,15 @@ def test_nothing_of_it_is_loaded_before_a_notebook_asks() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)  # noqa: S603
     assert done.stdout.split() == ["[]", "True", "False"]
+
+
+@pytest.mark.skipif(find_spec("anywidget") is not None, reason="anywidget is installed")
+async def test_without_the_extra_the_error_says_what_to_install() -> None:
+    """Both names can be imported, and are refused when they are used."""
+    from flowdebate.notebook import HumanTurn, show
+
+    handle = debate(name="rent", debaters=SIDES, max_rounds=1).start("Q?", model=FunctionModel(answer_to))
+    for use in (HumanTurn, lambda: show(handle)):
+        with pytest.raises(ConfigurationError, match=r'pip install "flowdebate\[notebook\]"'):
+            use()
+    await handle
