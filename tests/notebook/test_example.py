@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from flowdebate import Debater, debate
+from flowdebate.testing import ScriptedModel
 from tests.notebook.conftest import EXAMPLE
 
 if TYPE_CHECKING:
@@ -71,3 +73,22 @@ def test_the_example_as_a_page_fits(executed: Any, chromium: Browser, tmp_path: 
             "all => all.filter(each => each.getBoundingClientRect().right > innerWidth + 1).length"
         )
         assert wide == 0
+
+
+@pytest.mark.browser
+def test_links_inside_a_report_stay_inside(chromium: Browser, tmp_path: Path) -> None:
+    """The number behind a quote leads to the list of quotes, and not to the notebook around the frame."""
+    sides = [Debater("ann", "repair"), Debater("bob", "build")]
+    sources = {"engineer.txt": "The basin is sound. The pipes beneath it are not."}
+    pattern = debate(name="pool", debaters=sides, sources=sources, max_rounds=1, synthesizer=False)
+    said = "The engineer writes: “The basin is sound. The pipes beneath it are not.”"
+    verdict = {"reasoning": "-", "winner": "repair", "verdict": "Repair it."}
+    result = pattern.run_sync("Should Harrow keep its pool?", model=ScriptedModel(said, "No.", verdict))
+    (tmp_path / "page.html").write_text(f"<!doctype html>{result._repr_html_()}", "utf-8")
+    with chromium.new_context(viewport={"width": 900, "height": 700}) as context:
+        page = context.new_page()
+        page.goto((tmp_path / "page.html").as_uri())
+        frame = page.frames[1]
+        frame.locator("a.ref").first.click()
+        frame.locator("#quote-1:target").wait_for()
+        assert frame.url == "about:srcdoc#quote-1"

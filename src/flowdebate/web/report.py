@@ -53,10 +53,10 @@ async def report_html(lines: Sequence[str], evidence: Evidence) -> str:
     return await _page(evidence, journal, packed)
 
 
-def report_policy() -> str:
+def report_policy(*, base: str = "'none'") -> str:
     """The content security policy of reports: nothing is loaded and nothing acts, and only their own style counts."""
     digest = base64.b64encode(sha256(_style().encode()).digest()).decode()
-    return f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'"
+    return f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri {base}; form-action 'none'"
 
 
 async def _page(evidence: Evidence, journal: bytes, packed: str) -> str:
@@ -92,7 +92,8 @@ def document_html(
 def _rendered(sheet: Sheet, **journal: Any) -> str:  # noqa: ANN401 - for the template
     from flowdebate import __version__
 
-    return render("report", sheet=sheet, style=_style(), policy=report_policy(), version=__version__, **journal)
+    policy = report_policy(base="about:") if "framed" in journal else report_policy()
+    return render("report", sheet=sheet, style=_style(), policy=policy, version=__version__, **journal)
 
 
 @cache
