@@ -64,7 +64,11 @@ def child(code: str, path: Path) -> str:
     """What a process of its own prints; it must end well."""
     program = COMMON + textwrap.dedent(code) + "\nasyncio.run(main())\n"
     done = subprocess.run(
-        [sys.executable, "-c", program, str(path)], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-W", "ignore:This process:DeprecationWarning", "-c", program, str(path)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
