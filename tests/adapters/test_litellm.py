@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from flowdebate import Debater, debate, generator
-from flowdebate.adapters.litellm import LiteLLM
+from flowdebate.adapters.litellm import LiteLLM, callbacks_done
 from flowdebate.errors import ConfigurationError, RateLimited, RealModelForbidden, ToolLoopExceeded
 from flowdebate.models import ModelSettings
 from flowdebate.testing import AdapterConformance, forbid_real_models
@@ -18,6 +19,8 @@ from tests.adapters.needs import needs
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from flowdebate.models.base import ModelRequest
+    from flowdebate.models.base import ModelResponse as Response
     from flowdebate.testing.adapter import FakeAnswer, MakeAdapter, Script
 
 pytestmark = needs("litellm", "LiteLLM")
@@ -61,6 +64,17 @@ def provider(script: Script) -> Any:
     return Provider()
 
 
+class AskedAlone(LiteLLM):
+    """The suite asks without a run, at whose end LiteLLM's callbacks are waited for."""
+
+    async def request(self, request: ModelRequest, /) -> Response:
+        """Answer, and let the callbacks finish."""
+        try:
+            return await super().request(request)
+        finally:
+            await callbacks_done()
+
+
 class TestLiteLLM(AdapterConformance):
     """The promises of every adapter, with a custom provider."""
 
@@ -78,7 +92,7 @@ class TestLiteLLM(AdapterConformance):
         def model(script: Script) -> LiteLLM:
             name = f"theirs{len(made)}"
             made.append({"provider": name, "custom_handler": provider(script)})
-            return LiteLLM(f"{name}/mayor")
+            return AskedAlone(f"{name}/mayor")
 
         return model
 
@@ -97,6 +111,25 @@ def test_a_debate_on_its_mock_responses() -> None:
     assert result.raw.transcript[0].text == "Clean air."
     assert result.raw.verdict.winner == "cars out"
     assert result.usage.total_tokens
+
+
+def test_callbacks_are_called_before_a_run_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """LiteLLM queues its success callbacks, and the event loop of `run_sync` ends with the run: none is lost."""
+    import litellm
+    from litellm.integrations.custom_logger import CustomLogger
+
+    logged: list[str] = []
+
+    class Log(CustomLogger):
+        async def async_log_success_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:
+            await asyncio.sleep(0)
+            logged.append(response_obj.choices[0].message.content)
+
+    monkeypatch.setattr(litellm, "callbacks", [Log()])
+    model = LiteLLM("gpt-5-mini", mock_response="Clean air.")
+    for _ in range(5):
+        generator(name="mayor").run_sync("May cars go?", model=model)
+    assert logged == ["Clean air."] * 5
 
 
 def test_tools_are_called() -> None:

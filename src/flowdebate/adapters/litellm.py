@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from flowdebate._util.validation import check_library
@@ -12,7 +14,8 @@ from flowdebate.models.guard import check_real_calls_allowed
 from flowdebate.models.retry import Retry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
+    from typing import Self
 
     from flowdebate.models.base import FinishReason, ModelRequest
 
@@ -22,6 +25,8 @@ _RETRY = Retry()
 _OURS = frozenset({"messages", "model", "num_retries", "response_format", "stream", "tools"})
 """Parameters that each request sets."""
 _FINISHES: dict[object, FinishReason] = {"length": "length", "tool_calls": "tool_calls"}
+_CALLBACK_SECONDS = 5.0
+"""How long the end of a run waits for LiteLLM's callbacks."""
 
 
 class LiteLLM:
@@ -62,6 +67,14 @@ class LiteLLM:
                 answer = await litellm.acompletion(**parameters)
             return _response(answer)
 
+    @asynccontextmanager
+    async def open_connections(self) -> AsyncIterator[Self]:
+        """Let LiteLLM's callbacks finish at the end of the `async with` block; a run enters it for its models."""
+        try:
+            yield self
+        finally:
+            await callbacks_done()
+
     def _parameters(self, request: ModelRequest) -> dict[str, Any]:
         parameters = {**self._options, **sampling_of(request)}
         if request.output is not None:
@@ -74,6 +87,23 @@ class LiteLLM:
 
     def __repr__(self) -> str:
         return f"LiteLLM({self._model!r})"
+
+
+async def callbacks_done() -> None:
+    """Wait for the callbacks of earlier calls, which LiteLLM queues: it drops them if the event loop ends first.
+
+    Nothing is waited for in a task that is being cancelled, and nothing for longer than a few seconds.
+    """
+    from litellm.litellm_core_utils.logging_worker import GLOBAL_LOGGING_WORKER
+
+    task = asyncio.current_task()
+    if task is None or task.cancelling():
+        return
+    await asyncio.sleep(0)  # a task of LiteLLM puts them on the queue
+    queue = GLOBAL_LOGGING_WORKER._queue  # noqa: SLF001 - its flush() forgets those that have started
+    if queue is not None and GLOBAL_LOGGING_WORKER._bound_loop is asyncio.get_running_loop():  # noqa: SLF001
+        with suppress(TimeoutError):
+            await asyncio.wait_for(queue.join(), _CALLBACK_SECONDS)
 
 
 _STREAMED = {"stream": True, "stream_options": {"include_usage": True}}
