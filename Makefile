@@ -12,7 +12,7 @@ OLDEST_OPENAI := 3.0.0
 export PYTHONDONTWRITEBYTECODE =
 
 .DEFAULT_GOAL := help
-.PHONY: help debate serve test test-web test-notebook test-adapters test-lowest test-deployment lock coverage test-local check format bench dist first-lines docs evidence injection event-schema clean faults soak-cancel soak-kills soak
+.PHONY: help debate serve test test-web test-notebook test-adapters adapter-table test-lowest test-deployment lock coverage test-local check format bench dist first-lines docs evidence injection event-schema clean faults soak-cancel soak-kills soak
 
 help: ## what there is
 	@grep -hE '^[a-z0-9.%-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/; s/^test-3.%/test-3.12/' | expand -t 16
@@ -78,7 +78,11 @@ test-notebook: $(VENV)/.dev ## the tests in a kernel, and in JupyterLab in a rea
 test-adapters: $(VENV)/.dev ## the tests with the agents and models of other frameworks
 	@echo "Installing the other frameworks into $(VENV): 150 MB, once"
 	$(BIN)/python -m pip install --quiet --group adapters
-	LITELLM_LOCAL_MODEL_COST_MAP=True $(BIN)/python -m pytest tests/adapters docs/adapters.md docs/coming-from.md
+	LITELLM_LOCAL_MODEL_COST_MAP=True $(BIN)/python -m pytest tests/adapters docs/adapters.md docs/recipes.md docs/coming-from.md
+
+adapter-table: $(VENV)/.dev ## the table of promises in docs/adapters.md, from the suite that tests them
+	$(BIN)/python -m pip install --quiet --group adapters
+	LITELLM_LOCAL_MODEL_COST_MAP=True $(BIN)/python -m tests.adapters.table
 
 test-lowest: $(VENV)/.dist ## the tests with Python 3.11 and the oldest versions that pyproject.toml allows
 	@echo "Installing what development takes into .venv-lowest: 1.2 GB, once"

@@ -68,6 +68,18 @@ create_app(Service(store="memory:", model=ScriptedModel()), token="a-token-of-tw
 """,
     "audit": "import flowdebate.evaluation, scipy.stats",
     "dbos": "import dbos; from flowdebate.workers import Workers",
+    "inspect-ai": """
+from inspect_ai.model import ModelOutput, ModelUsage, get_model
+from flowdebate import generator
+from flowdebate.adapters.inspect_ai import InspectModel, debate_scorer, debate_solver, debate_tool
+
+said = ModelOutput.from_content("mock", "Yes.")
+said.usage = ModelUsage(input_tokens=9, output_tokens=1, total_tokens=10)
+ask = generator(name="g")
+debate_solver(ask), debate_scorer(ask, correct="yes"), debate_tool(ask)
+result = ask.run_sync("Should we?", model=InspectModel(get_model("mockllm/model", custom_outputs=[said])))
+assert (result.output, result.usage.total_tokens) == ("Yes.", 10)
+""",
     "langgraph": """
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from flowdebate import generator

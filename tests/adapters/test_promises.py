@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from pathlib import Path
 from typing import get_type_hints
 
 import pytest
@@ -15,33 +14,21 @@ from flowdebate.models import ModelRequest, ModelResponse, Retry, Usage
 from flowdebate.store import MemoryStore
 from flowdebate.testing import AdapterConformance, FunctionModel, ScriptedModel
 from flowdebate.testing.adapter import FakeAnswer, MakeAdapter, Script, _TheirFailure
-from tests.adapters import test_langgraph, test_litellm, test_openai_agents, test_pydantic_ai
-
-PAGE = Path(__file__).parents[2] / "docs" / "adapters.md"
-SUITES: dict[str, type[AdapterConformance]] = {
-    "pydantic_ai": test_pydantic_ai.TestAgentModel,
-    "openai_agents": test_openai_agents.TestAgentModel,
-    "langgraph: chat model": test_langgraph.TestChatModel,
-    "langgraph: graph": test_langgraph.TestGraph,
-    "litellm": test_litellm.TestLiteLLM,
-}
-
-
-def table() -> str:
-    """A row for each promise of the suite, a column for each adapter that is held to it."""
-    promises = [(name, test) for name, test in vars(AdapterConformance).items() if name.startswith("test_")]
-    rows = [["Promise", *SUITES], ["---"] * (1 + len(SUITES))]
-    for name, test in promises:
-        kept = ["no" if name in suite.lacks else "yes" for suite in SUITES.values()]
-        if name == "test_tools":
-            kept = ["called" if suite.takes_tools else "refused" for suite in SUITES.values()]
-        rows.append([inspect.getdoc(test) or "", *kept])
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+from tests.adapters.table import BEGIN, END, PAGE, table, untested
 
 
 def test_the_page_has_the_promises_that_the_suite_tests() -> None:
-    """Each test of the suite is a row, and says whether an adapter is held to it."""
-    assert table() in PAGE.read_text("utf-8"), table()
+    """Each test of the suite is a row, and says whether an adapter is held to it: make adapter-table writes them."""
+    assert f"{BEGIN}\n{table()}\n{END}" in PAGE.read_text("utf-8"), table()
+
+
+def test_a_promise_that_was_not_tested_is_not_in_a_new_table() -> None:
+    """One that failed, was skipped because its framework is missing, or was not run."""
+    passed = dict.fromkeys(untested({}), "passed")
+    assert len(passed) > 80
+    assert untested(passed) == []
+    one, other, *_ = passed
+    assert untested({**passed, one: "failed", other: "skipped"}) == [one, other]
 
 
 class OtherModel:

@@ -14,6 +14,7 @@ from flowdebate.adapters.translation import (
     framework_failures,
     refuse_tools,
     sampling_of,
+    schema_prompt,
     system_of,
     usage_of,
 )
@@ -40,8 +41,6 @@ __all__ = ("RunnableModel", "debate_node", "debate_tool")
 _RETRY = Retry()
 _BY = "langgraph"
 """Origin of answers that came through a graph."""
-SCHEMA_PROMPT = "Answer with one JSON object that fits this JSON Schema, and with nothing else:\n{schema}"
-"""System message to graphs and chains, and to chat models without structured output, where an answer has a schema."""
 
 
 class RunnableModel:
@@ -115,8 +114,7 @@ class RunnableModel:
     def _input(self, request: ModelRequest) -> Any:  # noqa: ANN401 - of the runnable
         messages = _messages(request)
         if request.output is not None:
-            schema = json.dumps(request.output.json_schema, ensure_ascii=False)
-            messages.insert(0, {"role": "system", "content": SCHEMA_PROMPT.replace("{schema}", schema)})
+            messages.insert(0, {"role": "system", "content": schema_prompt(request.output)})
         return {"messages": messages} if self._graph else messages
 
     def _observed(self) -> tuple[Callable[[], Usage], Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from flowdebate.models.base import Message, ModelRequest
+    from flowdebate.models.output import OutputSchema
 
 __all__ = (
     "chat_of",
@@ -22,10 +24,14 @@ __all__ = (
     "framework_failures",
     "refuse_tools",
     "sampling_of",
+    "schema_prompt",
     "system_of",
     "text_of",
     "usage_of",
 )
+
+SCHEMA_PROMPT = "Answer with one JSON object that fits this JSON Schema, and with nothing else:\n{schema}"
+"""System message where an answer has a schema that may not reach the model otherwise."""
 
 _LOWEST_STATUS, _HIGHEST_STATUS = 400, 599
 _TRANSIENT = (ConnectionError, TimeoutError)
@@ -98,6 +104,11 @@ def sampling_of(request: ModelRequest) -> dict[str, Any]:
     settings = request.settings
     chosen = {"temperature": settings.temperature, "max_tokens": settings.max_tokens}
     return {**{name: value for name, value in chosen.items() if value is not None}, **settings.extra}
+
+
+def schema_prompt(schema: OutputSchema) -> str:
+    """Return the words that show a model the schema of its answer."""
+    return SCHEMA_PROMPT.replace("{schema}", json.dumps(schema.json_schema, ensure_ascii=False))
 
 
 def usage_of(prompt: object, completion: object, cached: object = None) -> Usage:

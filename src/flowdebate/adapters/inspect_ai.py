@@ -1,0 +1,373 @@
+"""Inspect: `InspectModel`, and patterns in evaluations: `debate_solver`, `debate_scorer`, `debate_tool`."""
+
+from __future__ import annotations
+
+import json
+import os
+from textwrap import indent
+from typing import TYPE_CHECKING, Any, Unpack
+
+from flowdebate._util.validation import check_library
+from flowdebate.adapters.tool import as_tool
+from flowdebate.adapters.translation import (
+    checked_retry,
+    framework_failures,
+    sampling_of,
+    schema_prompt,
+    text_of,
+    usage_of,
+)
+from flowdebate.blocks.base import Block
+from flowdebate.blocks.tools import result_text
+from flowdebate.errors import ConfigurationError, ContentFiltered, EmptyResponse, ModelError
+from flowdebate.models.base import ModelResponse, ToolCall
+from flowdebate.models.guard import check_real_calls_allowed
+from flowdebate.models.output import inlined
+from flowdebate.models.retry import Retry
+from flowdebate.patterns.debate.schemas import DebateRawOutput
+from flowdebate.patterns.events import TurnStarted
+from flowdebate.patterns.output import PatternOutput
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from inspect_ai.model import ChatMessage, GenerateConfig, Model
+    from inspect_ai.scorer import Score, Scorer, Target
+    from inspect_ai.solver import Solver, TaskState
+    from inspect_ai.tool import Tool
+
+    from flowdebate.blocks.base import RunOptions
+    from flowdebate.models.base import FinishReason, Message, ModelRequest
+    from flowdebate.runs.result import RunResult
+
+__all__ = ("InspectModel", "debate_scorer", "debate_solver", "debate_tool")
+
+_RETRY = Retry()
+_KEY = "flowdebate"
+"""The source of events in Inspect's transcript, and the key of metadata."""
+_FINISHES: dict[str, FinishReason] = {"max_tokens": "length", "model_length": "length", "tool_calls": "tool_calls"}
+
+
+class InspectModel:
+    """A model of Inspect in any role: counted, limited, retried, recorded and streamed like any other.
+
+    - `model`: its name, such as "anthropic/claude-sonnet-4-5", or a `Model`; None for the model that is evaluated.
+    - `role`: a role of the evaluation (`model_roles`); where none is bound to it, `model` answers.
+    - `config`: a `GenerateConfig` for each call; a request's own settings come before it.
+    - `name`: in errors, events and usage; None for that of the role or model.
+    - `retry`: the retry policy; None for no retries. Inspect's own are off: every request is counted here.
+
+    Inside an evaluation, Inspect's log, cache and limits count its calls too; a limit of Inspect's that is reached
+    ends the run with Inspect's own LimitExceededError. Tools are called; a schema is sent, and shown in the prompt.
+    """
+
+    gives_logprobs = False
+
+    def __init__(
+        self,
+        model: str | Model | None = None,
+        *,
+        role: str | None = None,
+        config: GenerateConfig | None = None,
+        name: str | None = None,
+        retry: Retry | None = _RETRY,
+    ) -> None:
+        where = "InspectModel"
+        check_library(where, "inspect_ai", library="Inspect", extra="inspect-ai")
+        from inspect_ai.model import GenerateConfig, Model
+
+        if model is not None and not isinstance(model, Model) and not (isinstance(model, str) and model.strip()):
+            raise ConfigurationError(where, "model", model, "a model's name, a Model of Inspect, or None")
+        self.name = name or f"inspect-ai/{role or model or 'evaluated'}"
+        self.retry = checked_retry(where, retry)
+        self._model = model
+        self._role = role
+        self._config = config or GenerateConfig()
+
+    async def request(self, request: ModelRequest, /) -> ModelResponse:
+        """Send the request once."""
+        from inspect_ai.model import get_model
+        from inspect_ai.util import LimitExceededError
+        from tenacity import RetryError
+
+        model = get_model(role=self._role, default=self._model) if self._role else get_model(self._model)
+        if not str(model).startswith("mockllm/"):
+            check_real_calls_allowed(self.name, base_url=model.api.base_url)
+        again = False
+        try:
+            with framework_failures():
+                try:
+                    output = await model.generate(**self._parameters(request))
+                except LimitExceededError as reached:
+                    limit = reached
+                except RetryError as error:  # what Inspect would have repeated
+                    again = True
+                    raise error.last_attempt.exception() or error from None
+                else:
+                    return _response(output, request)
+        except ModelError as failure:
+            failure.transient = failure.transient or again
+            raise
+        raise limit
+
+    def _parameters(self, request: ModelRequest) -> dict[str, Any]:
+        from inspect_ai.model import ChatMessageSystem, GenerateConfig, ResponseSchema
+        from inspect_ai.tool import ToolInfo, ToolParams
+        from inspect_ai.util import JSONSchema
+
+        chosen: dict[str, Any] = {**sampling_of(request), "max_retries": 0}
+        messages = [_message(message) for message in request.messages]
+        if request.output is not None:
+            schema = JSONSchema.model_validate(inlined(request.output.json_schema))
+            chosen["response_schema"] = ResponseSchema(name=request.output.name, json_schema=schema, strict=False)
+            messages.insert(0, ChatMessageSystem(content=schema_prompt(request.output)))
+        tools = [
+            ToolInfo(
+                name=tool.name,
+                description=tool.description,
+                parameters=ToolParams.model_validate(inlined(dict(tool.parameters))),
+            )
+            for tool in request.tools
+        ]
+        config = self._config.merge(GenerateConfig(**chosen))
+        return {"input": messages, "tools": tools, "config": config, "on_stream": _handler(request)}
+
+    def __repr__(self) -> str:
+        return f"<InspectModel {self.name!r}>"
+
+
+def _handler(request: ModelRequest) -> Any:  # noqa: ANN401 - StreamHandler
+    """A function that passes on the text of a stream; None where nobody listens."""
+    on_text = request.on_text
+    if on_text is None or request.output is not None:
+        return None
+
+    async def pass_on(event: Any) -> None:  # noqa: ANN401 - StreamEvent
+        if event.type == "text":
+            on_text(event.text)
+
+    return pass_on
+
+
+def _message(message: Message) -> ChatMessage:
+    from inspect_ai import model, tool
+
+    text = text_of(message)
+    match message.get("role"):
+        case "system":
+            return model.ChatMessageSystem(content=text)
+        case "assistant":
+            calls = [
+                tool.ToolCall(call["id"], call["function"]["name"], _arguments(call["function"]["arguments"]))
+                for call in message.get("tool_calls") or ()
+            ]
+            return model.ChatMessageAssistant(content=text, tool_calls=calls or None)
+        case "tool":
+            return model.ChatMessageTool(content=text, tool_call_id=message.get("tool_call_id"))
+        case _:
+            return model.ChatMessageUser(content=text)
+
+
+def _arguments(text: str) -> dict[str, Any]:
+    """The arguments of an earlier call; none where the model wrote no JSON object."""
+    try:
+        arguments = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return arguments if isinstance(arguments, dict) else {}
+
+
+def _response(output: Any, request: ModelRequest) -> ModelResponse:  # noqa: ANN401 - ModelOutput
+    if output.empty:
+        raise EmptyResponse(output.error or "the answer has no choices")
+    if output.stop_reason == "content_filter":
+        raise ContentFiltered("the provider's content filter stopped the answer")
+    # what could not be parsed is no JSON, so that the model is told
+    calls = tuple(
+        ToolCall(id=call.id, name=call.function, arguments=call.parse_error or json.dumps(call.arguments))
+        for call in (output.message.tool_calls or () if request.tools else ())
+    )
+    used = output.usage
+    cached = None if used is None else used.input_tokens_cache_read
+    prompt = None if used is None else used.input_tokens + (cached or 0) + (used.input_tokens_cache_write or 0)
+    return ModelResponse(
+        text=output.completion,
+        tool_calls=calls,
+        finish="tool_calls" if calls else _FINISHES.get(output.stop_reason, "stop"),
+        usage=usage_of(prompt, None if used is None else used.output_tokens, cached),
+        model=output.model or None,
+    )
+
+
+def debate_tool(
+    pattern: Block[Any, Any], *, name: str | None = None, description: str | None = None, **options: Unpack[RunOptions]
+) -> Tool:
+    """`as_tool(pattern)` as a tool for `use_tools(…)` and agents; `options` are those of `Block.run()`."""
+    check_library("inspect_ai.debate_tool", "inspect_ai", library="Inspect", extra="inspect-ai")
+    from inspect_ai.tool import ToolDef
+
+    made = as_tool(pattern, name=name, description=description, **options)
+    return ToolDef(made, name=made.__name__).as_tool()
+
+
+def debate_solver(
+    pattern: Block[Any, Any],
+    *,
+    question: Callable[[TaskState], str] | None = None,
+    answer: Callable[[RunResult[Any]], str] | None = None,
+    **options: Unpack[RunOptions],
+) -> Solver:
+    """A solver that runs `pattern` on each sample; its answer is the sample's completion.
+
+    - `question`: what is asked, from the state; None for the text of the last user message.
+    - `answer`: the completion, from the result; None for the pattern's output as text, or the `answer` of a raw output.
+    - `options`: those of `Block.run()`, the same for each sample. The model is the evaluated one unless one is given.
+
+    `output.metadata["flowdebate"]` has the id of the run, its status, its usage and its winner. A run without an
+    output, because of a limit or because it waits for a human, is an empty completion whose `error` says so. Errors
+    of the run are raised: Inspect counts the sample as failed.
+    """
+    where = "debate_solver()"
+    _check(where, pattern, options)
+    from inspect_ai.model import ModelOutput
+    from inspect_ai.solver import solver
+
+    async def solve(state: TaskState, _: object) -> TaskState:
+        asked = state.user_prompt.text if question is None else question(state)
+        result = await _held(pattern, asked, options, InspectModel())
+        text = None if result.output is None else (answer or _answer)(result)
+        error = None if text is not None else f"No answer. {_ended(result)}"
+        state.output = ModelOutput.from_content(str(state.model), text or "", error=error)
+        state.output.metadata = {_KEY: _record(result)}
+        state.messages.append(state.output.message)
+        return state
+
+    def debate_solver(pattern: str) -> Any:  # noqa: ANN401, ARG001 - a Solver; its arguments are in the log
+        return solve
+
+    made: Solver = solver(debate_solver)(pattern.name)
+    return made
+
+
+def debate_scorer(
+    pattern: Block[Any, Any],
+    *,
+    correct: str,
+    question: Callable[[TaskState, Target], str] | None = None,
+    **options: Unpack[RunOptions],
+) -> Scorer:
+    """A scorer that has the debate `pattern` judge each answer.
+
+    - `pattern`: a debate in which one side argues that the answer is correct.
+    - `correct`: the stance of that side. If it wins, the score is CORRECT; if another wins, INCORRECT.
+    - `question`: what is debated, from the state and the target; None for the task, the target and the answer.
+    - `options`: those of `Block.run()`, the same for each sample. The model is that of Inspect's role "grader", else
+      the evaluated one, unless one is given.
+
+    A verdict without a winner is NOANSWER (reason "undecided"), as is an empty answer, which is not debated
+    ("no_response"); both count as 0. A debate without a verdict is unscored ("grader_failed"). The explanation is the
+    verdict; `metadata["flowdebate"]` has the id of the run, its status, its usage and the judge's scores. Errors of
+    the run are raised: Inspect counts the sample as failed.
+    """
+    where = "debate_scorer()"
+    _check(where, pattern, options)
+    if not isinstance(correct, str) or not correct.strip():
+        raise ConfigurationError(where, "correct", correct, "the stance of the side that argues for the answer")
+    from inspect_ai.scorer import NOANSWER, Score, accuracy, scorer, stderr
+
+    async def score(state: TaskState, target: Target) -> Score:
+        answer = state.output.completion
+        if not answer.strip():
+            nothing = "There is no answer to debate."
+            return Score(value=NOANSWER, answer=answer, explanation=nothing, reason="no_response")
+        asked = _grading(state, target) if question is None else question(state, target)
+        result = await _held(pattern, asked, options, InspectModel(role="grader"))
+        return _scored(where, result, correct, answer)
+
+    def debate_scorer(pattern: str, correct: str) -> Any:  # noqa: ANN401, ARG001 - a Scorer; its arguments are in the log
+        return score
+
+    made: Scorer = scorer(metrics=[accuracy(), stderr()])(debate_scorer)(pattern.name, correct)
+    return made
+
+
+def _check(where: str, pattern: object, options: Mapping[str, Any]) -> None:
+    check_library(where, "inspect_ai", library="Inspect", extra="inspect-ai")
+    if not isinstance(pattern, Block):
+        raise ConfigurationError(where, "pattern", pattern, "a pattern or another block")
+    if options.get("run_id") is not None:
+        raise ConfigurationError(where, "run_id", options["run_id"], "left out: each sample is a run of its own")
+
+
+async def _held(pattern: Block[Any, Any], asked: str, options: RunOptions, model: InspectModel) -> RunResult[Any]:
+    """Run `pattern` inside a span of Inspect's transcript that has the id of the run."""
+    from inspect_ai.log import transcript
+    from inspect_ai.util import span
+
+    chosen: RunOptions = {**options, "run_id": os.urandom(16).hex()}
+    if options.get("model") is None:
+        chosen["model"] = model
+    async with span(pattern.name, type="debate"):
+        transcript().info({"run_id": chosen["run_id"], "block": pattern.name}, source=_KEY)
+        return await pattern.run(asked, **chosen)
+
+
+def _answer(result: RunResult[Any]) -> str | None:
+    output = result.output
+    return output.answer if isinstance(output, PatternOutput) else result_text(output)
+
+
+def _ended(result: RunResult[Any]) -> str:
+    limit = "" if result.limit is None else f" ({result.limit})"
+    return f"The run ended with the status {result.status!r}{limit}."
+
+
+def _record(result: RunResult[Any]) -> dict[str, Any]:
+    """What Inspect's log has of a run: JSON data."""
+    used, verdict = result.usage, getattr(result.raw, "verdict", None)
+    record: dict[str, Any] = {
+        "run_id": result.run_id,
+        "status": result.status,
+        "seed": result.seed,
+        "usage": {
+            "calls": used.calls,
+            "prompt_tokens": used.prompt_tokens,
+            "cached_tokens": used.cached_tokens,
+            "completion_tokens": used.completion_tokens,
+        },
+    }
+    if result.cost is not None:
+        record["cost"] = result.cost
+    if verdict is not None:
+        record["winner"] = verdict.winner
+        if verdict.judging is not None:
+            record |= {"scores": dict(verdict.judging.scores), "flipped": verdict.judging.flipped}
+    return record
+
+
+def _scored(where: str, result: RunResult[Any], correct: str, answer: str) -> Score:
+    """The score of a debate on `answer`."""
+    from inspect_ai.scorer import CORRECT, INCORRECT, NOANSWER, Score
+
+    about: dict[str, Any] = {"answer": answer, "metadata": {_KEY: _record(result)}}
+    raw = result.raw
+    if not isinstance(raw, DebateRawOutput):
+        raise ConfigurationError(where, "pattern", raw, "a debate, whose verdict names a winner")
+    sides = dict.fromkeys(event.stance for event in result.events if isinstance(event, TurnStarted))
+    if sides and correct not in sides:
+        raise ConfigurationError(where, "correct", correct, f"one of the debate's stances: {list(sides)}")
+    if raw.verdict is None:
+        return Score.unscored(reason="grader_failed", explanation=f"No verdict. {_ended(result)}", **about)
+    explanation = f"{raw.verdict.verdict}\n\n{raw.verdict.reasoning}"
+    if raw.verdict.winner is None:
+        return Score(value=NOANSWER, reason="undecided", explanation=explanation, **about)
+    value = CORRECT if raw.verdict.winner == correct else INCORRECT
+    return Score(value=value, explanation=explanation, **about)
+
+
+def _grading(state: TaskState, target: Target) -> str:
+    """The question whether an answer is correct; what others wrote is marked line by line."""
+    parts = {"Task": state.input_text, "Correct answer, or criterion": target.text, "Submitted answer": ""}
+    parts["Submitted answer"] = state.output.completion
+    shown = [f"{name}:\n{indent(text, '> ', lambda _: True)}" for name, text in parts.items() if text.strip()]
+    return "\n\n".join(["Is the submitted answer to this task correct?", *shown])

@@ -1,0 +1,84 @@
+"""The table of promises in docs/adapters.md: `make adapter-table` runs the suite of each adapter, and writes it.
+
+Nothing is written if a promise is broken, or was not tested because a framework is missing.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from flowdebate.testing import AdapterConformance
+from tests.adapters import test_inspect_ai, test_langgraph, test_litellm, test_openai_agents, test_pydantic_ai
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ("BEGIN", "END", "PAGE", "SUITES", "table", "untested")
+
+PAGE = Path(__file__).parents[2] / "docs" / "adapters.md"
+BEGIN, END = "<!-- table of promises: make adapter-table -->\n", "<!-- end of the table -->\n"
+SUITES: dict[str, type[AdapterConformance]] = {
+    "pydantic_ai": test_pydantic_ai.TestAgentModel,
+    "openai_agents": test_openai_agents.TestAgentModel,
+    "langgraph: chat model": test_langgraph.TestChatModel,
+    "langgraph: graph": test_langgraph.TestGraph,
+    "litellm": test_litellm.TestLiteLLM,
+    "inspect_ai": test_inspect_ai.TestInspectModel,
+}
+PROMISES = {name: inspect.getdoc(test) for name, test in vars(AdapterConformance).items() if name.startswith("test_")}
+
+
+def table() -> str:
+    """A row for each promise of the suite, a column for each adapter that is held to it."""
+    rows = [["Promise", *SUITES], ["---"] * (1 + len(SUITES))]
+    for name, promise in PROMISES.items():
+        kept = ["no" if name in suite.lacks else "yes" for suite in SUITES.values()]
+        if name == "test_tools":
+            kept = ["called" if suite.takes_tools else "refused" for suite in SUITES.values()]
+        rows.append([promise or "", *kept])
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def place(suite: type[AdapterConformance]) -> str:
+    """The suite's name for pytest."""
+    return f"{suite.__module__.replace('.', '/')}.py::{suite.__name__}"
+
+
+def untested(outcomes: Mapping[str, str]) -> list[str]:
+    """The promises that an adapter is held to and that have not passed."""
+    named = [(f"{place(suite)}::{name}", name, suite) for suite in SUITES.values() for name in PROMISES]
+    return [test for test, name, suite in named if name not in suite.lacks and outcomes.get(test) != "passed"]
+
+
+class Outcomes:
+    """A plugin of pytest that keeps the outcomes of tests by their names."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, str] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Keep how a test ended."""
+        if report.when == "call" or not report.passed:
+            self.found[report.nodeid] = report.outcome
+
+
+def main() -> None:
+    """Test all promises, then write the table."""
+    outcomes = Outcomes()
+    pytest.main(["--quiet", *(place(suite) for suite in SUITES.values())], plugins=[outcomes])
+    if missing := untested(outcomes.found):
+        sys.exit("\n".join(["The table is not written. These have not passed:", *missing]))
+    before, _, rest = PAGE.read_text("utf-8").partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not end:
+        sys.exit(f"{PAGE} has no lines {BEGIN}and {END}")
+    PAGE.write_text(f"{before}{BEGIN}\n{table()}\n{END}{after}", "utf-8")
+
+
+if __name__ == "__main__":
+    main()
