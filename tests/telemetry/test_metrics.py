@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from inline_snapshot import snapshot
 
-from flowdebate import Debater, FailurePolicy, JudgeOptions, debate
+from flowdebate import Debater, FailurePolicy, JudgeOptions, Limits, Price, debate, generator
 from flowdebate.errors import ProviderFailed
+from flowdebate.models import ModelResponse, Usage
 from flowdebate.store import MemoryStore
 from flowdebate.telemetry import names
 from flowdebate.testing import FunctionModel
@@ -59,6 +60,58 @@ async def test_unknown_usage_is_not_counted() -> None:
     pattern = debate(name="rent", debaters=[Debater("ann", "a"), Debater("bob", "b")], max_rounds=1, judge=_judge)
     await pattern.run(QUESTION, model=model, observe=watched.observe)
     assert watched.totals()[names.TOKEN_USAGE] == before
+
+
+async def test_cost_is_counted_where_it_is_known() -> None:
+    """By the prices of the run and the tokens that the server reports, for each call once, resumed or not."""
+    watched, store = Watched(), MemoryStore()
+    pattern = PATTERNS_OF_ALL_KINDS["debate"]()
+    await pattern.run(QUESTION, model=MODEL, seed=1, observe=watched.observe)
+    assert names.COST not in watched.totals()
+
+    priced = Limits(prices={"openai/small": Price(prompt=0.5, completion=5.0)})
+    options: dict[str, Any] = {"model": MODEL, "limits": priced, "store": store, "observe": watched.observe}
+    result = await pattern.run(QUESTION, run_id="r", seed=1, **options)
+    assert result.cost == pytest.approx(6 * 100e-6)
+    assert result.cost_of("openai/small", Usage(calls=1, prompt_tokens=100, completion_tokens=10)) == 100e-6
+    await pattern.resume("r", **options)
+    [(about, cost)] = watched.totals()[names.COST].items()
+    assert about == "operation.name=chat, provider.name=openai, request.model=small"
+    assert cost == pytest.approx(result.cost)
+
+
+async def test_the_cost_of_unknown_tokens_is_not_counted() -> None:
+    """A limit estimates them; a metric does not."""
+    watched = Watched()
+    line = generator(name="line")
+    priced = Limits(prices={"function": Price(prompt=0.5, completion=5.0)})
+    result = await line.run("?", model=FunctionModel(lambda _: "A."), limits=priced, observe=watched.observe)
+    assert result.cost
+    assert result.cost_of("function", Usage.unknown()) is None
+    assert names.COST not in watched.totals()
+
+
+async def test_prices_that_are_no_prices_count_nothing() -> None:
+    """A function of prices is the application's: what it raises is the run's error, and no metric hides it."""
+
+    def prices(model: str, usage: Usage) -> float:
+        if usage.prompt_tokens == 100:
+            raise LookupError(model)
+        return -1.0
+
+    watched = Watched()
+    with pytest.raises(LookupError, match="openai/small"):
+        await generator(name="line").run(
+            QUESTION,
+            model=FunctionModel(_line, name="openai/small"),
+            limits=Limits(prices=prices),
+            observe=watched.observe,
+        )
+    assert names.COST not in watched.totals()
+
+
+def _line(_: object) -> ModelResponse:
+    return ModelResponse(text="A.", usage=Usage(calls=1, prompt_tokens=100, completion_tokens=10))
 
 
 def _judge(_: object, __: object) -> Any:

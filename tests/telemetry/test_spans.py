@@ -12,7 +12,7 @@ from opentelemetry import trace
 from opentelemetry.instrumentation.aiohttp_client import AioHttpClientInstrumentor
 from opentelemetry.trace import SpanKind, StatusCode
 
-from flowdebate import Debater, FailurePolicy, Limits, debate, generator, human, submit_answer
+from flowdebate import Debater, FailurePolicy, Limits, StoreOptions, debate, generator, human, submit_answer
 from flowdebate.errors import ConfigurationError, LimitReached, ProviderFailed, RateLimited
 from flowdebate.models import OpenAIModel
 from flowdebate.models.retry import Retry
@@ -24,6 +24,8 @@ from tests.models.server import ChatServer
 from tests.telemetry.watched import PATTERNS_OF_ALL_KINDS, QUESTION, Watched, answer, small
 
 if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import ReadableSpan
+
     from flowdebate.models.base import ModelRequest
 
 pytestmark = pytest.mark.anyio
@@ -354,6 +356,36 @@ invoke_workflow rent > invoke_agent rent-judge > chat small\
 """)
     (stored,) = await store.runs()
     assert list(stored.header.labels) == ["traceparent"]
+
+
+async def test_a_fork_links_to_the_trace_of_its_parent() -> None:
+    """In each of its lives, as long as its parent is in the store; the links say which is which."""
+    watched, store = Watched(), MemoryStore()
+    pattern = PATTERNS_OF_ALL_KINDS["debate"]()
+    options: dict[str, Any] = {"model": small(), "store": store, "observe": watched.observe}
+    labelled = StoreOptions(store=store, labels={"series": "rents"})
+    await pattern.run(QUESTION, run_id="r", **{**options, "store": labelled})
+    fork = await pattern.fork("r", fork_id="f", **options)
+    assert fork.parent_labels["series"] == "rents"
+    await pattern.resume("f", **options)
+    await store.delete("r")
+    orphan = await pattern.resume("f", **options)
+    assert orphan.parent_labels == {}
+    parent, first, second, third = watched.named("invoke_workflow")
+    assert links_of(first) == {names.FORKED: context_of(parent)}
+    assert links_of(second) == {names.FORKED: context_of(parent), names.RESUMED: context_of(first)}
+    assert links_of(third) == {names.RESUMED: context_of(first)}
+
+
+def links_of(span: ReadableSpan) -> dict[Any, tuple[int, int]]:
+    """The spans that a span links to, by the kind of the link."""
+    return {(link.attributes or {})[names.LINK]: (link.context.trace_id, link.context.span_id) for link in span.links}
+
+
+def context_of(span: ReadableSpan) -> tuple[int, int]:
+    """The ids of a span."""
+    context: Any = span.get_span_context()
+    return context.trace_id, context.span_id
 
 
 async def test_a_label_that_is_no_trace_is_no_link() -> None:

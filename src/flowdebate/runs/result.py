@@ -11,7 +11,7 @@ from flowdebate.resources.resource import StateHandle
 from flowdebate.resources.tasks.collection import TaskCollection
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Sequence
+    from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
     from typing import Self
 
     from flowdebate.models.usage import Usage
@@ -70,6 +70,17 @@ class RunView(InNotebooks):
     def cost(self) -> float | None:
         """Cost so far, by the `prices` of the run's limits; None without prices."""
         return None if self._run.budget is None else self._run.budget.cost
+
+    def cost_of(self, model: str, usage: Usage) -> float | None:
+        """Cost of `usage` of the model called `model`; None without prices, and where tokens are unknown."""
+        if self._run.budget is None or usage.total_tokens is None:
+            return None
+        return self._run.budget.price_of(model, usage)
+
+    @property
+    def parent_labels(self) -> Mapping[str, str]:
+        """Labels of the stored run that this one was forked from; empty for any other run, and without its parent."""
+        return {} if self._run.journal is None else self._run.journal.parent_labels
 
     @property
     def events(self) -> Sequence[object]:

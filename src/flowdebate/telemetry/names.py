@@ -74,6 +74,7 @@ FLIPPED: Final = "flowdebate.verdict.flipped"
 WINNER: Final = "flowdebate.verdict.winner"
 ROLE: Final = "flowdebate.role"
 RECOVERY: Final = "flowdebate.recovery"
+LINK: Final = "flowdebate.link"
 
 # Events of spans
 
@@ -89,10 +90,14 @@ TOKEN_USAGE: Final = "gen_ai.client.token.usage"  # noqa: S105 - a number of the
 WORKFLOW_DURATION: Final = "gen_ai.workflow.duration"
 VERDICTS: Final = "flowdebate.verdicts"
 FAILURES: Final = "flowdebate.failures"
+COST: Final = "flowdebate.cost"
 
 # Values
 
 VERDICT: Final = "debate.verdict"
+RESUMED: Final = "resumed"
+FORKED: Final = "forked"
+"""The kinds of links: to the first span of the run, and to that of the run that it was forked from."""
 CANCELLED: Final = "cancelled"
 """The `error.type` of what was cancelled; of what failed it is the class of the error."""
 OTHER_PROVIDER: Final = "custom"

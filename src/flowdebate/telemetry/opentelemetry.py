@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -26,7 +26,7 @@ from flowdebate.telemetry import names
 from flowdebate.telemetry.content import request_attributes, response_attributes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from contextvars import Token
     from types import TracebackType
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from opentelemetry.util.types import AttributeValue
 
     from flowdebate.models.base import ModelRequest, ModelResponse, ToolCall
+    from flowdebate.models.usage import Attempt
     from flowdebate.runs.events import CallStarted
     from flowdebate.runs.result import RunView
 
@@ -109,6 +110,9 @@ class _Meters:
         self.verdicts = meter.create_counter(names.VERDICTS, unit="{verdict}", description="Verdicts reached.")
         self.failures = meter.create_counter(
             names.FAILURES, unit="{failure}", description="Provider failures that runs went on without."
+        )
+        self.cost = meter.create_counter(
+            names.COST, unit="{currency}", description="Cost of model calls, by the prices of their runs."
         )
 
 
@@ -219,6 +223,7 @@ class _Chat(_Current):
         for kind, count in (("input", usage.prompt_tokens), ("output", usage.completion_tokens)):
             if count and made:
                 self._run.meters.tokens.record(count, {**self._about, names.TOKEN_TYPE: kind})
+        self._run.count_cost(made, self._about)
         failed: Attributes = {} if self.error is None else {names.ERROR: self.error}
         self._run.meters.operations.record(time.perf_counter() - self._began, {**self._about, **failed})
 
@@ -260,10 +265,9 @@ class _RunTrace(_Current, Observer):
         self._run = run
         self._ended: RunFinished | None = None
         self._began = time.perf_counter()
-        first = _context_of(labels)
         span = tracer.start_span(
             f"{names.INVOKE_WORKFLOW} {self._workflow}",
-            links=() if first is None else (Link(first),),
+            links=[*_links(labels, names.RESUMED), *_links(run.parent_labels, names.FORKED)],
             attributes={
                 names.OPERATION: names.INVOKE_WORKFLOW,
                 names.WORKFLOW: self._workflow,
@@ -277,6 +281,14 @@ class _RunTrace(_Current, Observer):
 
     def given(self) -> _RunTrace:
         return self
+
+    def count_cost(self, attempts: Sequence[Attempt], about: Attributes) -> None:
+        """Count what `attempts` have cost, where it is known."""
+        for attempt in attempts:
+            with suppress(Exception):  # a function of prices is the application's; the run raises what it raises
+                cost = self._run.cost_of(attempt.model, attempt.usage)
+                if cost is not None and cost > 0:
+                    self.meters.cost.add(cost, about)
 
     def finish(self) -> None:
         if self._ended is not None:
@@ -421,6 +433,12 @@ def _inject(span: Span, labels: dict[str, str]) -> None:
         carrier: dict[str, str] = {}
         TraceContextTextMapPropagator().inject(carrier, trace.set_span_in_context(span))
         labels[TRACEPARENT] = carrier[TRACEPARENT]
+
+
+def _links(labels: Mapping[str, str], kind: str) -> list[Link]:
+    """A link to the trace in `labels`, if there is one."""
+    found = _context_of(labels)
+    return [] if found is None else [Link(found, {names.LINK: kind})]
 
 
 def _context_of(labels: Mapping[str, str]) -> trace.SpanContext | None:

@@ -8,6 +8,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -33,6 +34,7 @@ _NAMED = 6
 class _Parent:
     """The steps of the parent that a fork may reuse, and what it changes."""
 
+    labels: Mapping[str, str]
     rows: Mapping[str, StepRow]
     edits: Mapping[str, Any]
     began_at: float
@@ -52,6 +54,7 @@ class ForkJournal(Journal):
     def __init__(self, store: Store, header: RunHeader, parent: _Parent, **options: Any) -> None:  # noqa: ANN401 - those of Journal
         super().__init__(store, header, **options)
         self._parent = parent
+        self.parent_labels = parent.labels
         self._clock = parent.began_at
         self._differs = False
         """Whether a step was asked for, or edited, that the parent has another answer to."""
@@ -182,14 +185,16 @@ async def journal_of(store: Store, header: RunHeader, **options: Any) -> Journal
     parent = header.parent
     if parent is None or "began_at" not in parent:
         return Journal(store, header, **options)
-    try:
-        rows: Sequence[StepRow] = await store.steps(parent["run"])
-    except RunNotFound:
-        rows = ()
+    labels: Mapping[str, str] = {}
+    rows: Sequence[StepRow] = ()
+    with suppress(RunNotFound):
+        labels = (await store.run(parent["run"])).header.labels
+        rows = await store.steps(parent["run"])
     return ForkJournal(
         store,
         header,
         _Parent(
+            labels=labels,
             rows=_before(rows, parent["at"], parent["edits"]),
             edits=parent["edits"],
             began_at=parent["began_at"],

@@ -82,6 +82,8 @@ class Journal:
         self.owned: bool = owned
         """Whether this process owns the run: from its beginning, or from its first write if it was complete before."""
         self._taking: asyncio.Future[None] | None = None
+        self.parent_labels: Mapping[str, str] = {}
+        """The labels of the run that this one was forked from."""
         self.pending: tuple[HumanRequest, ...] = ()
         """The requests that a suspended run waits for."""
         self.reviewed: set[str] = set()
