@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 FRAMEWORKS = {
+    "flowdebate.adapters.inspect_ai": "inspect_ai",
     "flowdebate.adapters.langgraph": "langgraph",
     "flowdebate.adapters.litellm": "litellm",
     "flowdebate.adapters.openai_agents": "agents",

@@ -78,8 +78,8 @@ class InspectModel:
 
         if model is not None and not isinstance(model, Model) and not (isinstance(model, str) and model.strip()):
             raise ConfigurationError(where, "model", model, "a model's name, a Model of Inspect, or None")
-        self.name = name or f"inspect-ai/{role or model or 'evaluated'}"
-        self.retry = checked_retry(where, retry)
+        self.name: str = name or f"inspect-ai/{role or model or 'evaluated'}"
+        self.retry: Retry | None = checked_retry(where, retry)
         self._model = model
         self._role = role
         self._config = config or GenerateConfig()

@@ -54,7 +54,7 @@ class ForkJournal(Journal):
     def __init__(self, store: Store, header: RunHeader, parent: _Parent, **options: Any) -> None:  # noqa: ANN401 - those of Journal
         super().__init__(store, header, **options)
         self._parent = parent
-        self.parent_labels = parent.labels
+        self.parent_labels: Mapping[str, str] = parent.labels
         self._clock = parent.began_at
         self._differs = False
         """Whether a step was asked for, or edited, that the parent has another answer to."""
