@@ -14,7 +14,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parent.parent
-LEFT_OUT = {"langgraph", "litellm", "local-model", "openai-agents", "pydantic-ai"}
+LEFT_OUT = {"inspect-ai", "langgraph", "litellm", "local-model", "openai-agents", "pydantic-ai"}
 """Extras that no test without frameworks, and without 1.1 GB, would use."""
 TOOLS = {"hypothesis", "pytest"}
 """The newest ones run the tests; `scripts/wheel_check.py --oldest testing` tries the oldest ones."""

@@ -95,20 +95,16 @@ class InspectModel:
             check_real_calls_allowed(self.name, base_url=model.api.base_url)
         again = False
         try:
-            with framework_failures():
+            with framework_failures(LimitExceededError):
                 try:
                     output = await model.generate(**self._parameters(request))
-                except LimitExceededError as reached:
-                    limit = reached
                 except RetryError as error:  # what Inspect would have repeated
                     again = True
                     raise error.last_attempt.exception() or error from None
-                else:
-                    return _response(output, request)
+                return _response(output, request)
         except ModelError as failure:
             failure.transient = failure.transient or again
             raise
-        raise limit
 
     def _parameters(self, request: ModelRequest) -> dict[str, Any]:
         from inspect_ai.model import ChatMessageSystem, GenerateConfig, ResponseSchema

@@ -38,14 +38,14 @@ _TRANSIENT = (ConnectionError, TimeoutError)
 
 
 @contextmanager
-def framework_failures() -> Iterator[None]:
-    """Turn exceptions of a framework into a ModelError that names their class; the library's own pass.
+def framework_failures(*passed: type[Exception]) -> Iterator[None]:
+    """Turn exceptions of a framework into a ModelError that names their class; the library's own and `passed` pass.
 
     One with an HTTP status (`status_code`) becomes the error of that status, such as RateLimited.
     """
     try:
         yield
-    except FlowDebateError:
+    except (FlowDebateError, *passed):
         raise
     except Exception as error:
         raise _failure(error) from error
