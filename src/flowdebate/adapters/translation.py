@@ -45,9 +45,9 @@ def framework_failures(*passed: type[Exception]) -> Iterator[None]:
     """
     try:
         yield
-    except (FlowDebateError, *passed):
-        raise
     except Exception as error:
+        if isinstance(error, (FlowDebateError, *passed)):
+            raise
         raise _failure(error) from error
 
 
