@@ -1,4 +1,4 @@
-"""Photograph the example notebook for the docs: `notebook_picture.py FILE` (needs Chromium and the group `notebook`).
+"""Photograph the example notebook for the docs: `notebook_picture.py FILE`; needs Chromium, `notebook` and `pictures`.
 
 A person's turn in JupyterLab, with what was said so far above it.
 """
@@ -12,6 +12,7 @@ from pathlib import Path
 
 from chromium_browser import find
 from jupyter_lab import laboratory
+from PIL import Image
 from playwright.sync_api import sync_playwright
 
 _EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "notebook.ipynb"
@@ -42,9 +43,11 @@ def main() -> None:
             form.get_by_role("textbox").fill(_SAID)
             form.get_by_role("button").scroll_into_view_if_needed()
             page.mouse.move(500, 500)
-            page.mouse.wheel(0, -380)
+            page.mouse.wheel(0, -310)
             page.wait_for_timeout(1_000)
             page.screenshot(path=sys.argv[1])
+    small = Image.open(sys.argv[1]).convert("RGB").quantize(128, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    small.save(sys.argv[1], optimize=True)
 
 
 if __name__ == "__main__":

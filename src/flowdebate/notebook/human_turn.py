@@ -64,6 +64,8 @@ class HumanTurn:
         """The note on the last one."""
         self._answer: asyncio.Future[Any] | None = None
         """What `ask` waits for."""
+        self._sending: asyncio.Future[None] | None = None
+        """The answer on its way to the store; nobody else refers to it."""
         self._one_by_one = asyncio.Lock()
         self.widget: Any = _widget(self._receive, _page(note=_NOT_YET))
         """The widget, to put beside others of `ipywidgets`."""

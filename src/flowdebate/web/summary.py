@@ -145,7 +145,7 @@ def _batch(batch: BatchResult[Any]) -> Summary:
     )
 
 
-_ITEM = ("", "Question", "Status", "Result")
+_ITEM = ("Index", "Question", "Status", "Result")
 
 
 def _came_to(item: Any) -> Iterator[str]:  # noqa: ANN401 - a BatchItem
