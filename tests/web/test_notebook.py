@@ -14,7 +14,7 @@ import pytest
 
 from flowdebate import Debater, debate, handler, human
 from flowdebate.errors import ConfigurationError, FlowDebateError
-from flowdebate.evaluation import BenefitReport, audit, audit_run, recount
+from flowdebate.evaluation import BenefitReport, Evaluation, ReaderAgreement, audit, audit_run, recount
 from flowdebate.patterns.debate.judging.ballots import JudgeBallot
 from flowdebate.runs.events import CallStarted
 from flowdebate.service.sections import Entry, Group, Heading, Remark
@@ -285,7 +285,9 @@ async def _reports() -> Sequence[Any]:
     return (
         audit(_ballots("<b>for", "against", "<b>for")),
         audit_run(await _result()),
+        ReaderAgreement.of([("<b>for", ["<b>for", None])]),
         BenefitReport.model_validate(BENEFIT),
+        Evaluation(report=BenefitReport.model_validate(BENEFIT), items=[], result=batch),
         recount(_ballots("<b>for")[0], sides=["<b>for", "against"]),
         batch,
     )

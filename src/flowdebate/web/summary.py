@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 from flowdebate._util.text import counted
 from flowdebate.errors import error_text
 from flowdebate.evaluation.benefit.comparison import BenefitReport
+from flowdebate.evaluation.benefit.evaluate import Evaluation
 from flowdebate.evaluation.benefit.report import METHODS
 from flowdebate.evaluation.decision_rules.recount import Recount
-from flowdebate.evaluation.judges.report import JudgeAudit, RunAudit
+from flowdebate.evaluation.judges.report import JudgeAudit, ReaderAgreement, RunAudit
 from flowdebate.runs.batch.result import BatchResult
 from flowdebate.service.audit import rows_of
 from flowdebate.service.live import cost_text, tokens_text
@@ -78,15 +79,19 @@ def _sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}{'' if text.endswith(('.', '?', '!')) else '.'}"
 
 
-def summary_of(value: object) -> Summary | None:
+def summary_of(value: object) -> Summary | None:  # noqa: PLR0911 - one case for each kind
     """The summary of a report; None for what is none."""
     match value:
         case RunAudit():
             return _audited(value.judge, value.findings)
         case JudgeAudit():
             return _audited(value, value.findings)
+        case ReaderAgreement():
+            return Summary(title="Agreement with readers", findings=value.findings)
         case BenefitReport():
             return _benefit(value)
+        case Evaluation():
+            return _benefit(value.report)
         case Recount():
             return _recounted(value)
         case BatchResult():

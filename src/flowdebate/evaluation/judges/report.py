@@ -233,7 +233,7 @@ class JudgeAudit(InNotebooks, JudgeFigures):
         return [*sentences, LIMITS]
 
 
-class ReaderAgreement(WireModel):
+class ReaderAgreement(InNotebooks, WireModel):
     """What people who voted without knowing the verdict think of the judges."""
 
     agreement: Figure | None = None
