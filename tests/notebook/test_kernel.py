@@ -14,7 +14,6 @@ from tests.notebook.kernel import Kernel, kernel
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 for library in ("anywidget", "ipykernel", "jupyter_client"):
     pytest.importorskip(library, reason=f"{library} is not installed: make test-notebook")
@@ -198,7 +197,7 @@ def test_what_is_no_run_is_refused(cells: Kernel) -> None:
     assert "`every` must be a number > 0" in str(cells.run("show(rent().start('R?', model=model), every=0)").error)
 
 
-def test_hostile_text_in_a_turn_is_text(cells: Kernel, tmp_path: Path) -> None:
+def test_hostile_text_in_a_turn_is_text(cells: Kernel) -> None:
     """What others said is escaped in the widget's page."""
     cells.run(
         "hostile = '\"></div><script>alert(1)</script><img src=x onerror=alert(1)>'\n"
