@@ -346,7 +346,7 @@ def _lines() -> list[Any]:
     from flowdebate.cli.batch.results import Line
     from flowdebate.cli.batch.rows import Row
     from flowdebate.patterns import PATTERNS
-    from flowdebate.service.plan import make_plan
+    from flowdebate.service.plans.plan import make_plan
 
     document = make_plan(PATTERNS["debate"], {"question": "Q?", "model": "local"}).document(
         None, None, status="no_verdict", seed=1

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from flowdebate.cli.app import app
 from flowdebate.cli.help import EXAMPLES
 from flowdebate.patterns import PATTERNS
-from flowdebate.service.options import option_of
+from flowdebate.service.plans.options import option_of
 
 COMMANDS = ["", *EXAMPLES]
 LONGEST = 65
@@ -121,7 +121,7 @@ def test_help_and_version_load_no_pattern(arguments: list[str]) -> None:
         "from typer.testing import CliRunner\n"
         "from flowdebate.cli.app import app\n"
         f"assert CliRunner().invoke(app, {arguments}).exit_code == 0\n"
-        "heavy = ('flowdebate.service.pages', 'flowdebate.service.plan', 'flowdebate.service.runs')\n"
+        "heavy = ('flowdebate.service.pages', 'flowdebate.service.plans.plan', 'flowdebate.service.runs')\n"
         "print([name for name in sys.modules if name.startswith(heavy)])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603 - our own code

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from flowdebate.service.sections import FLAGS
+from flowdebate.service.documents.sections import FLAGS
 
 from .siblings import stage
 from .stage import Stage

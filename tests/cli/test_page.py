@@ -9,15 +9,15 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flowdebate.cli.page import Page, render
+from flowdebate.cli.terminal.page import Page, render
 from flowdebate.patterns import PATTERNS
 from flowdebate.patterns.events import RoleFailed, TurnFinished, TurnStarted
 from flowdebate.runs.events import BlockAnswered, CallRetried, TextDelta, ToolCalled
-from flowdebate.service.documents import speakers_of
+from flowdebate.service.documents.document import speakers_of
+from flowdebate.service.documents.text import printable
 from flowdebate.service.pages.debate import DebateLive
 from flowdebate.service.pages.debate_document import DebateDocument
-from flowdebate.service.plan import make_plan
-from flowdebate.service.text import printable
+from flowdebate.service.plans.plan import make_plan
 
 from .test_render import DOCUMENT, HOSTILE
 

@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 from flowdebate.cli.app import app
 from flowdebate.errors import BadFile, ConfigurationError, FlowDebateError
 from flowdebate.patterns import PATTERNS
-from flowdebate.service.options import parse_entry, read_plan_file
-from flowdebate.service.plan import make_plan
+from flowdebate.service.plans.options import parse_entry, read_plan_file
+from flowdebate.service.plans.plan import make_plan
 
 DEBATE = PATTERNS["debate"]
 TOML = """

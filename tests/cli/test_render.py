@@ -13,11 +13,11 @@ from inline_snapshot import snapshot
 from typer.testing import CliRunner
 
 from flowdebate.cli.app import app
-from flowdebate.cli.page import Page, render
+from flowdebate.cli.terminal.page import Page, render
 from flowdebate.errors import BadFile
-from flowdebate.service.documents import as_json, read_document
+from flowdebate.service.documents.document import as_json, read_document
+from flowdebate.service.documents.text import printable
 from flowdebate.service.pages.debate_document import DebateDocument
-from flowdebate.service.text import printable
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,16 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from flowdebate.cli.page import LivePage, Page, render
-from flowdebate.cli.screen import AskOnScreen, Screen
+from flowdebate.cli.terminal.page import LivePage, Page, render
+from flowdebate.cli.terminal.screen import AskOnScreen, Screen
 from flowdebate.errors import FlowDebateError
 from flowdebate.models.usage import Usage
 from flowdebate.patterns import PATTERNS
 from flowdebate.runs.events import CallStarted
-from flowdebate.service.documents import document_of
-from flowdebate.service.models import models_line, prices_of
-from flowdebate.service.plan import make_plan
-from flowdebate.service.sections import Working
+from flowdebate.service.documents.document import document_of
+from flowdebate.service.documents.sections import Working
+from flowdebate.service.plans.models import models_line, prices_of
+from flowdebate.service.plans.plan import make_plan
 from flowdebate.testing import FunctionModel
 
 from .emulator import screen_of

@@ -14,15 +14,15 @@ from inline_snapshot import snapshot
 from typer.testing import CliRunner
 
 from flowdebate.cli.app import app
-from flowdebate.cli.page import Page, render
+from flowdebate.cli.terminal.page import Page, render
 from flowdebate.patterns import find_pattern
 from flowdebate.patterns.events import TurnFinished, TurnStarted
 from flowdebate.runs.events import BlockAnswered, TextDelta
-from flowdebate.service.documents import read_document
-from flowdebate.service.markdown import report
+from flowdebate.service.documents.document import read_document
+from flowdebate.service.documents.markdown import report
+from flowdebate.service.documents.text import printable
 from flowdebate.service.pages.deliberation import DeliberationLive
-from flowdebate.service.plan import make_plan
-from flowdebate.service.text import printable
+from flowdebate.service.plans.plan import make_plan
 from flowdebate.testing import FunctionModel
 from tests.models.policies.helpers import warped
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from flowdebate.models.base import ModelRequest
-    from flowdebate.service.documents import Document
+    from flowdebate.service.documents.document import Document
 
 PATTERNS = ("deliberation", "handoff", "round_robin", "consensus")
 untimed = settings(deadline=None)  # each example is written to a file and read back

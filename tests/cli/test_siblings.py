@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 from flowdebate.cli.app import app
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns import PATTERNS
-from flowdebate.service.documents import document_of
+from flowdebate.service.documents.document import document_of
 from flowdebate.service.pages.handoff import HandoffOptions
-from flowdebate.service.plan import make_plan
+from flowdebate.service.plans.plan import make_plan
 
 from .siblings import VERBS, saved, stage
 from .stage import PATIENCE, OnTerminal, Stage, on_pipes

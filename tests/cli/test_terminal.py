@@ -154,7 +154,7 @@ def test_the_second_ctrl_c_ends_at_once() -> None:
     """Even where the first one is not heeded."""
     script = (
         "import signal\n"
-        "from flowdebate.cli.process import Interrupts\n"
+        "from flowdebate.cli.terminal.process import Interrupts\n"
         "with Interrupts(lambda: print('asked', flush=True)):\n"
         "    print('ready', flush=True)\n"
         "    while True:\n"

@@ -10,8 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.cells import get_character_cell_size
 
-from flowdebate.cli.flow import TextFlow
-from flowdebate.service.text import PrintableStream, in_line, printable
+from flowdebate.cli.terminal.flow import TextFlow
+from flowdebate.service.documents.text import PrintableStream, in_line, printable
 
 JOINERS = "\u200c\u200d"
 ODD = st.sampled_from(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from flowdebate import handler
-from flowdebate.cli.process import killed_by
+from flowdebate.cli.terminal.process import killed_by
 
 from .siblings import stage
 from .stage import PATIENCE, OnTerminal, Stage, on_pipes

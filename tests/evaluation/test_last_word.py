@@ -127,7 +127,7 @@ def test_the_command_and_the_json_document_have_the_figure(capsys: pytest.Captur
     import sys
 
     from flowdebate.cli.evaluation.audit import _show
-    from flowdebate.cli.page import Page
+    from flowdebate.cli.terminal.page import Page
 
     spoken = dealt(8)
     found = full_audit([ballots(order[-1], *order) for order in spoken], spoken=spoken)

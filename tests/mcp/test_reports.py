@@ -13,7 +13,7 @@ from flowdebate.mcp import create_server
 from flowdebate.mcp.reports import render_result, render_said, said_in
 from flowdebate.mcp.turns import form_of
 from flowdebate.patterns import PATTERNS
-from flowdebate.service.documents import document_of
+from flowdebate.service.documents.document import document_of
 from flowdebate.service.service import Service
 from flowdebate.service.state import PendingInput
 from flowdebate.testing import ATTACKS

@@ -15,8 +15,8 @@ from flowdebate.errors import OutputError
 from flowdebate.measures import Jaccard
 from flowdebate.models.usage import Usage
 from flowdebate.patterns.events import RoundsEnded
-from flowdebate.service.documents import document_of
-from flowdebate.service.markdown import report
+from flowdebate.service.documents.document import document_of
+from flowdebate.service.documents.markdown import report
 from flowdebate.store.memory import MemoryStore
 from flowdebate.testing import FunctionModel
 from flowdebate.testing.strategies import stop_conditions

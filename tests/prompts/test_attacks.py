@@ -25,7 +25,7 @@ from flowdebate import (
     format_transcript_for_judge,
 )
 from flowdebate._util.text import clean_text
-from flowdebate.cli.page import Page, render
+from flowdebate.cli.terminal.page import Page, render
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns.debate.debater import render_debater_system, render_debater_turn
 from flowdebate.patterns.debate.judging.prompt import render_judge_system, render_judge_turn
@@ -34,8 +34,8 @@ from flowdebate.patterns.debate.schemas import JudgeViewMade
 from flowdebate.patterns.debate.synthesizer import render_synthesizer_system, render_synthesizer_turn
 from flowdebate.patterns.debate.transcript import parse_entries, render_entries
 from flowdebate.prompts.escaping import quoted, unescaped, unquoted, without_control_tokens
-from flowdebate.service.documents import Side
-from flowdebate.service.markdown import report
+from flowdebate.service.documents.document import Side
+from flowdebate.service.documents.markdown import report
 from flowdebate.service.pages.debate_document import DebateDocument
 from flowdebate.testing import ATTACKS, Attack, FunctionModel
 from tests.prompts.nasty import anything, entry, headings, lines_of, tags

@@ -15,7 +15,7 @@ from flowdebate.models.policies.resilience import Retrying
 from flowdebate.models.retry import Retry
 from flowdebate.models.wrapper import Wrapper
 from flowdebate.patterns import PATTERNS
-from flowdebate.service.plan import make_plan
+from flowdebate.service.plans.plan import make_plan
 from flowdebate.service.service import Service
 from flowdebate.testing.examples import ExampleModel
 from flowdebate.testing.strategies import debates, examples

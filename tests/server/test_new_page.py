@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from flowdebate import Debater, debate
 from flowdebate.patterns import PATTERNS, register
 from flowdebate.service import Service
-from flowdebate.service.plan import make_plan
+from flowdebate.service.plans.plan import make_plan
 from flowdebate.testing import FunctionModel
 from flowdebate.testing.examples import Example, ExampleModel
 from flowdebate.web.form import form_of

@@ -18,7 +18,7 @@ from flowdebate.models.base import ModelResponse
 from flowdebate.patterns import PATTERNS as REGISTERED
 from flowdebate.runs.events import BlockAnswered, CallStarted, ModelCalled, RunFinished, TextDelta
 from flowdebate.service.channel import Channel
-from flowdebate.service.plan import make_plan
+from flowdebate.service.plans.plan import make_plan
 from flowdebate.service.service import Service
 from flowdebate.store import MemoryStore
 from flowdebate.store.export import export_run, import_runs

@@ -11,11 +11,11 @@ from flowdebate._util.wire import WireModel
 from flowdebate.patterns import PatternInfo
 from flowdebate.patterns.state import DebateStatus
 from flowdebate.runs.events import BlockAnswered
-from flowdebate.service.documents import Document, Speaker
-from flowdebate.service.live import Live
-from flowdebate.service.options import Count, Option, PatternOptions, PersonaEntry, Text
-from flowdebate.service.page import PatternPage
-from flowdebate.service.sections import Entry, Section
+from flowdebate.service.documents.document import Document, Speaker
+from flowdebate.service.documents.live import Live
+from flowdebate.service.documents.page import PatternPage
+from flowdebate.service.documents.sections import Entry, Section
+from flowdebate.service.plans.options import Count, Option, PatternOptions, PersonaEntry, Text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,7 +17,7 @@ from flowdebate.errors import ConfigurationError, FlowDebateError
 from flowdebate.evaluation import BenefitReport, Evaluation, ReaderAgreement, audit, audit_run, recount
 from flowdebate.patterns.debate.judging.ballots import JudgeBallot
 from flowdebate.runs.events import CallStarted
-from flowdebate.service.sections import Entry, Group, Heading, Remark
+from flowdebate.service.documents.sections import Entry, Group, Heading, Remark
 from flowdebate.testing import FunctionModel, ScriptedModel
 from flowdebate.web.excerpt import excerpt
 from flowdebate.web.notebook import Progress, document_of_view, html_of, live_html, markdown_of

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate.patterns.debate.quotes.verify import verify_quotes
-from flowdebate.service.sections import Entry, Quoted
+from flowdebate.service.documents.sections import Entry, Quoted
 from flowdebate.service.service import Service
 from flowdebate.store import MemoryStore
 from flowdebate.testing import FunctionModel

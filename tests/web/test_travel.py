@@ -9,7 +9,7 @@ import pytest
 
 from flowdebate.patterns import PATTERNS
 from flowdebate.service import Service
-from flowdebate.service.documents import document_of
+from flowdebate.service.documents.document import document_of
 from flowdebate.service.steps import StepState
 from flowdebate.testing import FunctionModel
 from flowdebate.web.sheet import Sheet, Turn

@@ -7,7 +7,7 @@ __all__ = ("main",)
 
 def main() -> None:
     """Run the command with the arguments of this process; ends in SystemExit."""
-    from flowdebate.cli.process import prepare_streams
+    from flowdebate.cli.terminal.process import prepare_streams
 
     prepare_streams()
     from flowdebate.cli.app import app

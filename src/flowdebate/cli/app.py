@@ -13,18 +13,18 @@ from flowdebate.cli.command import problems_reported, show_saved
 from flowdebate.cli.evaluation.audit import audit
 from flowdebate.cli.evaluation.evaluate import evaluate
 from flowdebate.cli.evaluation.recount import recount
-from flowdebate.cli.fork import fork
 from flowdebate.cli.help import Command, Commands
-from flowdebate.cli.mcp import mcp
 from flowdebate.cli.models import models
 from flowdebate.cli.patterns import add_pattern_commands
-from flowdebate.cli.process import log_to
-from flowdebate.cli.report import report, verify
-from flowdebate.cli.resume import answer, resume
-from flowdebate.cli.runs import delete, export, import_, runs, show
-from flowdebate.cli.serve import serve
-from flowdebate.cli.watch import watch
-from flowdebate.service.options import Option
+from flowdebate.cli.serving.mcp import mcp
+from flowdebate.cli.serving.serve import serve
+from flowdebate.cli.stored.fork import fork
+from flowdebate.cli.stored.report import report, verify
+from flowdebate.cli.stored.resume import answer, resume
+from flowdebate.cli.stored.runs import delete, export, import_, runs, show
+from flowdebate.cli.stored.watch import watch
+from flowdebate.cli.terminal.process import log_to
+from flowdebate.service.plans.options import Option
 
 __all__ = ("app", "build_app")
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from flowdebate.cli.errors import sentence_of
-from flowdebate.cli.process import ExitCode, WriteFailed, killed_by, leave_stdout, tell, writing
+from flowdebate.cli.terminal.process import ExitCode, WriteFailed, killed_by, leave_stdout, tell, writing
 from flowdebate.errors import (
     BadFile,
     ConfigurationError,
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from flowdebate.service.documents import Document
+    from flowdebate.service.documents.document import Document
 
 __all__ = (
     "check_report",
@@ -39,8 +39,8 @@ _SIGINT, _SIGPIPE = 2, 13
 
 def show_saved(file: str, *, markdown: Path | None) -> None:
     """Show a saved run again."""
-    from flowdebate.cli.page import Page, render
-    from flowdebate.service.documents import read_document
+    from flowdebate.cli.terminal.page import Page, render
+    from flowdebate.service.documents.document import read_document
 
     document = read_document(file)
     check_report(markdown)
@@ -62,7 +62,7 @@ def write_json(text: str) -> None:
 def check_report(path: Path | None) -> None:
     """BadFile if there is a `path` and nothing can be written to it."""
     if path is not None:
-        from flowdebate.cli.process import check_target
+        from flowdebate.cli.terminal.process import check_target
 
         check_target(path)
 
@@ -70,8 +70,8 @@ def check_report(path: Path | None) -> None:
 def write_report(document: Document, path: Path | None) -> None:
     """Write the report of `document` to `path`, if there is one."""
     if path is not None:
-        from flowdebate.cli.process import write_whole
-        from flowdebate.service.markdown import report
+        from flowdebate.cli.terminal.process import write_whole
+        from flowdebate.service.documents.markdown import report
 
         write_whole(path, report(document))
 

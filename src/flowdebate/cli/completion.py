@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer  # noqa: TC002 - typer reads the annotation
 
-from flowdebate.service.text import in_line
+from flowdebate.service.documents.text import in_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -10,7 +10,7 @@ from flowdebate.errors import (
     RunUncertain,
     shown,
 )
-from flowdebate.service.options import COMMAND
+from flowdebate.service.plans.options import COMMAND
 
 __all__ = ("sentence_of",)
 

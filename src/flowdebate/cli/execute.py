@@ -12,9 +12,9 @@ import typer
 
 from flowdebate.cli.command import check_report, exit_code_of, write_json, write_report
 from flowdebate.cli.errors import sentence_of
-from flowdebate.cli.process import ExitCode, WriteFailed, killed_by, tell, writing
+from flowdebate.cli.terminal.process import ExitCode, WriteFailed, killed_by, tell, writing
 from flowdebate.errors import FlowDebateError, StoreError
-from flowdebate.service.options import misuse
+from flowdebate.service.plans.options import misuse
 
 if TYPE_CHECKING:
     import signal
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     from flowdebate.runs.result import RunHandle
     from flowdebate.service.channel import Update
-    from flowdebate.service.documents import Document
+    from flowdebate.service.documents.document import Document
     from flowdebate.service.fork import Fork
-    from flowdebate.service.plan import Plan
+    from flowdebate.service.plans.plan import Plan
     from flowdebate.service.runs import Place
     from flowdebate.service.service import Service
     from flowdebate.service.state import RunState
@@ -103,8 +103,8 @@ def run_plan(
     plan: Plan, *, store: str | None, no_store: bool, as_json: bool, markdown: Path | None, quiet: bool, yes: bool
 ) -> int:
     """Run a plan; gives the exit code."""
-    from flowdebate.service.models import models_line
-    from flowdebate.service.policies import with_policies
+    from flowdebate.service.plans.models import models_line
+    from flowdebate.service.plans.policies import with_policies
     from flowdebate.service.runs import opened
 
     if no_store and store is not None:
@@ -154,8 +154,8 @@ def _store_needed() -> Iterator[None]:
 def resume_run(run: str | None, given: Mapping[str, Any], *, store: str | None, **options: Any) -> NoReturn:  # noqa: ANN401 - those of the command
     """Resume a run (None: the last one) with what is `given` over its plan; ends in Exit."""
     from flowdebate.cli.patterns import ask_here
-    from flowdebate.service.models import models_line
-    from flowdebate.service.plan import plan_of
+    from flowdebate.service.plans.models import models_line
+    from flowdebate.service.plans.plan import plan_of
     from flowdebate.service.runs import find_run, last_resumable, opened
 
     as_json, quiet, markdown = options.pop("as_json"), options.pop("quiet", False), options.pop("markdown")
@@ -188,7 +188,7 @@ def fork_run(
     **options: Any,  # noqa: ANN401 - those of the service
 ) -> int:
     """Fork a stored run as a run of `plan`; gives the exit code. `promise` is the first line of its page."""
-    from flowdebate.service.models import models_line
+    from flowdebate.service.plans.models import models_line
 
     show = _Show(as_json=as_json, quiet=quiet, head=[promise, models_line(plan, environment=_environment(stored))])
 
@@ -205,7 +205,7 @@ def _environment(stored: StoredRun) -> str | None:
 
 def confirmed(run: StoredRun, given: Mapping[str, Any]) -> bool:
     """Whether the user, asked in the terminal, trusts the addresses and paths of an imported plan."""
-    from flowdebate.service.plan import reached_by
+    from flowdebate.service.plans.plan import reached_by
 
     reached = reached_by(run, given)
     if not reached or not sys.stdin.isatty():
@@ -272,7 +272,7 @@ class _Show:
         stream = sys.stderr if self.as_json else sys.stdout
         if self.as_json and (self.quiet or not stream.isatty()):
             return None
-        from flowdebate.cli.page import LivePage
+        from flowdebate.cli.terminal.page import LivePage
 
         with writing():
             return LivePage(plan, stream, head=self.head, quiet=self.quiet)
@@ -280,7 +280,7 @@ class _Show:
 
 async def followed(running: Running, view_of: Callable[[], View | None]) -> Followed:
     """Show a run to its end. An interrupt cancels it, if it is executed here; else it only ends the view."""
-    from flowdebate.cli.process import Interrupts
+    from flowdebate.cli.terminal.process import Interrupts
 
     loop, handle = asyncio.get_running_loop(), running.handle
     view: View | None = None
@@ -331,7 +331,7 @@ async def _end_of(plan: Plan, running: Running, place: Place | None) -> Ended:
 async def _end_of_handle(plan: Plan, handle: RunHandle[Any], place: Place | None) -> Ended:
     """The end of a run that was executed here; `place` is where it is stored."""
     from flowdebate.runs.events import RunFinished
-    from flowdebate.service.documents import Tokens
+    from flowdebate.service.documents.document import Tokens
 
     failure: FlowDebateError | None = None
     output: Any = None
@@ -443,7 +443,7 @@ def _advice(status: str, run_id: str | None, *, place: Place | None, limit: str 
 
 def advice_on(run: StoredRun, place: Place) -> str:
     """How to resume a stored run, and what became of its process; "" where there is nothing to resume."""
-    from flowdebate.service.plan import pattern_of_run
+    from flowdebate.service.plans.plan import pattern_of_run
     from flowdebate.service.runs import state_of
 
     state, run_id = state_of(run), run.header.run_id

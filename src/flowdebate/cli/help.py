@@ -8,7 +8,7 @@ from typing import Any, TypeAlias, get_args
 
 from typer.core import TyperCommand, TyperGroup
 
-from flowdebate.service.options import Panel
+from flowdebate.service.plans.options import Panel
 
 __all__ = ("EXAMPLES", "EXIT_CODES", "Command", "Commands")
 

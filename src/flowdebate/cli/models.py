@@ -12,13 +12,13 @@ import typer
 
 from flowdebate.cli import options as opt
 from flowdebate.cli.command import write_json
-from flowdebate.cli.process import ExitCode, writing
-from flowdebate.service.options import COMMAND, ModelName, Option
+from flowdebate.cli.terminal.process import ExitCode, writing
+from flowdebate.service.plans.options import COMMAND, ModelName, Option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from flowdebate.cli.page import Page
+    from flowdebate.cli.terminal.page import Page
 
 __all__ = ("models",)
 
@@ -64,7 +64,7 @@ def models(
     }
     with writing():
         if as_json:
-            from flowdebate.service.documents import as_json as json_of
+            from flowdebate.service.documents.document import as_json as json_of
 
             write_json(json_of(data))
         else:
@@ -92,7 +92,7 @@ async def _checked(spec: str) -> dict[str, Any]:
 
 
 def _show(data: dict[str, Any], asked: Sequence[str]) -> None:
-    from flowdebate.cli.page import Page
+    from flowdebate.cli.terminal.page import Page
     from flowdebate.models.local.gguf import WAYS_OUT
 
     page = Page(sys.stdout, ())

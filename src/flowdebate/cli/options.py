@@ -12,9 +12,9 @@ import typer
 
 from flowdebate.cli.command import problems_reported
 from flowdebate.cli.completion import completer_of
-from flowdebate.cli.process import warnings_reported
+from flowdebate.cli.terminal.process import warnings_reported
 from flowdebate.errors import ConfigurationError
-from flowdebate.service.options import (
+from flowdebate.service.plans.options import (
     COMMAND,
     Count,
     FilePath,

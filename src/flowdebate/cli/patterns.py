@@ -14,9 +14,9 @@ from flowdebate.cli import options as opt
 from flowdebate.cli.command import problems_reported
 from flowdebate.cli.execute import run_plan
 from flowdebate.cli.help import Command
-from flowdebate.cli.process import warnings_reported
+from flowdebate.cli.terminal.process import warnings_reported
 from flowdebate.patterns import PATTERNS
-from flowdebate.service.options import Option, OutputOptions, PatternOptions, misuse, option_of
+from flowdebate.service.plans.options import Option, OutputOptions, PatternOptions, misuse, option_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -103,7 +103,7 @@ def _run_command() -> Callable[..., None]:
         here = {name: given.pop(name) for name in _HERE if name != "file"}
         path = given.pop("plan")
         with problems_reported():
-            from flowdebate.service.plan import pattern_of_file
+            from flowdebate.service.plans.plan import pattern_of_file
 
             if not Path(path).is_file():
                 raise misuse(
@@ -120,7 +120,7 @@ def _run_command() -> Callable[..., None]:
 
 def _run(info: PatternInfo, given: dict[str, Any], *, file: str | None, **here: Any) -> None:  # noqa: ANN401 - options
     with problems_reported(), warnings_reported():
-        from flowdebate.service.plan import make_plan
+        from flowdebate.service.plans.plan import make_plan
 
         plan = make_plan(info, given, file=file, ask=ask_here())
         code = run_plan(plan, **here)
@@ -133,7 +133,7 @@ def ask_here() -> Ask | None:
 
     if not sys.stdin.isatty():
         return None
-    from flowdebate.cli.screen import AskOnScreen
+    from flowdebate.cli.terminal.screen import AskOnScreen
 
     return AskOnScreen(ask_in_terminal)
 

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from flowdebate.cli.process import tell
+from flowdebate.cli.terminal.process import tell
 from flowdebate.errors import ConfigurationError
-from flowdebate.service.options import COMMAND, parse_entry
+from flowdebate.service.plans.options import COMMAND, parse_entry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from flowdebate.patterns.roster import Debater
-    from flowdebate.service.plan import Plan
+    from flowdebate.service.plans.plan import Plan
 
 __all__ = ("with_proposed_sides",)
 
@@ -27,7 +27,7 @@ def with_proposed_sides(plan: Plan, *, yes: bool) -> Plan:
     In a terminal the user is asked, unless `yes`, and may edit them.
     """
     from flowdebate.patterns.debate.proposer import create_side_proposer
-    from flowdebate.service.plan import with_sides
+    from flowdebate.service.plans.plan import with_sides
 
     with_sides(plan, ())  # refuses invalid options before a model is called
     tell("The question does not say what the sides are; the model proposes some …")

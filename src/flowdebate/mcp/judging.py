@@ -35,7 +35,7 @@ from flowdebate.patterns.debate.schemas import (
 from flowdebate.patterns.debate.transcript import create_debate_transcript
 from flowdebate.patterns.output import publish
 from flowdebate.runs.context import Context
-from flowdebate.service.options import State
+from flowdebate.service.plans.options import State
 from flowdebate.service.state import RunDetails, RunState
 
 if TYPE_CHECKING:

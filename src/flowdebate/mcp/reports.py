@@ -17,16 +17,16 @@ from pydantic import BaseModel, Field
 from flowdebate.errors import FlowDebateError
 from flowdebate.patterns.roles import render_flag
 from flowdebate.prompts.escaping import quoted, tag_name, tag_text
-from flowdebate.service.documents import document_of
-from flowdebate.service.options import State
+from flowdebate.service.documents.document import document_of
+from flowdebate.service.documents.sections import Card, Entry, Fact, Group, Heading, Output, Remark
+from flowdebate.service.plans.options import State
 from flowdebate.service.runs import moment
-from flowdebate.service.sections import Card, Entry, Fact, Group, Heading, Output, Remark
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from flowdebate.service.documents import Document, Tokens
-    from flowdebate.service.sections import Section
+    from flowdebate.service.documents.document import Document, Tokens
+    from flowdebate.service.documents.sections import Section
     from flowdebate.service.state import PendingInput, RunDetails, RunPage, RunState
 
 __all__ = (

@@ -17,8 +17,8 @@ from flowdebate.mcp.errors import sentence_of
 from flowdebate.mcp.reports import HOW_TO_READ, render_said, said_in
 from flowdebate.patterns.events import TurnFinished
 from flowdebate.runs.events import BlockAnswered, HumanAsked, RunFinished
-from flowdebate.service.documents import document_of
-from flowdebate.service.markdown import report
+from flowdebate.service.documents.document import document_of
+from flowdebate.service.documents.markdown import report
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mcp.server.subscriptions import SubscriptionBus
 
     from flowdebate.mcp.arguments import ServiceOf
-    from flowdebate.service.documents import Document
+    from flowdebate.service.documents.document import Document
     from flowdebate.service.service import Service
 
 __all__ = ("Subscriptions", "add_resources")

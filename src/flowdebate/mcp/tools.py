@@ -25,7 +25,7 @@ from flowdebate.mcp.arguments import (
 )
 from flowdebate.mcp.progress import wait_with_progress
 from flowdebate.mcp.reports import HOW_TO_READ, RunList, RunReport, report_of, runs_of
-from flowdebate.service.options import State
+from flowdebate.service.plans.options import State
 
 __all__ = ("ASKS_MODELS", "CHANGES", "DELETES", "READS", "RunTools", "add_run_tools", "described")
 

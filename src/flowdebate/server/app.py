@@ -12,10 +12,14 @@ from flowdebate import __version__
 from flowdebate._util.validation import check_library
 from flowdebate.errors import ConfigurationError
 from flowdebate.models.openai.endpoint import check_address
-from flowdebate.server import audit_page, catalog, form_pages, link_routes, pages, routes, travel_pages, views
+from flowdebate.server import catalog, link_routes, routes, views
 from flowdebate.server.front import API, Front
 from flowdebate.server.guard import LOOPBACK, Guard, GuardOptions
 from flowdebate.server.links import Links
+from flowdebate.server.pages import audit as audit_page
+from flowdebate.server.pages import forms as form_pages
+from flowdebate.server.pages import runs as pages
+from flowdebate.server.pages import travel as travel_pages
 from flowdebate.server.problems import FieldProblem, Problem, handle_problems
 from flowdebate.server.protocols.streams import Audience
 from flowdebate.server.sse import Readers

@@ -19,7 +19,7 @@ from flowdebate.patterns import PATTERNS, PatternInfo
 from flowdebate.server.front import API, Front, FrontOf
 from flowdebate.server.problems import responses
 from flowdebate.server.requests import BeginBody  # noqa: TC001 - FastAPI reads it
-from flowdebate.service.options import option_of
+from flowdebate.service.plans.options import option_of
 from flowdebate.web.written import as_curl, as_python, as_toml
 
 __all__ = ("models", "router", "written")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from flowdebate.server.links import Links
     from flowdebate.server.requests import LimitsBody
     from flowdebate.server.sse import Readers
-    from flowdebate.service.options import PatternOptions
+    from flowdebate.service.plans.options import PatternOptions
     from flowdebate.store.base import StoredRun
 
 __all__ = ("API", "Front", "FrontOf", "ServiceOf", "data", "is_stored", "limits_of", "stored_run")

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from flowdebate.service.options import State
+from flowdebate.service.plans.options import State
 
 __all__ = (
     "LONGEST_QUESTION",

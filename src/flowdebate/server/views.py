@@ -17,8 +17,8 @@ from flowdebate.events import TaskChanged, event_schema
 from flowdebate.server.front import FrontOf, ServiceOf, data, stored_run
 from flowdebate.server.problems import JSONData, responses
 from flowdebate.server.sse import split_marks
-from flowdebate.service.documents import document_of
-from flowdebate.service.markdown import report
+from flowdebate.service.documents.document import document_of
+from flowdebate.service.documents.markdown import report
 from flowdebate.service.state import PendingInput, RunDetails
 from flowdebate.service.steps import CallDetails, StepState
 from flowdebate.store.export import export_run
@@ -27,7 +27,7 @@ from flowdebate.web.report import report_html, report_policy
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from flowdebate.service.documents import Document
+    from flowdebate.service.documents.document import Document
 
 __all__ = ("document_in", "router")
 

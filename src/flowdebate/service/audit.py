@@ -16,8 +16,8 @@ from flowdebate.evaluation.judges.rejudge import NAME as REJUDGE
 from flowdebate.evaluation.judges.rejudge import ArguedDebate
 from flowdebate.evaluation.judges.report import AuditItem, ReaderAgreement
 from flowdebate.patterns.debate.judging.ballots import Judging
-from flowdebate.service.files import parse_json, problem_of, read_text
-from flowdebate.service.text import in_line
+from flowdebate.service.documents.text import in_line
+from flowdebate.service.plans.files import parse_json, problem_of, read_text
 from flowdebate.service.votes import sides_of, votes_in
 
 if TYPE_CHECKING:

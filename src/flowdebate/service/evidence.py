@@ -10,7 +10,7 @@ from flowdebate.errors import BadFile, FlowDebateError, shown
 from flowdebate.models.codec import digest_of
 from flowdebate.runs.durable.replay import replay
 from flowdebate.runs.durable.resume import result_of
-from flowdebate.service.plan import pattern_of_run, plan_of
+from flowdebate.service.plans.plan import pattern_of_run, plan_of
 from flowdebate.service.runs import document_of_run, outcome_of, replayed
 from flowdebate.service.votes import Votes, sides_of, votes_of
 from flowdebate.store.export import export_run, read_runs
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from flowdebate.prompts.template import Profile
     from flowdebate.runs.durable.replay import Replay
     from flowdebate.runs.execute import Runnable
-    from flowdebate.service.documents import Document
+    from flowdebate.service.documents.document import Document
     from flowdebate.store.base import StepRow, Store, StoredRun
 
 __all__ = ("Evidence", "Finding", "Outcome", "difference", "evidence_in", "evidence_of", "excerpts")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from flowdebate.service.audit import Items
     from flowdebate.service.channel import Update
     from flowdebate.service.evidence import Evidence
-    from flowdebate.service.plan import Plan
+    from flowdebate.service.plans.plan import Plan
     from flowdebate.service.service import Service
     from flowdebate.service.state import RunDetails, RunPage, RunState
     from flowdebate.service.steps import CallDetails

@@ -11,10 +11,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, get_args
 
 from flowdebate.errors import BadFile, ConfigurationError, RunNotFound
-from flowdebate.service.documents import Tokens, document_of
+from flowdebate.service.documents.document import Tokens, document_of
 from flowdebate.service.fork import Fork
-from flowdebate.service.options import COMMAND, State, is_text, misuse
-from flowdebate.service.plan import pattern_of_run, plan_of
+from flowdebate.service.plans.options import COMMAND, State, is_text, misuse
+from flowdebate.service.plans.plan import pattern_of_run, plan_of
 from flowdebate.store.base import StoredStatus, documents_of
 from flowdebate.store.export import GONE
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from flowdebate.prompts.template import Profile
     from flowdebate.runs.durable.replay import Replay
-    from flowdebate.service.documents import Document
-    from flowdebate.service.plan import Plan
+    from flowdebate.service.documents.document import Document
+    from flowdebate.service.plans.plan import Plan
     from flowdebate.store.base import StepRow, Store, StoredRun
 
 __all__ = (

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from flowdebate.runs.run import Run
     from flowdebate.service.audit import Items
     from flowdebate.service.evidence import Evidence
-    from flowdebate.service.plan import Plan
+    from flowdebate.service.plans.plan import Plan
     from flowdebate.service.recipes import CheckOptions, Recipe
     from flowdebate.store.base import StepRow, Store, StoredRun, StoredStatus
     from flowdebate.store.open import StoreChoice

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from flowdebate._util.wire import WireModel
 from flowdebate.blocks.human.answers import open_requests_in
-from flowdebate.service.documents import Tokens
+from flowdebate.service.documents.document import Tokens
 from flowdebate.service.fork import Fork
 from flowdebate.service.runs import state_of
 

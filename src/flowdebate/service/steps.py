@@ -11,7 +11,7 @@ from flowdebate._util.wire import WireModel
 from flowdebate.errors import error_text
 from flowdebate.models.codec import digest_of, failure_of
 from flowdebate.models.usage import Usage
-from flowdebate.service.documents import as_json
+from flowdebate.service.documents.document import as_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

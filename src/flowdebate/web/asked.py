@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from flowdebate.errors import ViewError
 from flowdebate.prompts.escaping import BAR, unescaped, unquoted
-from flowdebate.service.sections import Entry
+from flowdebate.service.documents.sections import Entry
 from flowdebate.web.sheet import Turn, parties_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from flowdebate.service.documents import Document
+    from flowdebate.service.documents.document import Document
     from flowdebate.service.state import PendingInput
 
 __all__ = ("Asked", "AskedRound", "Line", "Said", "role_in_words", "said_since")

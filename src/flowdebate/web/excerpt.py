@@ -6,13 +6,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from flowdebate._util.text import counted
-from flowdebate.service.documents import as_json
-from flowdebate.service.sections import Card, Entry, Fact, Group, Heading, Output, Remark
+from flowdebate.service.documents.document import as_json
+from flowdebate.service.documents.sections import Card, Entry, Fact, Group, Heading, Output, Remark
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from flowdebate.service.sections import Section
+    from flowdebate.service.documents.sections import Section
 
 __all__ = ("excerpt", "shortened")
 

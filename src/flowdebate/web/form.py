@@ -6,13 +6,13 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
-from flowdebate.service.options import Panel, option_of
+from flowdebate.service.plans.options import Panel, option_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from flowdebate.patterns import PatternInfo
-    from flowdebate.service.options import PatternOptions
+    from flowdebate.service.plans.options import PatternOptions
 
 __all__ = ("Field", "Form", "answer_fields", "form_of", "sample_of")
 

@@ -16,11 +16,11 @@ from flowdebate.patterns.events import RoleFailed, RoundStarted, TurnFinished, T
 from flowdebate.runs.durable.resume import result_of
 from flowdebate.runs.events import CallFellBack, CallRetried, CallStarted, ModelCalled, RunFinished, TextDelta
 from flowdebate.runs.result import RunHandle, RunResult, RunView
-from flowdebate.service.documents import Document, Tokens, document_of
-from flowdebate.service.live import Live, cost_text, tokens_text
-from flowdebate.service.markdown import escaped, report
+from flowdebate.service.documents.document import Document, Tokens, document_of
+from flowdebate.service.documents.live import Live, cost_text, tokens_text
+from flowdebate.service.documents.markdown import escaped, report
+from flowdebate.service.documents.sections import Card
 from flowdebate.service.runs import WORDS
-from flowdebate.service.sections import Card
 from flowdebate.web.excerpt import excerpt, shortened
 from flowdebate.web.report import document_html
 from flowdebate.web.sheet import Party, Sheet

@@ -10,7 +10,7 @@ from unicodedata import category
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from flowdebate.service.sections import Entry, Quoted
+    from flowdebate.service.documents.sections import Entry, Quoted
     from flowdebate.web.sheet import Party
 
 __all__ = ("Citation", "Passage", "citations_in", "lines_of", "passages_of")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from flowdebate.errors import BadFile, FlowDebateError
 from flowdebate.service.evidence import Finding, evidence_of, excerpts
-from flowdebate.service.files import read_text
+from flowdebate.service.plans.files import read_text
 from flowdebate.service.state import RunState
 from flowdebate.service.steps import StepState
 from flowdebate.store.export import read_runs
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.runs.execute import Runnable
-    from flowdebate.service.documents import Document
+    from flowdebate.service.documents.document import Document
+    from flowdebate.service.documents.sections import Section
     from flowdebate.service.evidence import Evidence
-    from flowdebate.service.sections import Section
 
 __all__ = ("document_html", "report_html", "report_policy", "verify_file", "verify_report")
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from flowdebate.service.documents.sections import Card, Entry, Fact, Group, Heading, Output, Remark, Section
 from flowdebate.service.runs import WORDS, moment
-from flowdebate.service.sections import Card, Entry, Fact, Group, Heading, Output, Remark, Section
 from flowdebate.web.quotes import Citation, Passage, citations_in, passages_of
 from flowdebate.web.record import Board, Trace, board_of, trace_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from flowdebate.service.documents import Document
+    from flowdebate.service.documents.document import Document
     from flowdebate.service.state import RunState
     from flowdebate.service.steps import StepState
     from flowdebate.service.votes import Votes

@@ -14,8 +14,8 @@ from flowdebate.evaluation.decision_rules.recount import Recount
 from flowdebate.evaluation.judges.report import JudgeAudit, ReaderAgreement, RunAudit
 from flowdebate.runs.batch.result import BatchResult
 from flowdebate.service.audit import rows_of
-from flowdebate.service.live import cost_text, tokens_text
-from flowdebate.service.markdown import escaped
+from flowdebate.service.documents.live import cost_text, tokens_text
+from flowdebate.service.documents.markdown import escaped
 from flowdebate.service.runs import WORDS
 from flowdebate.web.excerpt import shortened
 from flowdebate.web.templates import render

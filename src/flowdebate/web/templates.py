@@ -8,10 +8,10 @@ import time
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from flowdebate.service.documents import as_json
+from flowdebate.service.documents.document import as_json
+from flowdebate.service.documents.sections import FLAGS
+from flowdebate.service.documents.text import printable
 from flowdebate.service.runs import ago, moment
-from flowdebate.service.sections import FLAGS
-from flowdebate.service.text import printable
 from flowdebate.web.asked import role_in_words
 from flowdebate.web.quotes import lines_of
 from flowdebate.web.sheet import FORMS, status_words

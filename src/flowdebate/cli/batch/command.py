@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from flowdebate.cli import options as opt
-from flowdebate.cli.process import ExitCode, killed_by, tell, writing
+from flowdebate.cli.terminal.process import ExitCode, killed_by, tell, writing
 from flowdebate.patterns import PATTERNS
-from flowdebate.service.options import FilePath, Option
+from flowdebate.service.plans.options import FilePath, Option
 
 if TYPE_CHECKING:
     from flowdebate.cli.batch.run import FinishedBatch
@@ -83,7 +83,7 @@ def batch(  # noqa: PLR0913 - the options of the command
 def _finish(finished: FinishedBatch, name: str, *, models: str, out: str | None) -> None:
     """Write the summary, and how to continue."""
     from flowdebate.cli.batch.view import show_summary
-    from flowdebate.cli.page import Page
+    from flowdebate.cli.terminal.page import Page
 
     with writing():
         page = Page(sys.stderr if out == "-" else sys.stdout, [])

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from flowdebate._util.files import open_private
 from flowdebate.cli.batch.rows import csv_line, read_cell
-from flowdebate.cli.process import WriteFailed, check_target, write_whole, writing
+from flowdebate.cli.terminal.process import WriteFailed, check_target, write_whole, writing
 from flowdebate.errors import BadFile, error_text
 from flowdebate.models.usage import Usage
 from flowdebate.runs.batch.result import decision_of
-from flowdebate.service.documents import Tokens, seen_json
+from flowdebate.service.documents.document import Tokens, seen_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from flowdebate.cli.batch.rows import Row
     from flowdebate.runs.batch.result import BatchItem
-    from flowdebate.service.documents import Document
-    from flowdebate.service.plan import Plan
+    from flowdebate.service.documents.document import Document
+    from flowdebate.service.plans.plan import Plan
 
 __all__ = ("Line", "Out", "headers_of", "line_of", "open_out")
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.errors import BadFile, shown
-from flowdebate.service.files import parse_json, read_text
-from flowdebate.service.options import is_text
+from flowdebate.service.plans.files import parse_json, read_text
+from flowdebate.service.plans.options import is_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -16,16 +16,16 @@ from flowdebate._util.text import counted
 from flowdebate.cli.batch.results import line_of, open_out
 from flowdebate.cli.batch.view import view_of
 from flowdebate.cli.patterns import known_options
-from flowdebate.cli.process import Interrupts, tell
+from flowdebate.cli.terminal.process import Interrupts, tell
 from flowdebate.errors import ConfigurationError, FlowDebateWarning
 from flowdebate.patterns import PATTERNS, find_pattern
 from flowdebate.patterns.debate.proposer import create_side_proposer
 from flowdebate.patterns.debate.sides import yes_no_sides
 from flowdebate.runs.batch.batch import Batch
-from flowdebate.service.models import models_line
-from flowdebate.service.options import misuse
-from flowdebate.service.plan import make_plan, stored_plan, with_shared_models, with_sides
-from flowdebate.service.policies import with_policies
+from flowdebate.service.plans.models import models_line
+from flowdebate.service.plans.options import misuse
+from flowdebate.service.plans.plan import make_plan, stored_plan, with_shared_models, with_sides
+from flowdebate.service.plans.policies import with_policies
 
 if TYPE_CHECKING:
     import signal
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from flowdebate.cli.batch.view import BatchView
     from flowdebate.patterns.roster import Debater
     from flowdebate.runs.batch.result import BatchSummary
-    from flowdebate.service.plan import Plan
+    from flowdebate.service.plans.plan import Plan
     from flowdebate.store.base import Store
 
 __all__ = ("FinishedBatch", "Plans", "Totals", "run_batch", "warned_once")

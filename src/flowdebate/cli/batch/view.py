@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from flowdebate.cli.process import tell
-from flowdebate.cli.screen import Screen, duration
+from flowdebate.cli.terminal.process import tell
+from flowdebate.cli.terminal.screen import Screen, duration
 from flowdebate.errors import error_text
-from flowdebate.service.live import cost_text
+from flowdebate.service.documents.live import cost_text
+from flowdebate.service.documents.sections import Fact
+from flowdebate.service.documents.text import in_line
 from flowdebate.service.runs import WORDS
-from flowdebate.service.sections import Fact
-from flowdebate.service.text import in_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from flowdebate.cli.page import Page
+    from flowdebate.cli.terminal.page import Page
     from flowdebate.runs.batch.result import BatchItem, BatchSummary
-    from flowdebate.service.sections import Tone
+    from flowdebate.service.documents.sections import Tone
 
 __all__ = ("BatchView", "show_summary", "view_of")
 

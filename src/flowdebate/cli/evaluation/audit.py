@@ -13,15 +13,15 @@ from flowdebate._util.text import counted
 from flowdebate.cli import options as opt
 from flowdebate.cli.command import write_json
 from flowdebate.cli.options import check
-from flowdebate.cli.process import ExitCode, tell, writing
-from flowdebate.service.options import Count, FilePath, ModelName, Option, Text, allowed
-from flowdebate.service.text import in_line
+from flowdebate.cli.terminal.process import ExitCode, tell, writing
+from flowdebate.service.documents.text import in_line
+from flowdebate.service.plans.options import Count, FilePath, ModelName, Option, Text, allowed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from flowdebate.cli.evaluation.rejudging import Rejudging
-    from flowdebate.cli.page import Page
+    from flowdebate.cli.terminal.page import Page
     from flowdebate.evaluation import JudgeAudit
     from flowdebate.evaluation.judges.report import ReaderAgreement
     from flowdebate.service.audit import Items
@@ -149,8 +149,8 @@ def _audited(items: Items, seed: int) -> JudgeAudit:
 
 
 def _write(audited: JudgeAudit, items: Items, *, as_json: bool) -> None:
-    from flowdebate.cli.page import Page
-    from flowdebate.service.documents import as_json as json_of
+    from flowdebate.cli.terminal.page import Page
+    from flowdebate.service.documents.document import as_json as json_of
 
     if as_json:
         data = {"audit": audited.model_dump(mode="json", by_alias=True), "findings": audited.findings}

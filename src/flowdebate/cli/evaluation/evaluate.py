@@ -14,16 +14,16 @@ from pydantic import Field
 
 from flowdebate.cli import options as opt
 from flowdebate.cli.command import write_json
-from flowdebate.cli.process import ExitCode, killed_by, tell, writing
+from flowdebate.cli.terminal.process import ExitCode, killed_by, tell, writing
 from flowdebate.patterns.debate.schemas import BASELINES, BaselineName
-from flowdebate.service.options import COMMAND, FilePath, ModelName, Option, Text, allowed, misuse
+from flowdebate.service.plans.options import COMMAND, FilePath, ModelName, Option, Text, allowed, misuse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from flowdebate.cli.batch.run import FinishedBatch
     from flowdebate.cli.evaluation.dataset import LabelledQuestion
-    from flowdebate.cli.page import Page
+    from flowdebate.cli.terminal.page import Page
     from flowdebate.evaluation import BenefitItem, BenefitReport, MethodResult, PairedComparison
     from flowdebate.evaluation.benefit.comparison import Missing
     from flowdebate.store.base import Store
@@ -220,8 +220,8 @@ def _write(
     out: str | None,
 ) -> None:
     from flowdebate.cli.batch.view import show_summary
-    from flowdebate.cli.page import Page
-    from flowdebate.service.documents import as_json as json_of
+    from flowdebate.cli.terminal.page import Page
+    from flowdebate.service.documents.document import as_json as json_of
 
     if as_json:
         data = {"batch": name, "report": None if report is None else report.model_dump(mode="json", by_alias=True)}

@@ -12,17 +12,17 @@ from flowdebate._util.text import counted
 from flowdebate.cli import options as opt
 from flowdebate.cli.command import write_json
 from flowdebate.cli.options import check
-from flowdebate.cli.process import ExitCode, tell, writing
-from flowdebate.service.options import FilePath, Option, misuse
-from flowdebate.service.text import in_line
+from flowdebate.cli.terminal.process import ExitCode, tell, writing
+from flowdebate.service.documents.text import in_line
+from flowdebate.service.plans.options import FilePath, Option, misuse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from flowdebate.cli.page import Page
+    from flowdebate.cli.terminal.page import Page
     from flowdebate.evaluation import Recount, RuleResult
     from flowdebate.evaluation.decision_rules.ballots import Countable
-    from flowdebate.service.documents import Document
+    from flowdebate.service.documents.document import Document
     from flowdebate.store.base import Store, StoredRun
 
 __all__ = ("recount",)
@@ -101,7 +101,7 @@ def _weights(given: Sequence[str]) -> dict[str, float] | None:
 
 
 def _read(data: str) -> _Decided:
-    from flowdebate.service.documents import read_document
+    from flowdebate.service.documents.document import read_document
 
     return _of_document(read_document(data))
 
@@ -130,7 +130,7 @@ def _of_run(run: StoredRun) -> _Decided:
     from flowdebate.errors import BadFile
     from flowdebate.evaluation.judges.rejudge import NAME as REJUDGE
     from flowdebate.service.audit import UNREADABLE, ballots_of_run
-    from flowdebate.service.documents import document_of
+    from flowdebate.service.documents.document import document_of
 
     run_id, subject = run.header.run_id, run.header.question
     raw = (run.outcome or {}).get("raw")
@@ -162,8 +162,8 @@ def _of_document(document: Document) -> _Decided:
 
 
 def _write(recounted: Recount, decided: _Decided, *, as_json: bool) -> None:
-    from flowdebate.cli.page import Page
-    from flowdebate.service.documents import as_json as json_of
+    from flowdebate.cli.terminal.page import Page
+    from flowdebate.service.documents.document import as_json as json_of
 
     if as_json:
         data = {

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from flowdebate.cli.options import check
-from flowdebate.cli.process import tell
+from flowdebate.cli.terminal.process import tell
 from flowdebate.errors import ConfigurationError, error_text
 from flowdebate.evaluation.judges.audit import spoken_in
 from flowdebate.evaluation.judges.rejudge import ArguedDebate, rejudge
@@ -18,8 +18,8 @@ from flowdebate.models.openai.endpoint import address_of
 from flowdebate.patterns.debate.judging.options import JudgeOptions
 from flowdebate.runs.durable.resume import StoreOptions
 from flowdebate.service.audit import Items, argued
-from flowdebate.service.options import COMMAND
-from flowdebate.service.plan import Models
+from flowdebate.service.plans.options import COMMAND
+from flowdebate.service.plans.plan import Models
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns import PATTERNS
 from flowdebate.server.protocols.chat_request import WHERE, with_context
-from flowdebate.service.options import OutputOptions
-from flowdebate.service.plan import make_plan
+from flowdebate.service.plans.options import OutputOptions
+from flowdebate.service.plans.plan import make_plan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,23 +13,23 @@ from flowdebate.patterns.events import RoleFailed, RoundStarted, TurnFinished, T
 from flowdebate.patterns.handoff.schemas import HandoffMade
 from flowdebate.patterns.round_robin.schemas import RefereeReported
 from flowdebate.server.protocols.speech import Closed, Opened, Piece, Speech
-from flowdebate.service.documents import as_json, document_of
-from flowdebate.service.markdown import bold, sections_text
+from flowdebate.service.documents.document import as_json, document_of
+from flowdebate.service.documents.markdown import bold, sections_text
+from flowdebate.service.documents.sections import Group, Output, Remark, role_failed, round_heading
+from flowdebate.service.documents.text import PrintableStream, printable
 from flowdebate.service.pages.consensus import ballot_fact, critique_fact, poll_fact
 from flowdebate.service.pages.council import review_group
 from flowdebate.service.pages.debate_document import decision_group, mirror_heading
 from flowdebate.service.pages.deliberation import report_groups
 from flowdebate.service.pages.handoff import next_speaker
 from flowdebate.service.pages.round_robin import referee_group
-from flowdebate.service.sections import Group, Output, Remark, role_failed, round_heading
-from flowdebate.service.text import PrintableStream, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from flowdebate.server.protocols.speech import Spoken
     from flowdebate.service.channel import Update
-    from flowdebate.service.sections import Section
+    from flowdebate.service.documents.sections import Section
     from flowdebate.service.state import RunDetails
 
 __all__ = ("ChatText", "answer_of")

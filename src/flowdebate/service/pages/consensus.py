@@ -19,9 +19,11 @@ from flowdebate.patterns.consensus.events import (
 from flowdebate.patterns.consensus.schemas import ConsensusOutput  # noqa: TC001 - pydantic reads it
 from flowdebate.patterns.events import RoleFailed
 from flowdebate.runs.events import CallFellBack, CallRetried
-from flowdebate.service.documents import Document, Speaker
-from flowdebate.service.live import Live
-from flowdebate.service.options import (
+from flowdebate.service.documents.document import Document, Speaker
+from flowdebate.service.documents.live import Live
+from flowdebate.service.documents.page import PatternPage
+from flowdebate.service.documents.sections import Card, Entry, Fact, Heading, Section, failures, round_heading
+from flowdebate.service.plans.options import (
     Count,
     Flag,
     Option,
@@ -36,8 +38,6 @@ from flowdebate.service.options import (
     or_off,
     roster_option,
 )
-from flowdebate.service.page import PatternPage
-from flowdebate.service.sections import Card, Entry, Fact, Heading, Section, failures, round_heading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from flowdebate.measures import Ballot
     from flowdebate.patterns.consensus.relations import Relationship
     from flowdebate.patterns.consensus.schemas import Critique
-    from flowdebate.service.plan import Plan
+    from flowdebate.service.plans.plan import Plan
 
 __all__ = (
     "PAGE",

@@ -8,18 +8,18 @@ from pydantic import Field
 
 from flowdebate.patterns.council.schemas import CouncilOutput, ReviewFinished
 from flowdebate.patterns.events import RoundStarted, TurnFinished
-from flowdebate.service.documents import STOP_REASONS, Document, Speaker
-from flowdebate.service.live import Together
-from flowdebate.service.options import ModelName, Option, OutputOptions, PersonaEntry, Text, roster_option
-from flowdebate.service.page import PatternPage
-from flowdebate.service.sections import Card, Entry, Fact, Group, Heading, Output, Section, failures
+from flowdebate.service.documents.document import STOP_REASONS, Document, Speaker
+from flowdebate.service.documents.live import Together
+from flowdebate.service.documents.page import PatternPage
+from flowdebate.service.documents.sections import Card, Entry, Fact, Group, Heading, Output, Section, failures
+from flowdebate.service.plans.options import ModelName, Option, OutputOptions, PersonaEntry, Text, roster_option
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.patterns.council.schemas import CouncilReview
-    from flowdebate.service.plan import Plan
+    from flowdebate.service.plans.plan import Plan
 
 __all__ = ("PAGE", "CouncilDocument", "CouncilLive", "CouncilOptions", "review_group")
 

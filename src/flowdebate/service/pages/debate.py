@@ -10,9 +10,11 @@ from flowdebate.errors import ConfigurationError
 from flowdebate.patterns.debate.judging.ballots import Answer, DecidedBy, OnFlip  # noqa: TC001 - pydantic reads them
 from flowdebate.patterns.debate.schemas import BaselineName, MirrorStarted, ModeratorDecided, VerdictReached
 from flowdebate.patterns.turn_order import TurnOrder  # noqa: TC001 - pydantic reads it
-from flowdebate.service.files import read_text
-from flowdebate.service.live import Live, OneByOne
-from flowdebate.service.options import (
+from flowdebate.service.documents.live import Live, OneByOne
+from flowdebate.service.documents.page import PatternPage, roster
+from flowdebate.service.pages.debate_document import DebateDocument, decision_group, mirror_heading, verdict_card
+from flowdebate.service.plans.files import read_text
+from flowdebate.service.plans.options import (
     MEGABYTES,
     Count,
     FilePath,
@@ -28,8 +30,6 @@ from flowdebate.service.options import (
     misuse,
     roster_option,
 )
-from flowdebate.service.page import PatternPage, roster
-from flowdebate.service.pages.debate_document import DebateDocument, decision_group, mirror_heading, verdict_card
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from flowdebate.blocks.human.human import Human
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.patterns.debate.judging.options import JudgeOptions
-    from flowdebate.service.plan import Models, Plan
-    from flowdebate.service.sections import Section
+    from flowdebate.service.documents.sections import Section
+    from flowdebate.service.plans.plan import Models, Plan
 
 __all__ = ("PAGE", "DebateLive", "DebateOptions", "former_sides")
 

@@ -9,8 +9,19 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pydantic import Field, model_validator
 
 from flowdebate.patterns.debate.schemas import DebateRawOutput  # noqa: TC001 - pydantic reads it
-from flowdebate.service.documents import RoundsDocument, Side
-from flowdebate.service.sections import Ballots, Card, Entry, Fact, Group, Heading, Output, Quoted, Section, Shares
+from flowdebate.service.documents.document import RoundsDocument, Side
+from flowdebate.service.documents.sections import (
+    Ballots,
+    Card,
+    Entry,
+    Fact,
+    Group,
+    Heading,
+    Output,
+    Quoted,
+    Section,
+    Shares,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,7 +29,7 @@ if TYPE_CHECKING:
     from flowdebate.patterns.debate.judging.ballots import JudgeBallot, Judging
     from flowdebate.patterns.debate.schemas import DebateModeratorDecision, DebateVerdict
     from flowdebate.patterns.roster import Debater
-    from flowdebate.service.documents import Tokens
+    from flowdebate.service.documents.document import Tokens
 
 __all__ = (
     "DebateDocument",

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from flowdebate.patterns.deliberation.schemas import DeliberationOutput, ModeratorReported, ReportStatus
-from flowdebate.service.documents import RoundsDocument, Speaker
-from flowdebate.service.live import Together
-from flowdebate.service.options import Count, Option, PatternOptions, PersonaEntry, Text, roster_option
-from flowdebate.service.page import PatternPage
-from flowdebate.service.sections import Card, Entry, Fact, Group, Section
+from flowdebate.service.documents.document import RoundsDocument, Speaker
+from flowdebate.service.documents.live import Together
+from flowdebate.service.documents.page import PatternPage
+from flowdebate.service.documents.sections import Card, Entry, Fact, Group, Section
+from flowdebate.service.plans.options import Count, Option, PatternOptions, PersonaEntry, Text, roster_option
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.patterns.deliberation.schemas import ModeratorReport
-    from flowdebate.service.plan import Plan
+    from flowdebate.service.plans.plan import Plan
 
 __all__ = ("PAGE", "DeliberationDocument", "DeliberationLive", "DeliberationOptions", "report_groups")
 

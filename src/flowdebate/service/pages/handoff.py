@@ -10,11 +10,10 @@ from flowdebate.patterns.events import RoundStarted, TurnFinished, TurnStarted
 from flowdebate.patterns.handoff.schemas import HandoffAnswer, HandoffMade, HandoffOutput, OnInvalid, TransitionForm
 from flowdebate.resources.tasks.collection import TaskChanged
 from flowdebate.runs.events import BlockAnswered
-from flowdebate.service.documents import Document, Speaker, reason_in_words
-from flowdebate.service.live import Live
-from flowdebate.service.options import Count, Option, PatternOptions, PersonaEntry, Text, roster_option
-from flowdebate.service.page import PatternPage
-from flowdebate.service.sections import (
+from flowdebate.service.documents.document import Document, Speaker, reason_in_words
+from flowdebate.service.documents.live import Live
+from flowdebate.service.documents.page import PatternPage
+from flowdebate.service.documents.sections import (
     FLAGS,
     Ending,
     Entry,
@@ -26,13 +25,14 @@ from flowdebate.service.sections import (
     Speaking,
     failures,
 )
+from flowdebate.service.plans.options import Count, Option, PatternOptions, PersonaEntry, Text, roster_option
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.patterns.handoff.schemas import HandoffEntry
-    from flowdebate.service.plan import Plan
+    from flowdebate.service.plans.plan import Plan
 
 __all__ = ("PAGE", "HandoffDocument", "HandoffLive", "HandoffOptions", "next_speaker")
 

@@ -9,18 +9,18 @@ from pydantic import AliasChoices, Field
 from flowdebate.patterns.events import RoundsEnded
 from flowdebate.patterns.round_robin.schemas import RefereeReported, RoundRobinOutput
 from flowdebate.patterns.turn_order import TurnOrder  # noqa: TC001 - pydantic reads it
-from flowdebate.service.documents import RoundsDocument, Speaker
-from flowdebate.service.live import OneByOne
-from flowdebate.service.options import Count, Flag, Option, OutputOptions, PersonaEntry, Text, roster_option
-from flowdebate.service.page import PatternPage
-from flowdebate.service.sections import Entry, Fact, Group, Output, Section
+from flowdebate.service.documents.document import RoundsDocument, Speaker
+from flowdebate.service.documents.live import OneByOne
+from flowdebate.service.documents.page import PatternPage
+from flowdebate.service.documents.sections import Entry, Fact, Group, Output, Section
+from flowdebate.service.plans.options import Count, Flag, Option, OutputOptions, PersonaEntry, Text, roster_option
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.patterns.round_robin.schemas import RefereeAudit
-    from flowdebate.service.plan import Plan
+    from flowdebate.service.plans.plan import Plan
 
 __all__ = ("PAGE", "RoundRobinDocument", "RoundRobinLive", "RoundRobinOptions", "referee_group")
 

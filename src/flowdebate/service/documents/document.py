@@ -14,10 +14,10 @@ from flowdebate._util.wire import WireModel
 from flowdebate.errors import BadFile, shown
 from flowdebate.patterns import PATTERNS, find_pattern
 from flowdebate.patterns.state import DebateStatus
-from flowdebate.service.files import parse_json, problem_of, read_text
+from flowdebate.service.documents.sections import failures, round_heading
+from flowdebate.service.documents.text import SUSPICIOUS, acts_or_hides
 from flowdebate.service.fork import Fork
-from flowdebate.service.sections import failures, round_heading
-from flowdebate.service.text import SUSPICIOUS, acts_or_hides
+from flowdebate.service.plans.files import parse_json, problem_of, read_text
 
 if TYPE_CHECKING:
     import re
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from flowdebate.models.usage import Usage
     from flowdebate.patterns import PatternInfo
-    from flowdebate.service.sections import Entry, Fact, Section
+    from flowdebate.service.documents.sections import Entry, Fact, Section
 
 __all__ = (
     "STOP_REASONS",

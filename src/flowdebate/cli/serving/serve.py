@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 
 from flowdebate._util.validation import check_library
 from flowdebate.cli import options as opt
-from flowdebate.cli.process import tell
-from flowdebate.cli.services import App, check_app, service_of
+from flowdebate.cli.serving.services import App, check_app, service_of
+from flowdebate.cli.terminal.process import tell
 from flowdebate.errors import BadFile
-from flowdebate.service.files import read_text
-from flowdebate.service.options import FilePath, Option, Text, misuse
+from flowdebate.service.plans.files import read_text
+from flowdebate.service.plans.options import FilePath, Option, Text, misuse
 
 if TYPE_CHECKING:
     from collections.abc import Callable

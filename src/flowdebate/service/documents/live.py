@@ -17,9 +17,8 @@ from flowdebate.runs.events import (
     ToolCalled,
 )
 from flowdebate.runs.limits import Budget
-from flowdebate.service.documents import speakers_of
-from flowdebate.service.options import OutputOptions
-from flowdebate.service.sections import (
+from flowdebate.service.documents.document import speakers_of
+from flowdebate.service.documents.sections import (
     FLAGS,
     Ending,
     Entry,
@@ -34,12 +33,13 @@ from flowdebate.service.sections import (
     role_failed,
     round_heading,
 )
+from flowdebate.service.plans.options import OutputOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from flowdebate.patterns.state import Flag
-    from flowdebate.service.plan import Plan
+    from flowdebate.service.plans.plan import Plan
 
 __all__ = ("Live", "OneByOne", "Together", "cost_text", "tokens_text")
 

@@ -14,15 +14,15 @@ from pydantic import Field
 
 from flowdebate.cli import options as opt
 from flowdebate.cli.command import check_report, write_json
-from flowdebate.cli.process import ExitCode, writing
+from flowdebate.cli.terminal.process import ExitCode, writing
 from flowdebate.errors import BadFile, RunConflict
 from flowdebate.runs.batch.batch import BATCH_LABEL
-from flowdebate.service.options import Count, Option, Text, allowed, misuse
+from flowdebate.service.plans.options import Count, Option, Text, allowed, misuse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from flowdebate.cli.page import Page
+    from flowdebate.cli.terminal.page import Page
     from flowdebate.service.runs import Place
     from flowdebate.store.base import Store, StoredRun
 
@@ -120,9 +120,9 @@ def show(
     as_json: opt.Json = False,
 ) -> None:
     """Show a stored run with its steps and its result."""
-    from flowdebate.cli.page import render
-    from flowdebate.cli.run_view import document_of, run_data, show_run, step_data
-    from flowdebate.service.documents import as_json as json_of
+    from flowdebate.cli.stored.run_view import document_of, run_data, show_run, step_data
+    from flowdebate.cli.terminal.page import render
+    from flowdebate.service.documents.document import as_json as json_of
     from flowdebate.service.runs import chosen_run, opened
 
     with opened(store) as place:
@@ -199,8 +199,8 @@ def _ask(runs: Sequence[StoredRun]) -> None:
 
 def _list(rows: Sequence[Sequence[StoredRun]], *, as_json: bool = False, following: str | None = None) -> None:
     """Write the rows; `following` is the command that lists what comes after them."""
-    from flowdebate.cli.run_view import run_data, show_table
-    from flowdebate.service.documents import as_json as json_of
+    from flowdebate.cli.stored.run_view import run_data, show_table
+    from flowdebate.service.documents.document import as_json as json_of
 
     if as_json:
         write_json(json_of([run_data(run) for runs in rows for run in runs]))
@@ -209,7 +209,7 @@ def _list(rows: Sequence[Sequence[StoredRun]], *, as_json: bool = False, followi
 
 
 def _page(speakers: Sequence[Any] = ()) -> Page:
-    from flowdebate.cli.page import Page
+    from flowdebate.cli.terminal.page import Page
 
     return Page(sys.stdout, speakers)
 
@@ -246,7 +246,7 @@ def export(
 
 
 async def _export(store: Store, names: Sequence[str], output: Path | None) -> None:
-    from flowdebate.service.documents import seen_json
+    from flowdebate.service.documents.document import seen_json
     from flowdebate.service.runs import each_run, find_run
     from flowdebate.store.export import export_run, write_export
 
@@ -272,7 +272,7 @@ def import_(
     store: opt.StoreName = None,
 ) -> None:
     """Import runs from a file that export wrote. Runs that the store already has stay as they are."""
-    from flowdebate.cli.page import Page
+    from flowdebate.cli.terminal.page import Page
     from flowdebate.service.runs import opened
     from flowdebate.store.export import import_runs, read_export
 

@@ -12,12 +12,12 @@ from flowdebate.cli import options as opt
 from flowdebate.cli.command import check_report
 from flowdebate.cli.execute import confirmed, fork_run
 from flowdebate.errors import ConfigurationError
-from flowdebate.service.options import COMMAND, Count, FilePath, ModelName, Option, misuse
+from flowdebate.service.plans.options import COMMAND, Count, FilePath, ModelName, Option, misuse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from flowdebate.service.plan import Plan
+    from flowdebate.service.plans.plan import Plan
     from flowdebate.store.base import StepRow, StoredRun
 
 __all__ = ("fork",)
@@ -104,7 +104,7 @@ def fork(  # noqa: PLR0913 - the options of the command
 def _plan(stored: StoredRun, given: Mapping[str, Any], settings: Mapping[str, Any], *, trusted: bool) -> Plan:
     """The plan of the fork, with what was given over that of the run."""
     from flowdebate.cli.patterns import ask_here, known_options
-    from flowdebate.service.plan import pattern_of_run, plan_of_fork
+    from flowdebate.service.plans.plan import pattern_of_run, plan_of_fork
 
     info = pattern_of_run(stored)
     known = dict(given) if info is None else known_options(info, dict(given))
@@ -143,7 +143,7 @@ def _changes(
     steps: Sequence[StepRow], at: str | None, say: str | None, edit: Sequence[str]
 ) -> tuple[str | None, dict[str, str]]:
     """The place to ask anew from, and the edited answers by their places."""
-    from flowdebate.service.files import read_text
+    from flowdebate.service.plans.files import read_text
 
     places = [step.key for step in steps if step.body is not None and step.kind in ("call", "human")]
     found = None if at is None else _place(at, places, option="--at")

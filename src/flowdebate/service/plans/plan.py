@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from flowdebate.errors import BadFile, ConfigurationError, shown
 from flowdebate.models.openai.endpoint import address_of
 from flowdebate.patterns import PATTERNS, find_pattern
-from flowdebate.service.files import parse_json, problem_of, read_text
-from flowdebate.service.options import MEGABYTES, OutputOptions, misuse, read_plan_file
+from flowdebate.service.plans.files import parse_json, problem_of, read_text
+from flowdebate.service.plans.options import MEGABYTES, OutputOptions, misuse, read_plan_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from flowdebate.patterns.failures import FailurePolicy
     from flowdebate.patterns.roster import Debater
     from flowdebate.runs.limits import Limits
-    from flowdebate.service.documents import Document
-    from flowdebate.service.options import PatternOptions, PlanFile
+    from flowdebate.service.documents.document import Document
+    from flowdebate.service.plans.options import PatternOptions, PlanFile
     from flowdebate.store.base import StoredRun
 
 __all__ = (
@@ -249,7 +249,7 @@ def _models(options: PatternOptions, made: Models) -> dict[str, Model | str] | N
 
 def _limits(options: PatternOptions) -> Limits | None:
     from flowdebate.runs.limits import Limits
-    from flowdebate.service.models import prices_of
+    from flowdebate.service.plans.models import prices_of
 
     return (
         Limits(

@@ -9,7 +9,7 @@ import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TextIO
 
-from flowdebate.service.text import in_line
+from flowdebate.service.documents.text import in_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from flowdebate.blocks.human.human import Ask
     from flowdebate.runs.durable.suspend import HumanRequest
-    from flowdebate.service.sections import Working
+    from flowdebate.service.documents.sections import Working
 
 __all__ = ("WIDEST", "AskOnScreen", "Screen", "duration")
 

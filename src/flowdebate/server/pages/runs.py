@@ -14,7 +14,7 @@ from flowdebate.errors import FlowDebateError
 from flowdebate.patterns import PATTERNS
 from flowdebate.server.front import API, Front, FrontOf, ServiceOf
 from flowdebate.server.requests import RunsQuery  # noqa: TC001 - FastAPI reads it
-from flowdebate.service.documents import document_of
+from flowdebate.service.documents.document import document_of
 from flowdebate.service.runs import State
 from flowdebate.service.steps import StepState
 from flowdebate.web.sheet import Sheet

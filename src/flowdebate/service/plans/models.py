@@ -8,14 +8,14 @@ from flowdebate.errors import FlowDebateError
 from flowdebate.models.openai.endpoint import address_of
 from flowdebate.models.resolve import ModelResolver, ModelSpec
 from flowdebate.runs.limits import Price
-from flowdebate.service.options import PRICE
+from flowdebate.service.plans.options import PRICE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from flowdebate.models.usage import Usage
     from flowdebate.runs.limits import Prices
-    from flowdebate.service.plan import Plan
+    from flowdebate.service.plans.plan import Plan
 
 __all__ = ("models_line", "prices_of")
 
@@ -26,7 +26,7 @@ def models_line(plan: Plan, *, environment: str | None = None) -> str:
     `environment` is the default model of a run that is resumed.
 
     >>> from flowdebate.patterns import PATTERNS
-    >>> from flowdebate.service.plan import make_plan
+    >>> from flowdebate.service.plans.plan import make_plan
     >>> given = {"question": "Q?", "model": "openai/gpt-5-mini", "judge_model": "openai/gpt-5"}
     >>> models_line(make_plan(PATTERNS["debate"], given))
     'Models: openai/gpt-5-mini; moderator, judge, synthesizer: openai/gpt-5'

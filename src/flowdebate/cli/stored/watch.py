@@ -13,9 +13,9 @@ import typer
 from flowdebate.cli import options as opt
 from flowdebate.cli.command import check_report, write_json, write_report
 from flowdebate.cli.execute import Running, advice_on, end_of_stored, finish, followed, service_of
-from flowdebate.cli.process import ExitCode, killed_by, tell, writing
+from flowdebate.cli.terminal.process import ExitCode, killed_by, tell, writing
 from flowdebate.errors import ConfigurationError
-from flowdebate.service.options import Option
+from flowdebate.service.plans.options import Option
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from flowdebate.cli.execute import Followed, View
     from flowdebate.service.channel import Update
-    from flowdebate.service.documents import Document
-    from flowdebate.service.plan import Plan
+    from flowdebate.service.documents.document import Document
+    from flowdebate.service.plans.plan import Plan
     from flowdebate.service.runs import Place
     from flowdebate.store.base import StoredRun
 
@@ -78,7 +78,7 @@ def _watched(stored: StoredRun, place: Place, *, as_json: bool, quiet: bool, mar
 
 def _plan_of(stored: StoredRun) -> tuple[Plan | None, str]:
     """The plan of a stored run; or None, and why there is none."""
-    from flowdebate.service.plan import pattern_of_run, plan_of
+    from flowdebate.service.plans.plan import pattern_of_run, plan_of
 
     if pattern_of_run(stored) is None:
         return None, f"Run {stored.header.run_id} was started by a program, whose patterns this command does not know"
@@ -90,8 +90,8 @@ def _plan_of(stored: StoredRun) -> tuple[Plan | None, str]:
 
 def _page(stored: StoredRun, plan: Plan, quiet: bool) -> View:  # noqa: FBT001 - of this module
     """The page of the run's own command, with the run and its status in the first line."""
-    from flowdebate.cli.page import LivePage
-    from flowdebate.service.models import models_line
+    from flowdebate.cli.terminal.page import LivePage
+    from flowdebate.service.plans.models import models_line
 
     environment = stored.header.model if isinstance(stored.header.model, str) else None
     head = [_status_line(stored), models_line(plan, environment=environment)]
@@ -117,7 +117,7 @@ class _Lines:
 
     async def follow(self, updates: AsyncIterator[Update]) -> None:
         """Write them to the end of the run; WriteFailed where they cannot be written."""
-        from flowdebate.cli.run_view import step_data
+        from flowdebate.cli.stored.run_view import step_data
         from flowdebate.events import wire_of
         from flowdebate.store.base import StepRow
 
@@ -131,7 +131,7 @@ class _Lines:
 
     def write(self, data: object) -> None:
         """Write a line."""
-        from flowdebate.service.documents import seen_json
+        from flowdebate.service.documents.document import seen_json
 
         with writing():
             write_json(seen_json(json.dumps(data, ensure_ascii=False)))
@@ -176,8 +176,8 @@ class _Steps:
     """Shows the steps of a run as `flowdebate show` does."""
 
     def __init__(self, stored: StoredRun, *, quiet: bool) -> None:
-        from flowdebate.cli.page import Page
-        from flowdebate.cli.run_view import show_head
+        from flowdebate.cli.stored.run_view import show_head
+        from flowdebate.cli.terminal.page import Page
 
         self._page = Page(sys.stdout, ())
         self._quiet = quiet
@@ -186,7 +186,7 @@ class _Steps:
 
     async def follow(self, updates: AsyncIterator[Update]) -> None:
         """Show the steps to the end of the run; WriteFailed where they cannot be written."""
-        from flowdebate.cli.run_view import show_step
+        from flowdebate.cli.stored.run_view import show_step
 
         async for update in updates:
             if not self._quiet:
@@ -195,7 +195,7 @@ class _Steps:
 
     def end(self, stored: StoredRun) -> None:
         """Show what the run came to."""
-        from flowdebate.cli.run_view import show_outcome
+        from flowdebate.cli.stored.run_view import show_outcome
 
         with writing():
             show_outcome(stored, self._page)
@@ -209,7 +209,7 @@ class _Steps:
 
 def _finish_steps(stored: StoredRun, seen: Followed, place: Place, markdown: Path | None) -> int:
     """Write what a run without a plan came to; the exit code."""
-    from flowdebate.cli.run_view import document_of
+    from flowdebate.cli.stored.run_view import document_of
 
     if seen.unwritten is not None:
         raise seen.unwritten

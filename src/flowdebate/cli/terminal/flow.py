@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from flowdebate.service.text import PrintableStream
+from flowdebate.service.documents.text import PrintableStream
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 from flowdebate._util.files import open_private
 from flowdebate.errors import BadFile, FlowDebateWarning
-from flowdebate.service.files import reason_of
-from flowdebate.service.text import printable
+from flowdebate.service.documents.text import printable
+from flowdebate.service.plans.files import reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -119,8 +119,8 @@ def tell(message: str) -> None:
 
 def _wrapped(message: str) -> str:
     """`message` broken between words at the width of the terminal."""
-    from flowdebate.cli.flow import TextFlow
-    from flowdebate.cli.screen import WIDEST
+    from flowdebate.cli.terminal.flow import TextFlow
+    from flowdebate.cli.terminal.screen import WIDEST
 
     written: list[str] = []
     width = min(shutil.get_terminal_size().columns, WIDEST)

@@ -9,16 +9,16 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from flowdebate.service.documents import as_json
-from flowdebate.service.live import cost_text
-from flowdebate.service.sections import FLAGS, Card, Entry, Fact, Group, Heading, Output, Remark
-from flowdebate.service.text import in_line, printable
+from flowdebate.service.documents.document import as_json
+from flowdebate.service.documents.live import cost_text
+from flowdebate.service.documents.sections import FLAGS, Card, Entry, Fact, Group, Heading, Output, Remark
+from flowdebate.service.documents.text import in_line, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from flowdebate.service.documents import Document
-    from flowdebate.service.sections import Section
+    from flowdebate.service.documents.document import Document
+    from flowdebate.service.documents.sections import Section
 
 __all__ = ("bold", "escaped", "quoted", "report", "sections_text")
 

@@ -13,8 +13,8 @@ from starlette.responses import HTMLResponse, RedirectResponse
 
 from flowdebate.errors import ConfigurationError
 from flowdebate.server.front import FrontOf, ServiceOf  # noqa: TC001 - FastAPI reads them
-from flowdebate.server.pages import page, sheet_of
-from flowdebate.service.documents import document_of
+from flowdebate.server.pages.runs import page, sheet_of
+from flowdebate.service.documents.document import document_of
 from flowdebate.service.votes import sides_of
 from flowdebate.web.blind import BlindReading, blind_views
 from flowdebate.web.compare import compared

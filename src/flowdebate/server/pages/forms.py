@@ -16,8 +16,8 @@ from flowdebate.patterns import PATTERNS
 from flowdebate.server import catalog
 from flowdebate.server.front import FrontOf, ServiceOf  # noqa: TC001 - FastAPI reads them
 from flowdebate.server.link_routes import link_of, request_for
-from flowdebate.server.pages import OVER, page, root_of
-from flowdebate.service.documents import document_of
+from flowdebate.server.pages.runs import OVER, page, root_of
+from flowdebate.service.documents.document import document_of
 from flowdebate.web.asked import Asked, role_in_words, said_since
 from flowdebate.web.form import Form, answer_fields, form_of
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from flowdebate.cli import options as opt
 from flowdebate.cli.execute import resume_run
-from flowdebate.cli.process import tell
+from flowdebate.cli.terminal.process import tell
 from flowdebate.errors import NotAwaited
-from flowdebate.service.options import Option, misuse
+from flowdebate.service.plans.options import Option, misuse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

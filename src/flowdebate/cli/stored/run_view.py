@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 from flowdebate.errors import BadFile
 from flowdebate.runs.batch.batch import BATCH_LABEL
+from flowdebate.service.documents.sections import Output
+from flowdebate.service.documents.text import in_line
 from flowdebate.service.fork import Fork
-from flowdebate.service.plan import pattern_of_run
+from flowdebate.service.plans.plan import pattern_of_run
 from flowdebate.service.runs import WORDS, ago, document_of_run, moment, short_id, state_of
-from flowdebate.service.sections import Output
 from flowdebate.service.steps import StepState, call_body
-from flowdebate.service.text import in_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from flowdebate.cli.page import Page
-    from flowdebate.service.documents import Document
+    from flowdebate.cli.terminal.page import Page
+    from flowdebate.service.documents.document import Document
     from flowdebate.store.base import StepRow, StoredRun
 
 __all__ = (

@@ -11,8 +11,8 @@ import typer
 
 from flowdebate.cli import options as opt
 from flowdebate.cli.command import check_report, write_json, write_report
-from flowdebate.cli.process import ExitCode, write_whole, writing
-from flowdebate.service.options import Option, misuse
+from flowdebate.cli.terminal.process import ExitCode, write_whole, writing
+from flowdebate.service.plans.options import Option, misuse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,8 +77,8 @@ def verify(
 
 
 def _show(findings: Sequence[Finding], *, as_json: bool) -> None:
-    from flowdebate.cli.page import Page
-    from flowdebate.service.documents import as_json as json_of
+    from flowdebate.cli.terminal.page import Page
+    from flowdebate.service.documents.document import as_json as json_of
 
     if as_json:
         write_json(json_of([finding.model_dump(by_alias=True) for finding in findings]))

@@ -10,7 +10,7 @@ from starlette.requests import Request  # noqa: TC002 - FastAPI reads it
 from starlette.responses import HTMLResponse
 
 from flowdebate.server.front import FrontOf, ServiceOf  # noqa: TC001 - FastAPI reads them
-from flowdebate.server.pages import page
+from flowdebate.server.pages.runs import page
 from flowdebate.server.requests import AuditQuery  # noqa: TC001 - FastAPI reads it
 from flowdebate.service.audit import audit_of, has_intervals, rows_of
 from flowdebate.web.plot import plot_of

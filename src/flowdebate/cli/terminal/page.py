@@ -9,13 +9,12 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, TextIO, assert_never
 
-from flowdebate.cli.flow import TextFlow
-from flowdebate.cli.process import writing
-from flowdebate.cli.screen import AskOnScreen, Screen
-from flowdebate.service.documents import as_json, speakers_of
-from flowdebate.service.live import cost_text
-from flowdebate.service.runs import short_id
-from flowdebate.service.sections import (
+from flowdebate.cli.terminal.flow import TextFlow
+from flowdebate.cli.terminal.process import writing
+from flowdebate.cli.terminal.screen import AskOnScreen, Screen
+from flowdebate.service.documents.document import as_json, speakers_of
+from flowdebate.service.documents.live import cost_text
+from flowdebate.service.documents.sections import (
     FLAGS,
     Card,
     Ending,
@@ -31,16 +30,17 @@ from flowdebate.service.sections import (
     Speaking,
     Working,
 )
-from flowdebate.service.text import in_line, printable
+from flowdebate.service.documents.text import in_line, printable
+from flowdebate.service.runs import short_id
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     from flowdebate.service.channel import Update
-    from flowdebate.service.documents import Document, Speaker, Tokens
+    from flowdebate.service.documents.document import Document, Speaker, Tokens
+    from flowdebate.service.documents.live import Live
     from flowdebate.service.fork import Fork
-    from flowdebate.service.live import Live
-    from flowdebate.service.plan import Plan
+    from flowdebate.service.plans.plan import Plan
 
 __all__ = ("LivePage", "Page", "render")
 

@@ -26,7 +26,7 @@ from pydantic_core import PydanticCustomError
 from flowdebate.errors import BadFile, ConfigurationError
 from flowdebate.models.openai.endpoint import ADDRESS, address_of, check_address
 from flowdebate.prompts.template import Profile
-from flowdebate.service.files import parse_json, parse_toml, read_text
+from flowdebate.service.plans.files import parse_json, parse_toml, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

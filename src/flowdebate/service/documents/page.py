@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, get_origin
 from pydantic import BaseModel
 
 from flowdebate.errors import ConfigurationError
-from flowdebate.service.documents import speakers_of
-from flowdebate.service.options import OutputOptions
+from flowdebate.service.documents.document import speakers_of
+from flowdebate.service.plans.options import OutputOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from flowdebate.blocks.sequencer import Sequencer
-    from flowdebate.service.documents import Document
-    from flowdebate.service.live import Live
-    from flowdebate.service.options import PatternOptions
-    from flowdebate.service.plan import Models, Plan
+    from flowdebate.service.documents.document import Document
+    from flowdebate.service.documents.live import Live
+    from flowdebate.service.plans.options import PatternOptions
+    from flowdebate.service.plans.plan import Models, Plan
 
 __all__ = ("PatternPage", "roster")
 

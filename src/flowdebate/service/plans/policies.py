@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from flowdebate.models.base import Model
-    from flowdebate.service.plan import Plan, Policies
+    from flowdebate.service.plans.plan import Plan, Policies
 
 __all__ = ("with_models", "with_policies")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from flowdebate._util.load import load_object
-from flowdebate.service.options import COMMAND, Option, Text, misuse
+from flowdebate.service.plans.options import COMMAND, Option, Text, misuse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,7 +40,7 @@ def service_of(app: str | None, store: str | None, given: Mapping[str, Any], *, 
     ConfigurationError for a name that is none, and for invalid options.
     """
     from flowdebate.runs.limits import Limits
-    from flowdebate.service.models import prices_of
+    from flowdebate.service.plans.models import prices_of
     from flowdebate.service.service import Service
 
     if app is not None:

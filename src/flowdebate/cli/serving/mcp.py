@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from flowdebate._util.validation import check_library
 from flowdebate.cli import options as opt
-from flowdebate.cli.process import tell
-from flowdebate.cli.services import App, check_app, service_of
-from flowdebate.service.options import Option, misuse
+from flowdebate.cli.serving.services import App, check_app, service_of
+from flowdebate.cli.terminal.process import tell
+from flowdebate.service.plans.options import Option, misuse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -1,0 +1,1 @@
+"""Commands that serve runs to others: over HTTP and MCP."""

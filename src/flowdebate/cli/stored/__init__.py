@@ -1,0 +1,1 @@
+"""Commands about stored runs: list, show, watch, resume, fork, report and verify."""

@@ -1,0 +1,1 @@
+"""Terminal output: pages, the live screen, text that cannot move the cursor, and the process around it."""
