@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
@@ -12,7 +12,7 @@ from pydantic.alias_generators import to_camel
 from flowdebate._util.json_data import json_data, wire_names
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 __all__ = (
     "SPARSE",
@@ -21,7 +21,19 @@ __all__ = (
     "as_list",
     "new_dict",
     "new_list",
+    "one_of",
 )
+
+
+def one_of(values: Sequence[str]) -> Any:  # noqa: ANN401 - a type
+    """The type of one of `values`, which schemas list in this order.
+
+    `typing` takes literals for equal in any order, so `Literal["b", "a"] | None` is `Literal["a", "b"] | None` where
+    somebody made that before: what models are shown would depend on earlier runs of the process. The order is part of
+    this type.
+    """
+    given = tuple(values)
+    return Annotated[Literal[given], given]
 
 
 class WireModel(BaseModel):

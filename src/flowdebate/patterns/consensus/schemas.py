@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field, create_model
 
-from flowdebate._util.wire import WireModel
+from flowdebate._util.wire import WireModel, one_of
 from flowdebate.measures import Ballot, Convergence, Flip, Position, Strength, Tally
 from flowdebate.patterns.consensus.events import ConsensusStage, StageReached
 from flowdebate.patterns.consensus.relations import Moment, Relationship
@@ -214,11 +214,11 @@ class _ChoiceAsked(_Asked):
 
     def answer_schema(self) -> object:
         """The form of a human's choice."""
-        choice: Any = Literal[tuple(proposal.agent for proposal in self.proposals)]
+        authors = [proposal.agent for proposal in self.proposals]
         return create_model(
             "VoteAnswer",
             __base__=WireModel,
-            choice=(choice, Field(description="Whose proposal is the best")),
+            choice=(one_of(authors), Field(description="Whose proposal is the best")),
             reasoning=(str, Field("", description="Why")),
             confidence=(Share, Field(0.5, description="How sure you are")),
         )

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, create_model, model_validator
 
-from flowdebate._util.wire import BaseEvent, WireModel
+from flowdebate._util.wire import BaseEvent, WireModel, one_of
 from flowdebate.patterns.output import Entry, PatternOutput
 from flowdebate.patterns.state import (
     Contribution,
@@ -271,11 +271,10 @@ def ranking_of(letters: tuple[str, ...]) -> type[WireModel]:
     >>> [ranked.answer for ranked in model(ranking=[{"answer": "B", "reason": "-"}, {"answer": "A"}]).ranking]
     ['B', 'A']
     """
-    letter: Any = Literal[letters]
     ranked = create_model(
         "RankedAnswer",
         __base__=WireModel,
-        answer=(letter, Field(description="The letter of the answer")),
+        answer=(one_of(letters), Field(description="The letter of the answer")),
         reason=(Annotated[str, Field(max_length=LONGEST_REASON)], Field("", description="Why it has this place")),
     )
 

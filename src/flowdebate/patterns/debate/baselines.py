@@ -12,7 +12,7 @@ from pydantic import Field, create_model
 
 from flowdebate._util.text import one_line
 from flowdebate._util.validation import check_count
-from flowdebate._util.wire import WireModel
+from flowdebate._util.wire import WireModel, one_of
 from flowdebate.blocks.base import Block, merged_resources
 from flowdebate.blocks.concurrency import in_order
 from flowdebate.blocks.generator import Generator, Visibility, generator
@@ -112,12 +112,11 @@ def direct_answer(
 @lru_cache(maxsize=256)  # a thousand debates of the same sides ask in the same few orders
 def _answer_among(positions: tuple[str, ...]) -> type[WireModel]:
     """The answer's schema: the reasoning before the winner, since models commit to what they wrote first."""
-    winner: Any = Literal[positions]
     return create_model(
         "DirectAnswer",
         __base__=WireModel,
         reasoning=(str, Field(description="What speaks for and against each position")),
-        winner=(winner, Field(description="The position that is right")),
+        winner=(one_of(positions), Field(description="The position that is right")),
     )
 
 

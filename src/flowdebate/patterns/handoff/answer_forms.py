@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, create_model
 from pydantic_core import from_json
 
 from flowdebate._util.text import clean_text
+from flowdebate._util.wire import one_of
 from flowdebate.blocks.tools import Tool, function_schema
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns.handoff.decision import written
@@ -83,7 +84,7 @@ def handoff_spec(others: Sequence[str]) -> ToolSpec:
             next_agent_name: Who speaks next.
         """
 
-    handoff.__annotations__["next_agent_name"] = Literal[tuple(others)]
+    handoff.__annotations__["next_agent_name"] = one_of(others)
     return function_schema(handoff)
 
 

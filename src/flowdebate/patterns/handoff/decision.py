@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, create_model
 
 from flowdebate._util.text import CutOff, clean_text, is_blank
-from flowdebate._util.wire import WireModel
+from flowdebate._util.wire import WireModel, one_of
 from flowdebate.blocks.handler import Handler, handler
 from flowdebate.errors import OutputError, RosterError, shown
 from flowdebate.patterns.failures import record_failure
@@ -191,12 +191,11 @@ def written(named: object) -> str | None:
 
 def handoff_schema(names: Sequence[str]) -> type[WireModel]:
     """Schema of an answer: the text, and which of `names` is next."""
-    named: Any = Literal[tuple(names)]
     return create_model(
         "HandoffAnswer",
         __base__=WireModel,
         response=(str, Field(description="What you say")),
-        next_agent_name=(named, Field(description="Who speaks next")),
+        next_agent_name=(one_of(names), Field(description="Who speaks next")),
     )
 
 

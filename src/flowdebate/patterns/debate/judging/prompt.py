@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import lru_cache
 from random import Random
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, create_model
 
-from flowdebate._util.wire import WireModel
+from flowdebate._util.wire import WireModel, one_of
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns.debate.transcript import HOW_TO_READ, HOW_TO_READ_LABELLED, render_entries
 from flowdebate.prompts.escaping import quoted, tag_text
@@ -220,12 +220,11 @@ def verdict_among(stances: Sequence[str]) -> type[WireModel]:
 
 @lru_cache(maxsize=256)  # an application builds a pattern for each question, about the same sides
 def _verdict_among(stances: tuple[str, ...]) -> type[WireModel]:
-    winner: Any = Literal[stances]
     return create_model(
         "DebateVerdict",
         __base__=WireModel,
         reasoning=_REASONING,
-        winner=(winner | None, Field(description="The stance that won; null for a synthesis of several")),
+        winner=(one_of(stances) | None, Field(description="The stance that won; null for a synthesis of several")),
         verdict=_VERDICT,
     )
 

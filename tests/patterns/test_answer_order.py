@@ -1,0 +1,66 @@
+"""What a model may answer is listed in the order of its own debate, whatever the process has run before."""
+
+from __future__ import annotations
+
+from itertools import permutations
+from typing import TYPE_CHECKING, Any
+
+from pydantic import create_model
+
+from flowdebate import Debater, Persona, debate, handoff
+from flowdebate._util.wire import one_of
+from flowdebate.testing import FunctionModel
+
+if TYPE_CHECKING:
+    from flowdebate.testing import ModelRequest, Reply
+
+CLAIMS = ("ship", "wait", "ask")
+
+
+def enums(schema: Any) -> list[list[str]]:
+    """All closed sets of strings in a schema."""
+    if isinstance(schema, dict):
+        return [found for key, part in schema.items() for found in ([part] if key == "enum" else enums(part))]
+    return [found for part in schema for found in enums(part)] if isinstance(schema, list) else []
+
+
+class Asked:
+    """A model that answers, and the closed sets that it was shown."""
+
+    def __init__(self) -> None:
+        self.shown: list[list[str]] = []
+        self.model = FunctionModel(self._answer)
+
+    def _answer(self, request: ModelRequest) -> Reply:
+        self.shown += enums(request.output_schema)
+        if request.output is None:
+            return "Yes."
+        if "winner" in (request.output_schema or {}).get("properties", {}):
+            return {"reasoning": "It was argued.", "winner": None, "verdict": "Neither."}
+        return {"response": "Yes.", "next_agent_name": self.shown[-1][0]}
+
+
+def test_a_judge_is_shown_the_sides_of_its_own_debate_in_their_order() -> None:
+    """The same sides have been debated in another order before."""
+    for order in permutations(CLAIMS):
+        asked = Asked()
+        sides = [Debater(f"for {claim}", claim) for claim in order]
+        debate(name="x", debaters=sides, max_rounds=1, synthesizer=False).run_sync("What now?", model=asked.model)
+        assert asked.shown == [list(order)]
+
+
+def test_a_speaker_is_shown_the_others_in_their_order() -> None:
+    """A handoff of the same people in another order has been held before."""
+    for order in permutations(CLAIMS):
+        asked = Asked()
+        people = [Persona(name) for name in order]
+        handoff(name="x", debaters=people, max_turns=1).run_sync("What now?", model=asked.model)
+        assert asked.shown == [list(order[1:])]
+
+
+def test_the_type_of_a_choice_keeps_its_order_within_other_types() -> None:
+    """Also where `typing` caches: a union with None."""
+    for order in permutations(CLAIMS):
+        choice: Any = one_of(order)
+        model = create_model("Choice", it=(choice | None, None), also=(choice, order[0]))
+        assert enums(model.model_json_schema()) == [list(order), list(order)]
