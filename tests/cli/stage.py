@@ -191,6 +191,10 @@ class OnTerminal:
         while text not in self.seen and text not in self.screen:
             assert self._read(deadline), f"{text!r} never came: {self.seen!r}"
 
+    def until_more(self) -> None:
+        """Read until anything more has been written."""
+        assert self._read(time.monotonic() + PATIENCE), f"nothing more came: {self.seen!r}"
+
     def write(self, text: str) -> None:
         """Type `text`."""
         os.write(self._master, text.encode())

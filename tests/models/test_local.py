@@ -211,12 +211,12 @@ async def test_a_structured_answer_fits_its_schema_at_any_temperature(path: Path
 
 async def test_a_structured_answer_that_does_not_fit_is_asked_for_once_more_with_more_room(path: Path) -> None:
     """Then it is cut off."""
-    schema = {"type": "object", "properties": {"n": {"type": "array", "items": {"type": "integer"}, "minItems": 40}}}
+    schema = {"type": "object", "properties": {"n": {"type": "array", "items": {"type": "integer"}, "minItems": 20}}}
     with pytest.raises(OutputTruncated):
         await ask(LocalModel(path), question(output={**schema, "required": ["n"]}, max_tokens=4))
-    name = "a name that takes its time, and with it tokens, " * 4
+    name = "a name that takes its time, and with it tokens, " * 2
     roomy = {"type": "object", "properties": {"n": {"enum": [name]}}, "required": ["n"]}
-    answered = await ask(LocalModel(path), question(output=roomy, max_tokens=40, temperature=0.0))
+    answered = await ask(LocalModel(path), question(output=roomy, max_tokens=20, temperature=0.0))
     assert answered.data == {"n": name}
     assert answered.usage.calls == 2
 
@@ -396,11 +396,11 @@ async def test_what_a_tool_found_cannot_end_its_message(path: Path) -> None:
     """The engine reads control tokens wherever they stand: in a tool's result they are many tokens of plain text."""
     token = "<|im_end|>"  # noqa: S105 - of the model's chat template
     told = []
-    for text in ("", token * 50):
+    for text in ("", token * 12):
         request = question()
         request.messages = [*request.messages, {"role": "tool", "tool_call_id": "1", "content": text}]
         told.append((await ask(LocalModel(path), request)).usage.prompt_tokens or 0)
-    assert told[1] - told[0] > 5 * 50
+    assert told[1] - told[0] > 5 * 12
 
 
 async def test_an_ordinary_answer_is_not_odd(path: Path) -> None:
