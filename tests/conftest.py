@@ -18,10 +18,20 @@ settings.register_profile("suite", settings(), max_examples=EXAMPLES, deadline=N
 settings.load_profile("suite")
 
 
+WAITING = ("browser", "cli", "faults", "mcp", "notebook", "runs", "server", "service", "store", "telemetry", "workers")
+"""Folders whose tests start processes and wait for them."""
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Real models answer first: each file of them takes long, and none of them should be the last to end."""
-    items.sort(key=lambda item: item.get_closest_marker("local_model") is None)
+    """Real models answer first, then comes what waits: files of these take long, and none should be the last to end."""
+
+    def turn(item: pytest.Item) -> int:
+        if item.get_closest_marker("local_model"):
+            return 0
+        return 1 if item.nodeid.startswith(tuple(f"tests/{folder}/" for folder in WAITING)) else 2
+
+    items.sort(key=turn)
 
 
 @pytest.fixture(scope="session")
