@@ -151,7 +151,8 @@ def tab_to(page: Page, name: str) -> None:
     for _ in range(LONGEST_WAY):
         page.keyboard.press("Tab")
         focused: Any = page.evaluate(
-            "[...(document.activeElement.labels ?? []), document.activeElement].map(each => each.textContent).join()"
+            """const at = document.activeElement;
+            at === document.body ? "" : [...(at.labels ?? []), at].map(each => each.textContent).join()"""
         )
         if re.search(name, focused):
             return

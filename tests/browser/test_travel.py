@@ -40,8 +40,9 @@ def test_a_run_is_forked_from_the_slider(stage: Stage, visit: Callable[[str], Vi
     field.fill("We should wait.")
     assert page.get_by_text("1 answer reused at least").is_visible()
     page.get_by_role("button", name="Fork from step 2").click()
+    page.locator("#verdict").wait_for()
     page.get_by_role("link", name="Compare with the original").click()
-    assert page.get_by_text("step 2, changed by hand").is_visible()
+    page.get_by_text("step 2, changed by hand").wait_for()
     assert page.locator("ins").all_inner_texts() == ["We should wait."]
     page.goto(f"{stage.url}/runs/{run_id}/travel")
     assert page.get_by_role("link", name="con changed").is_visible()

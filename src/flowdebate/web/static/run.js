@@ -56,13 +56,14 @@ async function share(button) {
 /** Whether the page looks for answers to what the run waits for. */
 let looking = false;
 
-/** Show the run anew once somebody has answered what it waits for, wherever that was. */
+/** Show the run anew once it goes on, or somebody has answered what it waits for, wherever that was. */
 async function look() {
   const asked = /** @type {HTMLElement[]} */ ([...document.querySelectorAll("[data-asks]")]).map((each) => JSON.parse(each.dataset.asks ?? ""));
-  looking = asked.length > 0;
+  looking = asked.length > 0 || run.dataset.status === "awaiting"; // answered just now, it goes on in a moment
   if (!looking) return;
-  const now = /** @type {{place: string}[] | null} */ (await ask("GET", `/runs/${id}/requests`).catch(() => null));
-  if (now && now.map((each) => each.place).join("\n") !== asked.join("\n")) location.reload();
+  const [state, now] = await Promise.all([ask("GET", `/runs/${id}`), ask("GET", `/runs/${id}/requests`)]).catch(() => []);
+  const places = /** @type {{place: string}[]} */ (now ?? []).map((each) => each.place);
+  if (state && (state.status !== run.dataset.status || places.join("\n") !== asked.join("\n"))) location.reload();
   else setTimeout(look, 3000);
 }
 
