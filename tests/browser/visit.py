@@ -65,5 +65,15 @@ def page_at_the_end(page: Page) -> str:
     """The page of a run when it is over, but for the folds, which stay as the reader has them."""
     page.locator("#live").wait_for(state="detached")
     page.locator("#speaking").wait_for(state="detached")
-    html: str = page.locator("#run").inner_html()
+    html: str = page.locator("#run").evaluate(
+        """run => {
+            const copy = run.cloneNode(true);
+            for (const each of copy.querySelectorAll("*")) {  // the order of attributes says nothing
+                const attributes = [...each.attributes].sort((one, other) => (one.name < other.name ? -1 : 1));
+                for (const { name } of attributes) each.removeAttribute(name);
+                for (const { name, value } of attributes) each.setAttribute(name, value);
+            }
+            return copy.innerHTML;
+        }"""
+    )
     return html.replace(' open=""', "").replace(" open>", ">")
