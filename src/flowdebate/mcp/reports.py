@@ -247,7 +247,7 @@ def _section(section: Section) -> Iterator[str]:
             yield f"- {tag_text(section.label)}: {quoted(section.text)}"
         case Group():
             yield f"{tag_text(section.label)}: {quoted(section.text)}"
-            yield from _lines(section.parts)
+            yield from _lines(section.facts)
             if section.remark is not None:
                 yield f"({tag_text(section.remark)})"
         case Card():

@@ -65,8 +65,8 @@ def _size(section: Section) -> int:
     """Characters, with some for what is around them on a page."""
     if not isinstance(section, (Entry, Group)):
         return 0
-    parts = section.parts if isinstance(section, Group) else ()
-    return len(section.text) + sum(len(fact.text) for fact in parts) + 500 * (1 + len(parts))
+    facts = section.facts if isinstance(section, Group) else ()
+    return len(section.text) + sum(len(fact.text) for fact in facts) + 500 * (1 + len(facts))
 
 
 def _cut(section: Section, longest: int) -> Section:
@@ -78,7 +78,10 @@ def _cut(section: Section, longest: int) -> Section:
             return replace(section, text=shortened(section.text, longest))
         case Group():
             parts = tuple(replace(fact, text=shortened(fact.text, longest)) for fact in section.parts[:_PARTS])
-            return replace(section, text=shortened(section.text, longest), parts=parts)
+            text, briefing, angle = (
+                shortened(each, longest) for each in (section.text, section.briefing, section.angle)
+            )
+            return replace(section, text=text, parts=parts, briefing=briefing, angle=angle)
         case Card():
             facts = tuple(replace(fact, text=shortened(fact.text, longest)) for fact in section.facts)
             return replace(section, facts=facts)
