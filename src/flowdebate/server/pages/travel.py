@@ -12,11 +12,11 @@ from starlette.requests import Request  # noqa: TC002 - FastAPI reads it
 from starlette.responses import HTMLResponse, RedirectResponse
 
 from flowdebate.errors import ConfigurationError
+from flowdebate.patterns.debate.blind import BlindReading, blind_views
 from flowdebate.server.front import FrontOf, ServiceOf  # noqa: TC001 - FastAPI reads them
 from flowdebate.server.pages.runs import page, sheet_of
 from flowdebate.service.documents.document import document_of
 from flowdebate.service.votes import sides_of
-from flowdebate.web.blind import BlindReading, blind_views
 from flowdebate.web.compare import compared
 from flowdebate.web.sheet import Sheet
 from flowdebate.web.travel import fork_line, moment_at
