@@ -207,6 +207,44 @@ async def test_four_processes_use_it_first_at_once(a_server: Server, schema: str
     await store.close()
 
 
+HALFWAY = """
+import asyncio, sys, threading, time
+import psycopg
+from flowdebate.store.postgres.database import _ONE_AT_A_TIME
+from flowdebate.store.postgres.store import PostgresStore
+from flowdebate.workers.queue import driver
+holder, watcher = (psycopg.connect(sys.argv[1], autocommit=True) for _ in range(2))
+holder.execute("SELECT pg_advisory_lock(%s)", (_ONE_AT_A_TIME,))
+halfway = threading.Event()
+class Pause:
+    def find_spec(self, name, path=None, target=None):
+        hooked = name.startswith("sqlalchemy.orm.") and object in sys.modules["sqlalchemy.inspection"]._registrars
+        if hooked and not halfway.is_set():
+            halfway.set()
+            holder.close()
+            time.sleep(0.5)
+sys.meta_path.insert(0, Pause())
+async def main():
+    store = PostgresStore(sys.argv[1], schema=sys.argv[2])
+    using = asyncio.create_task(store.runs())
+    waiting = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+    while not halfway.is_set() and not watcher.execute(waiting).fetchone():
+        await asyncio.sleep(0.02)
+    await asyncio.to_thread(driver)
+    await using
+    await store.close()
+asyncio.run(main())
+"""
+
+
+async def test_tables_can_be_made_while_another_thread_imports_sqlalchemy(a_server: Server, schema: str) -> None:
+    """As a service does that queues its first run while its worker starts."""
+    pytest.importorskip("dbos")
+    done = subprocess.run([sys.executable, "-c", HALFWAY, a_server.url, schema], capture_output=True, text=True)  # noqa: S603, ASYNC221, PLW1510
+    assert (done.returncode, done.stderr) == (0, "")
+    assert asked(a_server, f"SELECT version_num FROM {schema}.migrations") == [(KNOWN,)]  # noqa: S608
+
+
 class Unheard(PostgresStore):
     """One whose first answer is lost; before it asks again, somebody else has changed the document."""
 

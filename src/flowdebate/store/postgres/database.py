@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import threading
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -227,6 +228,7 @@ def make_schema(connection: Session, schema: str) -> None:
 def _migrate(connection: Session, address: Address) -> None:
     """Apply the missing migrations in one transaction; none stays if one fails."""
     with IMPORTING:
+        import_module("sqlalchemy.orm")  # it hooks into what is used below: nobody may be halfway through importing it
         from alembic import command
         from alembic.config import Config
         from sqlalchemy import create_engine
