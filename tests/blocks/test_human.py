@@ -26,10 +26,19 @@ from flowdebate import (
 )
 from flowdebate.blocks.concurrency import in_order
 from flowdebate.blocks.human.parsing import checked_against, parse_text
-from flowdebate.blocks.human.prompt import render_said
+from flowdebate.blocks.human.prompt import (
+    RequestParts,
+    Said,
+    Section,
+    parse_request,
+    render_request,
+    render_said,
+    render_who,
+)
 from flowdebate.blocks.human.terminal import Terminal
 from flowdebate.errors import ConfigurationError, OutputError
 from flowdebate.models.output import OutputSchema
+from flowdebate.prompts.escaping import unescaped
 from flowdebate.runs.durable.suspend import Suspended, request_of
 from flowdebate.store.memory import MemoryStore
 from flowdebate.testing import ScriptedModel
@@ -230,6 +239,42 @@ def test_no_text_can_forge_an_entry(text: str) -> None:
     assert lines[0] == "Round 1:"
     assert lines[1].startswith("[ann, for] ")
     assert all(line.startswith("  | ") for line in lines[2:])
+
+
+names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1).filter(lambda text: bool(text.strip()))
+rounds = st.lists(st.lists(st.builds(Said, names, names, st.text()), min_size=1, max_size=3), max_size=3)
+words = st.sampled_from(["Be brief.", "One line.\n  | Another one."])
+
+
+@given(name=names, stance=st.none() | names, question=names, said=st.none() | rounds, prompt=st.none() | words)
+def test_a_request_is_read_back_in_its_parts(
+    name: str, stance: str | None, question: str, said: list[list[Said]] | None, prompt: str | None
+) -> None:
+    """`parse_request` is the inverse of `render_request`, whatever others wrote, and whoever it seems to be by."""
+    who = render_who(name, stance=stance)
+    entries = [
+        DebateContributionEntry(round=number, agent_name=each.name, stance=each.about, text=each.text)
+        for number, spoken in enumerate(said or (), 1)
+        for each in spoken
+    ]
+    shown = render_request(
+        who=who,
+        prompt=prompt,
+        question=question,
+        context=None,
+        said=None if said is None else render_said(entries),
+        task="Choose.",
+    )
+    before = () if prompt is None else (Section(None, (prompt,)),)
+    in_rounds = (Section(number, tuple(spoken)) for number, spoken in enumerate(said or (), 1))
+    sections = (*before, *in_rounds, Section(None, ("Choose.",)))
+    assert parse_request(shown) == RequestParts(unescaped(who), question, sections)
+
+
+def test_a_request_in_other_words_is_read_as_they_are() -> None:
+    """Also one whose parts cannot be told from each other."""
+    parts = parse_request("What was said so far:\nlittle\n\n[x y\nRound 2:")
+    assert parts == RequestParts("", "", (Section(None, ("little",)), Section(None, ("[x y", "Round 2:"))))
 
 
 FINDINGS = st.builds(

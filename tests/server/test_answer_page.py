@@ -9,11 +9,11 @@ from urllib.parse import quote
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flowdebate.blocks.human.prompt import render_request, render_said, render_who
+from flowdebate.blocks.human.prompt import render_request, render_said
 from flowdebate.patterns.debate.schemas import DebateContributionEntry
 from flowdebate.service.state import PendingInput
-from flowdebate.web.asked import Asked, Said
-from flowdebate.web.form import answer_fields
+from flowdebate.web.forms.asked import Asked
+from flowdebate.web.forms.form import answer_fields
 from tests.server.test_links import SIDES, WITH_JUDGE, waiting
 from tests.server.test_pages import HOSTILE, Parts
 
@@ -29,11 +29,6 @@ VERDICT = {
 def request(shown: str, schema: dict[str, Any] | None = None) -> PendingInput:
     """What a run asks."""
     return PendingInput(block="rent-judge", place="p", shown=shown, expects="Answer.", answer_schema=schema)
-
-
-def entry(name: str, stance: str, text: str, round: int = 1) -> DebateContributionEntry:  # noqa: A002 - as in an entry
-    """A contribution to a debate."""
-    return DebateContributionEntry(round=round, agent_name=name, stance=stance, text=text)
 
 
 def test_a_judge_reads_without_names(stage: Stage) -> None:
@@ -80,36 +75,13 @@ def test_there_is_a_page_only_while_the_run_waits(stage: Stage) -> None:
     assert stage.http.get("/runs/nothing/answer").status_code == 404
 
 
-names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1).filter(lambda text: bool(text.strip()))
-
-
-@given(said=st.lists(st.tuples(names, names, st.text()), max_size=4), question=names)
-def test_what_was_said_is_read_back_from_a_request(said: list[tuple[str, str, str]], question: str) -> None:
-    """Whatever it says, and whoever it seems to be by."""
-    entries = [entry(*each) for each in said]
-    who = render_who("Ann", stance="Ship")
-    shown = render_request(
-        who=who, prompt=None, question=question, context=None, said=render_said(entries), task="Choose."
-    )
-    asked = Asked.of(request(shown))
-    parts = [part for each in asked.rounds for part in each.parts]
-    read = [(part.name, part.stance, part.text) for part in parts if isinstance(part, Said)]
-    assert (asked.who, asked.question) == (who, question)
-    assert read == said
-    assert [each.title for each in asked.rounds if each.title] == ["Round 1"] * bool(said)
-    assert not asked.blind
-
-
 def test_who_is_no_judge_reads_names() -> None:
     """A moderator has to name the next speaker; and stances that nobody can choose are shown as they are."""
-    shown = render_request(
-        who=None, prompt=None, question="?", context=None, said=render_said([entry("Ann", "Ship", "Yes.")]), task=None
-    )
+    said = render_said([DebateContributionEntry(round=1, agent_name="Ann", stance="Ship", text="Yes.")])
+    shown = render_request(who=None, prompt=None, question="?", context=None, said=said, task=None)
     moderator = {"properties": {"nextSpeakers": {"type": "array", "items": {"enum": ["Ann"]}}}}
     for schema in (None, moderator, {"properties": {"winner": {"enum": ["Buy", "Sell"]}}}):
-        (said,) = (part for each in Asked.of(request(shown, schema)).rounds for part in each.parts)
-        assert isinstance(said, Said)
-        assert said.label == "Ann"
+        assert not Asked.of(request(shown, schema)).blind
     assert Asked.of(request(shown, VERDICT)).blind == {"Ship": "Side A", "Wait": "Side B"}
 
 

@@ -10,10 +10,10 @@ from flowdebate import Debater, debate
 from flowdebate.mcp.reports import render_said, said_in
 from flowdebate.service.documents.document import document_of
 from flowdebate.service.documents.markdown import report
-from flowdebate.service.documents.sections import Group
+from flowdebate.service.documents.sections import Fact, Group
 from flowdebate.testing import FunctionModel
-from flowdebate.web.excerpt import excerpt
-from flowdebate.web.notebook import live_html
+from flowdebate.web.notebook.excerpt import excerpt
+from flowdebate.web.notebook.page import live_html
 from flowdebate.web.report import document_html
 
 SIDES = [Debater("pro", "cap rents"), Debater("con", "free rents")]
@@ -46,6 +46,7 @@ def test_every_front_end_has_the_briefing_and_the_angle(front_end: str) -> None:
 
 def test_an_excerpt_cuts_them_as_all_texts() -> None:
     """Models write as much as they like."""
-    (cut,) = excerpt([Group(label="Moderator calls on", text="pro", briefing="a" * 900, angle="b" * 900)], longest=50)
+    briefing = Fact(label="Briefing", text="a" * 900)
+    (cut,) = excerpt([Group(label="Moderator calls on", text="pro", facts=(briefing,))], longest=50)
     assert isinstance(cut, Group)
-    assert all(text.endswith("… (900 characters)") and len(text) < 80 for text in (cut.briefing, cut.angle))
+    assert [len(fact.text) for fact in cut.facts] == [len(f"{'a' * 49}… (900 characters)")]

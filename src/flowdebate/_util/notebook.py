@@ -6,7 +6,7 @@ from pkgutil import resolve_name
 
 __all__ = ("InNotebooks",)
 
-_HTML, _MARKDOWN = "flowdebate.web.notebook:html_of", "flowdebate.web.notebook:markdown_of"
+_HTML, _MARKDOWN = "flowdebate.web.notebook.page:html_of", "flowdebate.web.notebook.page:markdown_of"
 """They stand above all that they show, and are loaded when a notebook asks."""
 
 

@@ -16,8 +16,8 @@ from flowdebate.runs.result import RunHandle, RunView
 from flowdebate.service.runs import WORDS
 from flowdebate.service.state import PendingInput
 from flowdebate.store.open import open_store
-from flowdebate.web.asked import Asked
-from flowdebate.web.form import answer_fields
+from flowdebate.web.forms.asked import Asked
+from flowdebate.web.forms.form import answer_fields
 from flowdebate.web.templates import asset, render, style_of
 
 if TYPE_CHECKING:
@@ -222,10 +222,10 @@ def _store_of(run: RunView | str | None, choice: StoreChoice) -> Store | None:
 def _page(request: HumanRequest | None = None, *, note: str = "", token: str = "") -> str:
     """What the widget shows, as HTML in which everything that others wrote is text."""
     if request is None:
-        return render("turn", pending=None, note=note)
+        return render("notebook/turn", pending=None, note=note)
     pending = PendingInput.of(request)
     asked = Asked.of(pending)
-    return render("turn", pending=pending, asked=asked, form=answer_fields(pending.answer_schema), token=token)
+    return render("notebook/turn", pending=pending, asked=asked, form=answer_fields(pending.answer_schema), token=token)
 
 
 def _widget(receive: Callable[..., Awaitable[None] | None], page: str) -> Any:  # noqa: ANN401 - of anywidget
@@ -240,6 +240,7 @@ def _widget_class() -> Any:  # noqa: ANN401 - of anywidget
     from anywidget import AnyWidget
     from traitlets import Unicode
 
-    script = "".join(_IMPORT.sub("", asset(name)) for name in ("element.js", "form.js", "turn.js"))
-    contents = {"_esm": script, "_css": style_of("notebook.css", "turn.css"), "page": Unicode().tag(sync=True)}
+    script = "".join(_IMPORT.sub("", asset(name)) for name in ("element.js", "form.js", "notebook/turn.js"))
+    style = style_of("notebook/style.css", "notebook/turn.css")
+    contents = {"_esm": script, "_css": style, "page": Unicode().tag(sync=True)}
     return type("HumanTurnWidget", (AnyWidget,), {**contents, "__module__": __name__})

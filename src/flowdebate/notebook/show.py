@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from flowdebate._util.validation import check_library, is_number
 from flowdebate.errors import ConfigurationError
 from flowdebate.runs.result import RunHandle
-from flowdebate.web.notebook import Progress, html_of, live_html, markdown_of
+from flowdebate.web.notebook.page import Progress, html_of, live_html, markdown_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator

@@ -17,6 +17,7 @@ from flowdebate.server.front import API, Front
 from flowdebate.server.guard import LOOPBACK, Guard, GuardOptions
 from flowdebate.server.links import Links
 from flowdebate.server.pages import audit as audit_page
+from flowdebate.server.pages import blind as blind_page
 from flowdebate.server.pages import forms as form_pages
 from flowdebate.server.pages import runs as pages
 from flowdebate.server.pages import travel as travel_pages
@@ -97,7 +98,7 @@ def create_app(  # noqa: PLR0913 - keyword-only
     )
     for router in (routes.router, views.router, link_routes.router, catalog.router):
         app.include_router(router, prefix=API)
-    for router in (pages.router, form_pages.router, travel_pages.router, audit_page.router, *others):
+    for router in (pages.router, form_pages.router, travel_pages.router, blind_page.router, audit_page.router, *others):
         app.include_router(router)
     handle_problems(app)
     return app

@@ -20,7 +20,7 @@ from flowdebate.server.front import API, Front, FrontOf
 from flowdebate.server.problems import responses
 from flowdebate.server.requests import BeginBody  # noqa: TC001 - FastAPI reads it
 from flowdebate.service.plans.options import option_of
-from flowdebate.web.written import as_curl, as_python, as_toml
+from flowdebate.web.forms.written import as_curl, as_python, as_toml
 
 __all__ = ("models", "router", "written")
 

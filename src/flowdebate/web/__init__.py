@@ -1,5 +1,5 @@
 """HTML of runs: the pages of the server, and the report that is kept, from the same templates.
 
-`sheet` is one run as data for a page, `record` what stands beside it, `templates` renders, and `report` makes the one
-file. Nothing here serves HTTP.
+`run/` has what a page shows of a run as data, `forms/` what it asks, `notebook/` the pages of notebooks; `templates`
+renders, and `report` makes the one file. Nothing here serves HTTP.
 """

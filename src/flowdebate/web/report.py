@@ -20,7 +20,7 @@ from flowdebate.service.plans.files import read_text
 from flowdebate.service.state import RunState
 from flowdebate.service.steps import StepState
 from flowdebate.store.export import read_runs
-from flowdebate.web.sheet import Sheet
+from flowdebate.web.run.sheet import Sheet
 from flowdebate.web.templates import render, style_of
 
 if TYPE_CHECKING:

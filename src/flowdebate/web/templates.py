@@ -6,15 +6,16 @@ import json
 import re
 import time
 from functools import cache
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.service.documents.document import as_json
 from flowdebate.service.documents.sections import FLAGS
 from flowdebate.service.documents.text import printable
 from flowdebate.service.runs import ago, moment
-from flowdebate.web.asked import role_in_words
-from flowdebate.web.quotes import lines_of
-from flowdebate.web.sheet import FORMS, status_words
+from flowdebate.web.forms.asked import role_in_words
+from flowdebate.web.run.quotes import lines_of
+from flowdebate.web.run.sheet import FORMS, status_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ("asset", "assets", "render", "style_of")
 
+_STATIC = files("flowdebate.web").joinpath("static")
 _UNKNOWN = "\N{EN DASH}"
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _SPACES = re.compile(r"\s+")
@@ -38,19 +40,17 @@ def render(template: str, **data: Any) -> str:  # noqa: ANN401 - what the templa
 @cache
 def assets() -> dict[str, bytes]:
     """Style sheets, scripts and pictures by name: everything that pages load."""
-    from importlib.resources import files
-
-    folder = files("flowdebate.web").joinpath("static")
-    return {each.name: each.read_bytes() for each in sorted(folder.iterdir(), key=lambda each: each.name)}
+    contents = sorted(_STATIC.iterdir(), key=lambda each: each.name)
+    return {each.name: each.read_bytes() for each in contents if each.is_file()}
 
 
 def asset(name: str) -> str:
-    """One of `assets` as text."""
-    return assets()[name].decode()
+    """A style sheet or a script as text; those of notebooks, which pages do not load, are in a folder of their own."""
+    return _STATIC.joinpath(name).read_text("utf-8")
 
 
 def style_of(*names: str) -> str:
-    """Style sheets of `assets` in one line, without their comments."""
+    """Style sheets in one line, without their comments."""
     sheets = _COMMENT.sub("", "".join(asset(name) for name in names))
     return _SPACES.sub(" ", sheets).strip()
 
@@ -82,7 +82,7 @@ def _environment() -> Environment:
         is_long=lambda text: len(text) > _LONG,
         ratio=lambda values: " : ".join(f"{100 * value:.0f}" for value in values),
     )
-    environment.globals.update(FLAGS=FLAGS, shares=shares, asset=asset)
+    environment.globals.update(FLAGS=FLAGS, shares=shares)
     return environment
 
 

@@ -1,4 +1,4 @@
-"""Prompts for humans: their role, the question, the transcript so far, and the expected answer.
+"""Prompts for humans: their role, the question, the transcript so far, and the expected answer; also read back.
 
 As in the prompts of models, texts of others follow a tag or a label: none of them can pass for another's or for the
 request's own words, and none can move a terminal's cursor.
@@ -6,39 +6,36 @@ request's own words, and none can move a terminal's cursor.
 
 from __future__ import annotations
 
+import re
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from flowdebate.prompts.escaping import quoted, tag_name, tag_text
+from flowdebate.errors import ViewError
+from flowdebate.prompts.escaping import quoted, tag_name, tag_text, unescaped, unquoted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from flowdebate.blocks.base import Block
+    from collections.abc import Iterable, Iterator, Mapping
 
 __all__ = (
+    "RequestParts",
+    "Said",
+    "Section",
     "kind_of",
+    "parse_request",
     "render_expected",
     "render_request",
     "render_said",
     "render_task",
     "render_who",
-    "with_answer_schema",
 )
 
 TEXT = "Answer in text."
 _FIELDS = "Answer with these fields:"
+_QUESTION = "Question: "
+_SAID = "What was said so far:\n"
+_NOTHING = "(nothing yet)"
 _KINDS = {"string": "text", "integer": "a whole number", "number": "a number", "boolean": "true or false"}
-
-
-def with_answer_schema(
-    block: Block[Any, Any], schema: Callable[[], object] | None = None, *, who: str | None = None
-) -> Block[Any, Any]:
-    """`block` in a role whose answers have `schema()`: a human without an output schema is asked for that one.
-
-    `who` tells the human about the role. Blocks of other kinds are returned as they are.
-    """
-    fitted: Callable[[object, str | None], Block[Any, Any]] | None = getattr(block, "with_answer_schema", None)
-    return block if fitted is None else fitted(None if schema is None else schema(), who)
 
 
 def render_request(
@@ -48,9 +45,9 @@ def render_request(
     parts = [
         who,
         None if prompt is None else _lines(prompt),
-        f"Question: {quoted(question)}" if question else None,
+        f"{_QUESTION}{quoted(question)}" if question else None,
         None if context is None else _lines(context),
-        None if said is None else f"What was said so far:\n{said}",
+        None if said is None else f"{_SAID}{said}",
         task,
     ]
     return "\n\n".join(part for part in parts if part)
@@ -90,7 +87,80 @@ def render_said(entries: Iterable[Any]) -> str:
         about = getattr(entry, "stance", None) or getattr(entry, "role", None)
         tag = tag_name(name) if about is None else f"{tag_name(name)}, {tag_text(about)}"
         lines.append(f"[{tag}] {quoted(entry.text)}")
-    return "\n".join(lines) if lines else "(nothing yet)"
+    return "\n".join(lines) if lines else _NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A contribution, under the tag of its author."""
+
+    name: str
+    about: str
+    """The stance or the role; empty for a tag without one."""
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A round of the transcript, or a paragraph of the request's own words."""
+
+    round: int | None
+    """None for the request's own words."""
+    parts: tuple[Said | str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RequestParts:
+    """A rendered request, read back."""
+
+    who: str
+    """What it says about the human's role; empty where it says nothing."""
+    question: str
+    sections: tuple[Section, ...]
+
+
+def parse_request(text: str) -> RequestParts:
+    """The parts of a request that `render_request` rendered; what is none of them is a line of its own words."""
+    who, question, sections = "", "", list[Section]()
+    first, *others = text.split("\n\n")  # texts of others have no empty line: each of theirs begins with a bar
+    if re.fullmatch("You are .+", first):
+        who = unescaped(first)
+    else:
+        others = [first, *others]
+    for part in others:
+        if part.startswith(_QUESTION) and not question:
+            question = _plain(part.removeprefix(_QUESTION))
+        elif part.startswith(_SAID):
+            sections += _rounds(part.removeprefix(_SAID))
+        elif part:
+            sections.append(Section(None, _parts(part)))
+    return RequestParts(who, question, tuple(sections))
+
+
+def _rounds(said: str) -> Iterator[Section]:
+    before, *rounds = re.split(r"^Round (\d+):\n", said, flags=re.MULTILINE)
+    if before not in ("", _NOTHING):
+        yield Section(None, _parts(before))
+    for number, entries in zip(rounds[::2], rounds[1::2], strict=True):
+        yield Section(int(number), _parts(entries.removesuffix("\n")))
+
+
+def _parts(text: str) -> tuple[Said | str, ...]:
+    return tuple(map(_part, re.split(r"\n(?!  \| )", text)))
+
+
+def _part(line: str) -> Said | str:
+    tagged = re.fullmatch(r"\[([^\[\]]*)\] (.*)", line, re.DOTALL)
+    if tagged is None:
+        return _plain(line)
+    name, _, about = tagged[1].partition(", ")
+    return Said(unescaped(name), unescaped(about), _plain(tagged[2]))
+
+
+def _plain(text: str) -> str:
+    with suppress(ViewError):
+        return unquoted(text)
+    return text
 
 
 def render_task(value: object) -> str | None:

@@ -18,8 +18,8 @@ from flowdebate.server.front import FrontOf, ServiceOf  # noqa: TC001 - FastAPI 
 from flowdebate.server.link_routes import link_of, request_for
 from flowdebate.server.pages.runs import OVER, page, root_of
 from flowdebate.service.documents.document import document_of
-from flowdebate.web.asked import Asked, role_in_words, said_since
-from flowdebate.web.form import Form, answer_fields, form_of
+from flowdebate.web.forms.asked import Asked, role_in_words, said_since
+from flowdebate.web.forms.form import Form, answer_fields, form_of
 
 if TYPE_CHECKING:
     from flowdebate.service.state import PendingInput, RunDetails

@@ -11,13 +11,14 @@ from starlette.requests import Request  # noqa: TC002 - FastAPI reads it
 from starlette.responses import HTMLResponse
 
 from flowdebate.errors import FlowDebateError
+from flowdebate.events import CHANGES
 from flowdebate.patterns import PATTERNS
 from flowdebate.server.front import API, Front, FrontOf, ServiceOf
 from flowdebate.server.requests import RunsQuery  # noqa: TC001 - FastAPI reads it
 from flowdebate.service.documents.document import document_of
 from flowdebate.service.runs import State
 from flowdebate.service.steps import StepState
-from flowdebate.web.sheet import Sheet
+from flowdebate.web.run.sheet import Sheet
 from flowdebate.web.templates import assets, render
 
 if TYPE_CHECKING:
@@ -91,6 +92,7 @@ async def run(run_id: str, request: Request, front: FrontOf, service: ServiceOf)
         kicker=() if sheet is None else sheet.kicker,
         people=[each for each in people if each not in asked],
         live=details.status in _LIVE,
+        changes=[each.kind for each in CHANGES],
         api=f"{root_of(request)}{API}/runs/{address}",
         step_link=f"{root_of(request)}/runs/{address}/travel",
     )

@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-import secrets
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated, Literal
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 from fastapi import APIRouter, Query, Response
 from starlette.requests import Request  # noqa: TC002 - FastAPI reads it
-from starlette.responses import HTMLResponse, RedirectResponse
+from starlette.responses import HTMLResponse
 
 from flowdebate.errors import ConfigurationError
-from flowdebate.patterns.debate.blind import BlindReading, blind_views
 from flowdebate.server.front import FrontOf, ServiceOf  # noqa: TC001 - FastAPI reads them
 from flowdebate.server.pages.runs import page, sheet_of
 from flowdebate.service.documents.document import document_of
-from flowdebate.service.votes import sides_of
-from flowdebate.web.compare import compared
-from flowdebate.web.sheet import Sheet
-from flowdebate.web.travel import fork_line, moment_at
+from flowdebate.web.run.compare import compared
+from flowdebate.web.run.sheet import Sheet
+from flowdebate.web.run.travel import fork_line, moment_at
 
 if TYPE_CHECKING:
     from flowdebate.service.owned import OwnedService
     from flowdebate.service.service import Service
     from flowdebate.service.state import RunDetails, RunState
-    from flowdebate.web.record import Call
-    from flowdebate.web.travel import ForkLine
+    from flowdebate.web.run.record import Call
+    from flowdebate.web.run.travel import ForkLine
 
 __all__ = ("router",)
 
@@ -85,44 +81,6 @@ async def compare(a: _RunId, b: _RunId, request: Request, front: FrontOf, servic
         fork=fork,
         steps=compared(one, other, fork=fork),
         addresses=[f"runs/{quote(run.run_id, safe='')}" for run in runs],
-    )
-
-
-@router.get("/runs/{run_id}/blind")
-async def blind(
-    run_id: str,
-    request: Request,
-    front: FrontOf,
-    service: ServiceOf,
-    view: Annotated[int | None, Query(ge=0)] = None,
-    reader: Annotated[str, Query(max_length=64)] = "",
-) -> Response:
-    """A debate without names, to vote on before the verdict is seen."""
-    details = await service.run(run_id)
-    stored = await front.service.store.run(run_id)
-    address = f"runs/{quote(run_id, safe='')}"
-    if not sides_of(stored) or details.document is None:
-        return page("blind", request, front, run=details, reading=None, address=address)
-    sheet = await sheet_of(details, front, service)
-    assert sheet is not None  # noqa: S101 - it has a document
-    raw = sheet.document.raw
-    if view is None:
-        query = urlencode({"view": secrets.randbelow(len(blind_views(raw))), **({"reader": reader} if reader else {})})
-        return RedirectResponse(f"?{query}", HTTPStatus.SEE_OTHER)
-    models = {call.model for call in sheet.trace.calls if call.model is not None}
-    parties = {getattr(each, "stance", ""): sheet.names[each.name] for each in sheet.document.speakers}
-    vote = await service.vote_of(run_id, reader)
-    return page(
-        "blind",
-        request,
-        front,
-        run=details,
-        reading=BlindReading.of(raw, view=view, names=[party.name for party in sheet.parties], models=sorted(models)),
-        address=address,
-        sheet=sheet,
-        vote=vote,
-        votes=sheet.votes,
-        parties=parties,
     )
 
 

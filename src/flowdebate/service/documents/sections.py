@@ -83,29 +83,21 @@ class Fact:
     """Whether it is at the left edge, as a statement of the page itself."""
     short: bool = False
     """Whether a narrow page may cut it; reports have it whole."""
+    apart: Literal["paragraphs", "heading"] | None = None
+    """How a page in HTML sets it without its label: in paragraphs, or as the heading of the round that it opens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """A statement of a role, with its parts."""
+    """A statement of a role, with what else it says behind labels."""
 
     label: str
     text: str
-    parts: tuple[Fact, ...] = ()
+    facts: tuple[Fact, ...] = ()
     remark: str | None = None
     """What the page adds in its own words."""
     opens: bool = False
     """Whether it opens a round, and speaks to those who come after it."""
-    briefing: str = ""
-    """What those are told."""
-    angle: str = ""
-    """What they are asked to consider."""
-
-    @property
-    def facts(self) -> tuple[Fact, ...]:
-        """All that it says behind labels, for a page that sets nothing apart."""
-        apart = (("Briefing", self.briefing), ("Angle", self.angle))
-        return (*self.parts, *(Fact(label=label, text=text, tone="dim") for label, text in apart if text))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

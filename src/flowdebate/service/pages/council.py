@@ -117,7 +117,7 @@ class CouncilDocument(Document):
             text = "too few reviews to say how far they agree"
             if agreed is not None:
                 text = f"agreement W = {agreed.w:.2f} [{agreed.low:.2f}, {agreed.high:.2f}]"
-            yield Group(label="Ranking", text=text, parts=tuple(facts))
+            yield Group(label="Ranking", text=text, facts=tuple(facts))
         if self.output is not None:
             yield Output(value=self.output)
         elif raw.answer is not None:
@@ -146,7 +146,7 @@ def review_group(review: CouncilReview) -> Group:
     facts = tuple(
         Fact(label=f"{ranked.rank}. {ranked.agent_name}", text=ranked.reason, tone="dim") for ranked in review.ranking
     )
-    return Group(label=review.agent_name, text="ranks the answers (names hidden)", parts=facts)
+    return Group(label=review.agent_name, text="ranks the answers (names hidden)", facts=facts)
 
 
 class CouncilPage(PatternPage):

@@ -216,19 +216,19 @@ def _log_odds(ballot: JudgeBallot, called: Mapping[str, str] | None, *, panel: b
 
 def decision_group(decision: DebateModeratorDecision) -> Group:
     """A moderator's decision."""
-    added = f"{', '.join(decision.added)}, as their side has to be heard" if decision.added else None
-    parts = (
-        ("Left out because", decision.reason),
-        ("Added", added),
+    added = f"{', '.join(decision.added)}, as their side has to be heard" if decision.added else ""
+    facts = (
+        Fact(label="Left out because", text=decision.reason or "", tone="dim"),
+        Fact(label="Added", text=added, tone="dim"),
+        Fact(label="Briefing", text=decision.briefing or "", tone="dim", apart="paragraphs"),
+        Fact(label="Angle", text=decision.new_angle or "", tone="dim", apart="heading"),
     )
     return Group(
         label="Moderator calls on",
         text=", ".join(decision.next_speakers) or "nobody",
-        parts=tuple(Fact(label=label, text=text, tone="dim") for label, text in parts if text),
+        facts=tuple(fact for fact in facts if fact.text),
         remark="This round is the last." if decision.done else None,
         opens=True,
-        briefing=decision.briefing or "",
-        angle=decision.new_angle or "",
     )
 
 

@@ -114,7 +114,7 @@ def report_groups(report: ModeratorReport | None) -> Iterator[Section]:
     if report is not None:
         parts = (("Summary", report.summary), ("Decision", report.decision))
         facts = tuple(Fact(label=label, text=text, tone="dim") for label, text in parts if text is not None)
-        yield Group(label="Moderator", text=_STATUSES[report.status], parts=facts)
+        yield Group(label="Moderator", text=_STATUSES[report.status], facts=facts)
 
 
 class DeliberationPage(PatternPage):

@@ -121,7 +121,7 @@ def referee_group(audit: RefereeAudit) -> Group:
         issues = "; ".join(found.issues)
         text = f"{found.score} of 100{f': {issues}' if issues else ''}"
         facts.append(Fact(label=found.agent_name, text=text, tone="dim", short=True))
-    return Group(label="Referee", text=audit.notes, parts=tuple(facts))
+    return Group(label="Referee", text=audit.notes, facts=tuple(facts))
 
 
 class RoundRobinPage(PatternPage):

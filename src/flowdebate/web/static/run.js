@@ -96,7 +96,7 @@ function follow() {
   });
   on("turn_finished", (event) => finish(event.path));
   on("role_failed", (event) => finish(event.path));
-  for (const kind of ["round_started", "moderator_decided", "moderator_reported", "verdict_reached", "review_finished"]) on(kind, refresh);
+  for (const kind of JSON.parse(run.dataset.live ?? "[]")) on(kind, refresh); // after these there is more to show
   events.addEventListener("open", () => say(""));
   events.addEventListener("error", () => say("The connection is lost, and is tried again. The run goes on."));
   const over = async () => {
@@ -120,7 +120,6 @@ function finish(path) {
     turns.delete(place);
     if (turn.turn) finished.push(turn.turn);
   }
-  void refresh();
 }
 
 /**

@@ -12,13 +12,13 @@ from flowdebate.service import Service
 from flowdebate.service.documents.document import document_of
 from flowdebate.service.steps import StepState
 from flowdebate.testing import FunctionModel
-from flowdebate.web.sheet import Sheet, Turn
-from flowdebate.web.travel import fork_line, moment_at
+from flowdebate.web.run.sheet import Sheet, Turn
+from flowdebate.web.run.travel import fork_line, moment_at
 from tests.browser.answers import answer_of
 
 if TYPE_CHECKING:
     from flowdebate.service.state import RunDetails
-    from flowdebate.web.travel import Moment
+    from flowdebate.web.run.travel import Moment
 
 QUESTION = "Should we ship?"
 

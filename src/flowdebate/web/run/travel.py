@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from flowdebate.web.sheet import Sheet, Turn
+from flowdebate.web.run.sheet import Sheet, Turn
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from flowdebate.service.state import RunState
-    from flowdebate.web.record import Call
-    from flowdebate.web.sheet import Round
+    from flowdebate.web.run.record import Call
+    from flowdebate.web.run.sheet import Round
 
 __all__ = ("ForkLine", "Moment", "fork_line", "moment_at")
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from flowdebate.service.documents.sections import Entry, Quoted
-    from flowdebate.web.sheet import Party
+    from flowdebate.web.run.sheet import Party
 
 __all__ = ("Citation", "Passage", "citations_in", "lines_of", "passages_of")
 

@@ -77,11 +77,8 @@ def _cut(section: Section, longest: int) -> Section:
         case Fact():
             return replace(section, text=shortened(section.text, longest))
         case Group():
-            parts = tuple(replace(fact, text=shortened(fact.text, longest)) for fact in section.parts[:_PARTS])
-            text, briefing, angle = (
-                shortened(each, longest) for each in (section.text, section.briefing, section.angle)
-            )
-            return replace(section, text=text, parts=parts, briefing=briefing, angle=angle)
+            facts = tuple(replace(fact, text=shortened(fact.text, longest)) for fact in section.facts[:_FACTS])
+            return replace(section, text=shortened(section.text, longest), facts=facts)
         case Card():
             facts = tuple(replace(fact, text=shortened(fact.text, longest)) for fact in section.facts)
             return replace(section, facts=facts)
@@ -92,5 +89,5 @@ def _cut(section: Section, longest: int) -> Section:
             return section
 
 
-_PARTS = 200
+_FACTS = 200
 """Of one statement."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from flowdebate.resources.tasks.task import Task
     from flowdebate.service.steps import StepState
-    from flowdebate.web.sheet import Party
+    from flowdebate.web.run.sheet import Party
 
 __all__ = ("Bar", "Board", "Call", "Row", "Tick", "Trace", "board_of", "trace_of")
 

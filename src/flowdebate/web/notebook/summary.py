@@ -17,7 +17,7 @@ from flowdebate.service.audit import rows_of
 from flowdebate.service.documents.live import cost_text, tokens_text
 from flowdebate.service.documents.markdown import escaped
 from flowdebate.service.runs import WORDS
-from flowdebate.web.excerpt import shortened
+from flowdebate.web.notebook.excerpt import shortened
 from flowdebate.web.templates import render
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Summary:
 
     def html(self) -> str:
         """A part of a page, in the notebook's own look."""
-        return render("summary", summary=self, about=shortened(self.about, _SENTENCE))
+        return render("notebook/summary", summary=self, about=shortened(self.about, _SENTENCE))
 
     def markdown(self) -> str:
         """The same as Markdown."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from flowdebate.web.record import Call
+    from flowdebate.web.run.record import Call
 
 __all__ = ("Pair", "Piece", "Same", "changes", "compared")
 

@@ -1,8 +1,8 @@
 // @ts-check
 /** The widget of a person's turn in a notebook. The kernel checks the answer. */
 
-import { Refusal } from "./element.js";
-import { enable, read, settle, tell } from "./form.js";
+import { Refusal } from "../element.js";
+import { enable, read, settle, tell } from "../form.js";
 
 const SECONDS = 4;
 

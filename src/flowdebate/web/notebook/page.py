@@ -21,10 +21,10 @@ from flowdebate.service.documents.live import Live, cost_text, tokens_text
 from flowdebate.service.documents.markdown import escaped, report
 from flowdebate.service.documents.sections import Card
 from flowdebate.service.runs import WORDS
-from flowdebate.web.excerpt import excerpt, shortened
+from flowdebate.web.notebook.excerpt import excerpt, shortened
+from flowdebate.web.notebook.summary import Summary, summary_of
 from flowdebate.web.report import document_html
-from flowdebate.web.sheet import Party, Sheet
-from flowdebate.web.summary import Summary, summary_of
+from flowdebate.web.run.sheet import Party, Sheet
 from flowdebate.web.templates import render, style_of
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def frame_of(shown: RunView | Document) -> str | None:
     events = () if isinstance(shown, Document) or len(shown.events) > _MOST_EVENTS else shown.events
     page = document_html(document, events, sections=excerpt(document.sections()))
     short = _in_short(document)
-    return short.html() if len(page) > _LARGEST else render("frame", page=page, summary=short)
+    return short.html() if len(page) > _LARGEST else render("notebook/frame", page=page, summary=short)
 
 
 def document_of_view(run: RunView) -> Document:
@@ -251,7 +251,7 @@ def live_html(run: RunView, progress: Progress | None = None) -> str:
     at = [] if known.round is None else [f"round {known.round.round} of {known.round.max_rounds}"]
     facts = [*at, *list(_numbers(run))[1:]]
     about: dict[str, Any] = {"facts": facts, "speaking": speaking, "work": known.work, "waits": _waits(run)}
-    return render("live", sheet=sheet, run=run, style=_style(), **about)
+    return render("notebook/live", sheet=sheet, run=run, style=_style(), **about)
 
 
 def _progress_of(run: RunView) -> Progress:
@@ -263,4 +263,4 @@ def _progress_of(run: RunView) -> Progress:
 
 @cache
 def _style() -> str:
-    return style_of("notebook.css")
+    return style_of("notebook/style.css")

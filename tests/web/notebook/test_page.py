@@ -19,8 +19,8 @@ from flowdebate.patterns.debate.judging.ballots import JudgeBallot
 from flowdebate.runs.events import CallStarted
 from flowdebate.service.documents.sections import Entry, Group, Heading, Remark
 from flowdebate.testing import FunctionModel, ScriptedModel
-from flowdebate.web.excerpt import excerpt
-from flowdebate.web.notebook import Progress, document_of_view, html_of, live_html, markdown_of
+from flowdebate.web.notebook.excerpt import excerpt
+from flowdebate.web.notebook.page import Progress, document_of_view, html_of, live_html, markdown_of
 from tests.runs.durable.patterns import PATTERNS, QUESTION, answer_to
 
 if TYPE_CHECKING:

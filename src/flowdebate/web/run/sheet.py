@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from flowdebate.service.documents.sections import Card, Entry, Fact, Group, Heading, Output, Remark, Section
 from flowdebate.service.runs import WORDS, moment
-from flowdebate.web.quotes import Citation, Passage, citations_in, passages_of
-from flowdebate.web.record import Board, Trace, board_of, trace_of
+from flowdebate.web.run.quotes import Citation, Passage, citations_in, passages_of
+from flowdebate.web.run.record import Board, Trace, board_of, trace_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from flowdebate.service.state import RunState
     from flowdebate.service.steps import StepState
     from flowdebate.service.votes import Votes
-    from flowdebate.web.record import Call
+    from flowdebate.web.run.record import Call
 
 __all__ = ("FORMS", "Party", "Round", "Sheet", "Turn", "parties_of")
 
@@ -206,7 +206,7 @@ def _rounds(sections: Iterable[Section], parties: dict[str, Party], trace: Trace
     def finished() -> Round:
         nonlocal turns, quotes
         notes = [each for each in held if isinstance(each, Group) and each.opens]
-        angle = next((note.angle for note in notes if note.angle), None)
+        angle = next((fact.text for note in notes for fact in note.facts if fact.apart == "heading"), None)
         shown: list[Turn | Fact | Group | Remark] = []
         for part in held:
             if isinstance(part, Entry):

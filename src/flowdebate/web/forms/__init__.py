@@ -1,0 +1,1 @@
+"""Forms: a new run, a person's answer, and the same requests as text."""
