@@ -57,6 +57,7 @@ from flowdebate.runs.events import (
 )
 
 __all__ = (
+    "CHANGES",
     "EVENT_FORMAT",
     "AgentMessage",
     "BaseEvent",
@@ -150,6 +151,9 @@ PatternEvent: TypeAlias = (
 
 Event: TypeAlias = RunEvent | PatternEvent
 """Every event of this library; a run's stream also holds whatever an application gave to `ctx.emit`."""
+
+CHANGES: tuple[type[BaseEvent], ...] = tuple(each for each in get_args(PatternEvent) if each is not TurnStarted)
+"""Events after which a page of the run has more to show: all of patterns but for the start of a turn."""
 
 _KINDS: frozenset[type[Any]] = frozenset(get_args(Event))
 

@@ -13,10 +13,9 @@ from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError
 from mcp.shared.subscriptions import ResourceUpdated
 
 from flowdebate.errors import FlowDebateError, RunNotFound
+from flowdebate.events import CHANGES
 from flowdebate.mcp.errors import sentence_of
 from flowdebate.mcp.reports import HOW_TO_READ, render_said, said_in
-from flowdebate.patterns.events import TurnFinished
-from flowdebate.runs.events import BlockAnswered, HumanAsked, RunFinished
 from flowdebate.service.documents.document import document_of
 from flowdebate.service.documents.markdown import report
 
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
 __all__ = ("Subscriptions", "add_resources")
 
 _RUN = "flowdebate://runs/"
-_CHANGES = (TurnFinished, BlockAnswered, HumanAsked, RunFinished)
-"""Events after which a run's document is another one."""
 
 
 def add_resources(server: MCPServer[Any], service_of: ServiceOf) -> None:
@@ -121,7 +118,7 @@ class Subscriptions:
         with suppress(FlowDebateError):
             async with aclosing(service.follow(run_id)) as updates:
                 async for update in updates:
-                    if isinstance(update.event, _CHANGES) or update.kind in ("reset", "end"):
+                    if isinstance(update.event, CHANGES) or update.kind in ("reset", "end"):
                         for uri in uris:
                             await self._bus.publish(ResourceUpdated(uri=uri))
 

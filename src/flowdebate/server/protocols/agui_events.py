@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 from ag_ui import core as ag_ui
 
 from flowdebate import errors
-from flowdebate.events import PatternEvent, wire_of
+from flowdebate.events import CHANGES, wire_of
 from flowdebate.models.usage import Usage
 from flowdebate.patterns.consensus.events import AgentMessage
-from flowdebate.patterns.events import RoundsEnded, RoundStarted, TurnFinished, TurnStarted
+from flowdebate.patterns.events import RoundsEnded, RoundStarted, TurnFinished
 from flowdebate.resources.tasks.collection import TaskChanged
 from flowdebate.runs.events import BlockAnswered, ModelCalled, RunFinished, RunStarted, TextDelta, ToolCalled
 from flowdebate.server.protocols.speech import Closed, Opened, Piece, Speech
@@ -31,8 +31,6 @@ _OWN = "flowdebate"
 """Prefix of names; key in metadata and in the state."""
 _TOLD = (RunStarted, RunFinished, TextDelta, BlockAnswered, TurnFinished, AgentMessage)
 """Events without an event of their own: messages, and the first and the last event, say the same."""
-_PROGRESS = (TurnStarted,)
-_ACTIVITIES = tuple(set(get_args(PatternEvent)).difference(_PROGRESS))
 _LOOP = re.compile(r"(.+)/(?:round|turn)\[\d+\]")
 
 
@@ -166,7 +164,7 @@ class AgUi:
                 self._count(event)
             case _ if isinstance(event, _TOLD):
                 pass
-            case _ if isinstance(event, _ACTIVITIES):
+            case _ if isinstance(event, CHANGES):
                 if isinstance(event, RoundsEnded):
                     yield from self._end_step(event.path)
                 yield self._activity(event)
