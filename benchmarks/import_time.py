@@ -1,4 +1,7 @@
-"""What `import flowdebate` takes, next to the libraries that it stands on; byte-compiled, in fresh processes."""
+"""What importing flowdebate takes, next to the libraries that it stands on; byte-compiled, in fresh processes.
+
+And what a first debate takes from the import on, so that nothing is cheaper because it is done later.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,20 @@ import sys
 from report import print_table
 
 BASE = "import pydantic, asyncio"  # of pydantic, which is lazy, no more than its name
+NAMES = "from flowdebate import Debater, debate"
+_DEBATE = """
+from flowdebate.testing import ScriptedModel
+sides = [Debater("ann", "build dams"), Debater("ben", "use less")]
+pattern = debate(name="power", debaters=sides, max_rounds=1, synthesizer=False)
+verdict = {"verdict": "Use less.", "winner": "use less", "reasoning": "It was answered least."}
+pattern.run_sync("How should we make power?", model=ScriptedModel("Rivers run at night.", "Who needs it?", verdict))
+"""
 STATEMENTS = (
     BASE,
     "import asyncio; from pydantic import BaseModel",
     "import flowdebate",
+    NAMES,
+    NAMES + _DEBATE,
     "import langgraph.graph",
     "import openai",
 )
@@ -47,7 +60,7 @@ def main() -> None:
         ["", "CPU ms", "more than the first", "peak MB"],
         [
             [
-                statement,
+                statement.replace(_DEBATE, "; a debate of 3 calls"),
                 f"{medians[statement] * 1e3:.0f}",
                 f"{(medians[statement] - medians[BASE]) * 1e3:.0f}",
                 f"{statistics.median(size for _, size in measured):.1f}",

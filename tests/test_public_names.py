@@ -84,23 +84,23 @@ def test_the_names_of_the_design_are_imported_from_the_top() -> None:
 
 
 def test_the_top_exports_what_it_imports() -> None:
-    """Nothing public is there without being exported."""
+    """Nothing public is there without being exported, and all of it is imported at first use."""
     visible = {
         name
         for name, value in vars(flowdebate).items()
         if not name.startswith("_") and not isinstance(value, ModuleType)
     }
-    assert visible - {"annotations", "TYPE_CHECKING", "lazy_names"} == set(flowdebate.__all__) - set(flowdebate._LAZY)
+    assert visible == {"annotations", "TYPE_CHECKING", "lazy_names"}
+    assert set(flowdebate.__all__) == {*flowdebate._LAZY, "stop"}
 
 
-@pytest.mark.parametrize("package", ["flowdebate", "flowdebate.measures", "flowdebate.models", "flowdebate.store"])
+@pytest.mark.parametrize("package", [name for name, module in MODULES.items() if hasattr(module, "_LAZY")])
 def test_what_is_imported_late_is_what_it_says(package: str) -> None:
     """Each name that a package imports when it is used is public, and is the one of its module."""
     module = importlib.import_module(package)
     assert set(module._LAZY) <= set(module.__all__) <= set(dir(module))
     for name, home in module._LAZY.items():
-        defined = importlib.import_module(f"{package}.{home}")
-        assert getattr(module, name) is (defined if home == name else getattr(defined, name))
+        assert getattr(module, name) is getattr(importlib.import_module(f"{package}.{home}"), name)
     with pytest.raises(AttributeError, match=f"module '{package}' has no attribute 'discussion'"):
         _ = module.discussion
 
@@ -187,17 +187,43 @@ def test_options_of_public_functions_are_keyword_only() -> None:
             assert len(positional) <= 1, name
 
 
+def test_modules_below_the_top_need_no_import_of_their_own() -> None:
+    """`import flowdebate` is enough for `flowdebate.errors`, and for a module that nothing has imported yet."""
+    code = "import flowdebate; print(flowdebate.errors.FlowDebateError.__name__, flowdebate.stop.__name__)"
+    assert printed(code) == "FlowDebateError flowdebate.stop"
+
+
 def test_the_import_is_light() -> None:
-    """`import flowdebate` imports no provider, no terminal, no test library, and nothing of the network."""
-    code = f"import sys, flowdebate; print([name for name in {HEAVY!r} if name in sys.modules])"
+    """`import flowdebate` imports nothing but itself; a debate no provider, terminal, test library or network."""
+    assert printed("import sys, flowdebate; print({'asyncio', 'pydantic'} & set(sys.modules))") == "set()"
+    code = f"import sys; from flowdebate import *; print([name for name in {HEAVY!r} if name in sys.modules])"
     assert printed(code) == "[]"
+
+
+def test_any_name_can_be_the_first_that_is_imported() -> None:
+    """No module needs another to be imported before it; here a name of each folder."""
+    code = (
+        "import asyncio, os, flowdebate, pydantic\n"
+        "for name in {home.rpartition('.')[0]: name for name, home in flowdebate._LAZY.items()}.values():\n"
+        "    if os.fork() == 0:\n"
+        "        getattr(flowdebate, name)\n"
+        "        os._exit(0)\n"
+        "    os.wait()"
+    )
+    assert not printed(code)
+
+
+def test_the_import_builds_no_validator() -> None:
+    """Importing all patterns does not build a model's validator, for which pydantic searches all installed packages."""
+    code = "import sys; from flowdebate import consensus, council, debate, deliberation, handoff, round_robin; "
+    assert printed(code + "print('pydantic.plugin._loader' in sys.modules)") == "False"
 
 
 def test_the_import_changes_nothing() -> None:
     """No output, no environment variable, no warning, no logging handler that writes anything, no thread."""
     code = (
         "import logging, os, threading, warnings; before = dict(os.environ); warnings.simplefilter('error');"
-        "import flowdebate;"
+        "from flowdebate import *;"
         "print(before == dict(os.environ), logging.root.handlers,"
         " [type(each).__name__ for each in logging.getLogger('flowdebate').handlers],"
         " threading.active_count())"

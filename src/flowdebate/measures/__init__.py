@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flowdebate._util.lazy import lazy_names
-from flowdebate.measures.convergence import Convergence, ConvergenceStatus, convergence
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from flowdebate.measures.converging import Convergence, ConvergenceStatus, convergence
     from flowdebate.measures.ratings import INITIAL_RATING, K_FACTOR, calibration, elo_changes, expected, vote_weight
     from flowdebate.measures.similarity import Embeddings, Jaccard, Similarity, TfIdf, best_similarity
     from flowdebate.measures.statements import (
@@ -59,6 +59,7 @@ __all__ = (
 )
 
 _LAZY = {
+    **dict.fromkeys(("Convergence", "ConvergenceStatus", "convergence"), "converging"),
     **dict.fromkeys(("INITIAL_RATING", "K_FACTOR", "calibration", "elo_changes", "expected", "vote_weight"), "ratings"),
     **dict.fromkeys(("Embeddings", "Jaccard", "Similarity", "TfIdf", "best_similarity"), "similarity"),
     **dict.fromkeys(
@@ -68,8 +69,7 @@ _LAZY = {
     **dict.fromkeys(("Edge", "Topology", "edges"), "topologies"),
     **dict.fromkeys(("Ballot", "Strength", "Tally", "VotingRule", "agreement", "strength", "tally"), "votes"),
 }
-"""Imported at first use: most debates measure nothing. (Not `convergence`, which is called like its module.)"""
-
+"""Imported at first use: most debates measure nothing."""
 __getattr__: Callable[[str], object]
 __dir__: Callable[[], list[str]]
 __getattr__, __dir__ = lazy_names(__name__, _LAZY)
