@@ -259,7 +259,7 @@ def main() -> None:
             ["a later one", f"{later * 1e3:.1f}"],
             ["more", f"{(first - later) * 1e3:.1f}"],
         ],
-        note=f"Medians of {PROCESSES} processes; importing flowdebate is not part of it.",
+        note=f"Medians of {PROCESSES} processes; importing flowdebate and building the pattern are not part of it.",
     )
 
 

@@ -60,7 +60,7 @@ def test_the_local_model_is_told_with_its_weights(tmp_path: Path) -> None:
 
 def test_where_nothing_is_set_up_the_ways_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """With exit code 3."""
-    monkeypatch.setattr("flowdebate.models.resolve.local_model_installed", lambda: False)
+    monkeypatch.setattr("flowdebate.models.local.gguf.local_model_installed", lambda: False)
     result = models()
     assert result.exit_code == 3
     assert result.stdout.startswith("No model is set up.\nTo set one up: install it with ")

@@ -276,6 +276,22 @@ def test_a_custom_pattern_has_an_audit_trail() -> None:
     ]
 
 
+def test_a_custom_pattern_completes_the_task_that_it_has_claimed_for_nobody() -> None:
+    """A task in progress is the turn's if it is assigned to who spoke, whoever holds the claim."""
+    transcript = create_debate_transcript()
+    shared: Any = {"name": "own", "transcript": transcript, "collection_id": "own"}
+
+    @handler(name="own-plan")
+    def plan(value: object, ctx: Context) -> None:
+        audit = ctx.resources.audit
+        audit.claim(task_id=audit.add_task("speak", assignee="ann").id)
+
+    own = sequencer(name="own", state=DebateState).tap(create_init_transcript(**shared)).tap(plan).map(lambda _: "Yes.")
+    own = own.then(create_record_argument(agent_name="ann", stance="for", **shared))
+    (task,) = own.run_sync(QUESTION).tasks.list()
+    assert (task.goal, task.status, task.output) == ("speak", "completed", "Yes.")
+
+
 @pytest.mark.parametrize("turns", [9, 10_000])
 def test_a_moderator_cannot_buy_any_number_of_turns(turns: int) -> None:
     """Four in a round for each debater, whoever moderates; the error names the moderator."""

@@ -23,6 +23,7 @@ LABELS = st.sampled_from([frozenset(labels) for labels in ("", "", "a", "b", "ab
 LEASES = st.sampled_from([None, 1.0, 2.5, 10.0])
 PRIORITIES = st.integers(-1, 2)
 ATTEMPTS = st.integers(1, 3)
+BARE: dict[str, Any] = {"goal": "g", "priority": 0, "labels": frozenset(), "max_attempts": 1, "deps": ()}
 MOST = 6
 """No tasks are added while so many are open: so that each has a long life."""
 
@@ -143,9 +144,7 @@ class TaskCollectionMachine(RuleBasedStateMachine):
         self.model = Reference()
         self.told: list[TaskChanged] = []
         self.tasks = TaskCollection("work", now=lambda: self.model.now, on_change=self.told.append)
-        self.new_task(
-            None, (), {"goal": "g", "priority": 0, "labels": frozenset(), "assignee": None, "max_attempts": 3}
-        )
+        self.new_task(None, (), {**BARE, "assignee": None, "max_attempts": 3})
 
     def some(self, data: st.DataObject, action: str) -> str:
         """The id of a task, more often than not of one whose status allows `action`."""
@@ -181,8 +180,9 @@ class TaskCollectionMachine(RuleBasedStateMachine):
         self.new_task(data.draw(st.sampled_from([None, f"named-{len(known)}"])), deps, chosen)
 
     def new_task(self, wanted: str | None, deps: tuple[str, ...], chosen: Any) -> None:
-        added = self.tasks.add_task(id=wanted, deps=deps, **chosen)
-        assert added.id == self.model.add(wanted, deps=deps, **chosen)
+        options = {**chosen, "deps": deps}
+        added = self.tasks.add_task(id=wanted, **options)
+        assert added.id == self.model.add(wanted, **options)
 
     @precondition(lambda self: sum(map(self.model.open, self.model.tasks)) < MOST)
     @rule(data=st.data(), size=st.integers(1, 3))
@@ -198,6 +198,14 @@ class TaskCollectionMachine(RuleBasedStateMachine):
         self.tasks.add_tasks(iter(specs))
         for spec in specs:
             self.model.add(spec["id"], **{name: value for name, value in spec.items() if name != "id"})
+
+    @precondition(lambda self: sum(map(self.model.open, self.model.tasks)) < MOST)
+    @rule(by=st.sampled_from(["ada", "ben"]))
+    def start_task(self, by: str) -> None:
+        started = self.tasks.start_task("g", by=by)
+        assert started.id == self.model.add(None, assignee=by, **BARE)
+        self.model.claim(started.id, by, None)
+        assert started is self.tasks.get(started.id)
 
     @rule(data=st.data(), mistake=st.sampled_from(["twice", "taken", "nowhere", "circle", "blank"]))
     def add_what_cannot_be(self, data: st.DataObject, mistake: str) -> None:

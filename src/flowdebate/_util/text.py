@@ -106,12 +106,13 @@ def clean_data(value: Any) -> Any:  # noqa: ANN401 - plain data of any shape
     >>> clean_data({"briefing": ["a\ud800"], "done": True})
     {'briefing': ['a\ufffd'], 'done': True}
     """
-    if type(value) is str:
+    kind = type(value)
+    if kind is str:
         return clean_text(value)
-    if type(value) is dict:
+    if kind is dict:
         return {clean_data(key): clean_data(inner) for key, inner in value.items()}
-    if type(value) in (list, tuple):
-        return type(value)(clean_data(inner) for inner in value)
+    if kind is list or kind is tuple:
+        return kind([clean_data(inner) for inner in value])
     return value
 
 

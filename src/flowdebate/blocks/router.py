@@ -36,7 +36,7 @@ class Router(Block[Any, Any]):
     async def act(self, value: Any, ctx: Context, /) -> Any:  # noqa: ANN401 - as the chosen route
         key = await decision(self._choose, value, ctx, ctx.path, read=self._key, returns=str | None)
         block: Any = self.otherwise if key is None else self.routes[key]
-        return await block(value, ctx.child(block.name, f"{ctx.path}/{block.place}"))
+        return await block(value, ctx.below(block))
 
     def _key(self, chosen: object) -> str | None:
         """The key of the chosen route; None for `otherwise`."""

@@ -132,7 +132,7 @@ class ModelRequest:
     @property
     def characters(self) -> int:
         """Length of all messages in characters."""
-        return sum(len(str(message.get("content") or "")) for message in self.messages)
+        return sum([len(str(message.get("content") or "")) for message in self.messages])
 
     @property
     def output_schema(self) -> dict[str, Any] | None:

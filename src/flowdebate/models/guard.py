@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from flowdebate.errors import RealModelForbidden
@@ -23,8 +22,7 @@ __all__ = (
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1", "0.0.0.0"})  # noqa: S104 - compared with, never bound
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Rule:
+class _Rule(NamedTuple):
     """Rule of one `with` block; the innermost block decides, in every thread and task of the process."""
 
     remote: bool

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 
 from flowdebate.errors import ConfigurationError, ModelUnavailable
 from flowdebate.models.base import Model, profile_of
-from flowdebate.models.local.gguf import WAYS_OUT, local_model_installed
 
 if TYPE_CHECKING:
     from flowdebate.models.base import ModelRequest, ModelResponse
@@ -232,6 +231,8 @@ def environment_choice() -> tuple[str, str] | None:
     for variable in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
         if os.environ.get(variable):
             return _OPENAI_DEFAULT, f"{variable} is set"
+    from flowdebate.models.local.gguf import local_model_installed
+
     if local_model_installed():
         return "local", "it is installed, and no other one is set up"
     return None
@@ -241,6 +242,8 @@ def _default() -> str:
     choice = environment_choice()
     if choice is not None:
         return choice[0]
+    from flowdebate.models.local.gguf import WAYS_OUT
+
     nothing = ModelUnavailable(f"no model is set up: {WAYS_OUT}; or set {_VARIABLE}, or pass model=…")
     nothing.providers_fault = False
     raise nothing

@@ -232,14 +232,11 @@ class Sending:
         self._attempts = attempts
         self._meter = meter
         self._request = request
-        self._reserved: object = None
-        self._made_before = 0
-        self._since = 0.0
         self.attempt: Attempt = Attempt(model=model, asked_as=asked_as)
 
     def __enter__(self) -> Attempt:
         if self._meter is not None:
-            self._reserved = self._meter.reserve(self.attempt.model, self._request)
+            self._reserved: object = self._meter.reserve(self.attempt.model, self._request)
         self.attempt.waited = self._attempts.take_waited()
         self._made_before = len(self._attempts.made)
         self._since = time.perf_counter()

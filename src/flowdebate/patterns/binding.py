@@ -32,6 +32,7 @@ __all__ = (
     "member_options",
     "own_options",
     "role_block",
+    "with_answer_schema",
 )
 
 P = ParamSpec("P")
@@ -185,3 +186,14 @@ def debater_of(
         return role_block(member.block, [maker], where=where, field=f"block of {member.name!r}", defaults=defaults)
     own = own_options(member.block) or {}
     return maker.create(**{**defaults, **own, "model": stand_in, "name": f"{defaults['name']}-stand-in"})
+
+
+def with_answer_schema(
+    block: Block[Any, Any], schema: Callable[[], object] | None = None, *, who: str | None = None
+) -> Block[Any, Any]:
+    """`block` in a role whose answers have `schema()`: a human without an output schema is asked for that one.
+
+    `who` tells the human about the role. Blocks of other kinds are returned as they are.
+    """
+    fitted: Callable[[object, str | None], Block[Any, Any]] | None = getattr(block, "with_answer_schema", None)
+    return block if fitted is None else fitted(None if schema is None else schema(), who)

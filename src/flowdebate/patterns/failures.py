@@ -152,8 +152,9 @@ def start_clock(failures: FailurePolicy, ctx: Context) -> None:
 
 async def ask(block: Block[Any, Any], value: object, ctx: Context, failures: FailurePolicy) -> Any:  # noqa: ANN401
     """The answer of `block` to `value` below the place of `ctx`, within the time of a turn."""
-    call = block(value, ctx.child(block.name, f"{ctx.path}/{block.place}"))
-    return await in_time(call, ctx, block=block.name, timeout=failures.turn_timeout, losses=failures.tolerates)
+    return await in_time(
+        block(value, ctx.below(block)), ctx, block=block.name, timeout=failures.turn_timeout, losses=failures.tolerates
+    )
 
 
 async def in_time(

@@ -13,16 +13,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from flowdebate._util.text import clean_text, is_blank
 from flowdebate.blocks.handler import Handler, as_block, handler
-from flowdebate.blocks.human.prompt import render_who, with_answer_schema
 from flowdebate.blocks.sequencer import Sequencer, sequencer
 from flowdebate.errors import ConfigurationError, QuorumLost
 from flowdebate.models.resolve import check_model
 from flowdebate.patterns import checks
-from flowdebate.patterns.binding import debater_of, role_block
+from flowdebate.patterns.binding import debater_of, role_block, with_answer_schema
 from flowdebate.patterns.events import RoundsEnded, RoundStarted
 from flowdebate.patterns.failures import FailurePolicy, guarded, start_clock
 from flowdebate.patterns.output import stamp_subject
@@ -60,8 +59,7 @@ __all__ = (
 InputT = TypeVar("InputT", bound=PatternInput)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class PatternSpec:
+class PatternSpec(NamedTuple):
     """The parts of a pattern that the loop is filled in with."""
 
     input_type: type[PatternInput]
@@ -199,6 +197,8 @@ class Loop:
 
     def own_debater(self, member: Debater | Persona) -> Block[Any, Any]:
         """The block that the application gave for `member`."""
+        from flowdebate.blocks.human.prompt import render_who  # most debaters are models
+
         name = f"{self.name}-{self.spec.speaker}-{member.name}"
         block = as_block(member.block, name=name, where=self.where, field=f"block of {member.name!r}")
         who = render_who(member.name, stance=getattr(member, "stance", None), role=member.role)

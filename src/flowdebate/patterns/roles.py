@@ -265,13 +265,11 @@ class RolePrompt(Generic[TemplateT]):
 
     def wording(self, ctx: Context) -> Wording[TemplateT]:
         """The template and the length for the model that is asked, which is looked up once in a pattern's run."""
-        handle, models = ctx.scope.sequencer, ctx.scope.models
-        if handle is not None and (known := handle.derived.get(self)) is not None and known[0] is models:
-            found: Wording[TemplateT] = known[1]
-            return found
-        found = self._wording(profile_of(ctx.model(self._model)) if self._profile is None else self._profile)
-        if handle is not None:
-            handle.derived[self] = models, found
+        known = ctx.scope.looked_up
+        found: Wording[TemplateT] | None = known.get(self)
+        if found is None:
+            found = self._wording(profile_of(ctx.model(self._model)) if self._profile is None else self._profile)
+            known[self] = found
         return found
 
     def _wording(self, profile: Profile) -> Wording[TemplateT]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias, TypeVar
 
 from pydantic import AfterValidator, AliasChoices, BaseModel, Field, ValidationError
 
@@ -37,7 +37,6 @@ __all__ = (
     "state_of",
 )
 
-EntryT = TypeVar("EntryT")
 T = TypeVar("T")
 InputT = TypeVar("InputT", bound="PatternInput")
 
@@ -146,16 +145,16 @@ class Contribution(WireModel):
     """What is wrong with it; None, and not written, if nothing is."""
 
 
-class TranscriptState(WireModel, Generic[EntryT]):
-    """The transcript of a pattern: its entries in order."""
+class TranscriptState(WireModel):
+    """The transcript of a pattern: its entries in order, of the type that the pattern declares."""
 
-    entries: list[EntryT] = Field(default_factory=new_list)
+    entries: list[Any] = Field(default_factory=new_list)
 
-    def with_entry(self, *entries: EntryT) -> Self:
+    def with_entry(self, *entries: Contribution) -> Self:
         """This transcript, longer by `entries`."""
-        return self.with_entries([*self.entries, *entries])
+        return self.with_entries((*self.entries, *entries))
 
-    def with_entries(self, entries: Iterable[EntryT]) -> Self:
+    def with_entries(self, entries: Iterable[Contribution]) -> Self:
         """A transcript of `entries`."""
         return self.model_copy(update={"entries": FrozenList(entries)})
 

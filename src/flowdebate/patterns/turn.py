@@ -62,9 +62,7 @@ class TurnTask:
     def __init__(self, ctx: Context, goal: str, *, agent_name: str, metadata: Mapping[str, Any]) -> None:
         self._ctx = ctx
         self._tasks: TaskCollection = ctx.scope.handles[AUDIT]
-        self._id = self._tasks.add_task(goal, assignee=agent_name, metadata=metadata).id
-        self._tasks.reserved.add(self._id)
-        self._tasks.claim(task_id=self._id, by=agent_name)
+        self._id = self._tasks.start_task(goal, by=agent_name, metadata=metadata).id
 
     def heard(self) -> None:
         """Record the review that a human's answer has ended, if there was one."""
@@ -168,11 +166,12 @@ class Turn(Block[Any, Any]):
     async def act(self, value: object, ctx: Context, /) -> Any:  # noqa: ANN401 - what is recorded
         """The turn; where others speak at the same time, the `Scope` that the debater sees is `value`."""
         seen = value if isinstance(value, Scope) else ctx.scope
-        number, stance = pattern_state(ctx).round, self.stance
+        state, stance = pattern_state(ctx), self.stance
+        number = state.round
         return await take_turn(
             ctx,
             self._speakers,
-            lambda debater, task: self._argued(debater, task, ctx, seen),
+            lambda debater, task: self._argued(debater, state.question, task, ctx, seen),
             goal=f"Speak in round {number}" if stance is None else f"Argue {stance!r} in round {number}",
             metadata={"round": number} if stance is None else {"round": number, "stance": stance},
             failures=self._failures,
@@ -182,15 +181,15 @@ class Turn(Block[Any, Any]):
             stance=stance,
         )
 
-    async def _argued(self, debater: Block[Any, Any], task: TurnTask, ctx: Context, seen: Scope) -> Any:  # noqa: ANN401 - as above
+    async def _argued(self, debater: Block[Any, Any], question: str, task: TurnTask, ctx: Context, seen: Scope) -> Any:  # noqa: ANN401 - as above
         transcript = seen.handles["transcript"]
         before = transcript.state
         reading = ctx if seen is ctx.scope else ctx.child(ctx.block, ctx.path, seen)
-        said = await ask(debater, self._input_type.about(pattern_state(ctx).question), reading, self._failures)
+        said = await ask(debater, self._input_type.about(question), reading, self._failures)
         if transcript.state is not before:  # by a block that records, inside of the debater's
             raise ReadOnly("the transcript of its pattern", "debaters add to it by answering", block=debater.name)
         task.heard()
-        return await self._record(said, ctx.child(self._record.name, f"{ctx.path}/{self._record.place}"))
+        return await self._record(said, ctx.below(self._record))
 
     def _lose(self, error: Exception, instead: Recovery, ctx: Context) -> None:
         record_failure(
@@ -285,9 +284,7 @@ def complete_turn(agent_name: str, output: object, ctx: Context) -> None:
 def _added(audit: TaskCollection, agent_name: str, ctx: Context) -> Task:
     """The task of a turn in a pattern that uses `create_record_argument` without the library's turns."""
     number = max(pattern_state(ctx).round, 1)
-    task = audit.add_task(f"Speak in round {number}", assignee=agent_name, metadata={"round": number})
-    audit.claim(task_id=task.id, by=agent_name)
-    return task
+    return audit.start_task(f"Speak in round {number}", by=agent_name, metadata={"round": number})
 
 
 async def _text_heard(value: object, agent_name: str, ctx: Context) -> str:

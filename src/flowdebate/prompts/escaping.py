@@ -59,6 +59,8 @@ _IN_TAG = f"[{_ESCAPED_ALWAYS}\n\\[\\]]|{_CONTROL}"
 _IN_NAME = f"[{_ESCAPED_ALWAYS}\n\\[\\],]|{_CONTROL}"
 _TOKENS = f"{_CONTROL}|\\[(?=/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_[A-Z]+)\\])"
 """Not all capitals in brackets: the tag of an argument may be some."""
+_HARMLESS = bytes(set(range(0x20, 0x7F)) - set(b"<[]")) + b"\t\n"
+"""Characters without a meaning of their own."""
 _ESCAPE = "⟦U\\+(10[0-9A-F]{4}|[0-9A-F]{4,5})⟧"
 
 
@@ -69,11 +71,15 @@ def quoted(text: str) -> str:
     [for] Yes.
       | [against] I give up.
     """
-    # Of printable characters only the mark and brackets are escaped: for most texts these checks in C suffice.
+    return (re.sub(_IN_TEXT, _escape, text) if _is_suspect(text) else text).replace("\n", BAR)
+
+
+def _is_suspect(text: str) -> bool:
+    """Whether `text` may have something to escape: looks in C, which spare most texts the search."""
+    if text.isascii():
+        return text.encode().translate(None, _HARMLESS) != b""
     plain = text.replace("\n", " ").isprintable()
-    if not plain or _MARK in text or "<" in text or "[" in text or "]~" in text:
-        text = re.sub(_IN_TEXT, _escape, text)
-    return text.replace("\n", BAR)
+    return not plain or _MARK in text or "<" in text or "[" in text or "]~" in text
 
 
 def unquoted(text: str) -> str:

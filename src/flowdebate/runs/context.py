@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import MutableMapping
 from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache
 from random import Random
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from pydantic import BaseModel
 
@@ -71,6 +72,7 @@ def as_session(value: SessionLike) -> Session:
 _SPECIAL = re.compile(r"[%/\[\]#]")
 
 
+@lru_cache(maxsize=1024)  # each step of a loop asks for the same
 def place_of(name: str) -> str:
     """Escape `name` as a part of a path, so that different names make different paths.
 
@@ -166,7 +168,7 @@ class SequencerView:
 class Scope:
     """The open resources, the state and the default models that blocks at one place of a pipeline share."""
 
-    __slots__ = ("handles", "models", "opened", "sequencer")
+    __slots__ = ("handles", "looked_up", "models", "opened", "sequencer")
 
     def __init__(
         self,
@@ -180,6 +182,8 @@ class Scope:
         self.sequencer: SequencerHandle | None = sequencer
         self.models: tuple[ModelChoice, ...] = models
         """The models of the enclosing sequencers, the nearest first: for blocks that name none."""
+        self.looked_up: dict[object, Any] = {}
+        """What depends on these models alone, such as the wording of prompts, by whose it is."""
 
     @property
     def handle(self) -> SequencerHandle:
@@ -192,6 +196,13 @@ class Scope:
     def with_handles(self, handles: Mapping[str, Any]) -> Scope:
         """Return this scope with further open resources."""
         return Scope({**self.handles, **handles}, self.opened, self.sequencer, self.models)
+
+
+class _Named(Protocol):
+    """A block, as far as paths are concerned."""
+
+    name: str
+    place: str
 
 
 class Context:
@@ -298,6 +309,10 @@ class Context:
         """
         journal = self.run.journal
         return await call() if journal is None else await journal.decide(f"{self.path}{DECISION}", call, returns)
+
+    def below(self, block: _Named, /) -> Context:
+        """Return the context in which this block runs `block`: `await block(value, ctx.below(block))`."""
+        return Context(self.run, self.scope, block.name, f"{self.path}/{block.place}")
 
     def child(self, block: str, path: str, scope: Scope | None = None) -> Context:
         """Return the context of a block inside this one."""

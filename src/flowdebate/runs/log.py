@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
 __all__ = ("LOGGER", "is_new", "log_end", "log_failure")
 
-logging.getLogger("flowdebate").addHandler(logging.NullHandler())
-
 LOGGER = logging.getLogger("flowdebate.runs")
 """The logger of these records; their fields are attributes of the record."""
 

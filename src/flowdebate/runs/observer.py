@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ("NOBODY", "Observer", "observer_of", "set_default_observer")
 
+_NOTHING = nullcontext()
+
 
 class Observer:
     """Observes runs while they last: `run(…, observe=…)`. Derive from it: by default each method does nothing.
@@ -36,24 +38,24 @@ class Observer:
     def agent(self, block: str, path: str, /) -> AbstractContextManager[object]:
         """Return a context around all calls and tools of one answer of a generator."""
         del block, path
-        return nullcontext()
+        return _NOTHING
 
     def call(
         self, started: CallStarted, request: ModelRequest, /
     ) -> AbstractContextManager[Callable[[ModelResponse], object] | None]:
         """Return a context around a model call with all its attempts; a function that it gives gets the response."""
         del started, request
-        return nullcontext()
+        return _NOTHING
 
     def tool(self, call: ToolCall, path: str, /) -> AbstractContextManager[Callable[[str], object] | None]:
         """Return a context around the execution of a tool; a function that it gives gets the result."""
         del call, path
-        return nullcontext()
+        return _NOTHING
 
     def submit(self, block: str, run_id: str, labels: dict[str, str], /) -> AbstractContextManager[object]:
         """Return a context around putting a run on the queue of workers; may add `labels`, which are stored with it."""
         del block, run_id, labels
-        return nullcontext()
+        return _NOTHING
 
     def event(self, event: object, /) -> None:
         """React to an event of the run, other than its first one and those that are live only."""

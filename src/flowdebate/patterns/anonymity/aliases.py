@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -48,21 +48,27 @@ class Hidden(NamedTuple):
 
 
 class Aliases:
-    """One alias for each name of a debate; made by `make_aliases`."""
+    """One alias for each name of a debate; made by `make_aliases`, and drawn when the first is needed."""
 
-    def __init__(self, known: Names, aliases: Mapping[Meant, str]) -> None:
+    def __init__(self, known: Names, draw: Callable[[], Mapping[Meant, str]]) -> None:
         self._known = known
-        self._aliases = aliases
+        self._draw = draw
         self.hide: Callable[[str], Hidden] = cache(self._hide)  # the aliases end with the debate
         """Replaces each name in a text by its alias; a text without names stays the same object.
 
         Runs in time linear in the length of the text. Nothing outside the leaks changes, and what is hidden has no
         leaks: `hide(hide(text).text) == (hide(text).text, ())`.
         """
-        self.names: Mapping[str, str] = {
-            name: aliases[kind, name] for want in ("model", "name") for kind, name in aliases if kind == want
-        }
+
+    @cached_property
+    def _aliases(self) -> Mapping[Meant, str]:
+        return self._draw()
+
+    @cached_property
+    def names(self) -> Mapping[str, str]:
         """The aliases by model and by debater's name."""
+        drawn = self._aliases
+        return {name: drawn[kind, name] for want in ("model", "name") for kind, name in drawn if kind == want}
 
     def of(self, name: str) -> str:
         """The alias of a debater or a model; LookupError for unknown names."""
@@ -107,7 +113,7 @@ def make_aliases(
     taken: Iterable[str] = (),
     random: Random,
 ) -> Aliases:
-    """Draw aliases for `names` and `models` from `random`; their order does not matter.
+    """Aliases for `names` and `models`, in whatever order; they are drawn from `random` when the first is needed.
 
     An alias shares no word with a name, a model, the question, a stance, or a text in `taken`. A name that occurs in
     the question or in a stance is hidden only at a sign that it refers to a person.
@@ -121,12 +127,15 @@ def make_aliases(
     known, avoid = _names(people, machines, question, tuple(stances))
     if taken:
         avoid = avoid.union(*map(_words, taken))
-    numbers = _numbers(len(people) + len(machines) + 2, avoid, random)
-    noun, model_noun, maker_noun = (_noun(nouns, avoid, random) for nouns in (_NOUNS, _MODEL_NOUNS, _MAKER_NOUNS))
-    aliases: dict[Meant, str] = {("name", name): f"{noun} {numbers.pop()}" for name in people}
-    aliases |= {("model", model): f"{model_noun} {numbers.pop()}" for model in machines}
-    aliases |= {("family", ""): f"{model_noun} {numbers.pop()}", ("maker", ""): f"{maker_noun} {numbers.pop()}"}
-    return Aliases(known, aliases)
+
+    def draw() -> Mapping[Meant, str]:
+        numbers = _numbers(len(people) + len(machines) + 2, avoid, random)
+        noun, model_noun, maker_noun = (_noun(nouns, avoid, random) for nouns in (_NOUNS, _MODEL_NOUNS, _MAKER_NOUNS))
+        drawn: dict[Meant, str] = {("name", name): f"{noun} {numbers.pop()}" for name in people}
+        drawn |= {("model", model): f"{model_noun} {numbers.pop()}" for model in machines}
+        return drawn | {("family", ""): f"{model_noun} {numbers.pop()}", ("maker", ""): f"{maker_noun} {numbers.pop()}"}
+
+    return Aliases(known, draw)
 
 
 @lru_cache(maxsize=64)  # the same in all runs of a debate

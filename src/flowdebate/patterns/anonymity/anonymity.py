@@ -38,18 +38,18 @@ class Anonymity:
     def aliases(self, ctx: Context) -> Aliases:
         """The aliases of the run and the debate that `ctx` belongs to."""
         handle = ctx.scope.sequencer
-        question = pattern_state(ctx).question if self.question is None else self.question
         known: dict[object, Aliases] = {} if handle is None else handle.derived
-        if (self, question) not in known:
+        aliases = known.get(self)
+        if aliases is None:
             key = f"{ctx.seed}:aliases:{'' if handle is None else handle.path}"
-            known[self, question] = make_aliases(
+            aliases = known[self] = make_aliases(
                 self.names,
                 models=self.models,
-                question=question,
+                question=pattern_state(ctx).question if self.question is None else self.question,
                 stances=self.stances,
                 random=Random(key),  # noqa: S311 - repeatable on purpose, and not the judge's
             )
-        return known[self, question]
+        return aliases
 
     def entries(self, ctx: Context) -> Entries:
         """The transcript so far with aliases for names; an entry without names is the same object."""
@@ -62,7 +62,7 @@ class Anonymity:
             ]
             return [*shown, *further]
 
-        return derived(ctx, self, (), extended)
+        return derived(ctx, (self, "entries"), (), extended)
 
     def hide(self, text: str | None, ctx: Context) -> str | None:
         """Replace the names in `text` by aliases."""

@@ -116,7 +116,7 @@ class AgentCalls(Block[Any, None]):
             task.complete(output)
             return output
 
-        inside = ctx.child(block.name, f"{ctx.path}/{block.place}")
+        inside = ctx.below(block)
         try:
             step = await _admitted(agent, inside, ctx)
         except CircuitOpen as refusal:

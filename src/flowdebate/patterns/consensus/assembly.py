@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from flowdebate._util.validation import check_count, check_seconds, check_weight
 from flowdebate.blocks.handler import Handler, as_block, handler
-from flowdebate.blocks.human.prompt import render_who, with_answer_schema
+from flowdebate.blocks.human.prompt import render_who
 from flowdebate.blocks.sequencer import Sequencer, sequencer
 from flowdebate.errors import ConfigurationError
 from flowdebate.measures import Similarity, VotingRule
@@ -18,7 +18,7 @@ from flowdebate.measures.topologies import edges
 from flowdebate.models.policies.circuit_breaker import Breakers
 from flowdebate.models.resolve import check_model
 from flowdebate.patterns import checks
-from flowdebate.patterns.binding import is_own, member_options
+from flowdebate.patterns.binding import is_own, member_options, with_answer_schema
 from flowdebate.patterns.consensus.agent_calls import AgentCalls, Phase, circuits
 from flowdebate.patterns.consensus.agents import create_critic, create_proposer, create_reviser, create_voter
 from flowdebate.patterns.consensus.archive import gather_context

@@ -355,7 +355,7 @@ async def ask_judge(judge: Block[Any, Any], asked: object, options: ConsensusOpt
         lose_judge(error, judge, inside)
 
     call = guarded(judge, options.failures, recover)
-    return await call(asked, ctx.child(judge.name, f"{ctx.path}/{judge.place}"))
+    return await call(asked, ctx.below(judge))
 
 
 def lose_judge(error: Exception, judge: Block[Any, Any], ctx: Context) -> None:

@@ -87,8 +87,10 @@ class CouncilEntry(Contribution):
     text: str
 
 
-class CouncilTranscriptState(TranscriptState[CouncilEntry]):
+class CouncilTranscriptState(TranscriptState):
     """The answers, in declared order."""
+
+    entries: list[CouncilEntry] = Field(default_factory=list)
 
 
 CouncilTranscript = StateResource[CouncilTranscriptState]

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flowdebate._util.frozen import frozen
 from flowdebate.blocks.handler import Handler, handler
@@ -67,8 +66,7 @@ __all__ = (
 )
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class DebateOptions:
+class DebateOptions(NamedTuple):
     """The checked options of a debate. Those of a role reach its default block only."""
 
     loop: Loop
@@ -122,7 +120,7 @@ def assemble(debate: DebateOptions) -> Sequencer[Any, Any]:
         on_flip = judge.how.on_flip if isinstance(judge, Judge) else "average"
         if on_flip == "human":
             raise ConfigurationError(loop.where, "mirror", True, "left out with on_flip='human'")  # noqa: FBT003
-        mirrored = replace(debate, loop=mirrored_loop(loop), synthesizer=False, output_schema=None, mirror=False)
+        mirrored = debate._replace(loop=mirrored_loop(loop), synthesizer=False, output_schema=None, mirror=False)
         pipeline = pipeline.tap(Mirror(assemble(mirrored)))
     judged = IfHeard(loop.guarded(judge, without_verdict), role="judge", instead="no_verdict")
     build = build_raw_output(loop, judge.name, debate.roster, own=is_own(debate.judge), on_flip=on_flip)

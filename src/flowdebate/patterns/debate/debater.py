@@ -176,21 +176,24 @@ def render_debater_system(
     template: DebaterTemplate = DEBATER,
 ) -> str:
     """The rules, the question, the positions and the sources: the same for all debaters and all turns of a debate."""
-    system = _system(question, tuple(dict.fromkeys(stances)), max_rounds, length, template)
-    return f"{system}\n\n{_sources(tuple(sources.items()), template)}" if sources else system
+    system = _system(template.system, question, tuple(stances), max_rounds, length, labelled=template.labelled)
+    return f"{system}\n\n{_sources(template.sources, tuple(sources.items()))}" if sources else system
 
 
 @lru_cache(maxsize=16)  # as long as books, and the same in every turn
-def _sources(sources: tuple[tuple[str, str], ...], template: DebaterTemplate) -> str:
-    return filled(template.sources, sources="\n".join(f"[{tag_text(name)}] {quoted(text)}" for name, text in sources))
+def _sources(template: str, sources: tuple[tuple[str, str], ...]) -> str:
+    return filled(template, sources="\n".join(f"[{tag_text(name)}] {quoted(text)}" for name, text in sources))
 
 
 @lru_cache(maxsize=64)  # every turn of a debate asks for the same
-def _system(question: str, stances: tuple[str, ...], max_rounds: int, length: str, template: DebaterTemplate) -> str:
-    labels = dict(labels_of(stances)) if template.labelled else {}
-    sides = [f"[{labels[side]}] {tag_text(side)}" if side in labels else tag_text(side) for side in stances]
+def _system(
+    template: str, question: str, stances: tuple[str, ...], max_rounds: int, length: str, *, labelled: bool
+) -> str:
+    labels = dict(labels_of(stances)) if labelled else {}
+    each = dict.fromkeys(stances)
+    sides = [f"[{labels[side]}] {tag_text(side)}" if side in labels else tag_text(side) for side in each]
     about = {"positions": listed(*sides), "max_rounds": max_rounds, "length": length}
-    return filled(template.system, question=quoted(question), **about)
+    return filled(template, question=quoted(question), **about)
 
 
 def render_debater_turn(  # noqa: PLR0913 - what a turn is made of
@@ -213,17 +216,10 @@ def render_debater_turn(  # noqa: PLR0913 - what a turn is made of
     `entries`, if it is known already. The messages of two turns of a debate begin alike, up to the end of the shorter
     transcript.
     """
-    labels = labels_of(stances) if template.labelled else ()
-    others = [f"[{tag_text(other)}]" for other in dict.fromkeys(stances) if other != stance]
-    about = {
-        "stance": tag_text(stance),
-        "label": tag_text(dict(labels).get(stance, stance)),
-        "others": ", ".join(others) or "whatever contradicts it",
-        "round": round,
-        "max_rounds": max_rounds,
-    }
-    said = render_entries(entries, labels=labels) if transcript is None else transcript
-    parts = [filled(template.transcript, transcript=said)]
+    about = {**_side(stance, tuple(stances), labelled=template.labelled), "round": round, "max_rounds": max_rounds}
+    if transcript is None:
+        transcript = render_entries(entries, labels=labels_of(stances) if template.labelled else ())
+    parts = [filled(template.transcript, transcript=transcript)]
     if briefing:
         parts.append(filled(template.briefing, briefing=quoted(briefing)))
     if new_angle:
@@ -235,6 +231,18 @@ def render_debater_turn(  # noqa: PLR0913 - what a turn is made of
     if template.unsourced and not sourced:
         last.append(template.unsourced)
     return "\n\n".join([*parts, "\n".join(last)])
+
+
+@lru_cache(maxsize=256)  # the same in all turns of a debater
+def _side(stance: str, stances: tuple[str, ...], *, labelled: bool) -> Mapping[str, object]:
+    """What a debater's turns say of its position and of the others."""
+    labels = dict(labels_of(stances) if labelled else ())
+    others = [f"[{tag_text(other)}]" for other in dict.fromkeys(stances) if other != stance]
+    return {
+        "stance": tag_text(stance),
+        "label": tag_text(labels.get(stance, stance)),
+        "others": ", ".join(others) or "whatever contradicts it",
+    }
 
 
 def _task(
@@ -346,7 +354,7 @@ def create_debater(  # noqa: PLR0913 - what a debater may be told
     """
     block_name = f"{name}-debater-{agent_name}"
     prompt = RolePrompt(DEBATERS, options, template=template, length=length, where=block_name)
-    positions = [stance] if stances is None else list(stances)
+    positions = (stance,) if stances is None else tuple(stances)
 
     def system(value: object, ctx: Context) -> str:
         wording = prompt.wording(ctx)

@@ -289,38 +289,35 @@ def create_moderator(
             template=template_in(ctx),
         )
 
-    def decided(answer: Any, response: ModelResponse, ctx: Context) -> DebateModeratorOutput:  # noqa: ANN401 - made below
-        said: dict[str, Any] = {key: getattr(answer, key) for key in _FIELDS}
-        decision = DebateModeratorOutput(**said)
-        if "other_request" in response.flags:  # recorded when there was no such rule
-            return decision
-        added = owed_a_turn(decision, stances=state_of(ctx, DebateState).stances, entries=entries_of(ctx))
-        said["next_speakers"] = [*decision.next_speakers, *added]
-        return CompletedDecision(**said, added=added) if added else decision
-
+    shared: dict[str, Any] = {
+        "name": block_name,
+        "prompt": system,
+        "user": turn,
+        "resources": {"transcript": transcript},
+        **generator_options(options, "intent/synthesize", SHOWN, where=block_name),
+    }
     inner: Generator[DebateModeratorOutput] = generator(
-        name=block_name,
-        prompt=system,
-        user=turn,
-        output_schema=decision_among(roster),
-        transform=decided,
-        resources={"transcript": transcript},
-        **generator_options(options, "intent/synthesize", SHOWN, where=block_name),
+        **shared, output_schema=decision_among(roster), transform=_decided
     )
-
-    asking: Generator[DebateModeratorOutput] = generator(
-        name=block_name,
-        prompt=system,
-        user=turn,
-        transform=partial(_asked, roster),
-        resources={"transcript": transcript},
-        **generator_options(options, "intent/synthesize", SHOWN, where=block_name),
-    ).with_form(lambda value, ctx: _form_of_question(value, ctx, template_in(ctx)))
+    asking: Generator[DebateModeratorOutput] = generator(**shared, transform=partial(_asked, roster)).with_form(
+        lambda value, ctx: _form_of_question(value, ctx, template_in(ctx))
+    )
 
     def asks(ctx: Context) -> bool:
         return bool(template_in(ctx).question)
 
     return Moderator(inner, roster, asking=asking, asks=asks)
+
+
+def _decided(answer: Any, response: ModelResponse, ctx: Context) -> DebateModeratorOutput:  # noqa: ANN401 - of `decision_among`
+    """The decision that the model made, with the turns that it owes to sides that were not heard."""
+    said: dict[str, Any] = {key: getattr(answer, key) for key in _FIELDS}
+    decision = DebateModeratorOutput(**said)
+    if "other_request" in response.flags:  # recorded when there was no such rule
+        return decision
+    added = owed_a_turn(decision, stances=state_of(ctx, DebateState).stances, entries=entries_of(ctx))
+    said["next_speakers"] = [*decision.next_speakers, *added]
+    return CompletedDecision(**said, added=added) if added else decision
 
 
 def _form_of_question(value: object, ctx: Context, template: ModeratorTemplate) -> AnswerForm:

@@ -123,8 +123,10 @@ class DebateContributionEntry(Contribution):
     """The argument, as it was made."""
 
 
-class DebateTranscriptState(TranscriptState[DebateContributionEntry]):
+class DebateTranscriptState(TranscriptState):
     """The arguments so far, in the order in which they were made."""
+
+    entries: list[DebateContributionEntry] = Field(default_factory=new_list)
 
 
 class DebateModeratorOutput(WireModel):

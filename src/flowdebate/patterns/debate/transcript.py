@@ -26,7 +26,7 @@ from flowdebate.prompts.escaping import BAR, quoted, tag_name, tag_text, unescap
 from flowdebate.resources.resource import StateResource
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from flowdebate.blocks.handler import Handler
     from flowdebate.patterns.anonymity.anonymity import Anonymity
@@ -134,7 +134,7 @@ def render_entries(
     Round 1:
     [a, for] Yes.
     """
-    return "\n".join(_lines(entries, None, names=names, below=below, labels=labels)) or EMPTY
+    return "\n".join(_lines(entries, None, names=names, below=below, labels=dict(labels))) or EMPTY
 
 
 def render_transcript(
@@ -149,7 +149,7 @@ def render_transcript(
 
     def extended(text: str, _: object, count: int) -> str:
         last = shown[count - 1].round if count else None
-        further = "\n".join(_lines(shown[count:], last, names=names, labels=labels))
+        further = "\n".join(_lines(shown[count:], last, names=names, labels=dict(labels)))
         return f"{text}\n{further}" if text else further
 
     return derived(ctx, (render_transcript, names, anonymity, labels), "", extended) or EMPTY
@@ -161,22 +161,23 @@ def _lines(
     *,
     names: bool,
     below: Iterable[str] = (),
-    labels: Labels = (),
-) -> Iterator[str]:
+    labels: Mapping[str, str],
+) -> list[str]:
     """The lines of `entries` behind one of the round `heading`."""
+    lines: list[str] = []
     notes = iter(below)
-    label_of = dict(labels)
     for entry in entries:
         if entry.round != heading:
             heading = entry.round
-            yield f"Round {heading}:"
+            lines.append(f"Round {heading}:")
         speaker = f"{tag_name(entry.agent_name)}, " if names else ""
-        stance = label_of.get(entry.stance, entry.stance)
-        yield f"[{speaker}{tag_text(stance)}] {quoted(entry.text)}"
+        stance = labels.get(entry.stance, entry.stance)
+        lines.append(f"[{speaker}{tag_text(stance)}] {quoted(entry.text)}")
         if entry.flag is not None:
-            yield render_flag(entry.flag)
+            lines.append(render_flag(entry.flag))
         if line := next(notes, ""):
-            yield line
+            lines.append(line)
+    return lines
 
 
 def parse_entries(text: str, *, names: bool = False) -> list[DebateContributionEntry]:

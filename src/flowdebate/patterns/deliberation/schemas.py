@@ -77,8 +77,10 @@ class DeliberationEntry(Contribution):
     """The contribution."""
 
 
-class DeliberationTranscriptState(TranscriptState[DeliberationEntry]):
+class DeliberationTranscriptState(TranscriptState):
     """The contributions so far: round by round, in declared order within each."""
+
+    entries: list[DeliberationEntry] = Field(default_factory=list)
 
 
 class ModeratorReport(WireModel):

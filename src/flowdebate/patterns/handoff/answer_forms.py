@@ -45,7 +45,7 @@ _NAME = "handoff"
 class HandoffFields(BaseModel):
     """The fields of a handover, as a model wrote them."""
 
-    model_config: ClassVar[ConfigDict] = ConfigDict(extra="ignore")
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="ignore", defer_build=True)
 
     response: Any = None
     next_agent_name: Any = None

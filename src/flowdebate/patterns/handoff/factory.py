@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from flowdebate._util.validation import check_count, suggesting
 from flowdebate.blocks.base import Block
-from flowdebate.blocks.human.prompt import with_answer_schema
 from flowdebate.blocks.router import router
 from flowdebate.blocks.sequencer import sequencer
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns import checks
-from flowdebate.patterns.binding import is_own
+from flowdebate.patterns.binding import is_own, with_answer_schema
 from flowdebate.patterns.failures import FailurePolicy
 from flowdebate.patterns.handoff.decision import (
     HandoffDecision,

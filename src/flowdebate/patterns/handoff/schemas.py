@@ -82,8 +82,10 @@ class HandoffEntry(Contribution):
     """Why the speaker's first choice did not count; None if it did."""
 
 
-class HandoffTranscriptState(TranscriptState[HandoffEntry]):
+class HandoffTranscriptState(TranscriptState):
     """The turns so far."""
+
+    entries: list[HandoffEntry] = Field(default_factory=list)
 
 
 class HandoffState(PatternState):

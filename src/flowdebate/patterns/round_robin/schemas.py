@@ -57,8 +57,10 @@ class RoundRobinEntry(Contribution):
     """The contribution."""
 
 
-class RoundRobinTranscriptState(TranscriptState[RoundRobinEntry]):
+class RoundRobinTranscriptState(TranscriptState):
     """The contributions so far, in order."""
+
+    entries: list[RoundRobinEntry] = Field(default_factory=list)
 
 
 class Assessment(WireModel):

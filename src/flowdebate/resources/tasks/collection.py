@@ -19,7 +19,10 @@ from flowdebate.resources.tasks.task import (
     TaskSpec,
     TaskStatus,
     changed,
+    check_links,
     check_names,
+    derived_id,
+    new_task,
     new_tasks,
     outcome,
 )
@@ -167,22 +170,42 @@ class TaskCollection(Protectable):
         max_attempts: int = 1,
     ) -> Task:
         """Add a pending task; `deps` are ids of tasks that exist already."""
-        spec: TaskSpec = {
-            "goal": goal,
-            "id": id,
-            "assignee": assignee,
-            "priority": priority,
-            "labels": labels,
-            "metadata": metadata,
-            "deps": deps,
-            "max_attempts": max_attempts,
-        }
-        (task,) = self._add((spec,))
+        seq = len(self._tasks) + 1
+        task = new_task(
+            self._where,
+            seq=seq,
+            at=self._now(),
+            goal=goal,
+            id=derived_id(self._collection_id, seq, self._tasks) if id is None else id,
+            assignee=assignee,
+            priority=priority,
+            labels=labels,
+            metadata=metadata,
+            deps=deps,
+            max_attempts=max_attempts,
+        )
+        check_links(self._where, self._tasks, [task])
+        self._add([task])
         return task
 
     def add_tasks(self, tasks: Iterable[TaskSpec]) -> builtins.list[Task]:
         """Add all of them or, if one is invalid, none; `deps` may name tasks of the same batch, before or after."""
-        return self._add(tuple(tasks))
+        added = new_tasks(self._where, self._collection_id, self._tasks, tuple(tasks), at=self._now())
+        self._add(added)
+        return added
+
+    def start_task(self, goal: str, *, by: str, metadata: Mapping[str, Any] | None = None) -> Task:
+        """Add a task that the worker `by` claims at once; in a protected collection only the pattern may change it."""
+        seq, at = len(self._tasks) + 1, self._now()
+        task_id = derived_id(self._collection_id, seq, self._tasks)
+        added = new_task(self._where, seq=seq, at=at, goal=goal, id=task_id, assignee=by, metadata=metadata)
+        task = changed(added, {"status": "in_progress", "attempts": 1, "claimed_by": by})
+        self._tasks[task_id] = task
+        self._unfinished[task_id] = None
+        self._counts["in_progress"] += 1
+        self.reserved.add(task_id)
+        self._emit((("added", added), ("claimed", task)))
+        return task
 
     def claim(
         self,
@@ -308,8 +331,7 @@ class TaskCollection(Protectable):
         """The collection as plain data for JSON, with camelCase keys; tasks in order of creation."""
         return {"collectionId": self._collection_id, "tasks": [task.to_wire() for task in self._tasks.values()]}
 
-    def _add(self, specs: tuple[TaskSpec, ...]) -> builtins.list[Task]:
-        added = new_tasks(self._where, self._collection_id, self._tasks, specs, at=self._now())
+    def _add(self, added: builtins.list[Task]) -> None:
         for task in added:
             self._tasks[task.id] = task
             self._unfinished[task.id] = None
@@ -319,7 +341,6 @@ class TaskCollection(Protectable):
                 self._dependents.setdefault(dep, []).append(task.id)
             self._enqueue(task)
         self._emit([("added", task) for task in added])
-        return added
 
     def _move(
         self,

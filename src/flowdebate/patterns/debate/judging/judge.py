@@ -11,11 +11,10 @@ from flowdebate._util.text import one_line
 from flowdebate.blocks.base import Block, merged_resources
 from flowdebate.blocks.concurrency import in_order
 from flowdebate.blocks.generator import Visibility
-from flowdebate.blocks.human.prompt import with_answer_schema
 from flowdebate.blocks.outline import Outline
 from flowdebate.errors import BadAnswer, ConfigurationError, ModelError, error_text
 from flowdebate.models.base import profile_of
-from flowdebate.patterns.binding import bindable
+from flowdebate.patterns.binding import bindable, with_answer_schema
 from flowdebate.patterns.debate.judging.ballots import (
     MIN_LOG_ODDS,
     PUBLISHED_CORRELATION,
@@ -359,7 +358,7 @@ class Judge(Block[Any, JudgedVerdict]):
             judging = judging.model_copy(update={"quotes": await self._quotes(asking.jurors[0], question, ctx)})
         if on_flip == "human" and (person := self._person) is not None:
             shown = FlippedBallots(subject=question, ballots=ballots)
-            answer = await person(shown, ctx.child(person.name, f"{ctx.path}/{person.place}"))
+            answer = await person(shown, ctx.below(person))
             return JudgedVerdict(
                 verdict=answer.verdict, winner=answer.winner, reasoning=answer.reasoning, judging=judging
             )
