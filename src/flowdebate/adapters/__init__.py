@@ -5,6 +5,18 @@ One module per framework, each of which needs an extra of its own and imports th
 
 from __future__ import annotations
 
-from flowdebate.adapters.tool import as_tool
+from typing import TYPE_CHECKING
+
+from flowdebate._util.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from flowdebate.adapters.tool import as_tool
 
 __all__ = ("as_tool",)
+
+_LAZY = {"as_tool": "tool"}
+__getattr__: Callable[[str], object]
+__dir__: Callable[[], list[str]]
+__getattr__, __dir__ = lazy_names(__name__, _LAZY)

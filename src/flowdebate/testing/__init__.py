@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from flowdebate.testing.models import FunctionModel, RecordedCall, Reply, ScriptedModel
     from flowdebate.testing.simulated.debaters import SimDebater, conformist, stubborn
     from flowdebate.testing.simulated.judge import SimJudge
-    from flowdebate.testing.store import StoreConformance
+    from flowdebate.testing.store.suite import StoreConformance
 
 __all__ = (
     "ATTACKS",
@@ -59,7 +59,7 @@ _LAZY = {
     "ScriptedModel": "models",
     "SimDebater": "simulated.debaters",
     "SimJudge": "simulated.judge",
-    "StoreConformance": "store",
+    "StoreConformance": "store.suite",
     "check_debate": "check",
     "check_pattern": "check",
     "conformist": "simulated.debaters",

@@ -1,0 +1,112 @@
+"""Modules are imported in one order, so that threads can import them together.
+
+A thread that imports a module waits for its package first. If the package imports the module, another thread that has
+begun with the package waits for that module: Python ends such a wait with an error.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import subprocess
+import sys
+from graphlib import TopologicalSorter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import flowdebate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SOURCE = Path(flowdebate.__file__).parent
+FILES = {
+    ".".join(("flowdebate", *path.relative_to(SOURCE).with_suffix("").parts)).removesuffix(".__init__"): path
+    for path in SOURCE.rglob("*.py")
+}
+PACKAGES = {name for name, path in FILES.items() if path.name == "__init__.py"}
+TOP = ("flowdebate", "flowdebate._util.lazy")
+"""The one import of a package from itself: nobody imports that module first."""
+
+
+def executed(body: list[ast.stmt]) -> Iterator[ast.Import | ast.ImportFrom]:
+    """The imports that are executed when a module is imported: not those of functions, nor those for type checkers."""
+    for statement in body:
+        match statement:
+            case ast.Import() | ast.ImportFrom():
+                yield statement
+            case ast.If() if "TYPE_CHECKING" not in ast.unparse(statement.test):
+                yield from executed([*statement.body, *statement.orelse])
+            case ast.Try() | ast.With() | ast.ClassDef():
+                yield from executed(statement.body)
+            case _:
+                pass
+
+
+def imported(statement: ast.Import | ast.ImportFrom) -> Iterator[str]:
+    """The modules of this package that a statement imports, also those in which lazy names are defined."""
+    if isinstance(statement, ast.Import):
+        yield from (alias.name for alias in statement.names if alias.name in FILES)
+    elif (package := statement.module or "") in FILES:
+        yield package
+        lazy = vars(importlib.import_module(package)).get("_LAZY", {}) if package in PACKAGES else {}
+        for alias in statement.names:
+            inner = f"{package}.{lazy.get(alias.name, alias.name)}"
+            if inner in FILES:
+                yield inner
+
+
+def packages_of(name: str) -> Iterator[str]:
+    """The packages that are imported before a module."""
+    while (name := name.rpartition(".")[0]) in FILES:
+        yield name
+
+
+def waits_for(name: str) -> set[str]:
+    """All modules that a thread waits for while it imports the module `name`."""
+    direct = {
+        found
+        for statement in executed(ast.parse(FILES[name].read_text()).body)
+        for found in imported(statement)
+        if (name, found) != TOP
+    }
+    return {*packages_of(name), *direct, *(package for found in direct for package in packages_of(found))} - {name}
+
+
+def test_no_module_waits_for_itself() -> None:
+    """Whatever is imported first, by however many threads: what a module imports never imports that module."""
+    graph = {name: waits_for(name) for name in FILES}
+    assert sum(map(len, graph.values())) > 1_000  # it has looked
+    TopologicalSorter(graph).prepare()  # CycleError names the modules
+
+
+THREADS = """
+import random, sys, threading, flowdebate
+sys.setswitchinterval(1e-6)
+names = [("flowdebate", name) for name in flowdebate.__all__]
+modules = ("events", "errors", "patterns.debate.schemas", "models.base")
+names += [(f"flowdebate.{module}", "__doc__") for module in modules]
+start, failed = threading.Barrier(8), []
+def use(seed):
+    mine = random.Random(seed).sample(names, len(names))
+    start.wait()
+    for package, name in mine:
+        try:
+            exec(f"from {package} import {name}", {})
+        except Exception as error:
+            failed.append((package, name, repr(error)))
+threads = [threading.Thread(target=use, args=(8 * int(sys.argv[1]) + number,)) for number in range(8)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print(failed)
+"""
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_eight_threads_can_use_it_first_at_once(seed: int) -> None:
+    """Each imports all public names, and some modules, in an order of its own."""
+    command = [sys.executable, "-c", THREADS, str(seed)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)  # noqa: S603
+    assert (done.stdout.strip(), done.stderr) == ("[]", "")
