@@ -51,7 +51,7 @@ def imported(statement: ast.Import | ast.ImportFrom) -> Iterator[str]:
         yield from (alias.name for alias in statement.names if alias.name in FILES)
     elif (package := statement.module or "") in FILES:
         yield package
-        lazy = vars(importlib.import_module(package)).get("_LAZY", {}) if package in PACKAGES else {}
+        lazy: dict[str, str] = getattr(importlib.import_module(package), "_LAZY", {}) if package in PACKAGES else {}
         for alias in statement.names:
             inner = f"{package}.{lazy.get(alias.name, alias.name)}"
             if inner in FILES:
