@@ -40,8 +40,8 @@ FIGURES = {
         "| stance and round first | 12 turns | 8,824 | 8,706 | 99% |",
     ),
     "right in 93 of 100, a vote in 99": ("baselines.md", "the debate was right in 93 of 100, self-consistency in 99"),
-    "214 µs of CPU a call": ("benchmarks.md", "| flowdebate | 2.78 | 214 | 0.50 |"),
-    "0.50 of LangGraph's": ("benchmarks.md", "| flowdebate | 2.78 | 214 | 0.50 |"),
+    "130 µs of CPU a call": ("benchmarks.md", "| flowdebate | 1.69 | 130 | 0.45 |"),
+    "0.45 of LangGraph's": ("benchmarks.md", "| flowdebate | 1.69 | 130 | 0.45 |"),
 }
 """What the README says was measured, and the words of the page that says how."""
 
