@@ -152,10 +152,11 @@ CONCISE_DEBATER = DebaterTemplate(
     unsourced="Name no studies, no institutions and no numbers.",
     begins="{position}, because",
     begins_reply="I disagree. {position}, because\nI see it differently. {position}, because",
-    begins_again=(
-        "I am not convinced. {position}, and one more thing speaks for it:\n"
+    begins_again=(  # neighbours are built differently: a small model goes on as a turn did that begins alike
         "That does not settle it. {position}, and here is a further reason:\n"
-        "Something is left out. {position}, and there is one more reason for it:"
+        "I still say: {position}. What is easily forgotten is\n"
+        "Something is left out. {position}, and there is one more reason for it:\n"
+        "There is more to it. {position}. Just as important is"
     ),
 )
 """The texts for small models: short, with letters for the positions, and with the first words of each turn."""
