@@ -38,7 +38,7 @@ from flowdebate.blocks.human.prompt import (
 from flowdebate.blocks.human.terminal import Terminal
 from flowdebate.errors import ConfigurationError, OutputError
 from flowdebate.models.output import OutputSchema
-from flowdebate.prompts.escaping import unescaped
+from flowdebate.prompts.escaping import BAR, unescaped
 from flowdebate.runs.durable.suspend import Suspended, request_of
 from flowdebate.store.memory import MemoryStore
 from flowdebate.testing import ScriptedModel
@@ -250,7 +250,10 @@ words = st.sampled_from(["Be brief.", "One line.\n  | Another one."])
 def test_a_request_is_read_back_in_its_parts(
     name: str, stance: str | None, question: str, said: list[list[Said]] | None, prompt: str | None
 ) -> None:
-    """`parse_request` is the inverse of `render_request`, whatever others wrote, and whoever it seems to be by."""
+    """`parse_request` is the inverse of `render_request`, whatever others wrote, and whoever it seems to be by.
+
+    A bar that continues a line is read as one in the application's words too: they may quote what others wrote.
+    """
     who = render_who(name, stance=stance)
     entries = [
         DebateContributionEntry(round=number, agent_name=each.name, stance=each.about, text=each.text)
@@ -265,7 +268,7 @@ def test_a_request_is_read_back_in_its_parts(
         said=None if said is None else render_said(entries),
         task="Choose.",
     )
-    before = () if prompt is None else (Section(None, (prompt,)),)
+    before = () if prompt is None else (Section(None, (prompt.replace(BAR, "\n"),)),)
     in_rounds = (Section(number, tuple(spoken)) for number, spoken in enumerate(said or (), 1))
     sections = (*before, *in_rounds, Section(None, ("Choose.",)))
     assert parse_request(shown) == RequestParts(unescaped(who), question, sections)
