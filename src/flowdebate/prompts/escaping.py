@@ -24,6 +24,7 @@ __all__ = (
     "AROUND",
     "BAR",
     "DECORATION",
+    "NEXT_TEXT",
     "PAIRS",
     "as_seen",
     "name_among",
@@ -37,6 +38,8 @@ __all__ = (
 
 BAR = "\n  | "
 """Separator between the lines of one text."""
+NEXT_TEXT = r"\n(?!  \| )"
+"""Pattern of the line break behind a text, which no bar follows."""
 
 _MARK = "⟦"
 _ESCAPED_ALWAYS = (

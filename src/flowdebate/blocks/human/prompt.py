@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.errors import ViewError
-from flowdebate.prompts.escaping import quoted, tag_name, tag_text, unescaped, unquoted
+from flowdebate.prompts.escaping import NEXT_TEXT, quoted, tag_name, tag_text, unescaped, unquoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -146,7 +146,7 @@ def _rounds(said: str) -> Iterator[Section]:
 
 
 def _parts(text: str) -> tuple[Said | str, ...]:
-    return tuple(map(_part, re.split(r"\n(?!  \| )", text)))
+    return tuple(map(_part, re.split(NEXT_TEXT, text)))
 
 
 def _part(line: str) -> Said | str:

@@ -22,7 +22,7 @@ from flowdebate.patterns.debate.schemas import DebateContributionEntry, DebateTr
 from flowdebate.patterns.roles import FLAGGED, render_flag
 from flowdebate.patterns.state import derived
 from flowdebate.patterns.turn import record_turn
-from flowdebate.prompts.escaping import BAR, quoted, tag_name, tag_text, unescaped
+from flowdebate.prompts.escaping import BAR, NEXT_TEXT, quoted, tag_name, tag_text, unescaped
 from flowdebate.resources.resource import StateResource
 
 if TYPE_CHECKING:
@@ -112,7 +112,6 @@ HOW_TO_READ_LABELLED = _READ.replace("{tag}", "the label of the position that it
 HOW_TO_READ_NAMED = _READ.replace("{tag}", "the debater's name and position")
 """How a system message explains a transcript with names."""
 
-_BEFORE_LINE = r"\n(?!  \| )"
 _HEADING = r"Round ([1-9][0-9]{0,99}):"
 _TAGGED = r"(?s)\[([^\[\]]*)\] (.*)"
 
@@ -189,7 +188,7 @@ def parse_entries(text: str, *, names: bool = False) -> list[DebateContributionE
         return []
     entries: list[DebateContributionEntry] = []
     heading: int | None = None
-    for line in re.split(_BEFORE_LINE, text):
+    for line in re.split(NEXT_TEXT, text):
         if match := re.fullmatch(_HEADING, line):
             heading = int(match[1])
         elif heading is None:
