@@ -5,7 +5,9 @@ The pages are gathered in build/docs, where Zensical reads them; nothing in the 
 
 from __future__ import annotations
 
+import ast
 import importlib
+import inspect
 import json
 import pkgutil
 import re
@@ -101,8 +103,22 @@ def public_modules() -> list[str]:
 
 
 def exported(module: str) -> list[str]:
-    """The public names of a module."""
-    return list(getattr(importlib.import_module(module), "__all__", ()))
+    """The public names of a module: what it exports, else what it defines or passes on (`from x import A as A`)."""
+    found = importlib.import_module(module)
+    if hasattr(found, "__all__"):
+        return list(found.__all__)
+    names: list[str] = []
+    for node in ast.parse(inspect.getsource(found)).body:
+        match node:
+            case ast.ClassDef(name) | ast.FunctionDef(name) | ast.AsyncFunctionDef(name):
+                names.append(name)
+            case ast.Assign(targets=[ast.Name(name)], value=ast.Call(func=ast.Name("TypeVar"))):
+                pass
+            case ast.AnnAssign(target=ast.Name(name)) | ast.Assign(targets=[ast.Name(name)]):
+                names.append(name)
+            case ast.ImportFrom(names=aliases):
+                names += [alias.name for alias in aliases if alias.asname == alias.name]
+    return [name for name in names if not name.startswith("_")]
 
 
 def reference(module: str) -> str:

@@ -7,7 +7,6 @@ begun with the package waits for that module: Python ends such a wait with an er
 from __future__ import annotations
 
 import ast
-import importlib
 import subprocess
 import sys
 from graphlib import TopologicalSorter
@@ -26,9 +25,6 @@ FILES = {
     ".".join(("flowdebate", *path.relative_to(SOURCE).with_suffix("").parts)).removesuffix(".__init__"): path
     for path in SOURCE.rglob("*.py")
 }
-PACKAGES = {name for name, path in FILES.items() if path.name == "__init__.py"}
-TOP = ("flowdebate", "flowdebate._util.lazy")
-"""The one import of a package from itself: nobody imports that module first."""
 
 
 def executed(body: list[ast.stmt]) -> Iterator[ast.Import | ast.ImportFrom]:
@@ -51,11 +47,17 @@ def imported(statement: ast.Import | ast.ImportFrom) -> Iterator[str]:
         yield from (alias.name for alias in statement.names if alias.name in FILES)
     elif (package := statement.module or "") in FILES:
         yield package
-        lazy: dict[str, str] = getattr(importlib.import_module(package), "_LAZY", {}) if package in PACKAGES else {}
+        lazy = lazy_homes(FILES[package].with_suffix(".pyi"))
         for alias in statement.names:
             inner = f"{package}.{lazy.get(alias.name, alias.name)}"
-            if inner in FILES:
-                yield inner
+            yield from (found for found in (inner, inner.rpartition(".")[0]) if found in FILES)
+
+
+def lazy_homes(stub: Path) -> dict[str, str]:
+    """The module that a package's stub names for each of its lazy names."""
+    body = ast.parse(stub.read_text("utf-8")).body if stub.exists() else []
+    imports = [statement for statement in body if isinstance(statement, ast.ImportFrom)]
+    return {alias.name: f"{statement.module}.{alias.name}" for statement in imports for alias in statement.names}
 
 
 def packages_of(name: str) -> Iterator[str]:
@@ -66,12 +68,7 @@ def packages_of(name: str) -> Iterator[str]:
 
 def waits_for(name: str) -> set[str]:
     """All modules that a thread waits for while it imports the module `name`."""
-    direct = {
-        found
-        for statement in executed(ast.parse(FILES[name].read_text()).body)
-        for found in imported(statement)
-        if (name, found) != TOP
-    }
+    direct = {found for statement in executed(ast.parse(FILES[name].read_text()).body) for found in imported(statement)}
     return {*packages_of(name), *direct, *(package for found in direct for package in packages_of(found))} - {name}
 
 
@@ -85,7 +82,7 @@ def test_no_module_waits_for_itself() -> None:
 THREADS = """
 import random, sys, threading, flowdebate
 sys.setswitchinterval(1e-6)
-names = [("flowdebate", name) for name in flowdebate.__all__]
+names = [("flowdebate", name) for name in dir(flowdebate)]
 modules = ("events", "errors", "patterns.debate.schemas", "models.base")
 names += [(f"flowdebate.{module}", "__doc__") for module in modules]
 start, failed = threading.Barrier(8), []

@@ -17,89 +17,41 @@ from math import isfinite
 from typing import Any, TypeAlias, get_args
 
 from flowdebate._util.json_data import json_data, wire_names
-from flowdebate._util.wire import BaseEvent
-from flowdebate.patterns.consensus.events import (
-    AgentMessage,
-    ConsensusDecided,
-    CritiqueMade,
-    DebateEnded,
-    DebateStarted,
-    PollVoteCast,
-    StageEntered,
-    VoteCast,
-)
-from flowdebate.patterns.council.schemas import ReviewFinished
-from flowdebate.patterns.debate.schemas import JudgeViewMade, MirrorStarted, ModeratorDecided, VerdictReached
-from flowdebate.patterns.deliberation.schemas import ModeratorReported
-from flowdebate.patterns.events import (
-    RoleFailed,
-    RoundsEnded,
-    RoundStarted,
-    TurnFinished,
-    TurnsOrdered,
-    TurnStarted,
-)
-from flowdebate.patterns.handoff.schemas import HandoffMade
-from flowdebate.patterns.round_robin.schemas import RefereeReported
-from flowdebate.resources.tasks.collection import TaskChanged
-from flowdebate.runs.events import (
-    BlockAnswered,
-    CallFellBack,
-    CallRetried,
-    CallStarted,
-    CircuitChanged,
-    HumanAsked,
-    ModelCalled,
-    RunFinished,
-    RunStarted,
-    TextDelta,
-    ToolCalled,
-)
-
-__all__ = (
-    "CHANGES",
-    "EVENT_FORMAT",
-    "AgentMessage",
-    "BaseEvent",
-    "BlockAnswered",
-    "CallFellBack",
-    "CallRetried",
-    "CallStarted",
-    "CircuitChanged",
-    "ConsensusDecided",
-    "CritiqueMade",
-    "DebateEnded",
-    "DebateStarted",
-    "Event",
-    "HandoffMade",
-    "HumanAsked",
-    "JudgeViewMade",
-    "MirrorStarted",
-    "ModelCalled",
-    "ModeratorDecided",
-    "ModeratorReported",
-    "PatternEvent",
-    "PollVoteCast",
-    "RefereeReported",
-    "ReviewFinished",
-    "RoleFailed",
-    "RoundStarted",
-    "RoundsEnded",
-    "RunEvent",
-    "RunFinished",
-    "RunStarted",
-    "StageEntered",
-    "TaskChanged",
-    "TextDelta",
-    "ToolCalled",
-    "TurnFinished",
-    "TurnStarted",
-    "TurnsOrdered",
-    "VerdictReached",
-    "VoteCast",
-    "event_schema",
-    "wire_of",
-)
+from flowdebate._util.wire import BaseEvent as BaseEvent
+from flowdebate.patterns.consensus.events import AgentMessage as AgentMessage
+from flowdebate.patterns.consensus.events import ConsensusDecided as ConsensusDecided
+from flowdebate.patterns.consensus.events import CritiqueMade as CritiqueMade
+from flowdebate.patterns.consensus.events import DebateEnded as DebateEnded
+from flowdebate.patterns.consensus.events import DebateStarted as DebateStarted
+from flowdebate.patterns.consensus.events import PollVoteCast as PollVoteCast
+from flowdebate.patterns.consensus.events import StageEntered as StageEntered
+from flowdebate.patterns.consensus.events import VoteCast as VoteCast
+from flowdebate.patterns.council.schemas import ReviewFinished as ReviewFinished
+from flowdebate.patterns.debate.schemas import JudgeViewMade as JudgeViewMade
+from flowdebate.patterns.debate.schemas import MirrorStarted as MirrorStarted
+from flowdebate.patterns.debate.schemas import ModeratorDecided as ModeratorDecided
+from flowdebate.patterns.debate.schemas import VerdictReached as VerdictReached
+from flowdebate.patterns.deliberation.schemas import ModeratorReported as ModeratorReported
+from flowdebate.patterns.events import RoleFailed as RoleFailed
+from flowdebate.patterns.events import RoundsEnded as RoundsEnded
+from flowdebate.patterns.events import RoundStarted as RoundStarted
+from flowdebate.patterns.events import TurnFinished as TurnFinished
+from flowdebate.patterns.events import TurnsOrdered as TurnsOrdered
+from flowdebate.patterns.events import TurnStarted as TurnStarted
+from flowdebate.patterns.handoff.schemas import HandoffMade as HandoffMade
+from flowdebate.patterns.round_robin.schemas import RefereeReported as RefereeReported
+from flowdebate.resources.tasks.collection import TaskChanged as TaskChanged
+from flowdebate.runs.events import BlockAnswered as BlockAnswered
+from flowdebate.runs.events import CallFellBack as CallFellBack
+from flowdebate.runs.events import CallRetried as CallRetried
+from flowdebate.runs.events import CallStarted as CallStarted
+from flowdebate.runs.events import CircuitChanged as CircuitChanged
+from flowdebate.runs.events import HumanAsked as HumanAsked
+from flowdebate.runs.events import ModelCalled as ModelCalled
+from flowdebate.runs.events import RunFinished as RunFinished
+from flowdebate.runs.events import RunStarted as RunStarted
+from flowdebate.runs.events import TextDelta as TextDelta
+from flowdebate.runs.events import ToolCalled as ToolCalled
 
 EVENT_FORMAT = 1
 """The number of the wire form of events; further kinds, fields and values do not change it."""

@@ -38,21 +38,6 @@ if TYPE_CHECKING:
     from flowdebate.measures.converging import Convergence
     from flowdebate.runs.context import Context
 
-__all__ = (
-    "Condition",
-    "StopWhen",
-    "as_condition",
-    "converged",
-    "flag",
-    "is_predicate",
-    "name_of",
-    "parse",
-    "repeated",
-    "rounds",
-    "seconds",
-    "tokens",
-    "when",
-)
 
 PREDICATE = "predicate"
 """The name of a function that has none."""

@@ -24,11 +24,11 @@ from flowdebate.evaluation import (
     recount,
 )
 from flowdebate.evaluation.decision_rules.rules import instant_runoff
-from flowdebate.evaluation.judges.audit import spoken_in
 from flowdebate.evaluation.judges.report import LIMITS
 from flowdebate.evaluation.sample_sizes import required_n
 from flowdebate.evaluation.statistics import effective_size, newcombe, sign_flip_test, wilson
 from flowdebate.patterns.debate.judging.ballots import JudgeBallot
+from flowdebate.patterns.debate.mirror import spoken_in
 from flowdebate.testing import FunctionModel
 
 if TYPE_CHECKING:

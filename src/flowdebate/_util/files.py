@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ("make_private_folder", "open_private")
-
 
 def open_private(path: str | Path, flags: int) -> int:
     """Open `path` and return its descriptor; a file that this creates has the mode 0600, an existing one its own."""

@@ -11,13 +11,6 @@ from flowdebate.errors import ReadOnly
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = (
-    "FrozenDict",
-    "FrozenList",
-    "frozen",
-    "longer",
-)
-
 
 def _refuse(self: object, *_: object, **__: object) -> NoReturn:
     kind = "list" if isinstance(self, list) else "dict"

@@ -19,12 +19,6 @@ from pydantic_core import to_jsonable_python
 from flowdebate._util.text import clean_text
 from flowdebate.errors import shown
 
-__all__ = (
-    "json_data",
-    "json_text",
-    "wire_names",
-)
-
 _DEEPEST = 50
 """Lists and objects inside each other; readers in many languages stop at about a hundred."""
 _LARGEST = 5_000_000

@@ -7,8 +7,6 @@ from typing import TypeVar
 
 from flowdebate.errors import ConfigurationError
 
-__all__ = ("load_object",)
-
 T = TypeVar("T")
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pkgutil import resolve_name
 
-__all__ = ("InNotebooks",)
-
 _HTML, _MARKDOWN = "flowdebate.web.notebook.page:html_of", "flowdebate.web.notebook.page:markdown_of"
 """They stand above all that they show, and are loaded when a notebook asks."""
 

@@ -9,21 +9,6 @@ from unicodedata import category, combining, normalize
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = (
-    "CutOff",
-    "Trimmed",
-    "clean_data",
-    "clean_text",
-    "counted",
-    "fold",
-    "is_blank",
-    "is_unseen",
-    "one_line",
-    "origins",
-    "redacted",
-    "with_accents",
-    "without_keys",
-)
 
 _SHOWN = 500
 """Characters of a server's own text that an error shows."""

@@ -12,17 +12,6 @@ from flowdebate.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = (
-    "check_count",
-    "check_library",
-    "check_seconds",
-    "check_share",
-    "check_weight",
-    "is_number",
-    "nearest",
-    "suggesting",
-    "unknown_option",
-)
 
 _MOST_WEIGHT = 1_000_000
 

@@ -14,16 +14,6 @@ from flowdebate._util.json_data import json_data, wire_names
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = (
-    "SPARSE",
-    "BaseEvent",
-    "WireModel",
-    "as_list",
-    "new_dict",
-    "new_list",
-    "one_of",
-)
-
 
 def one_of(values: Sequence[str]) -> Any:  # noqa: ANN401 - a type
     """The type of one of `values`, which schemas list in this order.

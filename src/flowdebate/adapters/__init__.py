@@ -3,20 +3,6 @@
 One module per framework, each of which needs an extra of its own and imports the framework when it is used.
 """
 
-from __future__ import annotations
+import lazy_loader
 
-from typing import TYPE_CHECKING
-
-from flowdebate._util.lazy import lazy_names
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from flowdebate.adapters.tool import as_tool
-
-__all__ = ("as_tool",)
-
-_LAZY = {"as_tool": "tool"}
-__getattr__: Callable[[str], object]
-__dir__: Callable[[], list[str]]
-__getattr__, __dir__ = lazy_names(__name__, _LAZY)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

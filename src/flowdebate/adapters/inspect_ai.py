@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from flowdebate.models.base import FinishReason, Message, ModelRequest
     from flowdebate.runs.result import RunResult
 
-__all__ = ("InspectModel", "debate_scorer", "debate_solver", "debate_tool")
 
 _RETRY = Retry()
 _KEY = "flowdebate"

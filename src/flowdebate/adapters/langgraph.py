@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from flowdebate.runs.result import RunHandle, RunResult
     from flowdebate.store.base import Store
 
-__all__ = ("RunnableModel", "debate_node", "debate_tool")
 
 _RETRY = Retry()
 _BY = "langgraph"

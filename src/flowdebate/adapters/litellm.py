@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from flowdebate.models.base import FinishReason, ModelRequest
 
-__all__ = ("LiteLLM",)
 
 _RETRY = Retry()
 _OURS = frozenset({"messages", "model", "num_retries", "response_format", "stream", "tools"})

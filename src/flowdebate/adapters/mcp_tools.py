@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from flowdebate.runs.context import Context
 
-__all__ = ("mcp_tools",)
 
 _WHERE = "mcp_tools()"
 _MOST_PAGES = 100

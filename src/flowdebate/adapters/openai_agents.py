@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from flowdebate.models.base import ModelRequest
     from flowdebate.models.output import OutputSchema
 
-__all__ = ("AgentModel", "debate_tool")
 
 _RETRY = Retry()
 

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from flowdebate.blocks.base import Block, RunOptions
     from flowdebate.models.base import ModelRequest
 
-__all__ = ("AgentModel", "debate_tool")
 
 _RETRY = Retry()
 

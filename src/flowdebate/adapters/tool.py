@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from flowdebate.blocks.base import RunOptions
 
-__all__ = ("as_tool",)
 
 _LONGEST_NAME = 64
 """Characters that providers accept in the name of a tool."""

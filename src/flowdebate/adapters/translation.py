@@ -18,17 +18,6 @@ if TYPE_CHECKING:
     from flowdebate.models.base import Message, ModelRequest
     from flowdebate.models.output import OutputSchema
 
-__all__ = (
-    "chat_of",
-    "checked_retry",
-    "framework_failures",
-    "refuse_tools",
-    "sampling_of",
-    "schema_prompt",
-    "system_of",
-    "text_of",
-    "usage_of",
-)
 
 SCHEMA_PROMPT = "Answer with one JSON object that fits this JSON Schema, and with nothing else:\n{schema}"
 """System message where an answer has a schema that may not reach the model otherwise."""

@@ -27,14 +27,6 @@ if TYPE_CHECKING:
     from flowdebate.runs.run import Run
     from flowdebate.store.open import StoreChoice
 
-__all__ = (
-    "Block",
-    "ForkOptions",
-    "ResumeOptions",
-    "RunOptions",
-    "Wrapped",
-    "merged_resources",
-)
 
 InT_contra = TypeVar("InT_contra", contravariant=True)
 OutT_co = TypeVar("OutT_co", covariant=True)

@@ -12,7 +12,6 @@ from flowdebate.runs.durable.suspend import Suspended, merged
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-__all__ = ("in_order",)
 
 T = TypeVar("T")
 

@@ -23,14 +23,6 @@ if TYPE_CHECKING:
     from flowdebate.resources.resource import Resource
     from flowdebate.runs.context import Context
 
-__all__ = (
-    "Generator",
-    "GeneratorOptions",
-    "MessagesSlot",
-    "TextSlot",
-    "Visibility",
-    "generator",
-)
 OutT = TypeVar("OutT")
 
 TextSlot: TypeAlias = str | Callable[..., Any]

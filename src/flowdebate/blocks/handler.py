@@ -20,21 +20,6 @@ if TYPE_CHECKING:
     from flowdebate.resources.resource import Resource
     from flowdebate.runs.context import Context
 
-__all__ = (
-    "BlockLike",
-    "Function",
-    "Handler",
-    "Invocation",
-    "as_block",
-    "checked_resources",
-    "decision",
-    "function_name",
-    "handler",
-    "invocation",
-    "is_awaitable",
-    "result_of",
-    "takes",
-)
 
 Function: TypeAlias = Callable[..., Any]
 """`f(value)` or `f(value, ctx)`, sync or async."""

@@ -11,11 +11,6 @@ if TYPE_CHECKING:
 
     from flowdebate.blocks.base import Block
 
-__all__ = (
-    "Outline",
-    "outline",
-)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outline:

@@ -13,11 +13,6 @@ from flowdebate.errors import ConfigurationError, OutputError, shown
 if TYPE_CHECKING:
     from flowdebate.runs.context import Context
 
-__all__ = (
-    "Router",
-    "router",
-)
-
 
 class Router(Block[Any, Any]):
     """A block that runs one of its routes."""

@@ -31,10 +31,6 @@ if TYPE_CHECKING:
     from flowdebate.resources.resource import Resource, StateResource
     from flowdebate.runs.context import Context
 
-__all__ = (
-    "Sequencer",
-    "sequencer",
-)
 
 InT = TypeVar("InT")
 OutT = TypeVar("OutT")

@@ -16,19 +16,6 @@ if TYPE_CHECKING:
     from flowdebate.blocks.base import Block
     from flowdebate.runs.context import Context
 
-__all__ = (
-    "Branch",
-    "DoLoop",
-    "ForEach",
-    "LoopBack",
-    "Map",
-    "Parallel",
-    "Rescue",
-    "Step",
-    "Tap",
-    "Then",
-)
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Step:

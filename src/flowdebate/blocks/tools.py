@@ -23,17 +23,6 @@ if TYPE_CHECKING:
     from flowdebate.models.base import Message
     from flowdebate.runs.context import Context
 
-__all__ = (
-    "Capability",
-    "Tool",
-    "ToolLike",
-    "as_tools",
-    "check_uses",
-    "function_schema",
-    "result_text",
-    "tool",
-)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Capability:

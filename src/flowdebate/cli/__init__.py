@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ("main",)
-
 
 def main() -> None:
     """Run the command with the arguments of this process; ends in SystemExit."""

@@ -26,8 +26,6 @@ from flowdebate.cli.stored.watch import watch
 from flowdebate.cli.terminal.process import log_to
 from flowdebate.service.plans.options import Option
 
-__all__ = ("app", "build_app")
-
 _NARROWEST = 20
 _WIDEST = 100
 """Columns beyond which help is hard to read."""

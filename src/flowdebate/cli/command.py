@@ -24,14 +24,6 @@ if TYPE_CHECKING:
 
     from flowdebate.service.documents.document import Document
 
-__all__ = (
-    "check_report",
-    "exit_code_of",
-    "problems_reported",
-    "show_saved",
-    "write_json",
-    "write_report",
-)
 
 _SIGINT, _SIGPIPE = 2, 13
 """By number: systems without this signal lack its name."""

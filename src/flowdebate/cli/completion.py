@@ -13,7 +13,6 @@ from flowdebate.service.documents.text import in_line
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ("completer_of",)
 
 _NEWEST = 50
 """Maximum number of runs that are offered."""

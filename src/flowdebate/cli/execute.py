@@ -31,22 +31,6 @@ if TYPE_CHECKING:
     from flowdebate.service.state import RunState
     from flowdebate.store.base import Store, StoredRun
 
-__all__ = (
-    "Ended",
-    "Followed",
-    "Running",
-    "View",
-    "advice_on",
-    "confirmed",
-    "end_of_stored",
-    "finish",
-    "followed",
-    "fork_run",
-    "resume_run",
-    "run_plan",
-    "service_of",
-)
-
 
 class View(Protocol):
     """What shows a run."""

@@ -10,8 +10,6 @@ from typer.core import TyperCommand, TyperGroup
 
 from flowdebate.service.plans.options import Panel
 
-__all__ = ("EXAMPLES", "EXIT_CODES", "Command", "Commands")
-
 _Click: TypeAlias = Any
 """Class of click, which typer has as a dependency or as a copy of its own, depending on its version."""
 _WHOLE = 200

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from flowdebate.cli.terminal.page import Page
 
-__all__ = ("models",)
 
 _ROLES = "debaters, moderator, judge, synthesizer"
 _OPENAI = "https://api.openai.com/v1"

@@ -29,31 +29,6 @@ from flowdebate.service.plans.options import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = (
-    "RUN",
-    "BatchName",
-    "Block",
-    "Concurrency",
-    "File",
-    "FirstOnly",
-    "Json",
-    "Markdown",
-    "NoStore",
-    "Quiet",
-    "RunName",
-    "RunNames",
-    "Search",
-    "Status",
-    "StoreName",
-    "TotalCalls",
-    "TotalTokens",
-    "TrustPlan",
-    "Yes",
-    "check",
-    "command",
-    "parameter",
-    "with_parameters",
-)
 
 File: TypeAlias = Annotated[
     FilePath | None,

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from flowdebate.blocks.human.human import Ask
     from flowdebate.patterns import PatternInfo
 
-__all__ = ("add_pattern_commands", "ask_here", "known_options", "parameters_of")
 
 _HERE = {
     "file": opt.File,

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from flowdebate.patterns.roster import Debater
     from flowdebate.service.plans.plan import Plan
 
-__all__ = ("with_proposed_sides",)
-
 
 def with_proposed_sides(plan: Plan, *, yes: bool) -> Plan:
     """`plan` with sides that its model proposes, after they were shown; ends in Abort if the user declines them.

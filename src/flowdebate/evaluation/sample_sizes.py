@@ -18,15 +18,6 @@ from flowdebate.evaluation.statistics import ALPHA, check_scipy, two_sided_z
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = (
-    "NEEDED",
-    "POWER",
-    "power",
-    "required_n",
-    "smallest_n",
-    "smallest_rate",
-    "sought",
-)
 
 POWER = 0.8
 """The share of biased judges that a test has to find."""

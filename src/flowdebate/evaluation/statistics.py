@@ -16,18 +16,6 @@ from flowdebate.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
-__all__ = (
-    "ALPHA",
-    "Resampling",
-    "check_scipy",
-    "effective_size",
-    "holm",
-    "newcombe",
-    "place_test",
-    "sign_flip_test",
-    "two_sided_z",
-    "wilson",
-)
 
 ALPHA = 0.05
 """The level of a test: the share of fair judges that it may find biased."""

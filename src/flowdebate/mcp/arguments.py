@@ -18,19 +18,6 @@ if TYPE_CHECKING:
     from flowdebate.patterns import PatternInfo
     from flowdebate.service.service import Service
 
-__all__ = (
-    "Place",
-    "Question",
-    "Rounds",
-    "RunId",
-    "Seconds",
-    "Seen",
-    "ServiceOf",
-    "Side",
-    "Sides",
-    "options_of",
-    "pattern_names",
-)
 
 ServiceOf: TypeAlias = "Callable[[Context[Any, Any]], Service]"
 """Gives the service for a call of a tool: where there are several users, that of the one who called."""

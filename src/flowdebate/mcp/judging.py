@@ -41,7 +41,6 @@ from flowdebate.service.state import RunDetails, RunState
 if TYPE_CHECKING:
     from flowdebate.service.service import Service
 
-__all__ = ("NAME", "Ballot", "TextVerdict", "add_judge_tool", "judge_texts")
 
 NAME = "judge_texts"
 """The pattern under which verdicts on texts are stored."""

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from flowdebate.service.service import Service
     from flowdebate.service.state import RunDetails
 
-__all__ = ("Progress", "wait_with_progress")
-
 
 async def wait_with_progress(service: Service, run_id: str, seconds: float, ctx: Context[Any, Any]) -> RunDetails:
     """Wait until the run ends, waits for a person, or `seconds` are over, and tell the client how it goes on.

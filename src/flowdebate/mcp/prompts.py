@@ -8,8 +8,6 @@ from pydantic import Field
 from flowdebate.prompts.escaping import quoted
 from flowdebate.prompts.template import filled
 
-__all__ = ("add_prompts",)
-
 _DEBATE = (
     "Hold a debate on a question with the tools of flowdebate.\n\n"
     "Question: {question}\n\n"

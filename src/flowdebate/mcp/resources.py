@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from flowdebate.service.documents.document import Document
     from flowdebate.service.service import Service
 
-__all__ = ("Subscriptions", "add_resources")
 
 _RUN = "flowdebate://runs/"
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from flowdebate.service.service import Service
 
-__all__ = ("serve_http", "serve_stdio")
 
 _PATIENCE = 30.0
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from flowdebate.service.service import Service
 
-__all__ = ("LOOPBACK", "create_server", "http_app")
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 """Names of this machine, as the Host header of a request has them."""

@@ -27,8 +27,6 @@ from flowdebate.mcp.progress import wait_with_progress
 from flowdebate.mcp.reports import HOW_TO_READ, RunList, RunReport, report_of, runs_of
 from flowdebate.service.plans.options import State
 
-__all__ = ("ASKS_MODELS", "CHANGES", "DELETES", "READS", "RunTools", "add_run_tools", "described")
-
 READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 ASKS_MODELS = ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=True)
 CHANGES = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=False)

@@ -20,8 +20,6 @@ from flowdebate.mcp.reports import HOW_TO_READ, RunReport, report_of
 from flowdebate.mcp.tools import ASKS_MODELS, described
 from flowdebate.service.state import PendingInput, RunDetails
 
-__all__ = ("Form", "add_turn_tools", "form_of", "message_of")
-
 
 def add_turn_tools(server: MCPServer[Any], service_of: ServiceOf) -> None:
     """Register `take_turn` and `answer_turn`."""

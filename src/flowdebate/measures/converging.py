@@ -15,11 +15,6 @@ if TYPE_CHECKING:
 
     from flowdebate.measures.similarity import Matrix, Similarity
 
-__all__ = (
-    "Convergence",
-    "ConvergenceStatus",
-    "convergence",
-)
 
 ConvergenceStatus = Literal["converged", "refining", "diverging", "stagnant"]
 """In agreement; approaching; far apart; repeating without agreement."""

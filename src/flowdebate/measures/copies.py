@@ -6,14 +6,6 @@ from typing import NamedTuple
 
 from flowdebate.measures.similarity import copied_run, copied_share, text_words
 
-__all__ = (
-    "LONGEST_COPY",
-    "MOST_COPIED",
-    "NOT_COPIED",
-    "Copy",
-    "copied",
-)
-
 LONGEST_COPY = 12
 """Words in a row that a turn may share with an earlier one."""
 MOST_COPIED = 0.3

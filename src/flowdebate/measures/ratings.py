@@ -10,14 +10,6 @@ from flowdebate.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = (
-    "INITIAL_RATING",
-    "K_FACTOR",
-    "calibration",
-    "elo_changes",
-    "expected",
-    "vote_weight",
-)
 
 INITIAL_RATING = 1500.0
 """The rating of an agent without history."""

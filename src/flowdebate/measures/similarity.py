@@ -20,17 +20,6 @@ from flowdebate._util.validation import check_library
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-__all__ = (
-    "Embeddings",
-    "Jaccard",
-    "Matrix",
-    "Similarity",
-    "TfIdf",
-    "best_similarity",
-    "copied_run",
-    "copied_share",
-    "text_words",
-)
 
 Matrix: TypeAlias = list[list[float]]
 """A row for each text, with a number from 0 to 1 for each text."""

@@ -18,18 +18,6 @@ if TYPE_CHECKING:
 
     from flowdebate.measures.similarity import Similarity
 
-__all__ = (
-    "Flip",
-    "FlipKind",
-    "Position",
-    "answer_words",
-    "claims_without_evidence",
-    "flips",
-    "is_negative",
-    "match_choice",
-    "numbers_of",
-    "same_answer",
-)
 
 FlipKind = Literal["retraction", "contradiction", "refinement"]
 """The answer is withdrawn; negated or replaced by another; extended."""

@@ -17,17 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from random import Random
 
-__all__ = (
-    "Edge",
-    "Topology",
-    "all_to_all",
-    "edges",
-    "random_graph",
-    "ring",
-    "round_robin",
-    "sparse",
-    "star",
-)
 
 Topology = Literal["all-to-all", "round-robin", "ring", "star", "sparse", "random-graph"]
 """The names of the topologies."""

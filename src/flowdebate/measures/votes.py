@@ -18,21 +18,6 @@ from flowdebate.errors import ConfigurationError, shown
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-__all__ = (
-    "Ballot",
-    "Strength",
-    "Tally",
-    "VotingRule",
-    "agreement",
-    "exact",
-    "leaders",
-    "margin",
-    "portions",
-    "split",
-    "strength",
-    "tally",
-    "total",
-)
 
 _K = TypeVar("_K")
 Strength = Literal["unanimous", "strong", "moderate", "weak", "split", "contested"]

@@ -15,23 +15,6 @@ if TYPE_CHECKING:
     from flowdebate.models.output import OutputSchema
     from flowdebate.prompts.template import Profile
 
-__all__ = (
-    "MOST_LOGPROB",
-    "CallFellBack",
-    "CallRetried",
-    "CircuitChanged",
-    "CircuitState",
-    "FinishReason",
-    "Flag",
-    "Message",
-    "Model",
-    "ModelRequest",
-    "ModelResponse",
-    "ModelSettings",
-    "ToolCall",
-    "ToolSpec",
-    "profile_of",
-)
 
 Message = dict[str, Any]
 """Chat message in the format of the chat completions API: `{"role": …, "content": …}`."""

@@ -31,11 +31,6 @@ if TYPE_CHECKING:
 
     from flowdebate.models.base import Flag, Model, ModelRequest
 
-__all__ = (
-    "answer",
-    "ask",
-    "within",
-)
 T = TypeVar("T")
 
 

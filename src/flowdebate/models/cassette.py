@@ -43,18 +43,6 @@ if TYPE_CHECKING:
     from flowdebate.models.output import OutputSchema
     from flowdebate.models.usage import Attempt
 
-__all__ = (
-    "CLASSES",
-    "FACTS",
-    "Call",
-    "Failure",
-    "Header",
-    "as_line",
-    "asked",
-    "digest",
-    "new_call",
-    "read_cassette",
-)
 
 CLASSES: dict[str, type[ModelError]] = {
     name: found

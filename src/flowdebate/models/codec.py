@@ -20,21 +20,6 @@ if TYPE_CHECKING:
     from flowdebate.models.base import ModelRequest
     from flowdebate.models.output import OutputSchema
 
-__all__ = (
-    "attempts_of",
-    "attempts_text",
-    "call_text",
-    "digest_of",
-    "edited_text",
-    "exact_json",
-    "failure_of",
-    "failure_text",
-    "json_text",
-    "make_error",
-    "models_asked",
-    "read_call",
-    "reused_text",
-)
 
 ErrorT = TypeVar("ErrorT", bound=Exception)
 _USAGE = tuple(field.name for field in fields(Usage))

@@ -12,12 +12,6 @@ from flowdebate.errors import RealModelForbidden
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = (
-    "allow_real_models",
-    "check_real_calls_allowed",
-    "forbid_real_models",
-    "is_loopback",
-)
 
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1", "0.0.0.0"})  # noqa: S104 - compared with, never bound
 

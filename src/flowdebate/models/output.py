@@ -26,15 +26,6 @@ from flowdebate.errors import ConfigurationError, SchemaViolation, problems_of, 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = (
-    "OutputSchema",
-    "bounded",
-    "inlined",
-    "one_object",
-    "untitled",
-    "validator_of",
-)
-
 
 def one_object(text: str) -> str | None:
     """Find the only JSON object in `text`, as it is written there; None if there is none, or more than one.

@@ -26,11 +26,6 @@ if TYPE_CHECKING:
 
     from flowdebate.models.base import Model, ModelRequest, ModelResponse
 
-__all__ = (
-    "RecordingModel",
-    "ReplayModel",
-)
-
 
 class RecordingModel(Wrapper):
     """Record each answer of `inner`, and each ModelError, to a new cassette at `path`, for `ReplayModel`.

@@ -29,19 +29,6 @@ if TYPE_CHECKING:
     from flowdebate.models.openai.chat import StructuredMode
     from flowdebate.prompts.template import Profile
 
-__all__ = (
-    "PROVIDERS",
-    "ModelChoice",
-    "ModelResolver",
-    "ModelSpec",
-    "PinnedModel",
-    "Provider",
-    "check_model",
-    "environment_choice",
-    "model_of_environment",
-    "of_intent",
-    "resolve_model",
-)
 
 ModelSpec: TypeAlias = Model | str
 """A model, or the name of one."""

@@ -27,11 +27,6 @@ if TYPE_CHECKING:
 
     from flowdebate.models.base import ModelRequest, ModelResponse
 
-__all__ = (
-    "Retry",
-    "repeated",
-)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:

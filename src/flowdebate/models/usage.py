@@ -17,14 +17,6 @@ if TYPE_CHECKING:
 
     from flowdebate.models.base import ModelRequest
 
-__all__ = (
-    "Attempt",
-    "Attempts",
-    "Meter",
-    "Usage",
-    "estimated_tokens",
-    "total_usage",
-)
 
 _CHARACTERS = 4
 """Characters of a token, approximately."""

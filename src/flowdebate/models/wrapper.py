@@ -18,11 +18,6 @@ if TYPE_CHECKING:
     from flowdebate.models.retry import Retry
     from flowdebate.prompts.template import Profile
 
-__all__ = (
-    "PerRequestWrapper",
-    "Wrapper",
-)
-
 
 class Wrapper:
     """Base class of a model around `inner`: override `request` to act before, after, or instead of `ask`.

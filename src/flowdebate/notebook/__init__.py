@@ -4,21 +4,6 @@ It needs the extra `notebook`: `pip install "flowdebate[notebook]"`. Results, ha
 without it. See docs/notebooks.md.
 """
 
-from __future__ import annotations
+import lazy_loader
 
-from typing import TYPE_CHECKING
-
-from flowdebate._util.lazy import lazy_names
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from flowdebate.notebook.human_turn import HumanTurn
-    from flowdebate.notebook.shown import Shown, show
-
-__all__ = ("HumanTurn", "Shown", "show")
-
-_LAZY = {"HumanTurn": "human_turn", "Shown": "shown", "show": "shown"}
-__getattr__: Callable[[str], object]
-__dir__: Callable[[], list[str]]
-__getattr__, __dir__ = lazy_names(__name__, _LAZY)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

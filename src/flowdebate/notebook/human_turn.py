@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from flowdebate.store.base import Store
     from flowdebate.store.open import StoreChoice
 
-__all__ = ("HumanTurn",)
 
 _WHERE = "HumanTurn()"
 _SECONDS = 1.0

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from flowdebate.runs.result import RunResult
 
-__all__ = ("Shown", "show")
 
 OutT = TypeVar("OutT")
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
-__all__ = ("PATTERNS", "PatternInfo", "find_pattern", "register")
-
 
 @dataclass(frozen=True, kw_only=True)
 class PatternInfo:

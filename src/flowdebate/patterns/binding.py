@@ -24,16 +24,6 @@ if TYPE_CHECKING:
     from flowdebate.prompts.template import Template
     from flowdebate.runs.context import Context
 
-__all__ = (
-    "Bindable",
-    "UnboundRole",
-    "bindable",
-    "debater_of",
-    "member_options",
-    "own_options",
-    "role_block",
-    "with_answer_schema",
-)
 
 P = ParamSpec("P")
 BlockT = TypeVar("BlockT", bound="Block[Any, Any]")

@@ -21,17 +21,6 @@ if TYPE_CHECKING:
 
     from flowdebate.prompts.template import Length, Template
 
-__all__ = (
-    "check_failure_policy",
-    "check_name",
-    "check_predicate",
-    "check_role",
-    "check_rounds",
-    "check_synthesizer",
-    "check_transcript",
-    "speaker_options",
-    "warn_of_rounds",
-)
 
 MANY_ROUNDS = 4
 """More rounds than this are warned of."""

@@ -11,15 +11,6 @@ if TYPE_CHECKING:
     from flowdebate.patterns.state import Recovery, Role
     from flowdebate.patterns.turn_order import TurnOrder
 
-__all__ = (
-    "RoleFailed",
-    "RoundStarted",
-    "RoundsEnded",
-    "TurnFinished",
-    "TurnStarted",
-    "TurnsOrdered",
-)
-
 
 @dataclass(slots=True, kw_only=True)
 class RoundStarted(BaseEvent):

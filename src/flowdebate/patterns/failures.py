@@ -24,24 +24,6 @@ if TYPE_CHECKING:
     from flowdebate.patterns.state import Recovery, Role
     from flowdebate.runs.context import Context
 
-__all__ = (
-    "MISSING",
-    "FailurePolicy",
-    "IfHeard",
-    "OnFailure",
-    "StandIn",
-    "WithFallback",
-    "ask",
-    "discard",
-    "guarded",
-    "in_time",
-    "is_provider_failure",
-    "record_failure",
-    "record_loss",
-    "recorded_failure",
-    "start_clock",
-)
-
 
 @dataclass(frozen=True, slots=True)
 class StandIn:

@@ -46,15 +46,6 @@ if TYPE_CHECKING:
     from flowdebate.runs.events import RunStatus
     from flowdebate.stop import StopWhen
 
-__all__ = (
-    "AnotherRound",
-    "Loop",
-    "PatternSpec",
-    "check_quorum",
-    "checked_loop",
-    "input_validator",
-    "note_of_ends",
-)
 
 InputT = TypeVar("InputT", bound=PatternInput)
 

@@ -26,16 +26,6 @@ if TYPE_CHECKING:
     from flowdebate.runs.context import Context
     from flowdebate.runs.events import RunStatus
 
-__all__ = (
-    "Entry",
-    "PatternOutput",
-    "build_output",
-    "publish",
-    "stamp_subject",
-    "status_of",
-    "with_synthesizer",
-)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:

@@ -31,33 +31,6 @@ if TYPE_CHECKING:
     from flowdebate.runs.context import Context
     from flowdebate.stop import StopWhen
 
-__all__ = (
-    "CONCRETE",
-    "FLAGGED",
-    "INSTRUCTIONS",
-    "LENGTH",
-    "NOT_KEPT",
-    "SHOWN",
-    "BlockOptions",
-    "CommonKeywords",
-    "DebaterOptions",
-    "Members",
-    "ModeratorOptions",
-    "PatternKeywords",
-    "RefereeOptions",
-    "RoleOptions",
-    "RolePrompt",
-    "RosterBlock",
-    "SynthesizerOptions",
-    "debater_block",
-    "first_sentences",
-    "generator_options",
-    "render_flag",
-    "render_members",
-    "speaker_tag",
-    "trim_to_sentence",
-    "whole_sentences",
-)
 
 _SHORT_TURN = 120
 """Words of the longest turn that is bounded by its sentences."""

@@ -18,13 +18,6 @@ if TYPE_CHECKING:
     from flowdebate.models.base import Model
     from flowdebate.patterns.roles import RoleOptions
 
-__all__ = (
-    "Debater",
-    "Persona",
-    "as_seen",
-    "checked_roster",
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Debater:

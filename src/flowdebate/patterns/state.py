@@ -16,26 +16,6 @@ if TYPE_CHECKING:
 
     from flowdebate.runs.context import Context
 
-__all__ = (
-    "Contribution",
-    "DebateStatus",
-    "Flag",
-    "NamedStop",
-    "PatternInput",
-    "PatternState",
-    "ProviderFailure",
-    "Recovery",
-    "Role",
-    "TranscriptState",
-    "accepted",
-    "anything_heard",
-    "as_model",
-    "derived",
-    "entries_of",
-    "pattern_state",
-    "question_of",
-    "state_of",
-)
 
 T = TypeVar("T")
 InputT = TypeVar("InputT", bound="PatternInput")

@@ -27,22 +27,6 @@ if TYPE_CHECKING:
     from flowdebate.resources.tasks.task import Task
     from flowdebate.runs.context import Context
 
-__all__ = (
-    "AUDIT",
-    "Turn",
-    "TurnTask",
-    "audit_resources",
-    "complete_turn",
-    "contribution_of",
-    "create_init_transcript",
-    "flag_of",
-    "hear",
-    "record_flag",
-    "record_turn",
-    "take_turn",
-    "text_said",
-    "warn_of_nothing",
-)
 
 T = TypeVar("T")
 

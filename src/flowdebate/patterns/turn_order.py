@@ -20,15 +20,6 @@ if TYPE_CHECKING:
     from flowdebate.patterns.turn import Turn
     from flowdebate.runs.context import Context
 
-__all__ = (
-    "TURN_ORDERS",
-    "RoundOfTurns",
-    "TurnOrder",
-    "check_turn_order",
-    "is_declared",
-    "order_of_turns",
-    "waves_of",
-)
 
 TurnOrder: TypeAlias = Literal["declared", "rotated", "shuffled", "simultaneous"]
 """Order of the turns of a round: as declared (or as the moderator says), beginning with the next speaker each round,

@@ -20,21 +20,6 @@ from flowdebate.errors import ViewError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = (
-    "AROUND",
-    "BAR",
-    "DECORATION",
-    "NEXT_TEXT",
-    "PAIRS",
-    "as_seen",
-    "name_among",
-    "quoted",
-    "tag_name",
-    "tag_text",
-    "unescaped",
-    "unquoted",
-    "without_control_tokens",
-)
 
 BAR = "\n  | "
 """Separator between the lines of one text."""

@@ -12,19 +12,6 @@ from flowdebate.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = (
-    "Length",
-    "Profile",
-    "Profiles",
-    "Template",
-    "check_length",
-    "check_profile",
-    "filled",
-    "length_text",
-    "listed",
-    "uses",
-    "words_of",
-)
 
 Profile: TypeAlias = Literal["concise", "full"]
 """Kind of default prompts: short steps for small models, or the whole task."""

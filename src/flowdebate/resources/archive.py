@@ -18,23 +18,6 @@ from flowdebate.measures import Ballot, Position, Strength
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = (
-    "Archive",
-    "CritiquePattern",
-    "CritiquePatterns",
-    "Forecast",
-    "Outcomes",
-    "PastDebate",
-    "PastDebates",
-    "PersonaRecord",
-    "Personas",
-    "Positions",
-    "Rating",
-    "Ratings",
-    "VerdictOutcome",
-    "forecasts",
-)
-
 
 class Rating(WireModel):
     """An agent's rating from its debates."""

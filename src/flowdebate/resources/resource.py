@@ -12,16 +12,6 @@ from flowdebate.errors import ReadOnly
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-__all__ = (
-    "HeldResource",
-    "Protectable",
-    "Resource",
-    "ResourceScope",
-    "Resources",
-    "StateHandle",
-    "StateResource",
-    "StateView",
-)
 
 StateT = TypeVar("StateT")
 

@@ -27,16 +27,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-__all__ = (
-    "Context",
-    "SequencerHandle",
-    "SequencerView",
-    "Session",
-    "SessionLike",
-    "as_session",
-    "place_of",
-)
-
 
 @dataclass(slots=True, kw_only=True)
 class Session:

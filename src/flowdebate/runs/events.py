@@ -13,27 +13,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from flowdebate._util.wire import SPARSE, BaseEvent
-from flowdebate.models.base import CallFellBack, CallRetried, CircuitChanged
+from flowdebate.models.base import CallFellBack as CallFellBack
+from flowdebate.models.base import CallRetried as CallRetried
+from flowdebate.models.base import CircuitChanged as CircuitChanged
 
 if TYPE_CHECKING:
     from flowdebate.models.base import Flag
     from flowdebate.models.usage import Attempt, Usage
 
-__all__ = (
-    "BlockAnswered",
-    "CallFellBack",
-    "CallRetried",
-    "CallStarted",
-    "CircuitChanged",
-    "HumanAsked",
-    "ModelCalled",
-    "Origin",
-    "RunFinished",
-    "RunStarted",
-    "RunStatus",
-    "TextDelta",
-    "ToolCalled",
-)
 
 RunStatus = Literal["running", "complete", "degraded", "no_verdict", "interrupted", "limit", "failed", "awaiting"]
 """Status of a run: in progress; complete; complete except for provider failures; ended without a verdict; cancelled;

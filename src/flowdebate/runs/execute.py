@@ -33,13 +33,6 @@ if TYPE_CHECKING:
     from flowdebate.runs.observer import Observer
     from flowdebate.store.open import StoreChoice
 
-__all__ = (
-    "check_outside",
-    "make_run",
-    "run_block",
-    "run_sync",
-    "start_block",
-)
 OutT_co = TypeVar("OutT_co", covariant=True)
 T = TypeVar("T")
 

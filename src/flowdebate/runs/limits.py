@@ -17,12 +17,6 @@ if TYPE_CHECKING:
     from flowdebate.models.base import ModelRequest
     from flowdebate.models.usage import Attempt
 
-__all__ = (
-    "Budget",
-    "Limits",
-    "Price",
-    "Prices",
-)
 
 _PER = 1_000_000
 _ANSWER = 1_000

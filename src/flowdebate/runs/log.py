@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
     from flowdebate.runs.run import Run
 
-__all__ = ("LOGGER", "is_new", "log_end", "log_failure")
 
 LOGGER = logging.getLogger("flowdebate.runs")
 """The logger of these records; their fields are attributes of the record."""

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from flowdebate.runs.events import CallStarted
     from flowdebate.runs.result import RunView
 
-__all__ = ("NOBODY", "Observer", "observer_of", "set_default_observer")
 
 _NOTHING = nullcontext()
 

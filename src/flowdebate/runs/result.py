@@ -21,11 +21,6 @@ if TYPE_CHECKING:
     from flowdebate.runs.run import Run
     from flowdebate.store.base import Store
 
-__all__ = (
-    "RunEvents",
-    "RunHandle",
-    "RunResult",
-)
 
 OutT_co = TypeVar("OutT_co", covariant=True)
 

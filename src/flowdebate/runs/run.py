@@ -48,11 +48,6 @@ if TYPE_CHECKING:
         def __call__(self, event: object, /, path: str = "") -> None: ...
 
 
-__all__ = (
-    "ACTING",
-    "Run",
-)
-
 ACTING: ContextVar[str | None] = ContextVar("flowdebate_acting", default=None)
 """The name of the block whose run is executing the current code; None outside runs, and inside models."""
 

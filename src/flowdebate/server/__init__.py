@@ -3,20 +3,6 @@
 It needs the extra `server`: `pip install 'flowdebate[server]'`.
 """
 
-from __future__ import annotations
+import lazy_loader
 
-from typing import TYPE_CHECKING
-
-from flowdebate._util.lazy import lazy_names
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from flowdebate.server.app import create_app
-
-__all__ = ("create_app",)
-
-_LAZY = {"create_app": "app"}
-__getattr__: Callable[[str], object]
-__dir__: Callable[[], list[str]]
-__getattr__, __dir__ = lazy_names(__name__, _LAZY)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from flowdebate.server.guard import Authenticate
     from flowdebate.service.service import Service
 
-__all__ = ("create_app",)
 
 _WHERE = "create_app()"
 _PUBLIC = (f"{API}/health", "/static/", f"{API}/links/", "/answer/")

@@ -22,8 +22,6 @@ from flowdebate.server.requests import BeginBody  # noqa: TC001 - FastAPI reads 
 from flowdebate.service.plans.options import option_of
 from flowdebate.web.forms.written import as_curl, as_python, as_toml
 
-__all__ = ("models", "router", "written")
-
 router: APIRouter = APIRouter(tags=["server"])
 
 

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from flowdebate.service.plans.options import PatternOptions
     from flowdebate.store.base import StoredRun
 
-__all__ = ("API", "Front", "FrontOf", "ServiceOf", "data", "is_stored", "limits_of", "stored_run")
 
 API = "/api/v1"
 

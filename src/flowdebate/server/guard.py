@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ("LOOPBACK", "Authenticate", "Guard", "GuardOptions", "owner_of", "path_of")
 
 Authenticate: TypeAlias = "Callable[[Request], str | Awaitable[str | None] | None]"
 """Gives the name of the user who sent a request; None refuses it."""

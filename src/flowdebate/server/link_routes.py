@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from flowdebate.service.service import Service
     from flowdebate.store.base import StoredRun
 
-__all__ = ("link_of", "request_for", "router")
 
 router: APIRouter = APIRouter(tags=["links"])
 

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ("Link", "Links")
-
 
 @dataclass(frozen=True, kw_only=True)
 class Link:

@@ -23,18 +23,6 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
     from starlette.requests import Request
 
-__all__ = (
-    "STATUSES",
-    "FieldProblem",
-    "JSONData",
-    "Problem",
-    "ProblemResponse",
-    "handle_problems",
-    "problem_of",
-    "problem_response",
-    "responses",
-    "status_of",
-)
 
 _LOG = logging.getLogger("flowdebate.server")
 _ERROR = "urn:flowdebate:error:"

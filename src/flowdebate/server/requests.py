@@ -11,21 +11,6 @@ from pydantic.alias_generators import to_camel
 
 from flowdebate.service.plans.options import State
 
-__all__ = (
-    "LONGEST_QUESTION",
-    "AnswerBody",
-    "AuditQuery",
-    "BeginBody",
-    "ForkBody",
-    "LimitsBody",
-    "LinkAnswerBody",
-    "LinkBody",
-    "ResumeBody",
-    "RunsQuery",
-    "VoteBody",
-    "checked_data",
-)
-
 LONGEST_QUESTION = 20_000
 """Characters of a question; of one that is no text, those of its JSON."""
 _DEEPEST = 50

@@ -17,8 +17,6 @@ from flowdebate.server.requests import AnswerBody, BeginBody, ForkBody, ResumeBo
 from flowdebate.service.state import RunDetails, RunPage, RunState
 from flowdebate.service.votes import Votes
 
-__all__ = ("router",)
-
 _LONGEST_WAIT = 60
 
 router: APIRouter = APIRouter(tags=["runs"])

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from flowdebate.server.front import Front
 
-__all__ = ("Server", "serve")
 
 _CONNECTIONS = 2_000
 _LONGEST_HEADERS = 32_768

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from flowdebate.service.owned import OwnedService
     from flowdebate.service.service import Service
 
-__all__ = ("EventStream", "Readers", "joined_marks", "split_marks")
 
 _Item: TypeAlias = "tuple[str, Update | FlowDebateError]"
 _Queue: TypeAlias = "asyncio.Queue[_Item | None]"

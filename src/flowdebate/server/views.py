@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from flowdebate.service.documents.document import Document
 
-__all__ = ("document_in", "router")
 
 _MOST_RUNS = 20
 """Runs on one connection."""

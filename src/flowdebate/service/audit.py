@@ -11,11 +11,12 @@ from pydantic import ValidationError
 
 from flowdebate._util.text import counted
 from flowdebate.errors import BadFile, shown
-from flowdebate.evaluation.judges.audit import audit, full_audit, spoken_in
+from flowdebate.evaluation.judges.audit import audit, full_audit
 from flowdebate.evaluation.judges.rejudge import NAME as REJUDGE
 from flowdebate.evaluation.judges.rejudge import ArguedDebate
 from flowdebate.evaluation.judges.report import AuditItem, ReaderAgreement
 from flowdebate.patterns.debate.judging.ballots import Judging
+from flowdebate.patterns.debate.mirror import spoken_in
 from flowdebate.service.documents.text import in_line
 from flowdebate.service.plans.files import parse_json, problem_of, read_text
 from flowdebate.service.votes import sides_of, votes_in
@@ -27,21 +28,6 @@ if TYPE_CHECKING:
     from flowdebate.patterns.debate.judging.ballots import JudgeBallot
     from flowdebate.store.base import Store, StoredRun
 
-__all__ = (
-    "NO_BALLOTS",
-    "NO_VERDICT",
-    "UNREADABLE",
-    "FigureRow",
-    "Items",
-    "argued",
-    "audit_of",
-    "audited_runs",
-    "ballots_of_run",
-    "has_intervals",
-    "items_of",
-    "read_items",
-    "rows_of",
-)
 
 _MEGABYTES = 64
 NO_VERDICT = "has no verdict of a judge"

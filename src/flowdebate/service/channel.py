@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from flowdebate.runs.result import RunHandle
 
-__all__ = ("Channel", "Update")
 
 _PACE = 0.04
 """Seconds between two pieces of text, which are the same for all readers."""

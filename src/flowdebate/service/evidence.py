@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from flowdebate.service.documents.document import Document
     from flowdebate.store.base import StepRow, Store, StoredRun
 
-__all__ = ("Evidence", "Finding", "Outcome", "difference", "evidence_in", "evidence_of", "excerpts")
 
 Outcome: TypeAlias = Literal["verified", "differs", "unknown"]
 """Whether what is shown of a run follows from its journal; "unknown" where that could not be checked."""

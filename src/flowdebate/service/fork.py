@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from flowdebate.models.base import ModelRequest
     from flowdebate.store.base import StepRow, StoredRun
 
-__all__ = ("Fork", "checked_edits")
-
 
 class Fork(WireModel):
     """What a fork has from its parent."""

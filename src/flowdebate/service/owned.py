@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from flowdebate.service.votes import Vote, Votes
     from flowdebate.store.base import StoredRun
 
-__all__ = ("OWNER", "OwnedService")
 
 OWNER = "owner"
 """The label that says whose a run is."""

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from flowdebate.runs.limits import Limits
     from flowdebate.store.base import StoredRun
 
-__all__ = ("CheckOptions", "Recipe", "Recipes")
 
 CheckOptions: TypeAlias = "Callable[[Any], None]"
 """Called with the options of a plan; raises ConfigurationError for those that the caller may not use."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from flowdebate.errors import BadFile, ConfigurationError, RunNotFound
 from flowdebate.service.documents.document import Tokens, document_of
 from flowdebate.service.fork import Fork
-from flowdebate.service.plans.options import COMMAND, State, is_text, misuse
+from flowdebate.service.plans.options import COMMAND, is_text, misuse
 from flowdebate.service.plans.plan import pattern_of_run, plan_of
 from flowdebate.store.base import StoredStatus, documents_of
 from flowdebate.store.export import GONE
@@ -26,26 +26,6 @@ if TYPE_CHECKING:
     from flowdebate.service.documents.document import Document
     from flowdebate.service.plans.plan import Plan
     from flowdebate.store.base import StepRow, Store, StoredRun
-
-__all__ = (
-    "WORDS",
-    "Place",
-    "State",
-    "ago",
-    "chosen_run",
-    "delete_run",
-    "document_of_run",
-    "each_run",
-    "find_run",
-    "last_resumable",
-    "list_runs",
-    "moment",
-    "opened",
-    "outcome_of",
-    "replayed",
-    "short_id",
-    "state_of",
-)
 
 
 async def document_of_run(run: StoredRun, steps: Sequence[StepRow], *, replay: Replay | None = None) -> Document:

@@ -58,7 +58,6 @@ if TYPE_CHECKING:
     from flowdebate.store.open import StoreChoice
     from flowdebate.workers.deployment import Workers
 
-__all__ = ("Service",)
 
 _LINGER = 60.0
 """Seconds for which the events of a run stay in memory after its end."""

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from flowdebate.runs.durable.suspend import HumanRequest
     from flowdebate.store.base import StepRow, StoredRun
 
-__all__ = ("PendingInput", "RunDetails", "RunPage", "RunState")
-
 
 class PendingInput(WireModel):
     """What a suspended run asks a human."""

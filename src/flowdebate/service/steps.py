@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from flowdebate.models.base import ModelRequest
     from flowdebate.store.base import StepRow
 
-__all__ = ("CallDetails", "CallTool", "StepState", "StepTokens", "call_body", "failure_text")
 
 _USAGE = tuple(item.name for item in fields(Usage))
 """The counts of a stored call, in their order."""

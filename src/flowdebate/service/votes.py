@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from flowdebate.store.base import Store, StoredRun
 
-__all__ = ("Vote", "Votes", "cast_vote", "sides_of", "votes_in", "votes_of")
 
 _WHERE = "vote"
 _PREFIX = "votes/"

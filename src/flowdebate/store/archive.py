@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from flowdebate.store.base import Store
     from flowdebate.store.open import StoreChoice
 
-__all__ = ("stored_archive",)
 
 PartT = TypeVar("PartT")
 _Add: TypeAlias = Callable[[PartT, str, Any], Awaitable[None]]

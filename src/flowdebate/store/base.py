@@ -14,24 +14,6 @@ from flowdebate.errors import ConfigurationError, RunConflict, RunNotFound, Stor
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = (
-    "ROW_FORMAT",
-    "RunHeader",
-    "StepKind",
-    "StepRow",
-    "Store",
-    "StoredRun",
-    "StoredStatus",
-    "check_page",
-    "decode_text",
-    "documents_of",
-    "encode_text",
-    "ending_run",
-    "header_of",
-    "header_text",
-    "header_values",
-    "list_order",
-)
 
 ROW_FORMAT = 1
 """Format number of headers and bodies; older formats stay readable."""

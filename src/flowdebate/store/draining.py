@@ -10,8 +10,6 @@ if TYPE_CHECKING:
 
     from flowdebate.store.base import RunHeader, StepKind, StepRow, Store, StoredRun, StoredStatus
 
-__all__ = ("Draining",)
-
 
 class _Asked(TypedDict, total=False):
     status: StoredStatus | None

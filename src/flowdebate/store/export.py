@@ -17,7 +17,6 @@ from flowdebate.store.jsonl import (
     LineReader,
     check_rows,
     documents_in,
-    export_schema,
     row_of,
     run_line,
     run_of,
@@ -28,17 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 
     from flowdebate.store.base import StepRow, Store, StoredRun
-
-__all__ = (
-    "GONE",
-    "Imported",
-    "export_run",
-    "export_schema",
-    "import_runs",
-    "read_export",
-    "read_runs",
-    "write_export",
-)
 
 
 GONE = "null"

@@ -8,12 +8,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = (
-    "Job",
-    "settle",
-    "settle_from_thread",
-)
-
 
 class Job:
     """One piece of work with a connection; the one who submits it awaits `future`."""

@@ -17,19 +17,6 @@ from flowdebate.store.base import ROW_FORMAT, RunHeader, StepRow, StoredRun, hea
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = (
-    "EXPORT_FORMAT",
-    "LONGEST_LINE",
-    "LineReader",
-    "check_rows",
-    "documents_in",
-    "export_schema",
-    "row_of",
-    "run_line",
-    "run_of",
-    "step_line",
-    "strict_json",
-)
 
 EXPORT_FORMAT = 1
 """Format number of exports; older formats stay readable."""

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from flowdebate.store.base import StepKind, StoredStatus
 
-__all__ = ("MemoryStore",)
-
 
 @dataclass(slots=True)
 class _Record:

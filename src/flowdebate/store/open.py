@@ -11,13 +11,6 @@ from flowdebate.errors import ConfigurationError
 if TYPE_CHECKING:
     from flowdebate.store.base import Store
 
-__all__ = (
-    "STORE_VARIABLE",
-    "StoreChoice",
-    "close_store",
-    "default_store_path",
-    "open_store",
-)
 
 StoreChoice: TypeAlias = "Store | str | Path | bool | None"
 """A store; the path of a SQLite file; "postgresql://…"; "memory:"; False: none; None: FLOWDEBATE_STORE, if set."""

@@ -16,26 +16,6 @@
 >>> logger.setLevel(logging.NOTSET)
 """
 
-from __future__ import annotations
+import lazy_loader
 
-from typing import TYPE_CHECKING
-
-from flowdebate._util.lazy import lazy_names
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from flowdebate.telemetry.instrumentor import FlowDebateInstrumentor
-    from flowdebate.telemetry.json_lines import JsonLines
-    from flowdebate.telemetry.opentelemetry import OpenTelemetry
-
-__all__ = ("FlowDebateInstrumentor", "JsonLines", "OpenTelemetry")
-
-_LAZY = {
-    "FlowDebateInstrumentor": "instrumentor",
-    "JsonLines": "json_lines",
-    "OpenTelemetry": "opentelemetry",
-}
-__getattr__: Callable[[str], object]
-__dir__: Callable[[], list[str]]
-__getattr__, __dir__ = lazy_names(__name__, _LAZY)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

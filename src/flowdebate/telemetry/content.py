@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from flowdebate.models.base import Message, ModelRequest, ModelResponse
 
-__all__ = ("request_attributes", "response_attributes")
-
 
 def request_attributes(request: ModelRequest) -> dict[str, str]:
     """The messages of a request, its system message apart."""

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from flowdebate.telemetry.opentelemetry import Content
 
-__all__ = ("FlowDebateInstrumentor",)
 
 _CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 _IN_SPANS = ("true", "span_only", "span_and_event")

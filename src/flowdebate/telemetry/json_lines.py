@@ -6,8 +6,6 @@ import json
 import logging
 from datetime import UTC, datetime
 
-__all__ = ("JsonLines",)
-
 _FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 """What every record has; all else was given as `extra`."""
 

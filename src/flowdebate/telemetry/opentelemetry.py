@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from flowdebate.runs.events import CallStarted
     from flowdebate.runs.result import RunView
 
-__all__ = ("Content", "OpenTelemetry")
 
 Content = Literal["none", "spans"]
 """Where prompts, answers, tool arguments and results, and explanations of verdicts go: nowhere, or into spans."""

@@ -23,12 +23,6 @@ from flowdebate.store.memory import MemoryStore
 if TYPE_CHECKING:
     from flowdebate.models.base import Model
 
-__all__ = (
-    "AdapterConformance",
-    "FakeAnswer",
-    "MakeAdapter",
-    "Script",
-)
 
 P = ParamSpec("P")
 S = TypeVar("S", bound="AdapterConformance")

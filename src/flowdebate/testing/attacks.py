@@ -13,13 +13,6 @@ import re
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-__all__ = (
-    "ATTACKS",
-    "Attack",
-    "AttackKind",
-    "AttackPlace",
-)
-
 AttackKind: TypeAlias = Literal[
     "forged transcript",
     "override",

@@ -20,11 +20,6 @@ if TYPE_CHECKING:
     from flowdebate.runs.result import RunResult
     from flowdebate.testing.models import Reply
 
-__all__ = (
-    "Answers",
-    "DebateCase",
-)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Answers:

@@ -32,13 +32,6 @@ from flowdebate.testing.invariants import OF_A_CHECK, OF_A_RUN, OF_RUNS, Coverag
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
-__all__ = (
-    "CheckOptions",
-    "Finding",
-    "check_debate",
-    "check_pattern",
-    "find_broken_promise",
-)
 
 PROMISES: Mapping[str, Callable[[Any], Iterator[str]]] = {
     promise.__name__: promise for group in (OF_A_RUN, OF_RUNS, OF_A_CHECK) for promise in group

@@ -32,13 +32,6 @@ if TYPE_CHECKING:
     from flowdebate.models.base import ModelRequest
     from flowdebate.testing.models import Reply
 
-__all__ = (
-    "FAULTS",
-    "Answering",
-    "Call",
-    "Example",
-    "ExampleModel",
-)
 
 Answering: TypeAlias = "Callable[[ModelRequest], Reply | None]"
 """A function that answers some requests, and returns None for the others."""

@@ -11,15 +11,6 @@ if TYPE_CHECKING:
 
     from flowdebate.runs.context import Context
 
-__all__ = (
-    "Measure",
-    "Returns",
-    "Sabotage",
-    "StopWhen",
-    "Unprintable",
-    "Unreadable",
-)
-
 
 class Sabotage(Exception):
     """Exception of hostile functions and values, like an exception of the application."""

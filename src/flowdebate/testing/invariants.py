@@ -26,14 +26,6 @@ if TYPE_CHECKING:
     from flowdebate.runs.result import RunView
     from flowdebate.testing.examples import Example, ExampleModel
 
-__all__ = (
-    "OF_A_CHECK",
-    "OF_A_RUN",
-    "OF_RUNS",
-    "Coverage",
-    "Played",
-    "Runs",
-)
 
 EventT = TypeVar("EventT")
 

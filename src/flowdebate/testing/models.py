@@ -11,19 +11,16 @@ from pydantic import BaseModel
 
 from flowdebate.blocks.handler import result_of
 from flowdebate.errors import MalformedResponse, ScriptError, shown
-from flowdebate.models.base import ModelResponse, ToolCall
+from flowdebate.models.base import ModelRequest as ModelRequest
+from flowdebate.models.base import ModelResponse as ModelResponse
+from flowdebate.models.base import ToolCall as ToolCall
+from flowdebate.models.guard import allow_real_models as allow_real_models
+from flowdebate.models.guard import forbid_real_models as forbid_real_models
 from flowdebate.models.usage import Usage
 
 if TYPE_CHECKING:
-    from flowdebate.models.base import Message, ModelRequest
+    from flowdebate.models.base import Message
 
-__all__ = (
-    "FunctionModel",
-    "RecordedCall",
-    "Reply",
-    "ScriptedModel",
-    "response_of",
-)
 
 Reply: TypeAlias = "str | Mapping[str, Any] | BaseModel | ModelResponse | ToolCall | Sequence[ToolCall] | BaseException"
 """An answer of a test model: text, a structured answer, a whole response, tool calls, or an exception to raise."""

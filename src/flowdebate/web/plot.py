@@ -10,7 +10,6 @@ if TYPE_CHECKING:
 
     from flowdebate.service.audit import FigureRow
 
-__all__ = ("Plot", "PlotRow", "plot_of")
 
 _LEFT, _WIDTH, _HEIGHT = 14.0, 300.0, 36.0
 """Of the drawing, in its own units: where 0 is, how far it is to 1, and the height of a row."""

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from flowdebate.service.documents.sections import Section
     from flowdebate.service.evidence import Evidence
 
-__all__ = ("document_html", "report_html", "report_policy", "verify_file", "verify_report")
 
 _MEGABYTES = 64
 """Of a file that is verified, and of the journal in it."""

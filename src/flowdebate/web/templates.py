@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from jinja2 import Environment
 
-__all__ = ("asset", "assets", "render", "style_of")
 
 _STATIC = files("flowdebate.web").joinpath("static")
 _UNKNOWN = "\N{EN DASH}"

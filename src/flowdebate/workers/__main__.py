@@ -16,11 +16,6 @@ from flowdebate._util.load import load_object
 from flowdebate.errors import FlowDebateError
 from flowdebate.workers.deployment import Workers
 
-__all__ = (
-    "load",
-    "main",
-)
-
 
 def load(spec: str) -> Workers:
     """The `Workers` that "MODULE:OBJECT" names; ConfigurationError if there is none."""

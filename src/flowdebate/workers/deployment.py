@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from flowdebate.runs.observer import Observer
     from flowdebate.store.base import RunHeader, Store, StoredStatus
 
-__all__ = ("Workers",)
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{2,199}")
 _PATIENCE, _PAUSE = 10.0, 0.05

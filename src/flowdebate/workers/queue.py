@@ -7,7 +7,7 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from flowdebate._util.lazy import IMPORTING
+from flowdebate._util.importing import IMPORTING
 from flowdebate.errors import ConfigurationError
 from flowdebate.store.base import encode_text
 
@@ -18,15 +18,6 @@ if TYPE_CHECKING:
 
     from flowdebate.store.base import StoredStatus
 
-__all__ = (
-    "ACTIVE",
-    "DELIVERIES",
-    "WORKFLOW",
-    "Delivery",
-    "QueuedRunStatus",
-    "RunQueue",
-    "driver",
-)
 
 WORKFLOW = "flowdebate.deliver"
 """The name of the only workflow."""

@@ -15,11 +15,6 @@ if TYPE_CHECKING:
 
     from flowdebate.workers.deployment import Workers
 
-__all__ = (
-    "Reaper",
-    "number_of",
-    "worker_id",
-)
 
 GRACE = 1.0
 """Seconds for which a worker must be gone: after a restart of the server all of them are, for a moment."""

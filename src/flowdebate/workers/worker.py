@@ -19,7 +19,6 @@ from flowdebate.workers.reaper import Reaper, worker_id
 if TYPE_CHECKING:
     from flowdebate.workers.deployment import Workers
 
-__all__ = ("Worker",)
 
 _LONGEST_PAUSE = 5.0
 _TRIES = 100

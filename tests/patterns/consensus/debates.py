@@ -38,7 +38,7 @@ QUICK = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCh
 """For laws over whole debates, of which each is up to a few hundred calls."""
 
 _PHASES = {"propose": "proposal", "criticise": "critique", "revise": "revision", "vote": "vote"}
-_EVENTS = tuple(made for name in emitted.__all__ if hasattr(made := getattr(emitted, name), "kind"))
+_EVENTS = tuple(made for made in vars(emitted).values() if isinstance(made, type) and hasattr(made, "kind"))
 
 
 @dataclass(frozen=True)

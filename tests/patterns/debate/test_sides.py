@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from flowdebate import Debater, create_side_proposer, debate, default_sides, propose_sides
 from flowdebate.errors import SchemaViolation
 from flowdebate.patterns.debate.sides import yes_no_sides
-from flowdebate.patterns.roster import as_seen, checked_roster
+from flowdebate.patterns.roster import checked_roster
+from flowdebate.prompts.escaping import as_seen
 from flowdebate.testing import ScriptedModel
 
 CLAIMS = [

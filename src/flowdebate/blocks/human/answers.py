@@ -19,14 +19,6 @@ if TYPE_CHECKING:
     from flowdebate.store.base import StepRow, Store, StoredRun, StoredStatus
     from flowdebate.store.open import StoreChoice
 
-__all__ = (
-    "asked_in",
-    "checked",
-    "open_requests",
-    "open_requests_in",
-    "submit_answer",
-    "submit_answer_sync",
-)
 
 _TRIES, _PAUSE = 20, 0.05
 """Attempts to take a run that others answer at the same moment, and the seconds between them."""

@@ -26,12 +26,6 @@ if TYPE_CHECKING:
     from flowdebate.runs.context import Context
     from flowdebate.runs.durable.journal import Journal
 
-__all__ = (
-    "Ask",
-    "Human",
-    "HumanRequest",
-    "human",
-)
 
 Ask = Callable[[HumanRequest], Any]
 """Takes a request to a human and returns the answer, sync or async."""

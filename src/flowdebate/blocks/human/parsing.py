@@ -14,13 +14,6 @@ from flowdebate.errors import OutputError, shown
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = (
-    "checked_against",
-    "only_field",
-    "parse_data",
-    "parse_text",
-)
-
 
 def parse_text(answer: object, *, block: str) -> str:
     """Free text: valid Unicode that is not blank, at most as long as an argument; else OutputError."""

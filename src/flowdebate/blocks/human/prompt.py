@@ -17,18 +17,6 @@ from flowdebate.prompts.escaping import NEXT_TEXT, quoted, tag_name, tag_text, u
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-__all__ = (
-    "RequestParts",
-    "Said",
-    "Section",
-    "kind_of",
-    "parse_request",
-    "render_expected",
-    "render_request",
-    "render_said",
-    "render_task",
-    "render_who",
-)
 
 TEXT = "Answer in text."
 _FIELDS = "Answer with these fields:"

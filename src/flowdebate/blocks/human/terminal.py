@@ -19,11 +19,6 @@ if TYPE_CHECKING:
 
     from flowdebate.runs.durable.suspend import HumanRequest
 
-__all__ = (
-    "Terminal",
-    "ask_in_terminal",
-    "value_typed",
-)
 
 _LINE = 100_000
 """Bytes of a line; longer lines are cut."""

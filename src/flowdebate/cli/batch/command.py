@@ -16,8 +16,6 @@ from flowdebate.service.plans.options import FilePath, Option
 if TYPE_CHECKING:
     from flowdebate.cli.batch.run import FinishedBatch
 
-__all__ = ("batch",)
-
 
 @opt.command(
     "model", "judge_model", "base_url", "seed", "max_calls", "max_tokens", "max_seconds", "price", "attempts",

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from flowdebate.service.documents.document import Document
     from flowdebate.service.plans.plan import Plan
 
-__all__ = ("Line", "Out", "headers_of", "line_of", "open_out")
 
 COLUMNS = (
     "index",

@@ -16,7 +16,6 @@ from flowdebate.service.plans.options import is_text
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-__all__ = ("FORMATS", "Row", "csv_line", "read_cell", "read_rows", "safe_cell")
 
 _MEGABYTES = 64
 _QUESTION = "question"

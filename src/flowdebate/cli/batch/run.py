@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from flowdebate.service.plans.plan import Plan
     from flowdebate.store.base import Store
 
-__all__ = ("FinishedBatch", "Plans", "Totals", "run_batch", "warned_once")
 
 _TICK = 0.5
 """Seconds between two updates of the progress."""

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from flowdebate.runs.batch.result import BatchItem, BatchSummary
     from flowdebate.service.documents.sections import Tone
 
-__all__ = ("BatchView", "show_summary", "view_of")
 
 _EVERY = 5.0
 """Seconds between two lines where there is no terminal."""

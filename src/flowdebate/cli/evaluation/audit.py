@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from flowdebate.service.audit import Items
     from flowdebate.store.base import Store, StoredRun
 
-__all__ = ("audit",)
 
 _Seed = Annotated[int, Field(ge=0), allowed("an int >= 0")]
 _HEAD = ("JUDGE", "FIGURE", "VALUE", "95% INTERVAL", "OF")

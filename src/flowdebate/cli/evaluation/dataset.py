@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from flowdebate.patterns.debate.schemas import BaselineName
 
-__all__ = ("EvaluationPlans", "LabelledQuestion", "choices_of", "matched")
 
 _CHOICES = "choices"
 _YES, _NO = ("yes", "true"), ("no", "false")

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from flowdebate.evaluation.benefit.comparison import Missing
     from flowdebate.store.base import Store
 
-__all__ = ("evaluate",)
 
 _NOT_ENDED = ("queued", "running", "left_behind", "interrupted", "awaiting")
 """States of runs that may still find a verdict."""

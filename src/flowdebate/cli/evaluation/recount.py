@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from flowdebate.service.documents.document import Document
     from flowdebate.store.base import Store, StoredRun
 
-__all__ = ("recount",)
 
 _ONE_RUN = "Say which debate to recount: the id of its run, or --last, or --data FILE."
 _HEAD = ("RULE", "FINDS FOR", "BALLOTS", "WHY")

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from flowdebate.cli.options import check
 from flowdebate.cli.terminal.process import tell
 from flowdebate.errors import ConfigurationError, error_text
-from flowdebate.evaluation.judges.audit import spoken_in
 from flowdebate.evaluation.judges.rejudge import ArguedDebate, rejudge
 from flowdebate.evaluation.judges.report import AuditItem
 from flowdebate.models.openai.endpoint import address_of
 from flowdebate.patterns.debate.judging.options import JudgeOptions
+from flowdebate.patterns.debate.mirror import spoken_in
 from flowdebate.runs.durable.resume import StoreOptions
 from flowdebate.service.audit import Items, argued
 from flowdebate.service.plans.options import COMMAND
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from flowdebate.patterns.debate.judging.ballots import Answer
     from flowdebate.store.base import Store, StoredRun
 
-__all__ = ("Rejudging",)
 
 _TOO_FEW = "has no transcript of a debate of two sides"
 

@@ -17,7 +17,6 @@ from flowdebate.service.plans.options import Option, misuse
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ("mcp",)
 
 Port = Annotated[int | None, Option(metavar="N", help="Port of --http. Default: 8378.")]
 _PORT = 8378

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from flowdebate.service.service import Service
 
-__all__ = ("serve",)
 
 _PORT, _MOST = 8377, 65_535
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")

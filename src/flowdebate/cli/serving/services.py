@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from flowdebate.service.service import Service
 
-__all__ = ("App", "check_app", "service_of")
 
 App: TypeAlias = Annotated[
     Text | None,

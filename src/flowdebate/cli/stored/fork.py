@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from flowdebate.service.plans.plan import Plan
     from flowdebate.store.base import StepRow, StoredRun
 
-__all__ = ("fork",)
 
 _MEGABYTES = 4
 """Of a file with an answer: more than the limit of any answer."""

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from flowdebate.service.evidence import Finding
 
-__all__ = ("report", "verify")
 
 _WORDS = {
     "verified": "verified: what is shown follows from the journal",

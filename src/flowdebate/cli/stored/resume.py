@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from flowdebate.runs.durable.suspend import HumanRequest
     from flowdebate.store.base import Store, StoredRun
 
-__all__ = ("answer", "resume")
-
 
 @opt.command("base_url", "replay", "max_calls", "max_tokens", "max_seconds", "price")
 def resume(  # noqa: PLR0913 - the options of the command

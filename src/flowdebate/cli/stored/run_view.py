@@ -24,17 +24,6 @@ if TYPE_CHECKING:
     from flowdebate.service.documents.document import Document
     from flowdebate.store.base import StepRow, StoredRun
 
-__all__ = (
-    "document_of",
-    "prose",
-    "run_data",
-    "show_head",
-    "show_outcome",
-    "show_run",
-    "show_step",
-    "show_table",
-    "step_data",
-)
 
 _HEAD = ("RUN", "WHEN", "WHAT", "STATUS", "STEPS", "ABOUT")
 _ORIGINS: dict[str | None, str] = {"reused": "taken from the parent run", "edited": "edited"}

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from flowdebate.service.runs import Place
     from flowdebate.store.base import Store, StoredRun
 
-__all__ = ("delete", "export", "import_", "runs", "show")
 
 _WHICH_TO_DELETE = "Say which runs to delete: their ids, or --older-than DAYS, or --status STATUS."
 _DAY = 86_400

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from flowdebate.service.runs import Place
     from flowdebate.store.base import StoredRun
 
-__all__ = ("watch",)
-
 
 @opt.command()
 def watch(

@@ -10,7 +10,6 @@ from flowdebate.service.documents.text import PrintableStream
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ("TextFlow",)
 
 _PIECES = re.compile(r"\n|[ \t]+|[^ \t\n]+")
 _TAB = "    "

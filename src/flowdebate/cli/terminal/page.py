@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from flowdebate.service.fork import Fork
     from flowdebate.service.plans.plan import Plan
 
-__all__ = ("LivePage", "Page", "render")
 
 _COLOURS = ("cyan", "magenta", "yellow", "green", "blue", "red")
 _SHORT = 300

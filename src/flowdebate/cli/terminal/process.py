@@ -27,21 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Self, TextIO
 
-__all__ = (
-    "ExitCode",
-    "Interrupts",
-    "WriteFailed",
-    "check_target",
-    "killed_by",
-    "leave_stdout",
-    "log_to",
-    "prepare_streams",
-    "tell",
-    "warnings_reported",
-    "write_whole",
-    "writing",
-)
-
 
 class ExitCode(IntEnum):
     """Exit codes of all commands, beside those of signals."""

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from flowdebate.runs.durable.suspend import HumanRequest
     from flowdebate.service.documents.sections import Working
 
-__all__ = ("WIDEST", "AskOnScreen", "Screen", "duration")
 
 WIDEST = 100
 """Columns beyond which lines are hard to read."""

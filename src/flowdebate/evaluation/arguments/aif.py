@@ -9,12 +9,6 @@ from typing import Any, NamedTuple
 from flowdebate.errors import ConfigurationError
 from flowdebate.evaluation.arguments.graph import ArgumentGraph, Claim, check_graph
 
-__all__ = (
-    "EXTENSION",
-    "from_aif",
-    "to_aif",
-)
-
 EXTENSION = "flowdebate"
 """The field of an I-node for data that has no place in the format."""
 

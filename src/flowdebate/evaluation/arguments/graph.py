@@ -21,17 +21,6 @@ if TYPE_CHECKING:
 
     from flowdebate.patterns.debate.schemas import DebateContributionEntry
 
-__all__ = (
-    "ArgumentGraph",
-    "Claim",
-    "Contested",
-    "StrengthChange",
-    "argument_graph",
-    "check_graph",
-    "claim_strengths",
-    "contest",
-    "graph_of_debate",
-)
 
 _LONGEST_CYCLE = 12
 """The number of claims of a cycle that an error message names."""

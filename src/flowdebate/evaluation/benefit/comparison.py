@@ -22,19 +22,6 @@ if TYPE_CHECKING:
 
     from flowdebate.patterns.debate.schemas import BaselineAnswer, DebateRawOutput
 
-__all__ = (
-    "BenefitItem",
-    "BenefitReport",
-    "Finding",
-    "Method",
-    "MethodAnswer",
-    "MethodResult",
-    "Missing",
-    "PairedComparison",
-    "benefit_item",
-    "benefit_report",
-    "check_report_options",
-)
 
 _Amount = TypeVar("_Amount", int, float)
 _WHERE = "benefit_report()"

@@ -29,11 +29,6 @@ if TYPE_CHECKING:
     from flowdebate.evaluation.benefit.comparison import BenefitReport, Missing
     from flowdebate.runs.batch.result import BatchItem
 
-__all__ = (
-    "Evaluation",
-    "evaluate",
-    "evaluate_sync",
-)
 
 _WHERE = "evaluate()"
 

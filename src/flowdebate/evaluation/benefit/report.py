@@ -16,12 +16,6 @@ if TYPE_CHECKING:
         PairedComparison,
     )
 
-__all__ = (
-    "METHODS",
-    "change_summary",
-    "comparison_summary",
-    "report_summary",
-)
 
 METHODS: Mapping[Method, str] = {
     "debate": "the debate",

@@ -19,12 +19,6 @@ if TYPE_CHECKING:
 
     from flowdebate.measures.votes import Tally
 
-__all__ = (
-    "BallotData",
-    "BallotSet",
-    "Countable",
-    "ballot_set",
-)
 
 BallotData = Literal["scores", "winners", "votes"]
 """The content of ballots: a judge's share for each side, a judge's winner only, or an agent's vote."""

@@ -20,13 +20,6 @@ if TYPE_CHECKING:
 
     from flowdebate.evaluation.decision_rules.ballots import Countable
 
-__all__ = (
-    "ALL_RULES",
-    "LIMITS",
-    "BallotWinner",
-    "Recount",
-    "recount",
-)
 
 ALL_RULES: tuple[DecisionRule, ...] = get_args(DecisionRule)
 LIMITS = (

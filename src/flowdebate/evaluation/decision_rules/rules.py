@@ -23,18 +23,6 @@ if TYPE_CHECKING:
     from flowdebate.evaluation.decision_rules.ballots import BallotSet
     from flowdebate.measures.votes import VotingRule
 
-__all__ = (
-    "RULES",
-    "DecisionRule",
-    "RuleEnd",
-    "RuleResult",
-    "Runoff",
-    "beaten",
-    "borda",
-    "copeland",
-    "instant_runoff",
-    "reason_to_skip",
-)
 
 DecisionRule = Literal[
     "mean",

@@ -41,13 +41,6 @@ if TYPE_CHECKING:
     from flowdebate.patterns.debate.judging.ballots import JudgeBallot
     from flowdebate.runs.result import RunView
 
-__all__ = (
-    "audit",
-    "audit_run",
-    "full_audit",
-    "spoken_in",
-    "spoken_of",
-)
 
 _ENOUGH = 50
 """The number of items from which on models are correlated: with fewer, the estimate says nothing."""

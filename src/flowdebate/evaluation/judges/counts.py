@@ -16,14 +16,6 @@ if TYPE_CHECKING:
 
     from flowdebate.patterns.debate.judging.ballots import JudgeBallot
 
-__all__ = (
-    "FIGURES",
-    "SATURATED",
-    "ItemCounts",
-    "PlaceWins",
-    "count",
-    "is_usable",
-)
 
 FIGURES = (
     "repetition_stability",

@@ -36,12 +36,6 @@ if TYPE_CHECKING:
     from flowdebate.runs.limits import Limits
     from flowdebate.store.open import StoreChoice
 
-__all__ = (
-    "NAME",
-    "ArguedDebate",
-    "create_rejudge",
-    "rejudge",
-)
 
 NAME = "rejudge"
 """The name of the block, and of its runs."""

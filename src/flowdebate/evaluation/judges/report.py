@@ -21,19 +21,6 @@ if TYPE_CHECKING:
 
     from flowdebate.patterns.anonymity.leaks import LeakReport
 
-__all__ = (
-    "LIMITS",
-    "AuditItem",
-    "Figure",
-    "JudgeAudit",
-    "JudgeFigures",
-    "LastWord",
-    "PlaceKind",
-    "PlaceRate",
-    "Places",
-    "ReaderAgreement",
-    "RunAudit",
-)
 
 LIMITS = (
     "An audit of orders cannot find a preference that is the same in every order: for length, for style, for a name in "

@@ -13,8 +13,6 @@ import signal
 import sys
 from typing import Any, TypedDict
 
-__all__ = ("Config",)
-
 
 class Config(TypedDict):
     """Configuration of the engine."""

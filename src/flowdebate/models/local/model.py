@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from flowdebate._util.text import is_blank
 from flowdebate.errors import ModelUnavailable
 from flowdebate.models.base import ModelSettings
-from flowdebate.models.local.server import running_server, stop_local_servers
+from flowdebate.models.local.server import running_server
 from flowdebate.models.openai.chat import Chat, Dialect
 from flowdebate.models.openai.clients import Clients, PooledModel, load
 from flowdebate.models.openai.structured import with_tool_calls
@@ -23,10 +23,6 @@ if TYPE_CHECKING:
     from flowdebate.models.base import Message, ModelRequest, ModelResponse
     from flowdebate.prompts.template import Profile
 
-__all__ = (
-    "LocalModel",
-    "stop_local_servers",
-)
 
 _SAMPLING = {"top_p": 0.9, "min_p": 0.1}
 _TEXT = {

@@ -25,12 +25,6 @@ from flowdebate.models.openai.endpoint import Endpoint
 if TYPE_CHECKING:
     from flowdebate.models.local.engine import Config
 
-__all__ = (
-    "LocalServer",
-    "engine_is_starting",
-    "running_server",
-    "stop_local_servers",
-)
 
 _CONTEXT = 8192
 """Context length in tokens, prompt and answer together: a length that models of this size handle well."""

@@ -24,12 +24,6 @@ if TYPE_CHECKING:
     from flowdebate.models.openai.endpoint import Endpoint
     from flowdebate.models.usage import Attempt, Usage
 
-__all__ = (
-    "TOP_LOGPROBS",
-    "Chat",
-    "Dialect",
-    "StructuredMode",
-)
 
 StructuredMode = Literal["json_schema", "tools", "json", "md_json"]
 """Structured mode: a response format, a tool call, JSON, or JSON in a code block."""

@@ -31,12 +31,6 @@ if TYPE_CHECKING:
     from flowdebate.models.base import ModelRequest, ModelResponse
     from flowdebate.models.openai.endpoint import Endpoint
 
-__all__ = (
-    "Clients",
-    "PooledModel",
-    "Transport",
-    "load",
-)
 
 Transport = Literal["aiohttp", "httpx2"]
 """HTTP library below openai."""

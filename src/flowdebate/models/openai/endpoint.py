@@ -17,14 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from urllib.parse import SplitResult
 
-__all__ = (
-    "ADDRESS",
-    "NO_KEY",
-    "Endpoint",
-    "address_of",
-    "check_address",
-    "check_headers",
-)
 
 NO_KEY = "no-key"
 """Placeholder for servers that want no key: the header must not be empty."""

@@ -40,13 +40,6 @@ from flowdebate.models.openai.endpoint import address_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-__all__ = (
-    "answered",
-    "inner_error",
-    "map_error",
-    "retry_after",
-    "status_error",
-)
 
 _LONGEST_WAIT = 7 * 24 * 3600.0
 """Seconds; a longer `retry-after` is ignored."""

@@ -18,11 +18,6 @@ if TYPE_CHECKING:
 
     from flowdebate.models.base import ModelRequest
 
-__all__ = (
-    "STRUCTURED_MODES",
-    "OpenAIModel",
-    "StructuredMode",
-)
 
 _OPENAI = "https://api.openai.com"
 _KEY_ENV = "OPENAI_API_KEY"

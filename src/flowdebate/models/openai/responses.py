@@ -31,11 +31,6 @@ if TYPE_CHECKING:
 
     from flowdebate.models.base import FinishReason, Flag
 
-__all__ = (
-    "Reader",
-    "logprobs_of",
-    "usage_of",
-)
 
 Json = Any
 """Object that openai constructed from a server's JSON without validation."""

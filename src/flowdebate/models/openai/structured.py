@@ -33,11 +33,6 @@ if TYPE_CHECKING:
 
     from flowdebate.models.base import Flag, Message, ModelRequest, ModelResponse
 
-__all__ = (
-    "ask_structured",
-    "prepare",
-    "with_tool_calls",
-)
 
 _BLOCK = re.compile(r"```(?:json|xml)?\s*(.*?)```|<tool_call>(.*?)</tool_call>|<tools>(.*?)</tools>", re.DOTALL)
 

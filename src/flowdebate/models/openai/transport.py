@@ -25,12 +25,6 @@ if TYPE_CHECKING:
     from aiohttp.connector import Connection
     from aiohttp.tracing import Trace
 
-__all__ = (
-    "bounded_stream",
-    "encoding_of",
-    "event_lines",
-    "use_clean_connections",
-)
 
 _LINES = 100
 """Maximum lines of one event, which usually has one."""

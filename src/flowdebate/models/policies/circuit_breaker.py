@@ -31,13 +31,6 @@ if TYPE_CHECKING:
 
     from flowdebate.models.base import Model, ModelRequest, ModelResponse
 
-__all__ = (
-    "Breaker",
-    "Breakers",
-    "CircuitBreaker",
-    "Step",
-)
-
 
 class CircuitBreaker(Wrapper):
     """Open the circuit after `failures` failed calls of `inner` in a row; try it again after `cooldown` seconds.

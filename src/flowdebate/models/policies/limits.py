@@ -20,11 +20,6 @@ if TYPE_CHECKING:
     from flowdebate.models.base import Model, ModelRequest, ModelResponse
     from flowdebate.store.postgres.rate_counter import PostgresCounter
 
-__all__ = (
-    "ConcurrencyLimit",
-    "RateLimit",
-    "SharedRateLimit",
-)
 
 T = TypeVar("T")
 _LOGGER = logging.getLogger("flowdebate")

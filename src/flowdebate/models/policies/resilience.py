@@ -19,12 +19,6 @@ if TYPE_CHECKING:
 
     from flowdebate.models.base import Model, ModelRequest, ModelResponse
 
-__all__ = (
-    "Fallback",
-    "Retrying",
-    "Timeout",
-)
-
 
 class Retrying(Wrapper):
     """Retry failed calls of `inner` according to `retry` (by default at most three requests).

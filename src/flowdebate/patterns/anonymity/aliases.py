@@ -13,12 +13,6 @@ if TYPE_CHECKING:
     from flowdebate.patterns.anonymity.leaks import LeakKind
     from flowdebate.patterns.anonymity.names import Meant, Names
 
-__all__ = (
-    "Aliases",
-    "Hidden",
-    "Leak",
-    "make_aliases",
-)
 
 _NOUNS = ("Speaker", "Participant", "Discussant", "Voice", "Contributor", "Panelist")
 _MODEL_NOUNS = ("Model", "System", "Machine")

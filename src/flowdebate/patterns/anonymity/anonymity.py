@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     Entries: TypeAlias = Sequence[DebateContributionEntry]
 
-__all__ = ("Anonymity", "named_models")
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Anonymity:

@@ -14,12 +14,6 @@ if TYPE_CHECKING:
     from flowdebate.patterns.anonymity.aliases import Aliases, Leak
     from flowdebate.patterns.debate.schemas import DebateContributionEntry
 
-__all__ = (
-    "LeakAt",
-    "LeakKind",
-    "LeakReport",
-    "leak_report",
-)
 
 _EXCERPT = 30
 """The number of characters around a leak in its excerpt."""

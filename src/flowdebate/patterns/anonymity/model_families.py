@@ -8,13 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = (
-    "FAMILIES",
-    "VENDORS",
-    "family_among",
-    "family_of",
-    "kin_among",
-)
 
 FAMILIES: dict[str, str] = {
     "gpt": "openai", "chatgpt": "openai", "claude": "anthropic", "gemini": "google", "gemma": "google",

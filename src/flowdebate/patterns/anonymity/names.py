@@ -15,12 +15,6 @@ if TYPE_CHECKING:
 
     from flowdebate.patterns.anonymity.signs import Level
 
-__all__ = (
-    "Found",
-    "Meant",
-    "Names",
-    "plain_words",
-)
 
 _SHORTEST = 3
 _FUNCTION_WORDS = frozenset(

@@ -5,12 +5,6 @@ from __future__ import annotations
 import re
 from typing import Literal, TypeAlias
 
-__all__ = (
-    "Level",
-    "is_name",
-    "led",
-)
-
 Level: TypeAlias = Literal["any", "capital", "common", "phrase", "sign", "self"]
 """The rule by which a spelling counts as a name.
 

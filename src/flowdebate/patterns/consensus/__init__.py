@@ -1,19 +1,5 @@
 """`consensus`: agents propose, criticise, revise and vote."""
 
-from __future__ import annotations
+import lazy_loader
 
-from typing import TYPE_CHECKING
-
-from flowdebate._util.lazy import lazy_names
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from flowdebate.patterns.consensus.factory import CONSENSUS_FAILURES, consensus
-
-__all__ = ("CONSENSUS_FAILURES", "consensus")
-
-_LAZY = {"CONSENSUS_FAILURES": "factory", "consensus": "factory"}
-__getattr__: Callable[[str], object]
-__dir__: Callable[[], list[str]]
-__getattr__, __dir__ = lazy_names(__name__, _LAZY)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

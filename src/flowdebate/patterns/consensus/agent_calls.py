@@ -29,12 +29,6 @@ if TYPE_CHECKING:
     from flowdebate.patterns.turn import TurnTask
     from flowdebate.runs.context import Context
 
-__all__ = (
-    "AgentCalls",
-    "Phase",
-    "breakers_of",
-    "circuits",
-)
 
 _BREAKERS = "breakers"
 

@@ -40,16 +40,6 @@ if TYPE_CHECKING:
     from flowdebate.prompts.template import Length
     from flowdebate.runs.context import Context
 
-__all__ = (
-    "create_conclusive_judge",
-    "create_critic",
-    "create_proposer",
-    "create_reviser",
-    "create_tie_judge",
-    "create_voter",
-    "named_agent",
-)
-
 
 def create_proposer(
     *,

@@ -23,11 +23,6 @@ if TYPE_CHECKING:
     from flowdebate.resources.archive import Archive
     from flowdebate.runs.context import Context
 
-__all__ = (
-    "gather_context",
-    "give_feedback",
-    "read_ratings",
-)
 
 T = TypeVar("T")
 

@@ -59,7 +59,6 @@ if TYPE_CHECKING:
     from flowdebate.runs.context import Context
     from flowdebate.stop import StopWhen
 
-__all__ = ("ConsensusOptions", "assemble")
 
 _S = ConsensusStage
 

@@ -22,22 +22,6 @@ if TYPE_CHECKING:
     from flowdebate.patterns.consensus.schemas import Critique, Outcome
     from flowdebate.runs.context import Context
 
-__all__ = (
-    "AgentMessage",
-    "ConsensusDecided",
-    "ConsensusStage",
-    "CritiqueMade",
-    "DebateEnded",
-    "DebateStarted",
-    "PollVoteCast",
-    "StageEntered",
-    "StageReached",
-    "VoteCast",
-    "WireEvents",
-    "enter",
-    "wire_events",
-)
-
 
 class ConsensusStage(StrEnum):
     """The stages of a consensus debate, in their order; the three of a round repeat."""

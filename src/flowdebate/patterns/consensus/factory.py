@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from flowdebate.resources.archive import Archive
     from flowdebate.stop import StopWhen
 
-__all__ = ("CONSENSUS_FAILURES", "consensus")
 
 CONSENSUS_FAILURES = FailurePolicy(on_failure="skip", quorum=1, turn_timeout=90.0)
 """The default failure policy: a debate goes on without an agent that fails or takes longer than 90 seconds."""

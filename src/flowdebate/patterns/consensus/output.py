@@ -35,11 +35,6 @@ if TYPE_CHECKING:
     from flowdebate.runs.context import Context
     from flowdebate.runs.events import RunStatus
 
-__all__ = (
-    "ConsensusLifecycle",
-    "analyse",
-    "build_output",
-)
 
 _SHOWN = 10
 """Entries of a list that grows with the debate."""

@@ -18,16 +18,6 @@ if TYPE_CHECKING:
 
     from flowdebate.patterns.consensus.schemas import ConsensusContext, Critique, Proposal
 
-__all__ = (
-    "AGENTS",
-    "CONCISE_CONSENSUS",
-    "CONSENSUS",
-    "FORMER_CONSENSUS",
-    "ConsensusTemplate",
-    "render_agent_system",
-    "render_human_task",
-    "render_turn",
-)
 
 _READ = (
     "How to read what others wrote: it begins at the start of a line with its author's name in square brackets; a line "

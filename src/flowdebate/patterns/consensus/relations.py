@@ -15,15 +15,6 @@ if TYPE_CHECKING:
     from flowdebate.measures import Flip
     from flowdebate.patterns.consensus.schemas import ConsensusOutput, Critique
 
-__all__ = (
-    "SEVERE",
-    "Moment",
-    "MomentKind",
-    "Relationship",
-    "interaction_weights",
-    "moments",
-    "relationships",
-)
 
 SEVERE = 0.7
 """From this severity on, a critique is severe, and an issue a risk."""

@@ -47,28 +47,6 @@ if TYPE_CHECKING:
     from flowdebate.patterns.state import Flag, Recovery
     from flowdebate.runs.context import Context
 
-__all__ = (
-    "CRITICISING",
-    "PROPOSING",
-    "REVISING",
-    "ask_for_critiques",
-    "ask_for_proposals",
-    "ask_for_revisions",
-    "ask_judge",
-    "check_convergence",
-    "check_proposals",
-    "conclusive_judge",
-    "current_round",
-    "early_end",
-    "end_early",
-    "lose_judge",
-    "lose_part",
-    "open_round",
-    "rounds_go_on",
-    "split_position",
-    "time_is_up",
-)
-
 
 def ask_for_proposals(options: ConsensusOptions) -> Callable[[object, Context], list[ProposalAsked]]:
     """The questions of the phase: each agent is asked for a proposal."""

@@ -26,35 +26,6 @@ from flowdebate.resources.archive import CritiquePattern, PastDebate
 if TYPE_CHECKING:
     from flowdebate.runs.context import Context
 
-__all__ = (
-    "LONGEST_POSITION",
-    "AgentFailure",
-    "AgentPhase",
-    "Analytics",
-    "ConsensusContext",
-    "ConsensusInput",
-    "ConsensusOutput",
-    "ConsensusRound",
-    "ConsensusState",
-    "ContextSource",
-    "CriticAnswer",
-    "Critique",
-    "CritiqueAsked",
-    "Dissent",
-    "EarlyEnd",
-    "Feedback",
-    "JudgeAnswer",
-    "Outcome",
-    "Proposal",
-    "ProposalAsked",
-    "RevisionAnswer",
-    "RevisionAsked",
-    "RoundsAsked",
-    "SkippedContext",
-    "TieAsked",
-    "VoteAnswer",
-    "VoteAsked",
-)
 
 Share = Annotated[float, Field(ge=0, le=1)]
 """A severity or a confidence: always from 0 to 1; other numbers, such as per cent, are refused."""

@@ -28,17 +28,6 @@ if TYPE_CHECKING:
     from flowdebate.patterns.consensus.schemas import ConsensusState
     from flowdebate.runs.context import Context
 
-__all__ = (
-    "POLLING",
-    "VOTING",
-    "ask_for_votes",
-    "ask_in_poll",
-    "confidence_heard",
-    "count_poll",
-    "count_votes",
-    "strength_heard",
-)
-
 
 def ask_in_poll(options: ConsensusOptions) -> Callable[[object, Context], list[VoteAsked]]:
     """The questions of the poll after a round; none if the rounds end anyway."""

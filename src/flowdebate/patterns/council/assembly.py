@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from flowdebate.runs.context import Context
     from flowdebate.runs.events import RunStatus
 
-__all__ = ("CouncilOptions", "assemble", "council_spec")
-
 
 @dataclass(frozen=True, kw_only=True)
 class CouncilOptions:

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from flowdebate.patterns.council.schemas import ChairAsked
     from flowdebate.runs.context import Context
 
-__all__ = ("CHAIR", "CHAIRS", "CONCISE_CHAIR", "ChairTemplate", "create_chair", "render_work")
-
 
 @dataclass(frozen=True, kw_only=True)
 class ChairTemplate(Template):

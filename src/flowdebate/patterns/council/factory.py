@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from flowdebate.patterns.failures import FailurePolicy
     from flowdebate.prompts.template import Length, Profile
 
-__all__ = ("CouncilKeywords", "council")
-
 
 OutT = TypeVar("OutT")
 

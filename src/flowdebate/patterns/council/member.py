@@ -26,16 +26,6 @@ if TYPE_CHECKING:
     from flowdebate.prompts.template import Length
     from flowdebate.runs.context import Context
 
-__all__ = (
-    "CONCISE_COUNCIL_MEMBER",
-    "COUNCIL_MEMBER",
-    "COUNCIL_MEMBERS",
-    "CouncilMemberTemplate",
-    "create_council_member",
-    "create_council_reviewer",
-    "render_answers",
-    "render_member_system",
-)
 
 HOW_TO_READ_ANSWERS = (
     "How to read the answers: each begins at the start of a line with its letter in square brackets; a line that "

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from flowdebate.patterns.council.schemas import ReviewScope
 
-__all__ = ("agreement", "rank_answers", "review_orders")
 
 _DRAWS = 400
 """Resamples for the interval of W."""

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from flowdebate.patterns.turn import TurnTask
     from flowdebate.runs.context import Context
 
-__all__ = ("MakeReviewer", "ReviewTurn", "council_state", "open_reviews", "shown_answers", "sum_up_reviews")
 
 MakeReviewer: TypeAlias = "Callable[[tuple[str, ...]], Block[Any, Any]]"
 """Makes the block that ranks the answers with these letters."""

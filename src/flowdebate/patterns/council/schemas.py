@@ -19,28 +19,6 @@ from flowdebate.patterns.state import (
 )
 from flowdebate.resources.resource import StateResource
 
-__all__ = (
-    "ChairAnswer",
-    "ChairAsked",
-    "CouncilAgreement",
-    "CouncilEntry",
-    "CouncilInput",
-    "CouncilOpinion",
-    "CouncilOutput",
-    "CouncilRank",
-    "CouncilRanked",
-    "CouncilReview",
-    "CouncilState",
-    "CouncilTranscript",
-    "CouncilTranscriptState",
-    "ReviewAsked",
-    "ReviewFinished",
-    "ReviewScope",
-    "StopReason",
-    "create_council_transcript",
-    "ranking_of",
-)
-
 ReviewScope = Literal["others", "all"]
 """Which answers a member reviews: the others', or its own as well."""
 

@@ -58,13 +58,6 @@ if TYPE_CHECKING:
     from flowdebate.runs.context import Context
     from flowdebate.runs.events import RunStatus
 
-__all__ = (
-    "DebateOptions",
-    "assemble",
-    "debate_spec",
-    "stop_reason",
-)
-
 
 class DebateOptions(NamedTuple):
     """The checked options of a debate. Those of a role reach its default block only."""

@@ -42,19 +42,6 @@ if TYPE_CHECKING:
     from flowdebate.patterns.roster import Debater
     from flowdebate.runs.context import Context
 
-__all__ = (
-    "BASELINE",
-    "BaselineTemplate",
-    "Baselines",
-    "baselines_asked",
-    "compared",
-    "create_baselines",
-    "direct_answer",
-    "render_baseline_system",
-    "render_baseline_turn",
-    "with_baselines",
-)
-
 
 @dataclass(frozen=True, kw_only=True)
 class BaselineTemplate(Template):

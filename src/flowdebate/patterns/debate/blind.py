@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from flowdebate.patterns.debate.schemas import DebateContributionEntry, DebateRawOutput
     from flowdebate.patterns.state import Flag
 
-__all__ = ("BlindReading", "BlindRound", "BlindTurn", "blind_views")
 
 _VIEWS = Schedule(kind="cyclic")
 """Each side is in each place of one of them."""

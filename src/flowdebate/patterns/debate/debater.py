@@ -17,6 +17,7 @@ from flowdebate.patterns.binding import bindable
 from flowdebate.patterns.debate.schemas import DebateState
 from flowdebate.patterns.debate.transcript import HOW_TO_READ, labels_of, render_entries, render_transcript
 from flowdebate.patterns.roles import CONCRETE, LENGTH, RolePrompt, debater_block
+from flowdebate.patterns.roster import Debater as Debater
 from flowdebate.patterns.state import entries_of, question_of, state_of
 from flowdebate.prompts.escaping import quoted, tag_text
 from flowdebate.prompts.template import Profiles, Template, filled, listed, uses
@@ -32,16 +33,6 @@ if TYPE_CHECKING:
     from flowdebate.prompts.template import Length
     from flowdebate.runs.context import Context
 
-__all__ = (
-    "CONCISE_DEBATER",
-    "DEBATER",
-    "DEBATERS",
-    "DebaterTemplate",
-    "create_debater",
-    "opening_words",
-    "render_debater_system",
-    "render_debater_turn",
-)
 
 _TURN = ("stance", "label", "others", "round", "max_rounds")
 

@@ -40,10 +40,6 @@ if TYPE_CHECKING:
     from flowdebate.prompts.template import Length, Profile
     from flowdebate.stop import StopWhen
 
-__all__ = (
-    "DebateKeywords",
-    "debate",
-)
 
 OutT = TypeVar("OutT")
 

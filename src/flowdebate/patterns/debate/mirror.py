@@ -21,13 +21,6 @@ if TYPE_CHECKING:
     from flowdebate.patterns.loop import Loop
     from flowdebate.runs.context import Context
 
-__all__ = (
-    "Mirror",
-    "mirrored_loop",
-    "spoken_in",
-    "verdict_of_both",
-)
-
 
 def mirrored_loop(loop: Loop) -> Loop:
     """The loop of the mirrored debate: its names, its transcript and its audit trail are its own."""

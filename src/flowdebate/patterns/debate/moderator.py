@@ -38,21 +38,6 @@ if TYPE_CHECKING:
     from flowdebate.patterns.roles import BlockOptions
     from flowdebate.runs.context import Context
 
-__all__ = (
-    "CONCISE_MODERATOR",
-    "MODERATOR",
-    "MODERATORS",
-    "Moderator",
-    "ModeratorTemplate",
-    "create_moderator",
-    "decide_declared_order",
-    "decision_among",
-    "owed_a_turn",
-    "render_moderator_system",
-    "render_moderator_turn",
-    "stash_moderator_decision",
-)
-
 
 @dataclass(frozen=True, kw_only=True)
 class ModeratorTemplate(Template):

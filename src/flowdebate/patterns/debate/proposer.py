@@ -12,9 +12,9 @@ from flowdebate._util.text import clean_text, fold, is_blank
 from flowdebate.blocks.generator import Generator, generator
 from flowdebate.patterns.debate.sides import default_sides
 from flowdebate.patterns.roles import NOT_KEPT, generator_options
-from flowdebate.patterns.roster import Debater, as_seen
+from flowdebate.patterns.roster import Debater
 from flowdebate.patterns.state import question_of
-from flowdebate.prompts.escaping import quoted
+from flowdebate.prompts.escaping import as_seen, quoted
 from flowdebate.prompts.template import Template, filled, uses
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from flowdebate.patterns.roles import BlockOptions
     from flowdebate.runs.context import Context
 
-__all__ = ("SIDE_PROPOSER", "SideProposerTemplate", "create_side_proposer", "propose_sides")
 
 _LONGEST = 200
 """Characters of a proposed position."""

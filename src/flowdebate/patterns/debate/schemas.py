@@ -29,27 +29,6 @@ from flowdebate.patterns.state import (
 from flowdebate.patterns.turn_order import TurnOrder, is_declared
 from flowdebate.prompts.escaping import quoted, tag_text
 
-__all__ = (
-    "BASELINES",
-    "BaselineAnswer",
-    "BaselineName",
-    "DebateContributionEntry",
-    "DebateInput",
-    "DebateModeratorDecision",
-    "DebateModeratorOutput",
-    "DebateRawOutput",
-    "DebateState",
-    "DebateTranscriptState",
-    "DebateVerdict",
-    "JudgeViewMade",
-    "JudgedVerdict",
-    "MirrorStarted",
-    "ModeratorDecided",
-    "StopReason",
-    "VerdictReached",
-    "Winner",
-)
-
 BaselineName = Literal["single", "drafts", "self_consistency"]
 """One call; the vote of independent first drafts, one for each debater; the vote of as many samples as the debate's
 tokens pay for."""

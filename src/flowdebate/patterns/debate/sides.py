@@ -10,7 +10,6 @@ from flowdebate.patterns.roster import Debater
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ("default_sides", "yes_no_sides")
 
 _LONGEST = 200
 """Characters of a question whose words make the claims."""

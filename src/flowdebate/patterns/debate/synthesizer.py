@@ -21,16 +21,6 @@ if TYPE_CHECKING:
     from flowdebate.patterns.roles import BlockOptions
     from flowdebate.runs.context import Context
 
-__all__ = (
-    "CONCISE_SYNTHESIZER",
-    "SYNTHESIZER",
-    "SYNTHESIZERS",
-    "SynthesizerTemplate",
-    "create_synthesizer",
-    "render_synthesizer_system",
-    "render_synthesizer_turn",
-)
-
 
 @dataclass(frozen=True, kw_only=True)
 class SynthesizerTemplate(Template):

@@ -32,20 +32,6 @@ if TYPE_CHECKING:
     from flowdebate.patterns.anonymity.anonymity import Anonymity
     from flowdebate.runs.context import Context
 
-__all__ = (
-    "EMPTY",
-    "HOW_TO_READ",
-    "HOW_TO_READ_LABELLED",
-    "HOW_TO_READ_NAMED",
-    "Labels",
-    "Transcript",
-    "create_debate_transcript",
-    "create_record_argument",
-    "labels_of",
-    "parse_entries",
-    "render_entries",
-    "render_transcript",
-)
 
 Transcript = StateResource[DebateTranscriptState]
 """The resource that `create_debate_transcript` makes."""

@@ -27,15 +27,6 @@ if TYPE_CHECKING:
     from flowdebate.prompts.template import Length
     from flowdebate.runs.context import Context
 
-__all__ = (
-    "CONCISE_PERSONA",
-    "PERSONA",
-    "PERSONAS",
-    "PersonaTemplate",
-    "create_persona_debater",
-    "render_persona_system",
-    "render_persona_turn",
-)
 
 _TURN = ("name", "speaker", "round", "max_rounds")
 

@@ -57,8 +57,6 @@ if TYPE_CHECKING:
     from flowdebate.runs.events import RunStatus
     from flowdebate.stop import StopWhen
 
-__all__ = ("deliberation",)
-
 
 @suggesting
 def deliberation(  # noqa: PLR0913 - the pattern's options, each with its default

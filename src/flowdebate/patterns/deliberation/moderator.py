@@ -32,20 +32,6 @@ if TYPE_CHECKING:
     from flowdebate.patterns.roles import BlockOptions, Members
     from flowdebate.runs.context import Context
 
-__all__ = (
-    "CONCISE_MODERATOR",
-    "MODERATOR",
-    "MODERATORS",
-    "ModeratorTemplate",
-    "ReportForm",
-    "check_report_form",
-    "create_moderator",
-    "render_moderator_system",
-    "render_moderator_turn",
-    "stash_report",
-    "without_report",
-)
-
 
 @dataclass(frozen=True, kw_only=True)
 class ModeratorTemplate(Template):

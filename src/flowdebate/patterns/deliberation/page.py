@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from flowdebate.patterns.deliberation.schemas import DeliberationEntry, DeliberationOutput, ModeratorReport
 
-__all__ = ("render_deliberation",)
 
 _WIDTH = 60
 _DOTS = 40

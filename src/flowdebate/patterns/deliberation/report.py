@@ -24,10 +24,6 @@ if TYPE_CHECKING:
 
     from flowdebate.patterns.deliberation.schemas import ReportStatus
 
-__all__ = (
-    "parse_report",
-    "render_report",
-)
 
 _Part: TypeAlias = Literal["", "summary", "status", "decision"]
 """A part of a report; text before the first marker belongs to none."""

@@ -19,18 +19,6 @@ from flowdebate.patterns.state import (
     TranscriptState,
 )
 
-__all__ = (
-    "DeliberationEntry",
-    "DeliberationInput",
-    "DeliberationOutput",
-    "DeliberationState",
-    "DeliberationStopReason",
-    "DeliberationTranscriptState",
-    "ModeratorReport",
-    "ModeratorReported",
-    "ReportStatus",
-)
-
 DeliberationStopReason = Literal["settled", "max_rounds", "predicate"] | NamedStop
 """Why a deliberation ended: its moderator found it settled, its cap, or `terminate_when`.
 

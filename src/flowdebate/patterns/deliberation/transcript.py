@@ -20,14 +20,6 @@ if TYPE_CHECKING:
     from flowdebate.patterns.roles import Members
     from flowdebate.runs.context import Context
 
-__all__ = (
-    "DeliberationTranscript",
-    "create_deliberation_transcript",
-    "record_round",
-    "render_said",
-    "said_in_progress",
-    "system_for_all",
-)
 
 DeliberationTranscript = StateResource[DeliberationTranscriptState]
 """The resource that `create_deliberation_transcript` makes."""

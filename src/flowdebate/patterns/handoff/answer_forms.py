@@ -28,16 +28,6 @@ if TYPE_CHECKING:
     from flowdebate.models.base import ToolSpec
     from flowdebate.runs.context import Context
 
-__all__ = (
-    "HandoffFields",
-    "handoff_form",
-    "handoff_model",
-    "handoff_spec",
-    "handoff_tool",
-    "read_text",
-    "salvaged",
-)
-
 
 _NAME = "handoff"
 

@@ -36,23 +36,6 @@ if TYPE_CHECKING:
     from flowdebate.patterns.state import Flag
     from flowdebate.runs.context import Context
 
-__all__ = (
-    "NOBODY",
-    "NOTHING",
-    "HandoffDecision",
-    "HandoffTranscript",
-    "answer_of",
-    "check_decision",
-    "chosen",
-    "create_handoff_transcript",
-    "draw_instead",
-    "hand_over",
-    "handoff_schema",
-    "merged",
-    "needs_another_word",
-    "record_said",
-    "written",
-)
 
 HandoffTranscript = StateResource[HandoffTranscriptState]
 """The resource that `create_handoff_transcript` makes."""

@@ -48,8 +48,6 @@ if TYPE_CHECKING:
     from flowdebate.runs.events import RunStatus
     from flowdebate.stop import StopWhen
 
-__all__ = ("handoff",)
-
 
 @suggesting
 def handoff(  # noqa: PLR0913 - the pattern's options, each with its default

@@ -21,17 +21,6 @@ if TYPE_CHECKING:
     from flowdebate.patterns.handoff.schemas import HandoffEntry, TransitionForm
     from flowdebate.patterns.roles import Members
 
-__all__ = (
-    "CONCISE_SPEAKER",
-    "SPEAKER",
-    "SPEAKERS",
-    "SpeakerTemplate",
-    "render_again",
-    "render_speaker_system",
-    "render_speaker_turn",
-    "render_turns",
-    "who_is",
-)
 
 SILENT = "(said nothing)"
 """Placeholder for an empty text."""

@@ -19,20 +19,6 @@ from flowdebate.patterns.state import (
     TranscriptState,
 )
 
-__all__ = (
-    "ChosenBy",
-    "HandoffAnswer",
-    "HandoffEntry",
-    "HandoffInput",
-    "HandoffMade",
-    "HandoffOutput",
-    "HandoffState",
-    "HandoffStopReason",
-    "HandoffTranscriptState",
-    "OnInvalid",
-    "TransitionForm",
-)
-
 TransitionForm = Literal["text", "tool", "structured"]
 """Form in which a model names the next speaker: in the last line of its text, by calling `handoff`, in JSON."""
 

@@ -35,11 +35,6 @@ if TYPE_CHECKING:
     from flowdebate.prompts.template import Length
     from flowdebate.runs.context import Context
 
-__all__ = (
-    "Speaker",
-    "create_speaker",
-)
-
 
 class Speaker(Block[Any, HandoffDecision]):
     """Asks a model for what it says and whom it hands over to; given that `HandoffDecision`, asks it once more.

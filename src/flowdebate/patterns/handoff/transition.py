@@ -12,11 +12,6 @@ from flowdebate.prompts.escaping import AROUND, DECORATION, PAIRS, name_among, t
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = (
-    "Transition",
-    "read_transition",
-)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transition:

@@ -36,15 +36,6 @@ if TYPE_CHECKING:
     from flowdebate.prompts.template import Length
     from flowdebate.runs.context import Context
 
-__all__ = (
-    "CONCISE_DEBATER",
-    "DEBATER",
-    "DEBATERS",
-    "RoundRobinDebaterTemplate",
-    "create_round_robin_debater",
-    "render_debater_system",
-    "render_debater_turn",
-)
 
 _TURN = ("name", "speaker", "who", "round", "max_rounds")
 

@@ -50,10 +50,6 @@ if TYPE_CHECKING:
     from flowdebate.runs.events import RunStatus
     from flowdebate.stop import StopWhen
 
-__all__ = (
-    "RoundRobinKeywords",
-    "round_robin",
-)
 
 OutT = TypeVar("OutT")
 

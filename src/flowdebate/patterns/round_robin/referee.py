@@ -37,19 +37,6 @@ if TYPE_CHECKING:
     from flowdebate.patterns.round_robin.transcript import RoundRobinTranscript
     from flowdebate.runs.context import Context
 
-__all__ = (
-    "CONCISE_REFEREE",
-    "REFEREE",
-    "REFEREES",
-    "RefereeTemplate",
-    "audit_of",
-    "create_referee",
-    "render_referee_system",
-    "render_referee_turn",
-    "stash_audit",
-    "without_report",
-)
-
 
 @dataclass(frozen=True, kw_only=True)
 class RefereeTemplate(Template):

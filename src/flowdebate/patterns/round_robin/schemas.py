@@ -20,19 +20,6 @@ from flowdebate.patterns.state import (
 )
 from flowdebate.patterns.turn_order import TurnOrder, is_declared
 
-__all__ = (
-    "Assessment",
-    "RefereeAudit",
-    "RefereeReport",
-    "RefereeReported",
-    "RoundRobinEntry",
-    "RoundRobinInput",
-    "RoundRobinOutput",
-    "RoundRobinState",
-    "RoundRobinStopReason",
-    "RoundRobinTranscriptState",
-)
-
 RoundRobinStopReason = Literal["max_rounds", "predicate"] | NamedStop
 """Why a round robin ended: its cap, or `terminate_when`: "predicate", or the name of the condition that held."""
 

@@ -18,16 +18,6 @@ if TYPE_CHECKING:
     from flowdebate.patterns.roles import BlockOptions
     from flowdebate.runs.context import Context
 
-__all__ = (
-    "CONCISE_SYNTHESIZER",
-    "SYNTHESIZER",
-    "SYNTHESIZERS",
-    "RoundRobinSynthesizerTemplate",
-    "create_round_robin_synthesizer",
-    "render_synthesizer_system",
-    "render_synthesizer_turn",
-)
-
 
 @dataclass(frozen=True, kw_only=True)
 class RoundRobinSynthesizerTemplate(Template):

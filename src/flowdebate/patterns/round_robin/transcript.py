@@ -25,14 +25,6 @@ if TYPE_CHECKING:
 
     from flowdebate.patterns.round_robin.schemas import Assessment, RefereeAudit
 
-__all__ = (
-    "HOW_TO_READ_AUDITS",
-    "RoundRobinTranscript",
-    "create_round_robin_transcript",
-    "issues_of",
-    "render_contributions",
-)
-
 
 RoundRobinTranscript = StateResource[RoundRobinTranscriptState]
 """The resource that `create_round_robin_transcript` makes."""

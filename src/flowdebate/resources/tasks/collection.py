@@ -35,15 +35,6 @@ if TYPE_CHECKING:
     from flowdebate.resources.resource import ResourceScope
     from flowdebate.resources.tasks.task import TaskAction, TaskChange
 
-__all__ = (
-    "Task",
-    "TaskChanged",
-    "TaskCollection",
-    "TaskCollectionResource",
-    "TaskCollectionView",
-    "create_task_collection",
-)
-
 
 @dataclass(slots=True, kw_only=True)
 class TaskChanged(BaseEvent):

@@ -14,24 +14,6 @@ from flowdebate.errors import ConfigurationError, IllegalTransition, shown
 if TYPE_CHECKING:
     from collections.abc import Container, Sequence
 
-__all__ = (
-    "TASK_STATUSES",
-    "TERMINAL_STATUSES",
-    "TRANSITIONS",
-    "Outcome",
-    "Task",
-    "TaskAction",
-    "TaskChange",
-    "TaskSpec",
-    "TaskStatus",
-    "changed",
-    "check_links",
-    "check_names",
-    "derived_id",
-    "new_task",
-    "new_tasks",
-    "outcome",
-)
 
 TaskStatus = Literal["pending", "in_progress", "blocked", "awaiting_review", "completed", "errored", "cancelled"]
 

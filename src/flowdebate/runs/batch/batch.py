@@ -19,11 +19,6 @@ from flowdebate.runs.execute import make_run, run_block
 from flowdebate.runs.result import RunView
 from flowdebate.store.open import STORE_VARIABLE, open_store
 
-__all__ = (
-    "Batch",
-    "seed_of_item",
-)
-
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Self

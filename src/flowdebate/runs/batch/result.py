@@ -17,13 +17,6 @@ if TYPE_CHECKING:
     from flowdebate.runs.events import RunStatus
     from flowdebate.runs.result import RunResult, RunView
 
-__all__ = (
-    "BatchItem",
-    "BatchResult",
-    "BatchSummary",
-    "BatchTally",
-    "decision_of",
-)
 OutT = TypeVar("OutT")
 
 

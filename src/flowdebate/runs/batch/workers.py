@@ -10,7 +10,6 @@ from flowdebate.runs.durable.journal import wait_uncancelled
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
 
-__all__ = ("WorkerPool",)
 
 JobT = TypeVar("JobT")
 DoneT = TypeVar("DoneT")

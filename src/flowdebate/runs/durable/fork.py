@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from flowdebate.store.base import RunHeader, StepKind, StepRow, Store, StoredRun, StoredStatus
 
-__all__ = ("ForkJournal", "fork_header", "journal_of")
 
 T = TypeVar("T")
 

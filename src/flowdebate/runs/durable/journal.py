@@ -26,15 +26,6 @@ from flowdebate.errors import (
 from flowdebate.models.codec import exact_json, failure_of, failure_text, json_text
 from flowdebate.runs.durable.suspend import Suspended
 
-__all__ = (
-    "DECISION",
-    "Journal",
-    "failed_text",
-    "is_within",
-    "plain",
-    "wait_uncancelled",
-)
-
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
     from typing import Literal

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from flowdebate.runs.result import RunHandle
     from flowdebate.store.base import RunHeader, StepRow, Store, StoredRun, StoredStatus
 
-__all__ = ("Replay", "replay")
 
 OutT = TypeVar("OutT")
 T = TypeVar("T")

@@ -31,24 +31,6 @@ if TYPE_CHECKING:
     from flowdebate.store.base import Store, StoredRun
     from flowdebate.store.open import StoreChoice
 
-__all__ = (
-    "COMPLETE",
-    "DEFAULT_MODEL",
-    "StoreOptions",
-    "attach_journal",
-    "changes_of",
-    "check_unchanged",
-    "limit_numbers",
-    "limits_of",
-    "load_fork",
-    "load_run",
-    "load_same",
-    "models_of",
-    "outcome_of",
-    "prepare_fork",
-    "result_of",
-    "session_of",
-)
 
 _ALL = "all"
 """Where a header names the model that replaces all others."""

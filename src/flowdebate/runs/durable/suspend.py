@@ -12,17 +12,6 @@ if TYPE_CHECKING:
     from flowdebate.resources.tasks.collection import TaskCollection
     from flowdebate.runs.context import Context
 
-__all__ = (
-    "HumanRequest",
-    "Suspended",
-    "answer_text",
-    "merged",
-    "read_answer",
-    "request_of",
-    "resume_task",
-    "suspend_task",
-)
-
 
 def _unchecked(answer: object) -> object:
     return answer

@@ -15,8 +15,6 @@ from flowdebate.server.requests import AuditQuery  # noqa: TC001 - FastAPI reads
 from flowdebate.service.audit import audit_of, has_intervals, rows_of
 from flowdebate.web.plot import plot_of
 
-__all__ = ("router",)
-
 _MOST_RUNS = 1_000
 _PLACES = ("slot", "label", "speaker", "last word")
 

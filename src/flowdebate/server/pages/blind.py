@@ -16,8 +16,6 @@ from flowdebate.server.front import FrontOf, ServiceOf  # noqa: TC001 - FastAPI 
 from flowdebate.server.pages.runs import page, sheet_of
 from flowdebate.service.votes import sides_of
 
-__all__ = ("router",)
-
 router: APIRouter = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 
 

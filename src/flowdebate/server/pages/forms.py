@@ -24,7 +24,6 @@ from flowdebate.web.forms.form import Form, answer_fields, form_of
 if TYPE_CHECKING:
     from flowdebate.service.state import PendingInput, RunDetails
 
-__all__ = ("router",)
 
 _Question = Annotated[str | None, Query(max_length=20_000)]
 _NONE = "There is no such pattern."

@@ -16,7 +16,7 @@ from flowdebate.patterns import PATTERNS
 from flowdebate.server.front import API, Front, FrontOf, ServiceOf
 from flowdebate.server.requests import RunsQuery  # noqa: TC001 - FastAPI reads it
 from flowdebate.service.documents.document import document_of
-from flowdebate.service.runs import State
+from flowdebate.service.plans.options import State
 from flowdebate.service.steps import StepState
 from flowdebate.web.run.sheet import Sheet
 from flowdebate.web.templates import assets, render
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from flowdebate.service.service import Service
     from flowdebate.service.state import RunDetails
 
-__all__ = ("OVER", "page", "root_of", "router", "sheet_of")
 
 OVER = ("complete", "degraded", "no_verdict", "failed", "limit", "dead_letter")
 """Statuses of runs that ask nobody any more."""

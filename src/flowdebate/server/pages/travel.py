@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from flowdebate.web.run.record import Call
     from flowdebate.web.run.travel import ForkLine
 
-__all__ = ("router",)
 
 _MOST_FORKS = 20
 _PAGE, _MOST_PAGES = 200, 10

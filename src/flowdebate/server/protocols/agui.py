@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from flowdebate.service.service import Service
     from flowdebate.service.state import RunDetails
 
-__all__ = ("router",)
 
 _WHERE = "AG-UI run"
 _THREAD = "ag_ui_thread"

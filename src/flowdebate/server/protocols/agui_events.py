@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from flowdebate.service.channel import Update
     from flowdebate.service.state import PendingInput, RunDetails, RunState
 
-__all__ = ("AgUi", "custom_event")
 
 _OWN = "flowdebate"
 """Prefix of names; key in metadata and in the state."""

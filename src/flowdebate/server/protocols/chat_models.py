@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from flowdebate.server.protocols.chat_request import ChatRequest
     from flowdebate.service.service import Service
 
-__all__ = ("ChatModel", "chat_models", "find_chat_model")
 
 _ANSWER = ":answer"
 _PLAIN = "Should rents be capped?"

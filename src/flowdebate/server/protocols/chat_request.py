@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from flowdebate.patterns import PatternInfo
 
-__all__ = ("WHERE", "ChatMessage", "ChatRequest", "StreamOptions", "chat_context", "with_context")
 
 WHERE = "chat completion"
 """The place of parameters in errors."""

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from flowdebate.service.documents.sections import Section
     from flowdebate.service.state import RunDetails
 
-__all__ = ("ChatText", "answer_of")
-
 
 class ChatText:
     """Translates the updates of a run, given from the first one on, to Markdown.

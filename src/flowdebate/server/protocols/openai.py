@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from flowdebate.service.service import Service
     from flowdebate.service.state import RunDetails, RunState
 
-__all__ = ("error_response", "router")
 
 _ONLY_ONCE = {"x-should-retry": "false"}
 """Header by which OpenAI's clients do not repeat, and pay for, a run that has failed."""

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from flowdebate.service.channel import Update
 
-__all__ = ("Closed", "Opened", "Piece", "Speech", "Spoken")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:

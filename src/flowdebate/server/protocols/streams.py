@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from flowdebate.service.owned import OwnedService
     from flowdebate.service.service import Service
 
-__all__ = ("PING", "Audience", "Reader", "data_frame", "unless_disconnected")
 
 PING = b": ping\n\n"
 """Frame that says that the stream is still there."""

@@ -27,20 +27,6 @@ if TYPE_CHECKING:
     from flowdebate.patterns import PatternInfo
     from flowdebate.service.documents.sections import Entry, Fact, Section
 
-__all__ = (
-    "STOP_REASONS",
-    "Document",
-    "RoundsDocument",
-    "Side",
-    "Speaker",
-    "Tokens",
-    "as_json",
-    "document_of",
-    "read_document",
-    "reason_in_words",
-    "seen_json",
-    "speakers_of",
-)
 
 _MEGABYTES = 16
 """Of a file that `render` reads."""

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from flowdebate.patterns.state import Flag
     from flowdebate.service.plans.plan import Plan
 
-__all__ = ("Live", "OneByOne", "Together", "cost_text", "tokens_text")
 
 _TOOL_SHOWN = 200
 """Characters of a tool's arguments and result that are shown."""

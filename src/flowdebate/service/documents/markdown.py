@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from flowdebate.service.documents.document import Document
     from flowdebate.service.documents.sections import Section
 
-__all__ = ("bold", "escaped", "quoted", "report", "sections_text")
 
 _ANYWHERE = re.compile(r"[\\`*_\[\]<>&~|$@^{}]|:(?=//)|(?<=www)\.|(?<=WWW)\.", re.IGNORECASE)
 """Characters with a meaning inside a line; the last ones make links of bare addresses."""

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from flowdebate.service.plans.options import PatternOptions
     from flowdebate.service.plans.plan import Models, Plan
 
-__all__ = ("PatternPage", "roster")
-
 
 class PatternPage(ABC):
     """Page of a pattern, named by its registry entry."""

@@ -10,29 +10,6 @@ if TYPE_CHECKING:
 
     from flowdebate.patterns.state import Flag, ProviderFailure, Recovery
 
-__all__ = (
-    "FLAGS",
-    "Ballots",
-    "Card",
-    "Ending",
-    "Entry",
-    "Fact",
-    "Group",
-    "Heading",
-    "Output",
-    "OutputHeading",
-    "Piece",
-    "Quoted",
-    "Remark",
-    "Section",
-    "Shares",
-    "Speaking",
-    "Tone",
-    "Working",
-    "failures",
-    "role_failed",
-    "round_heading",
-)
 
 Tone: TypeAlias = Literal["plain", "dim", "strong", "good", "warning"]
 """Emphasis of a fact."""

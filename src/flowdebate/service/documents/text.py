@@ -8,8 +8,6 @@ from __future__ import annotations
 import re
 from unicodedata import category
 
-__all__ = ("SUSPICIOUS", "PrintableStream", "acts_or_hides", "in_line", "printable")
-
 SUSPICIOUS = re.compile("[^\n\t -~\xa0-\xac\xae-\u02ff]")
 """Characters to examine: all but printable ASCII and Latin letters."""
 _OBEYED = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})

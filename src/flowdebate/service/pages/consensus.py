@@ -48,15 +48,6 @@ if TYPE_CHECKING:
     from flowdebate.patterns.consensus.schemas import Critique
     from flowdebate.service.plans.plan import Plan
 
-__all__ = (
-    "PAGE",
-    "ConsensusDocument",
-    "ConsensusLive",
-    "ConsensusOptions",
-    "ballot_fact",
-    "critique_fact",
-    "poll_fact",
-)
 
 _AGENTS = (
     {

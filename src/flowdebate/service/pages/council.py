@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from flowdebate.patterns.council.schemas import CouncilReview
     from flowdebate.service.plans.plan import Plan
 
-__all__ = ("PAGE", "CouncilDocument", "CouncilLive", "CouncilOptions", "review_group")
 
 _MEMBERS = ({"name": "Ada"}, {"name": "Ben"}, {"name": "Cleo"})
 """Three voices of the same model; with --member each has its own."""

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from flowdebate.service.documents.sections import Section
     from flowdebate.service.plans.plan import Models, Plan
 
-__all__ = ("PAGE", "DebateLive", "DebateOptions", "former_sides")
 
 _JUDGING = {
     "answer": "judge_answer",

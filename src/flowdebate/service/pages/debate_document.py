@@ -31,17 +31,6 @@ if TYPE_CHECKING:
     from flowdebate.patterns.roster import Debater
     from flowdebate.service.documents.document import Tokens
 
-__all__ = (
-    "DebateDocument",
-    "ballots_of",
-    "decision_group",
-    "log_odds_of",
-    "mirror_heading",
-    "notes_on",
-    "verdict_card",
-    "winner_of",
-)
-
 
 class DebateDocument(RoundsDocument):
     """A saved debate."""

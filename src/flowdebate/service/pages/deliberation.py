@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from flowdebate.patterns.deliberation.schemas import ModeratorReport
     from flowdebate.service.plans.plan import Plan
 
-__all__ = ("PAGE", "DeliberationDocument", "DeliberationLive", "DeliberationOptions", "report_groups")
 
 _DEBATERS = (
     {

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from flowdebate.patterns.handoff.schemas import HandoffEntry
     from flowdebate.service.plans.plan import Plan
 
-__all__ = ("PAGE", "HandoffDocument", "HandoffLive", "HandoffOptions", "next_speaker")
 
 _DEBATERS = (
     {

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from flowdebate.patterns.round_robin.schemas import RefereeAudit
     from flowdebate.service.plans.plan import Plan
 
-__all__ = ("PAGE", "RoundRobinDocument", "RoundRobinLive", "RoundRobinOptions", "referee_group")
 
 _DEBATERS = (
     {

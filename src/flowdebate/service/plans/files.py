@@ -12,7 +12,6 @@ from flowdebate.errors import BadFile, problems_of
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
-__all__ = ("parse_json", "parse_toml", "problem_of", "read_text", "reason_of")
 
 _MEGABYTE = 1_000_000
 

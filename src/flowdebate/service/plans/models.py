@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from flowdebate.runs.limits import Prices
     from flowdebate.service.plans.plan import Plan
 
-__all__ = ("models_line", "prices_of")
-
 
 def models_line(plan: Plan, *, environment: str | None = None) -> str:
     """The models that a run of `plan` will ask, by role where they differ; "" if none is set up.

@@ -33,43 +33,6 @@ if TYPE_CHECKING:
 
     from pydantic import ValidatorFunctionWrapHandler
 
-__all__ = (
-    "COMMAND",
-    "MEGABYTES",
-    "PRICE",
-    "Count",
-    "FilePath",
-    "Flag",
-    "ModelName",
-    "ModelNames",
-    "Option",
-    "OutputOptions",
-    "Panel",
-    "PatternOptions",
-    "PersonaEntry",
-    "PlanFile",
-    "PriceTexts",
-    "Reach",
-    "RosterEntry",
-    "Seconds",
-    "SecondsOrOff",
-    "Share",
-    "ShareOrOff",
-    "State",
-    "Table",
-    "Text",
-    "Whole",
-    "allowed",
-    "check_option",
-    "is_text",
-    "misuse",
-    "option_of",
-    "or_off",
-    "parse_entry",
-    "read_plan_file",
-    "roster_option",
-    "unknown_key",
-)
 
 COMMAND = "command line"
 """The place of options in errors."""

@@ -27,20 +27,6 @@ if TYPE_CHECKING:
     from flowdebate.service.plans.options import PatternOptions, PlanFile
     from flowdebate.store.base import StoredRun
 
-__all__ = (
-    "Models",
-    "Plan",
-    "Policies",
-    "make_plan",
-    "pattern_of_file",
-    "pattern_of_run",
-    "plan_of",
-    "plan_of_fork",
-    "reached_by",
-    "stored_plan",
-    "with_shared_models",
-    "with_sides",
-)
 
 _FORMAT = 2
 _EXAMPLES = {

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from flowdebate.models.base import Model
     from flowdebate.service.plans.plan import Plan, Policies
 
-__all__ = ("with_models", "with_policies")
 
 PlanT = TypeVar("PlanT", bound="Plan")
 _INTENTS = ("chat", "synthesize")

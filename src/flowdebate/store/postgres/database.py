@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from flowdebate._util.lazy import IMPORTING
+from flowdebate._util.importing import IMPORTING
 from flowdebate.errors import ConfigurationError, StoreError
 from flowdebate.store.base import decode_text, encode_text
 
@@ -22,12 +22,6 @@ if TYPE_CHECKING:
 
     Session: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 
-__all__ = (
-    "KNOWN",
-    "Address",
-    "make_schema",
-    "open_prepared",
-)
 
 _ALLOWED = "a PostgreSQL address: postgresql://user:password@host:port/database"
 _SECRETS = ("password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key")

@@ -13,8 +13,6 @@ from flowdebate.store.postgres.sessions import SessionPool
 if TYPE_CHECKING:
     from flowdebate.store.postgres.database import Session
 
-__all__ = ("PostgresCounter",)
-
 
 _ONE_AT_A_TIME = 0x464C4443
 """The number of the lock under which the table is created: "FLDC"."""

@@ -20,11 +20,6 @@ if TYPE_CHECKING:
 
     from flowdebate.store.postgres.database import Address, Session
 
-__all__ = (
-    "ALIVE",
-    "PostgresOwner",
-    "SessionPool",
-)
 
 T = TypeVar("T")
 

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from flowdebate.store.base import RunHeader, StepKind, StepRow, StoredRun, StoredStatus
     from flowdebate.store.postgres.database import Session
 
-__all__ = ("PostgresStore",)
 
 T = TypeVar("T")
 

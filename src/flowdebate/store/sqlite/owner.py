@@ -24,13 +24,6 @@ if TYPE_CHECKING:
 
     from flowdebate.store.base import StepKind
 
-__all__ = (
-    "Attempt",
-    "OpenSteps",
-    "Owner",
-    "read_open_steps",
-)
-
 
 class Owner:
     """One owner of runs: alive until `end` is called or its process ends, however that happens."""

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from flowdebate.store.base import RunHeader, StepKind, StepRow, StoredStatus
 
-__all__ = ("SqliteStore",)
 
 T = TypeVar("T")
 

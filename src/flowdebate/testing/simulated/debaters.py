@@ -17,12 +17,6 @@ if TYPE_CHECKING:
 
     from flowdebate.models.base import ModelRequest
 
-__all__ = (
-    "SimDebater",
-    "conformist",
-    "said_positions",
-    "stubborn",
-)
 
 Follows = Literal["majority", "last"]
 """The position that a conformist adopts: that of most others, or the last one."""

@@ -11,13 +11,6 @@ from hashlib import blake2b
 from statistics import NormalDist
 from typing import Any
 
-__all__ = (
-    "key_of",
-    "normal",
-    "normals",
-    "uniform",
-)
-
 _ALL = (1 << 64) - 1
 _STEP, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 _LEVELS = 1 << 16

@@ -21,18 +21,6 @@ if TYPE_CHECKING:
     from flowdebate.patterns.debate.judging.schedules import ScheduleLike
     from flowdebate.testing.simulated.prompts import SimSide, SimView
 
-__all__ = (
-    "Decided",
-    "Quality",
-    "SimJudge",
-    "decide_all",
-    "is_right",
-    "length_of",
-    "orders_of",
-    "shares_of",
-    "style_of",
-    "votes_of",
-)
 
 Quality: TypeAlias = "Mapping[str, float] | Callable[[str], float] | None"
 """How good each side is: by its stance; or a function of all that it says; None: drawn from what it says."""

@@ -17,11 +17,6 @@ if TYPE_CHECKING:
     from flowdebate.models.base import ModelRequest
     from flowdebate.patterns.debate.schemas import DebateContributionEntry
 
-__all__ = (
-    "SimSide",
-    "SimView",
-    "read_view",
-)
 
 Form = Literal["scores", "winner", "letter", "quote"]
 """The form of a judge's answer; a quote is one of the sentences of a side, by letter."""

@@ -17,16 +17,6 @@ if TYPE_CHECKING:
 
     from flowdebate.store.base import Store, StoredRun
 
-__all__ = (
-    "NASTY",
-    "MakeStore",
-    "StoreStage",
-    "alone",
-    "header",
-    "opened",
-    "raises",
-    "writes",
-)
 
 P = ParamSpec("P")
 S = TypeVar("S")

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from flowdebate.testing.store.fixtures import MakeStore
 
-__all__ = ("ListTests",)
-
 
 class ListTests(StoreStage):
     """Lists, whole runs, documents, and closing."""

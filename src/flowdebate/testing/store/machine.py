@@ -28,10 +28,6 @@ if TYPE_CHECKING:
 
     from flowdebate.store.base import Store, StoredRun
 
-__all__ = (
-    "StoreMachine",
-    "check_sequences",
-)
 
 _TEXTS = st.sampled_from(NASTY) | st.text(max_size=8)
 _KEYS = st.sampled_from(("a", "b", "\x00", "\ud800"))

@@ -16,11 +16,6 @@ if TYPE_CHECKING:
     from flowdebate.store.base import Store
     from flowdebate.testing.store.fixtures import MakeStore
 
-__all__ = (
-    "OwningTests",
-    "StepTests",
-)
-
 
 class OwningTests(StoreStage):
     """One owner at a time; a run of a dead process can be resumed."""

@@ -10,8 +10,6 @@ from flowdebate.testing.store.runs import OwningTests, StepTests
 if TYPE_CHECKING:
     from flowdebate.testing.store.fixtures import MakeStore
 
-__all__ = ("StoreConformance",)
-
 
 class StoreConformance(OwningTests, StepTests, ListTests):
     """The tests of a store: derive a class from it that has a pytest fixture `make`.

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from flowdebate.service.documents.document import Document
     from flowdebate.service.state import PendingInput
 
-__all__ = ("Asked", "role_in_words", "said_since")
-
 
 @dataclass(frozen=True, slots=True)
 class Asked:

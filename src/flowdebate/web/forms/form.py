@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from flowdebate.patterns import PatternInfo
     from flowdebate.service.plans.options import PatternOptions
 
-__all__ = ("Field", "Form", "answer_fields", "form_of", "sample_of")
 
 Kind: TypeAlias = Literal["text", "long", "number", "mixed", "flag", "choice", "choices", "lines", "json", "group"]
 """How a field is typed: "long" text, "mixed" text or number or off, "choice" of one, "choices" of several, "lines" of

@@ -12,7 +12,6 @@ from flowdebate.patterns import find_pattern
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ("as_curl", "as_python", "as_toml")
 
 _WIDE = 88
 _BARE = re.compile(r"[A-Za-z0-9_-]+")

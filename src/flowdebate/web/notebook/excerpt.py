@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from flowdebate.service.documents.sections import Section
 
-__all__ = ("excerpt", "shortened")
 
 _LONGEST = 20_000
 """Characters of one text."""

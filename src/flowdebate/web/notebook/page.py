@@ -30,7 +30,6 @@ from flowdebate.web.templates import render, style_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ("Progress", "document_of_view", "frame_of", "html_of", "live_html", "markdown_of")
 
 _LOG = logging.getLogger(__name__)
 _MOST_EVENTS = 20_000

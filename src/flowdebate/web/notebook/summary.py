@@ -23,7 +23,6 @@ from flowdebate.web.templates import render
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ("Summary", "summary_of")
 
 _ROWS = 100
 """Rows of a table; the others are counted."""

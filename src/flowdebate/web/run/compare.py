@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from flowdebate.web.run.record import Call
 
-__all__ = ("Pair", "Piece", "Same", "changes", "compared")
 
 _WORD = re.compile(r"\s*\S+|\s+\Z")
 _MARGIN = re.compile(r"(\A\s+|\n\s*)")

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from flowdebate.service.documents.sections import Entry, Quoted
     from flowdebate.web.run.sheet import Party
 
-__all__ = ("Citation", "Passage", "citations_in", "lines_of", "passages_of")
 
 _LINE = re.compile(r"\S[^\n\r\v\f\x1c-\x1e\x85\u2028\u2029]*")
 _MARKS = frozenset({"Pi", "Pf", "Ps", "Pe"})

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from flowdebate.service.steps import StepState
     from flowdebate.web.run.sheet import Party
 
-__all__ = ("Bar", "Board", "Call", "Row", "Tick", "Trace", "board_of", "trace_of")
 
 _LEFT, _WIDTH, _HEIGHT = 66.0, 258.0, 20.0
 """Of the drawing, in its own units: where the bars begin, how far they go, and the height of a row."""

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from flowdebate.service.votes import Votes
     from flowdebate.web.run.record import Call
 
-__all__ = ("FORMS", "Party", "Round", "Sheet", "Turn", "parties_of")
 
 _MARKS = 5
 """Shapes that there are; a sixth party begins again with the first."""

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from flowdebate.web.run.record import Call
     from flowdebate.web.run.sheet import Round
 
-__all__ = ("ForkLine", "Moment", "fork_line", "moment_at")
 
 _MOST_NAMED = 16
 """Steps up to which each of them has room for a name below the slider."""

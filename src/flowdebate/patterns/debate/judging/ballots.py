@@ -15,26 +15,6 @@ from flowdebate.measures.votes import leaders, margin, portions, split, total
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = (
-    "MIN_LOG_ODDS",
-    "PUBLISHED_CORRELATION",
-    "Answer",
-    "DecidedBy",
-    "Decision",
-    "JudgeBallot",
-    "JudgeQuote",
-    "Judging",
-    "OnFlip",
-    "Statement",
-    "balanced",
-    "centred",
-    "decide",
-    "effective_n",
-    "firsts_of",
-    "is_settled",
-    "leader_of",
-    "softmax",
-)
 
 Answer = Literal["winner", "scores", "letter", "letter_after_reasons"]
 """The form of a judge's answer: a winner, a score for each side, or one letter whose log-probabilities count."""

@@ -69,11 +69,6 @@ if TYPE_CHECKING:
     from flowdebate.patterns.turn_order import TurnOrder
     from flowdebate.runs.context import Context
 
-__all__ = (
-    "Judge",
-    "create_judge",
-    "create_judge_panel",
-)
 
 P = ParamSpec("P")
 

@@ -31,12 +31,6 @@ if TYPE_CHECKING:
     from flowdebate.patterns.debate.transcript import Transcript
     from flowdebate.runs.context import Context
 
-__all__ = (
-    "JudgeInput",
-    "Juror",
-    "voter_of",
-)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeInput:

@@ -29,16 +29,6 @@ if TYPE_CHECKING:
     from flowdebate.patterns.debate.transcript import Transcript
     from flowdebate.runs.context import Context
 
-__all__ = (
-    "LEAST_MASS",
-    "MOST_LETTERS",
-    "NO_LOGPROBS",
-    "LetterJuror",
-    "letter_views",
-    "letters_for",
-    "listed_letters",
-    "numbers_of",
-)
 
 MOST_LETTERS = 20
 """The most letters to choose from: servers report the log-probabilities of so few tokens."""

@@ -26,13 +26,6 @@ if TYPE_CHECKING:
     from flowdebate.patterns.roles import BlockOptions
     from flowdebate.prompts.template import Profile
 
-__all__ = (
-    "CROSSED",
-    "LETTERS",
-    "JudgeOptions",
-    "as_judge_options",
-    "labels_for",
-)
 
 LETTERS = ("letter", "letter_after_reasons")
 """The forms of answers that are one letter."""

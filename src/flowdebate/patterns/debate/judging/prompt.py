@@ -21,22 +21,6 @@ if TYPE_CHECKING:
     from flowdebate.patterns.debate.judging.schedules import JudgeView
     from flowdebate.patterns.debate.schemas import DebateContributionEntry
 
-__all__ = (
-    "JUDGE",
-    "JudgeTemplate",
-    "format_transcript_for_judge",
-    "in_view",
-    "labelled",
-    "order_for_judge",
-    "render_judge_office",
-    "render_judge_system",
-    "render_judge_turn",
-    "render_view",
-    "scores_among",
-    "shares_of",
-    "verdict_among",
-)
-
 
 _OFFICE = (
     "You are the judge of a debate. Weigh only the arguments: which claims were supported, which were "

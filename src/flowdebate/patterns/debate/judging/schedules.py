@@ -18,14 +18,6 @@ from flowdebate.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = (
-    "JudgeView",
-    "Schedule",
-    "ScheduleKind",
-    "ScheduleLike",
-    "as_schedule",
-    "sampled",
-)
 
 ScheduleKind = Literal["single", "swap", "cyclic", "full", "sampled"]
 ScheduleLike: TypeAlias = "Schedule | str"

@@ -14,11 +14,6 @@ if TYPE_CHECKING:
     from flowdebate.patterns.debate.schemas import DebateContributionEntry
     from flowdebate.patterns.turn_order import TurnOrder
 
-__all__ = (
-    "reply_to",
-    "sentences_of",
-    "statements_of",
-)
 
 _LONGEST = 300
 """Characters of a statement; a longer sentence is cut before a word."""

@@ -10,12 +10,6 @@ if TYPE_CHECKING:
 
     from flowdebate.patterns.debate.judging.ballots import JudgeQuote, Judging, Statement
 
-__all__ = (
-    "HINT",
-    "headed",
-    "letter_reasoning",
-    "letter_verdict",
-)
 
 HINT = "A small model was the judge, and small models judge weakly."
 """The last line of a verdict by a model whose profile is concise."""

@@ -17,13 +17,6 @@ if TYPE_CHECKING:
     from flowdebate.patterns.debate.quotes.schemas import VerifiedQuote
     from flowdebate.patterns.debate.schemas import DebateContributionEntry
 
-__all__ = (
-    "HOW_TO_READ_QUOTES",
-    "is_quotes_line",
-    "mark_quotes",
-    "quotes_line",
-    "render_quotes",
-)
 
 HOW_TO_READ_QUOTES = (
     'A line that begins with "(quotes:" is not of the argument above it: it says which of its quotes were found, word '

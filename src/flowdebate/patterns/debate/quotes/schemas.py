@@ -9,14 +9,6 @@ from pydantic import Field
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import ConfigurationError
 
-__all__ = (
-    "Quote",
-    "QuoteStatus",
-    "Span",
-    "VerifiedQuote",
-    "check_sources",
-)
-
 QuoteStatus = Literal["verified", "unverified", "too_short"]
 """A source contains the words; no source does; they are too few to prove anything."""
 

@@ -18,14 +18,6 @@ if TYPE_CHECKING:
 
     from flowdebate.patterns.debate.schemas import DebateContributionEntry
 
-__all__ = (
-    "Normalised",
-    "find_quotes",
-    "look_up",
-    "normalised",
-    "quotes_in",
-    "verify_quotes",
-)
 
 _DEEPEST = 2
 """The depth down to which nested quotations are found."""

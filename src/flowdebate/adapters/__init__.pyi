@@ -1,0 +1,1 @@
+from .tool import as_tool as as_tool

@@ -1,0 +1,7 @@
+from .channel import Update as Update
+from .fork import Fork as Fork
+from .service import Service as Service
+from .state import PendingInput as PendingInput
+from .state import RunDetails as RunDetails
+from .state import RunPage as RunPage
+from .state import RunState as RunState
