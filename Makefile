@@ -12,7 +12,7 @@ OLDEST_OPENAI := 3.0.0
 export PYTHONDONTWRITEBYTECODE =
 
 .DEFAULT_GOAL := help
-.PHONY: help debate serve test test-web test-notebook test-adapters adapter-table test-lowest test-deployment lock coverage test-local check format bench dist first-lines docs evidence injection event-schema clean faults soak-cancel soak-kills soak
+.PHONY: help debate serve test test-web test-notebook test-adapters adapter-table test-lowest test-deployment lock coverage test-local check format bench dist first-lines docs evidence injection event-schema code-table clean faults soak-cancel soak-kills soak
 
 help: ## what there is
 	@grep -hE '^[a-z0-9.%-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/; s/^test-3.%/test-3.12/' | expand -t 16
@@ -170,6 +170,9 @@ docs: $(VENV)/.dev ## the documentation as a site in build/site, with a referenc
 	@echo "Installing what builds the documentation into $(VENV): 100 MB, once"
 	$(BIN)/python -m pip install --quiet --group docs
 	$(BIN)/python scripts/docs_site.py
+
+code-table: ## size and shape of the code, and of other trees (TREES=…)
+	@python3 scripts/code_table.py src/flowdebate $(TREES)
 
 clean: ## forget the environment
 	rm -rf $(VENV) .venv-faults-*
