@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from typing import TYPE_CHECKING, Any
 
 from typer.testing import CliRunner
@@ -17,8 +19,18 @@ if TYPE_CHECKING:
 
 _SIDES = ("--debater", "pro=cap rents", "--debater", "con=free rents")
 _SCORES = {"reasoning": "It answered.", "scores": {"cap rents": 80, "free rents": 20}, "verdict": "Cap them."}
+
+
+def _ranked(schema: str) -> dict[str, Any]:
+    """A ranking of all the letters that stand in the schema of a review, in their order there."""
+    letters: list[str] = json.loads(re.findall(r'"enum": (\[[^]]*\])', schema)[0])
+    return {"ranking": [{"answer": letter, "reason": "Sound."} for letter in letters]}
+
+
 _SAME: dict[str, Any] = {
     "scores": _SCORES,
+    "ranking": _ranked,
+    "dissent": {"answer": "Cap them at 3%.", "dissent": "How soon."},
     **{
         word: said[-1 if word == "SETTLED" else 0] if isinstance(said, list) else said for word, said in ANSWERS.items()
     },
@@ -34,10 +46,25 @@ BEGUN: dict[str, tuple[str, tuple[str, ...]]] = {
     "panel": ("panel", ("--rounds", "1", "--referee")),
 }
 """The verb and the options of each command that has begun runs, by its name."""
+BEGUN_SECOND: dict[str, tuple[str, tuple[str, ...]]] = {
+    "debate": ("debate", (*_SIDES, "--rounds", "2", "--moderator", "--synthesizer")),
+    "debate-panel": (
+        "debate",
+        (*_SIDES, "--rounds", "1", "--schedule", "swap", "--panel", "staged", "--panel", "other"),
+    ),
+    "deliberation": ("deliberation", ("--rounds", "2")),
+    "handoff": ("handoff", ("--turns", "3")),
+    "consensus": ("consensus", ("--rounds", "1")),
+    "round-robin": ("round-robin", ("--rounds", "1", "--referee")),
+    "council": ("council", ("--review", "all")),
+}
+"""The same for the second edition, in which each is the verb of its pattern."""
 UNTIL = {"run-panel": 3, "consensus": 5}
 """After how many calls, 2 unless it stands here, a limit ended those that are to be carried on."""
 PARKED = (*_SIDES, "--rounds", "1", "--human", "judge", "--park")
 """With these, a run waits for a human to judge it."""
+UNTIL_SECOND = {"deliberation": 2, "consensus": 8, "council": 5}
+"""After how many calls, 3 unless it stands here, a limit ended those of the second edition."""
 VERDICT = '{"reasoning": "It answered.", "winner": "cap rents", "verdict": "Cap them."}'
 """What the human says."""
 

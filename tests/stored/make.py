@@ -3,6 +3,9 @@
 The data were made by the first edition of version 0.1.0, and must NOT be made again: what a later version writes says
 nothing about what an earlier one has written. So this refuses to run where they are there already.
 
+Those of the second edition (`data/second`), which knows councils, were made by `python -m tests.stored.make second`, to
+which the same applies.
+
 `python -m tests.stored.make shown` writes down anew how the command shows them, and `… prompts` what models are told;
 for changes that are meant.
 """
@@ -18,9 +21,10 @@ import subprocess
 import sys
 import tempfile
 from contextlib import suppress
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from flowdebate import StoreOptions
@@ -28,14 +32,15 @@ from flowdebate.errors import FlowDebateError
 from flowdebate.store import SqliteStore, stored_archive, write_export
 from tests.cli.stage import PATIENCE, environment
 
-from .command import BEGUN, PARKED, UNTIL, command, stage
-from .patterns import CASES, QUESTION, WHOLE
+from .command import BEGUN, BEGUN_SECOND, PARKED, UNTIL, UNTIL_SECOND, command, stage
+from .patterns import CASES, QUESTION, SECOND, WHOLE
 from .stores import (
     ARCHIVE,
     DATA,
     EXPECTED,
     EXPORT,
     PROMPTS,
+    SECOND_DATA,
     SHOWN,
     STORE,
     archived,
@@ -50,6 +55,9 @@ from .stores import (
     shown,
     told,
 )
+
+if TYPE_CHECKING:
+    from .patterns import Case
 
 _BEGIN = 1_735_689_600
 """The first of January 2025."""
@@ -72,11 +80,7 @@ def make() -> None:
     DATA.mkdir(exist_ok=True)
     asyncio.run(_runs_of_programs())
     names = _runs_of_the_command()
-    with sqlite3.connect(STORE, isolation_level=None) as connection:
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        connection.execute("VACUUM")
-        connection.execute("PRAGMA journal_mode = DELETE")
-    connection.close()
+    _close(STORE)
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         of_store(copied(folder), _export)
@@ -89,12 +93,48 @@ def make() -> None:
     write_prompts()
 
 
-async def _runs_of_programs() -> None:
-    store = SqliteStore(STORE)
-    for run_id, case in CASES.items():
+def make_second() -> None:
+    """Make the store, the export, and what is expected of them, with the patterns and texts of the second edition."""
+    store = SECOND_DATA / STORE.name
+    if store.exists():
+        sys.exit(f"{store} was made by the second edition, and is not made again")
+    stand_still()
+    SECOND_DATA.mkdir()
+    asyncio.run(_runs_of_programs(store, SECOND, edition="second"))
+    names: dict[str, str] = {}
+    for name, (verb, options) in BEGUN_SECOND.items():
+        for end, more in {"complete": [], "limit": ["--max-calls", str(UNTIL_SECOND.get(name, 3))]}.items():
+            with stage() as on:
+                begun = command(*on.options(*options, "--seed", "5", *more, verb=verb), store=store)
+            assert begun.exit_code in (0, 3), begun.stderr
+            names[_newest(names, store, SECOND)] = f"cli-{name}-{end}"
+    _close(store)
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        ids = of_store(copied(folder, data=SECOND_DATA), ids_of)
+        of_store(copied(folder, data=SECOND_DATA), partial(write_export, SECOND_DATA / EXPORT.name, run_ids=ids))
+        runs = {run_id: _expected(run_id, names.get(run_id, run_id), folder, SECOND_DATA, SECOND) for run_id in ids}
+    _write(SECOND_DATA / EXPECTED.name, {"runs": runs})
+    patch.stopall()
+    write_shown(SECOND_DATA)
+    write_prompts(SECOND_DATA, ("council",))
+
+
+def _close(store: Path) -> None:
+    """Leave one file, without what a store writes beside it while it is open."""
+    with sqlite3.connect(store, isolation_level=None) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        connection.execute("VACUUM")
+        connection.execute("PRAGMA journal_mode = DELETE")
+    connection.close()
+
+
+async def _runs_of_programs(path: Path = STORE, cases: dict[str, Case] = CASES, edition: str = "first") -> None:
+    store = SqliteStore(path)
+    for run_id, case in cases.items():
         spoken = case.speaker()
         spoken.archive = stored_archive(store, name=ARCHIVE)
-        keeping = StoreOptions(store=store, labels={"edition": "first", "pattern": case.pattern})
+        keeping = StoreOptions(store=store, labels={"edition": edition, "pattern": case.pattern})
         call = case.made(spoken).run(QUESTION, model=spoken.model(), seed=case.seed, store=keeping, run_id=run_id)
         spoken.task = asyncio.ensure_future(call)
         with suppress(asyncio.CancelledError, FlowDebateError):
@@ -130,8 +170,8 @@ def _runs_of_the_command() -> dict[str, str]:
     return names
 
 
-def _newest(names: dict[str, str]) -> str:
-    found = [name for name in of_store(STORE, ids_of) if name not in names and name not in CASES]
+def _newest(names: dict[str, str], store: Path = STORE, cases: dict[str, Case] = CASES) -> str:
+    found = [name for name in of_store(store, ids_of) if name not in names and name not in cases]
     assert len(found) == 1, found
     return str(found[0])
 
@@ -140,26 +180,29 @@ async def _export(store: Any) -> None:
     await write_export(EXPORT, store, await ids_of(store))
 
 
-def _expected(run_id: str, name: str, folder: Path) -> dict[str, Any]:
-    stored = of_store(copied(folder), lambda store: told(store, run_id))
-    if run_id in CASES:
-        end = of_store(copied(folder), lambda store: carried_on(CASES[run_id], run_id, store))
+def _expected(
+    run_id: str, name: str, folder: Path, data: Path = DATA, cases: dict[str, Case] = CASES
+) -> dict[str, Any]:
+    stored = of_store(copied(folder, data=data), lambda store: told(store, run_id))
+    if run_id in cases:
+        end = of_store(copied(folder, data=data), lambda store: carried_on(cases[run_id], run_id, store))
     else:
-        end = carried_on_by_command(run_id, copied(folder), awaiting=name.endswith("awaiting"))
+        end = carried_on_by_command(run_id, copied(folder, data=data), awaiting=name.endswith("awaiting"))
     return {"name": name, "stored": stored, "end": end}
 
 
-def write_shown() -> None:
+def write_shown(data: Path = DATA) -> None:
     """Write down how the command lists and shows the runs."""
     with tempfile.TemporaryDirectory() as folder:
-        path = copied(Path(folder))
-        runs = {run_id: shown(run_id, path) for run_id in read(EXPECTED)["runs"]}
-        _write(SHOWN, {"list": listed(path), "runs": runs})
+        path = copied(Path(folder), data=data)
+        runs = {run_id: shown(run_id, path) for run_id in read(data / EXPECTED.name)["runs"]}
+        _write(data / SHOWN.name, {"list": listed(path), "runs": runs})
 
 
-def write_prompts() -> None:
+def write_prompts(data: Path = DATA, patterns: tuple[str, ...] = WHOLE) -> None:
     """Write down what models are told."""
-    _write(PROMPTS, {profile: {name: prompts_of(name, profile) for name in WHOLE} for profile in ("full", "concise")})
+    told_by = {profile: {name: prompts_of(name, profile) for name in patterns} for profile in ("full", "concise")}
+    _write(data / PROMPTS.name, told_by)
 
 
 def _write(path: Path, value: Any) -> None:
@@ -167,4 +210,5 @@ def _write(path: Path, value: Any) -> None:
 
 
 if __name__ == "__main__":
-    {"": make, "shown": write_shown, "prompts": write_prompts}["".join(sys.argv[1:])]()
+    ways = {"": make, "shown": write_shown, "prompts": write_prompts, "second": make_second}
+    ways["".join(sys.argv[1:])]()

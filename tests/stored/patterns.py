@@ -17,6 +17,7 @@ from flowdebate import (
     Persona,
     StandIn,
     consensus,
+    council,
     create_debate_transcript,
     create_moderator,
     debate,
@@ -90,11 +91,22 @@ def _filled(name: str, schema: Any, known: Any, draw: Random) -> Any:
         if choices in schema:
             return _filled(name, schema[choices][0], known, draw)
     kind = schema.get("type", "object")
+    if name == "ranking":
+        return _ranked(schema, known, draw)
     if kind == "object":
         return {key: _filled(key, part, known, draw) for key, part in schema.get("properties", {}).items()}
     if kind == "array":
         return [_filled(name, schema.get("items", {"type": "string"}), known, draw)]
     return _plain(name, schema, draw)
+
+
+def _ranked(schema: Any, known: Any, draw: Random) -> Any:
+    """All the letters that a review of a council ranks, in an order that is drawn."""
+    items = schema["items"]
+    ranked = known[items["$ref"].rpartition("/")[2]] if "$ref" in items else items
+    answer = ranked["properties"]["answer"]
+    letters = answer.get("enum", [answer.get("const")])
+    return [{"answer": letter, "reason": draw.choice(_LINES)} for letter in draw.sample(letters, len(letters))]
 
 
 def _plain(name: str, schema: Any, draw: Random) -> Any:
@@ -256,6 +268,8 @@ PATTERNS: dict[str, Callable[..., Any]] = {
     "round_robin-human": lambda _, **texts: round_robin(
         name="panel", debaters=_people(), referee=human(name="ref"), max_rounds=1, **texts
     ),
+    "council": lambda _: council(name="city", members=_people(), failures=SKIP),
+    "council-human": lambda _: council(name="city", members=_people("bob"), review="all", failures=SKIP),
 }
 
 
@@ -274,6 +288,8 @@ class Case:
     """Before which call it was cancelled."""
     heals: bool = False
     """Whether nothing fails any more when it is carried on."""
+    now: bool = False
+    """Whether it was begun with the texts that prompts have now, and not with those of the first edition."""
 
     def speaker(self, *, later: bool = False) -> Speaker:
         """The model that speaks in it: when it was begun, or `later`, when it is carried on."""
@@ -281,7 +297,8 @@ class Case:
 
     def made(self, spoken: Speaker) -> Any:
         """Its pattern, with the texts that it had when the run was begun."""
-        texts = former.TEXTS.get(self.pattern) or former.TEXTS[self.pattern.split("-")[0]]
+        known = {} if self.now else former.TEXTS
+        texts = known.get(self.pattern) or known.get(self.pattern.split("-")[0], {})
         return PATTERNS[self.pattern](spoken, **texts)
 
 
@@ -329,6 +346,26 @@ CASES: dict[str, Case] = {
     "round_robin-human-awaiting": Case("round_robin-human"),
 }
 """By the id of the run."""
+LAST_CALLS = {
+    "debate": 5,
+    "debate-moderated": 5,
+    "debate-swap": 3,
+    "debate-panel": 5,
+    "debate-sources": 15,
+    "deliberation": 3,
+    "handoff": 3,
+    "consensus": 23,
+    "round_robin": 6,
+    "council": 6,
+}
+SECOND: dict[str, Case] = {
+    **{f"{name}-complete": Case(name, now=True) for name in LAST_CALLS},
+    **{f"{name}-interrupted": Case(name, cut=cut, now=True) for name, cut in LAST_CALLS.items()},
+    "council-degraded": Case("council", lost=("city-member-bob", "city-reviewer-ann"), now=True),
+    "council-interrupted-review": Case("council", cut=4, now=True),
+    "council-human-awaiting": Case("council-human", now=True),
+}
+"""By the id of the run, those of the second edition: of every pattern, interrupted before its last call."""
 
 
 def said_by_human(block: str, place: str, schema: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The stores of the first edition, and how a run of them is carried on."""
+"""The stores of both editions, and how a run of them is carried on."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from .patterns import Case
 
 DATA = Path(__file__).with_name("data")
+SECOND_DATA = DATA / "second"
+"""The same files of the second edition, which knows councils."""
 STORE = DATA / "runs.sqlite3"
 EXPORT = DATA / "runs.jsonl"
 EXPECTED = DATA / "expected.json"
@@ -34,13 +36,13 @@ PROMPTS = DATA / "prompts.json"
 ARCHIVE = "city"
 
 
-def copied(folder: Path) -> Path:
-    """A copy of the store, with what its process has left beside it."""
-    path = folder / STORE.name
+def copied(folder: Path, *, data: Path = DATA) -> Path:
+    """A copy of the store in `data`, with what its process has left beside it."""
+    path, made = folder / STORE.name, data / STORE.name
     for old in folder.glob(f"{STORE.name}*"):
         shutil.rmtree(old) if old.is_dir() else old.unlink()
-    shutil.copyfile(STORE, path)
-    owners = STORE.with_name(f"{STORE.name}-owners")
+    shutil.copyfile(made, path)
+    owners = made.with_name(f"{STORE.name}-owners")
     if owners.exists():
         shutil.copytree(owners, path.with_name(owners.name))
     return path

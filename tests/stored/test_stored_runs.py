@@ -105,7 +105,8 @@ def test_a_run_of_a_program_is_carried_on(name: str, tmp_path: Path) -> None:
     kinds = [RENAMED.get(kind, kind) for kind in expected.pop("events")]
     added = ADDED.get(CASES[name].pattern.split("-")[0], set())
     emitted = [kind for kind in end.pop("events") if kind not in added]
-    assert _in_order(name, emitted) == _in_order(name, kinds)
+    pattern = CASES[name].pattern
+    assert in_order_of(pattern, emitted) == in_order_of(pattern, kinds)
     assert _without_added(end) == expected
 
 
@@ -137,9 +138,9 @@ def _without_added(value: Any, field: str = "") -> Any:
     return [_without_added(part) for part in value] if isinstance(value, list) else value
 
 
-def _in_order(name: str, kinds: list[str]) -> list[str]:
-    """The kinds of a run's events, sorted where some of them are told at the same time, in any order."""
-    return kinds if CASES[name].pattern in _ONE_AT_A_TIME else sorted(kinds)
+def in_order_of(pattern: str, kinds: list[str]) -> list[str]:
+    """The kinds of the events of a run of `pattern`, sorted where turns happen at the same time, in any order."""
+    return kinds if pattern in _ONE_AT_A_TIME else sorted(kinds)
 
 
 @pytest.mark.parametrize("name", _BY_COMMAND)
