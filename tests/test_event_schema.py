@@ -34,7 +34,7 @@ from flowdebate.events import (
     event_schema,
     wire_of,
 )
-from flowdebate.resources.tasks.task import Task
+from flowdebate.resources.tasks import Task
 from flowdebate.testing import ScriptedModel
 from flowdebate.testing.strategies import hostile_values
 

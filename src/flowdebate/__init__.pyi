@@ -59,9 +59,9 @@ from .patterns.round_robin import round_robin as round_robin
 from .patterns.round_robin.schemas import RoundRobinOutput as RoundRobinOutput
 from .patterns.state import ProviderFailure as ProviderFailure
 from .patterns.turn import create_init_transcript as create_init_transcript
-from .resources.tasks.collection import TaskCollection as TaskCollection
-from .resources.tasks.collection import create_task_collection as create_task_collection
-from .resources.tasks.task import Task as Task
+from .resources.tasks import Task as Task
+from .resources.tasks import TaskCollection as TaskCollection
+from .resources.tasks import create_task_collection as create_task_collection
 from .runs.batch.result import BatchItem as BatchItem
 from .runs.batch.result import BatchResult as BatchResult
 from .runs.batch.result import BatchSummary as BatchSummary

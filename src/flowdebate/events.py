@@ -40,7 +40,7 @@ from flowdebate.patterns.events import TurnsOrdered as TurnsOrdered
 from flowdebate.patterns.events import TurnStarted as TurnStarted
 from flowdebate.patterns.handoff.schemas import HandoffMade as HandoffMade
 from flowdebate.patterns.round_robin.schemas import RefereeReported as RefereeReported
-from flowdebate.resources.tasks.collection import TaskChanged as TaskChanged
+from flowdebate.resources.tasks import TaskChanged as TaskChanged
 from flowdebate.runs.events import BlockAnswered as BlockAnswered
 from flowdebate.runs.events import CallFellBack as CallFellBack
 from flowdebate.runs.events import CallRetried as CallRetried

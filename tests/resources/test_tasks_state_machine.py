@@ -11,19 +11,16 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from flowdebate.errors import ConfigurationError, IllegalTransition
-from flowdebate.resources.tasks.collection import TaskCollection
-from flowdebate.resources.tasks.task import TASK_STATUSES, Task
+from flowdebate.resources.tasks import TASK_STATUSES, Task, TaskCollection
 
 if TYPE_CHECKING:
-    from flowdebate.resources.tasks.collection import TaskChanged
+    from flowdebate.resources.tasks import TaskChanged
 
 WORKERS = st.sampled_from([None, "anna", "ben"])
 ASSIGNEES = st.sampled_from([None, "pro", "con"])
 LABELS = st.sampled_from([frozenset(labels) for labels in ("", "", "a", "b", "ab", "ab")])
-LEASES = st.sampled_from([None, 1.0, 2.5, 10.0])
-PRIORITIES = st.integers(-1, 2)
 ATTEMPTS = st.integers(1, 3)
-BARE: dict[str, Any] = {"goal": "g", "priority": 0, "labels": frozenset(), "max_attempts": 1, "deps": ()}
+BARE: dict[str, Any] = {"goal": "g", "labels": frozenset(), "max_attempts": 1}
 MOST = 6
 """No tasks are added while so many are open: so that each has a long life."""
 
@@ -31,15 +28,12 @@ MAY: dict[str, set[str]] = {
     "claim": {"pending"},
     "complete": {"in_progress", "awaiting_review"},
     "fail": {"in_progress", "awaiting_review"},
-    "block": {"pending", "in_progress"},
-    "unblock": {"blocked"},
     "await_review": {"in_progress"},
     "resume_from_review": {"awaiting_review"},
-    "cancel": {"pending", "in_progress", "blocked", "awaiting_review"},
-    "renew": {"in_progress"},
+    "cancel": {"pending", "in_progress", "awaiting_review"},
 }
 
-BY_WORKERS = {"complete", "fail", "block", "await_review", "renew"}
+BY_WORKERS = {"complete", "fail", "await_review"}
 ACTIONS = ["complete", "complete", "complete", "fail", "fail", *sorted(MAY.keys() - {"claim", "complete", "fail"})]
 """Completing more often than cancelling, so that something comes after it."""
 
@@ -56,7 +50,7 @@ class Reference:
         seq = len(self.tasks) + 1
         task_id = task_id or f"work-{seq}"
         self.tasks[task_id] = {
-            **dict.fromkeys(("output", "error", "claimed_by", "lease_expires_at", "reason")),
+            **dict.fromkeys(("output", "error", "claimed_by", "reason")),
             **dict.fromkeys(("created_at", "updated_at"), self.now),
             "id": task_id,
             "seq": seq,
@@ -71,34 +65,29 @@ class Reference:
 
     def put(self, task_id: str, change: str, status: str, **values: Any) -> None:
         task = self.tasks[task_id]
-        task.update(status=status, updated_at=self.now, lease_expires_at=None, reason=None)
+        task.update(status=status, updated_at=self.now, reason=None)
         if status == "pending":
             task["claimed_by"] = None
         task.update(values)
         self.events.append((change, task_id))
 
-    def claim(self, task_id: str, by: str | None, lease: float | None) -> None:
-        until = None if lease is None else self.now + lease
+    def claim(self, task_id: str, by: str | None) -> None:
         attempts = self.tasks[task_id]["attempts"] + 1
-        self.put(task_id, "claimed", "in_progress", attempts=attempts, claimed_by=by, lease_expires_at=until)
+        self.put(task_id, "claimed", "in_progress", attempts=attempts, claimed_by=by)
 
-    def fail(self, task_id: str, error: str, again: str, for_good: str) -> None:
+    def fail(self, task_id: str, error: str) -> None:
         task = self.tasks[task_id]
         if task["attempts"] < task["max_attempts"]:
-            self.put(task_id, again, "pending", feedback=(*task["feedback"], error))
+            self.put(task_id, "retried", "pending", feedback=(*task["feedback"], error))
         else:
-            self.put(task_id, for_good, "errored", error=error)
+            self.put(task_id, "failed", "errored", error=error)
 
     def act(self, action: str, task_id: str, word: Any) -> None:
         match action:
             case "complete":
                 self.put(task_id, "completed", "completed", output=word)
             case "fail":
-                self.fail(task_id, word, "retried", "failed")
-            case "block":
-                self.put(task_id, "blocked", "blocked", reason=word)
-            case "unblock":
-                self.put(task_id, "unblocked", "pending")
+                self.fail(task_id, word)
             case "await_review":
                 self.put(task_id, "review_requested", "awaiting_review", reason=word)
             case "resume_from_review":
@@ -106,31 +95,13 @@ class Reference:
                 self.put(task_id, "review_resumed", "pending", feedback=(*self.tasks[task_id]["feedback"], *told))
             case "cancel":
                 self.put(task_id, "cancelled", "cancelled", reason=word)
-            case "renew":
-                self.put(task_id, "renewed", "in_progress", lease_expires_at=self.now + word)
 
     def ready(self, assignee: str | None, labels: frozenset[str]) -> list[str]:
-        eligible = [
-            task
+        return [
+            task["id"]
             for task in self.tasks.values()
-            if task["status"] == "pending"
-            and all(self.tasks[dep]["status"] == "completed" for dep in task["deps"])
-            and task["assignee"] in {None, assignee}
-            and labels <= task["labels"]
+            if task["status"] == "pending" and task["assignee"] in {None, assignee} and labels <= task["labels"]
         ]
-        return [task["id"] for task in sorted(eligible, key=lambda task: (-task["priority"], task["seq"]))]
-
-    def overdue(self) -> list[str]:
-        late = [task for task in self.tasks.values() if (task["lease_expires_at"] or self.now + 1) <= self.now]
-        return [task["id"] for task in sorted(late, key=lambda task: (task["lease_expires_at"], task["seq"]))]
-
-    def stuck(self) -> list[str]:
-        hopeless = {task_id for task_id, task in self.tasks.items() if task["status"] in {"errored", "cancelled"}}
-        before = -1
-        while before != len(hopeless):
-            before = len(hopeless)
-            hopeless |= {task_id for task_id, task in self.tasks.items() if hopeless.intersection(task["deps"])}
-        return [task_id for task_id in self.tasks if task_id in hopeless and self.open(task_id)]
 
     def open(self, task_id: str) -> bool:
         return self.tasks[task_id]["status"] not in {"completed", "errored", "cancelled"}
@@ -144,7 +115,7 @@ class TaskCollectionMachine(RuleBasedStateMachine):
         self.model = Reference()
         self.told: list[TaskChanged] = []
         self.tasks = TaskCollection("work", now=lambda: self.model.now, on_change=self.told.append)
-        self.new_task(None, (), {**BARE, "assignee": None, "max_attempts": 3})
+        self.new_task(None, {**BARE, "assignee": None, "max_attempts": 3})
 
     def some(self, data: st.DataObject, action: str) -> str:
         """The id of a task, more often than not of one whose status allows `action`."""
@@ -168,118 +139,68 @@ class TaskCollectionMachine(RuleBasedStateMachine):
         return False
 
     @precondition(lambda self: sum(map(self.model.open, self.model.tasks)) < MOST)
-    @rule(data=st.data(), priority=PRIORITIES, labels=LABELS, assignee=ASSIGNEES, attempts=ATTEMPTS)
-    def add(
-        self, data: st.DataObject, priority: int, labels: frozenset[str], assignee: str | None, attempts: int
-    ) -> None:
-        known = list(self.model.tasks)
-        open_ones = list(filter(self.model.open, known)) or known
-        pool = data.draw(st.sampled_from([open_ones, known]))
-        deps = tuple(data.draw(st.lists(st.sampled_from(pool), max_size=2, unique=True)))
-        chosen = {"goal": "g", "priority": priority, "labels": labels, "assignee": assignee, "max_attempts": attempts}
-        self.new_task(data.draw(st.sampled_from([None, f"named-{len(known)}"])), deps, chosen)
+    @rule(name=st.sampled_from(["named", None]), labels=LABELS, assignee=ASSIGNEES, attempts=ATTEMPTS)
+    def add(self, name: str | None, labels: frozenset[str], assignee: str | None, attempts: int) -> None:
+        chosen = {"goal": "g", "labels": labels, "assignee": assignee, "max_attempts": attempts}
+        self.new_task(name and f"{name}-{len(self.model.tasks)}", chosen)
 
-    def new_task(self, wanted: str | None, deps: tuple[str, ...], chosen: Any) -> None:
-        options = {**chosen, "deps": deps}
-        added = self.tasks.add_task(id=wanted, **options)
-        assert added.id == self.model.add(wanted, **options)
-
-    @precondition(lambda self: sum(map(self.model.open, self.model.tasks)) < MOST)
-    @rule(data=st.data(), size=st.integers(1, 3))
-    def add_batch(self, data: st.DataObject, size: int) -> None:
-        batch = [f"batch-{len(self.model.tasks)}-{n}" for n in range(size)]
-        order = data.draw(st.permutations(batch))
-        chosen = {"goal": "g", "priority": 0, "labels": frozenset("a"), "assignee": None, "max_attempts": 1}
-        specs: Any = []
-        for task_id in batch:
-            earlier = order[: order.index(task_id)]
-            deps = tuple(data.draw(st.lists(st.sampled_from(earlier), unique=True))) if earlier else ()
-            specs.append({"id": task_id, "deps": deps, **chosen})
-        self.tasks.add_tasks(iter(specs))
-        for spec in specs:
-            self.model.add(spec["id"], **{name: value for name, value in spec.items() if name != "id"})
+    def new_task(self, wanted: str | None, chosen: Any) -> None:
+        added = self.tasks.add_task(id=wanted, **chosen)
+        assert added.id == self.model.add(wanted, **chosen)
 
     @precondition(lambda self: sum(map(self.model.open, self.model.tasks)) < MOST)
     @rule(by=st.sampled_from(["ada", "ben"]))
     def start_task(self, by: str) -> None:
         started = self.tasks.start_task("g", by=by)
         assert started.id == self.model.add(None, assignee=by, **BARE)
-        self.model.claim(started.id, by, None)
+        self.model.claim(started.id, by)
         assert started is self.tasks.get(started.id)
 
-    @rule(data=st.data(), mistake=st.sampled_from(["twice", "taken", "nowhere", "circle", "blank"]))
+    @rule(data=st.data(), mistake=st.sampled_from(["taken", "blank"]))
     def add_what_cannot_be(self, data: st.DataObject, mistake: str) -> None:
-        good: dict[str, Any] = {"goal": "fine", "id": "good"}
-        bad: dict[str, Any] = {"goal": "bad", "id": "bad"}
-        if mistake == "twice":
-            bad["id"] = "good"
-        elif mistake == "taken":
-            bad["id"] = self.some(data, "cancel")
-        elif mistake == "nowhere":
-            bad["deps"] = ["no such task"]
-        elif mistake == "circle":
-            good["deps"], bad["deps"] = ["bad"], ["good"]
-        else:
-            bad["goal"] = " "
-        batch: Any = data.draw(st.permutations([good, bad]))
+        bad: Any = (
+            {"goal": "bad", "id": self.some(data, "cancel")} if mistake == "taken" else {"goal": " ", "id": "bad"}
+        )
         with pytest.raises(ConfigurationError):
-            self.tasks.add_tasks(batch)
+            self.tasks.add_task(**bad)
 
-    @rule(by=WORKERS, assignee=ASSIGNEES, labels=LABELS, lease=LEASES)
-    def claim_the_next(self, by: str | None, assignee: str | None, labels: frozenset[str], lease: float | None) -> None:
+    @rule(by=WORKERS, assignee=ASSIGNEES, labels=LABELS)
+    def claim_the_next(self, by: str | None, assignee: str | None, labels: frozenset[str]) -> None:
         ready = self.model.ready(assignee, labels)
-        claimed = self.tasks.claim(by=by, assignee=assignee, labels=labels, lease=lease)
+        claimed = self.tasks.claim(by=by, assignee=assignee, labels=labels)
         assert (claimed and claimed.id) == (ready[0] if ready else None)
         if ready:
-            self.model.claim(ready[0], by, lease)
+            self.model.claim(ready[0], by)
 
-    @rule(data=st.data(), by=WORKERS, assignee=ASSIGNEES, labels=LABELS, lease=LEASES)
-    def claim_one(
-        self, data: st.DataObject, by: str | None, assignee: str | None, labels: frozenset[str], lease: float | None
-    ) -> None:
+    @rule(data=st.data(), by=WORKERS, assignee=ASSIGNEES, labels=LABELS)
+    def claim_one(self, data: st.DataObject, by: str | None, assignee: str | None, labels: frozenset[str]) -> None:
         task_id = self.some(data, "claim")
         whose = self.model.tasks[task_id]["assignee"] if assignee is None else assignee
         if task_id in self.model.ready(whose, labels):
-            self.tasks.claim(task_id=task_id, by=by, assignee=assignee, labels=labels, lease=lease)
-            self.model.claim(task_id, by, lease)
+            self.tasks.claim(task_id=task_id, by=by, assignee=assignee, labels=labels)
+            self.model.claim(task_id, by)
         else:
             with pytest.raises(IllegalTransition):
-                self.tasks.claim(task_id=task_id, by=by, assignee=assignee, labels=labels, lease=lease)
+                self.tasks.claim(task_id=task_id, by=by, assignee=assignee, labels=labels)
 
-    @rule(
-        data=st.data(),
-        lease=LEASES,
-        ends=st.sampled_from(["complete", "complete", "fail", "await_review", "block", "renew"]),
-    )
-    def work_on_the_next(self, data: st.DataObject, lease: float | None, ends: str) -> None:
-        self.claim_the_next(data.draw(WORKERS), data.draw(ASSIGNEES), frozenset(), lease)
+    @rule(data=st.data(), ends=st.sampled_from(["complete", "complete", "fail", "await_review"]))
+    def work_on_the_next(self, data: st.DataObject, ends: str) -> None:
+        self.claim_the_next(data.draw(WORKERS), data.draw(ASSIGNEES), frozenset())
         if any(task["status"] == "in_progress" for task in self.model.tasks.values()):
             self.do(data, ends, "words")
 
     @rule(data=st.data(), action=st.sampled_from(ACTIONS), words=st.none() | st.text(max_size=3))
     def do(self, data: st.DataObject, action: str, words: str | None) -> None:
         task_id = self.some(data, action)
-        word: Any = words
-        if action == "renew":
-            word = data.draw(st.sampled_from([0.5, 1, 20.0]), label="lease")
-        elif action in {"fail", "block"}:
-            word = words or ""
-        args = () if action == "unblock" else (word,)
+        word: Any = words or "" if action == "fail" else words
         holder = self.model.tasks[task_id]["claimed_by"]
         by = {"by": data.draw(st.sampled_from([None, holder, "ben"]), label="by")} if action in BY_WORKERS else {}
-        if self.does(action, task_id, *args, **by):
+        if self.does(action, task_id, word, **by):
             self.model.act(action, task_id, word)
 
-    @precondition(lambda self: any(task["lease_expires_at"] for task in self.model.tasks.values()))
-    @rule(seconds=st.sampled_from([0.5, 1.0, 1.5, 10.0]))
+    @rule(seconds=st.sampled_from([0.5, 1.0, 10.0]))
     def time_passes(self, seconds: float) -> None:
         self.model.now += seconds
-        late = self.model.overdue()
-        assert [task.id for task in self.tasks.reclaim()] == late
-        for task_id in late:
-            holder = self.model.tasks[task_id]["claimed_by"]
-            error = "the lease ran out" if holder is None else f"the lease of '{holder}' ran out"
-            self.model.fail(task_id, error, "reclaimed", "reclaimed")
 
     @invariant()
     def every_task_is_what_the_reference_says(self) -> None:
@@ -292,11 +213,10 @@ class TaskCollectionMachine(RuleBasedStateMachine):
         assert list(folded.values()) == self.tasks.list()
 
     @invariant()
-    def what_is_counted_and_stuck_is_what_the_reference_says(self) -> None:
+    def what_is_counted_is_what_the_reference_says(self) -> None:
         statuses = [task["status"] for task in self.model.tasks.values()]
         assert self.tasks.count() == len(statuses)
         assert all(self.tasks.count(status) == statuses.count(status) for status in TASK_STATUSES)
-        assert [task.id for task in self.tasks.stuck()] == self.model.stuck()
 
 
 def as_dict(task: Task) -> dict[str, Any]:

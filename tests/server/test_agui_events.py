@@ -11,7 +11,7 @@ from flowdebate import debate, generator, human
 from flowdebate.models.base import ModelResponse
 from flowdebate.models.usage import Usage
 from flowdebate.patterns.roster import Debater
-from flowdebate.resources.tasks.collection import TaskChanged
+from flowdebate.resources.tasks import TaskChanged
 from flowdebate.runs.events import BlockAnswered, CallRetried, RunStarted, TextDelta
 from flowdebate.server.protocols.agui_events import AgUi
 from flowdebate.service import channel

@@ -13,7 +13,7 @@ from flowdebate.errors import FlowDebateError, LimitReached, OutputError, Output
 from flowdebate.patterns.events import TurnFinished, TurnStarted
 from flowdebate.patterns.failures import ask, record_failure
 from flowdebate.patterns.state import accepted, pattern_state
-from flowdebate.resources.tasks.collection import create_task_collection
+from flowdebate.resources.tasks import create_task_collection
 from flowdebate.runs.context import Scope
 from flowdebate.runs.durable.suspend import Suspended, resume_task, suspend_task
 
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from flowdebate.patterns.failures import FailurePolicy
     from flowdebate.patterns.state import Flag, PatternInput, ProviderFailure, Recovery
     from flowdebate.resources.resource import Resource, StateResource
-    from flowdebate.resources.tasks.collection import TaskCollection
-    from flowdebate.resources.tasks.task import Task
+    from flowdebate.resources.tasks import Task, TaskCollection
     from flowdebate.runs.context import Context
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from flowdebate._util.notebook import InNotebooks
 from flowdebate.resources.resource import StateHandle
-from flowdebate.resources.tasks.collection import TaskCollection
+from flowdebate.resources.tasks import TaskCollection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping, Sequence

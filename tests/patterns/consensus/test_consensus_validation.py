@@ -21,7 +21,7 @@ from flowdebate.errors import ConfigurationError, ResourceConflict
 from flowdebate.models.policies.circuit_breaker import Breakers
 from flowdebate.patterns.council import CHAIR
 from flowdebate.resources.archive import Archive
-from flowdebate.resources.tasks.collection import create_task_collection
+from flowdebate.resources.tasks import create_task_collection
 from tests.ids import shown
 
 from .debates import TASK, THREE, model, plan, within

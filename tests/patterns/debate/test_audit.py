@@ -18,7 +18,7 @@ from flowdebate import (
 )
 from flowdebate.errors import ConfigurationError, ResourceConflict
 from flowdebate.patterns.events import TurnFinished, TurnStarted
-from flowdebate.resources.tasks.collection import TaskChanged
+from flowdebate.resources.tasks import TaskChanged
 from flowdebate.testing import ScriptedModel
 from tests.patterns.debates import QUESTION, SIDES, VERDICT, by_role, decision, events, script
 

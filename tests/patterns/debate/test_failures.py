@@ -9,7 +9,7 @@ import pytest
 
 from flowdebate import Debater, DebateTranscriptState, debate
 from flowdebate.errors import FlowDebateError, ModelTimeout, ReadOnly, SchemaViolation, ScriptError
-from flowdebate.resources.tasks.collection import TaskChanged
+from flowdebate.resources.tasks import TaskChanged
 from flowdebate.runs.events import ModelCalled, RunFinished
 from flowdebate.testing import FunctionModel, ScriptedModel
 from flowdebate.testing.hostile import Sabotage

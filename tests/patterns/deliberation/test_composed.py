@@ -9,7 +9,7 @@ import pytest
 
 from flowdebate import Debater, Persona, Session, debate, handler, sequencer
 from flowdebate.patterns.deliberation import create_deliberation_transcript
-from flowdebate.resources.tasks.collection import TaskChanged
+from flowdebate.resources.tasks import TaskChanged
 from flowdebate.testing import FunctionModel, ScriptedModel
 from tests.patterns.debates import VERDICT, events
 

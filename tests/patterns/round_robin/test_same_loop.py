@@ -11,7 +11,7 @@ from flowdebate import Debater, FailurePolicy, Persona, StandIn, debate, round_r
 from flowdebate.errors import FlowDebateError, ProviderFailed
 from flowdebate.patterns.events import RoleFailed, RoundsEnded, RoundStarted, TurnFinished, TurnStarted
 from flowdebate.prompts.escaping import as_seen
-from flowdebate.resources.tasks.collection import TaskChanged
+from flowdebate.resources.tasks import TaskChanged
 from flowdebate.testing import FunctionModel
 from flowdebate.testing.strategies import arguments, names, termination_predicates
 

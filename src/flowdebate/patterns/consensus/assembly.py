@@ -44,7 +44,7 @@ from flowdebate.patterns.loop import input_validator, note_of_ends
 from flowdebate.patterns.output import stamp_subject
 from flowdebate.patterns.turn import AUDIT
 from flowdebate.resources.archive import Archive
-from flowdebate.resources.tasks.collection import create_task_collection
+from flowdebate.resources.tasks import create_task_collection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

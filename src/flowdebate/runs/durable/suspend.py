@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from flowdebate.resources.tasks.collection import TaskCollection
+    from flowdebate.resources.tasks import TaskCollection
     from flowdebate.runs.context import Context
 
 

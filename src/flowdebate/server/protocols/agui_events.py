@@ -13,7 +13,7 @@ from flowdebate.events import CHANGES, wire_of
 from flowdebate.models.usage import Usage
 from flowdebate.patterns.consensus.events import AgentMessage
 from flowdebate.patterns.events import RoundsEnded, RoundStarted, TurnFinished
-from flowdebate.resources.tasks.collection import TaskChanged
+from flowdebate.resources.tasks import TaskChanged
 from flowdebate.runs.events import BlockAnswered, ModelCalled, RunFinished, RunStarted, TextDelta, ToolCalled
 from flowdebate.server.protocols.speech import Closed, Opened, Piece, Speech
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from flowdebate._util.text import clean_text
 from flowdebate.patterns.events import RoleFailed, TurnFinished, TurnStarted
-from flowdebate.resources.tasks.collection import TaskChanged
+from flowdebate.resources.tasks import TaskChanged
 from flowdebate.runs.events import BlockAnswered, CallFellBack, CallRetried, ModelCalled, TextDelta, ToolCalled
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from flowdebate.patterns.events import RoundStarted, TurnFinished, TurnStarted
 from flowdebate.patterns.handoff.schemas import HandoffAnswer, HandoffMade, HandoffOutput, OnInvalid, TransitionForm
-from flowdebate.resources.tasks.collection import TaskChanged
+from flowdebate.resources.tasks import TaskChanged
 from flowdebate.runs.events import BlockAnswered
 from flowdebate.service.documents.document import Document, Speaker, reason_in_words
 from flowdebate.service.documents.live import Live

@@ -11,7 +11,7 @@ from flowdebate.events import TaskChanged, TurnStarted
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from flowdebate.resources.tasks.task import Task
+    from flowdebate.resources.tasks import Task
     from flowdebate.service.steps import StepState
     from flowdebate.web.run.sheet import Party
 

@@ -1,0 +1,531 @@
+"""`TaskCollection`: a task board, on which a pattern mirrors its turns; its changes are events, an audit trail."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, NoReturn, get_args
+
+from pydantic.alias_generators import to_camel
+
+from flowdebate._util.wire import BaseEvent
+from flowdebate.errors import ConfigurationError, IllegalTransition, ReadOnly, TaskNotFound, shown
+from flowdebate.resources.resource import Protectable
+
+if TYPE_CHECKING:
+    import builtins
+
+    from flowdebate.resources.resource import ResourceScope
+
+
+TaskStatus = Literal["pending", "in_progress", "awaiting_review", "completed", "errored", "cancelled"]
+
+TASK_STATUSES: tuple[TaskStatus, ...] = get_args(TaskStatus)
+
+TERMINAL_STATUSES: frozenset[TaskStatus] = frozenset(("completed", "errored", "cancelled"))
+"""The statuses of tasks that never change again."""
+
+TaskAction = Literal["claim", "complete", "fail", "await_review", "resume_from_review", "cancel"]
+"""An action on a task: the name of a method of the collection."""
+
+TaskChange = Literal[
+    "added", "claimed", "completed", "failed", "retried", "review_requested", "review_resumed", "cancelled"
+]
+"""The change that an event reports: `failed` is final; after `retried` the task is pending again."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """A task after one change; the next change makes a new value."""
+
+    id: str
+    """The task's id, unique in its collection."""
+    goal: str
+    """What is to be done, in words."""
+    status: TaskStatus = "pending"
+    """Where the task is in its life cycle."""
+    assignee: str | None = None
+    """The worker the task is for; None for anybody."""
+    labels: frozenset[str] = frozenset()
+    """The application's own words for kinds of tasks."""
+    metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    """The application's own facts: a read-only copy of what was given."""
+    attempts: int = 0
+    """Number of claims so far."""
+    max_attempts: int = 1
+    """A failure of this attempt, or of a later one, is final."""
+    output: Any = field(default=None, hash=False)
+    """The result; None until the task is completed."""
+    error: str | None = None
+    """The reason for the status `errored`."""
+    feedback: tuple[str, ...] = ()
+    """Advice for the next attempt: errors of earlier attempts and comments of reviewers, oldest first."""
+    claimed_by: str | None = None
+    """The worker that holds the claim, or held it last; None while pending, and for an anonymous worker."""
+    reason: str | None = None
+    """Why the task awaits review or was cancelled."""
+    created_at: float
+    """Seconds since the epoch, as is `updated_at`."""
+    updated_at: float
+    """When it last changed."""
+    seq: int
+    """Position in the order of creation, from 1."""
+
+    @property
+    def finished(self) -> bool:
+        """True once the task is completed, errored or cancelled."""
+        return self.status in TERMINAL_STATUSES
+
+    def to_wire(self) -> dict[str, Any]:
+        """The task as plain data for JSON, with camelCase keys; `metadata` keeps its own keys.
+
+        Values that JSON cannot hold are written as text.
+        """
+        wire = {key: getattr(self, name) for name, key in _WIRE_KEYS.items()}
+        wire["labels"] = sorted(self.labels)
+        wire["metadata"] = {str(key): _plain(value) for key, value in self.metadata.items()}
+        wire["feedback"] = list(self.feedback)
+        wire["output"] = _plain(self.output)
+        return wire
+
+
+_WIRE_KEYS = {item.name: to_camel(item.name) for item in fields(Task)}
+_NEW = Task(id="", goal="", created_at=0.0, updated_at=0.0, seq=0)
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - anything goes in, plain data comes out
+    if value is None or isinstance(value, (str, bool, int)):
+        return value
+    from pydantic_core import to_jsonable_python
+
+    try:
+        return to_jsonable_python(
+            value, by_alias=True, serialize_unknown=True, inf_nan_mode="null", bytes_mode="base64"
+        )
+    except ValueError:  # a cycle, a lone surrogate: an audit trail with a stand-in is better than none
+        return shown(value)
+
+
+def _change_fields(task: Task, changes: Mapping[str, Any]) -> Task:
+    # Each turn of a debate changes its task three times, and `dataclasses.replace` takes four times as long.
+    made = object.__new__(Task)
+    values = made.__dict__
+    values.update(task.__dict__)
+    values.update(changes)
+    return made
+
+
+class Outcome(NamedTuple):
+    """The status after an action, and the change that the event reports."""
+
+    status: TaskStatus
+    change: TaskChange
+
+
+_COMPLETED = (Outcome("completed", "completed"),)
+_CANCELLED = (Outcome("cancelled", "cancelled"),)
+_FAILED = (Outcome("pending", "retried"), Outcome("errored", "failed"))
+
+TRANSITIONS: Mapping[tuple[TaskStatus, TaskAction], tuple[Outcome, ...]] = {
+    ("pending", "claim"): (Outcome("in_progress", "claimed"),),
+    ("pending", "cancel"): _CANCELLED,
+    ("in_progress", "complete"): _COMPLETED,
+    ("in_progress", "fail"): _FAILED,
+    ("in_progress", "await_review"): (Outcome("awaiting_review", "review_requested"),),
+    ("in_progress", "cancel"): _CANCELLED,
+    ("awaiting_review", "complete"): _COMPLETED,
+    ("awaiting_review", "fail"): _FAILED,
+    ("awaiting_review", "resume_from_review"): (Outcome("pending", "review_resumed"),),
+    ("awaiting_review", "cancel"): _CANCELLED,
+}
+"""The legal actions. Of two outcomes the first applies while attempts are left, the second afterwards.
+
+A review ends by `complete` (accepted), `fail` (rejected) or `resume_from_review` (another attempt).
+"""
+
+
+@dataclass(slots=True, kw_only=True)
+class TaskChanged(BaseEvent):
+    """One change of one task; the last `task` of each id, put together, is the whole collection."""
+
+    kind: ClassVar[str] = "task_changed"
+    collection_id: str
+    """The id of the collection."""
+    change: TaskChange
+    """What happened to the task."""
+    task: Task
+    """The task as it is after the change."""
+
+
+class TaskCollection(Protectable):
+    """Task board in memory, for one thread; `TRANSITIONS` lists the legal actions.
+
+    Every method that changes a task returns its new state, and calls `on_change` for each change once it is in place.
+    A listener may change the collection: it receives those events after it has returned. If it raises, the changes
+    stand, all waiting events are delivered, and then the exception reaches the caller (several of them as an
+    ExceptionGroup). A refused call changes nothing and emits nothing: TaskNotFound for an unknown id,
+    IllegalTransition for an action that the task's state does not allow, ConfigurationError for an invalid argument.
+
+    Methods that take `by` are refused unless that worker holds the claim: one whose attempt has failed cannot touch
+    the task that another one has claimed since. None skips the check.
+
+    >>> tasks = TaskCollection("paper")
+    >>> draft = tasks.add_task("write", id="draft", max_attempts=2)
+    >>> tasks.claim().id
+    'draft'
+    >>> tasks.fail("draft", "too long").feedback
+    ('too long',)
+    >>> tasks.claim(task_id="draft", by="anna").attempts
+    2
+    >>> tasks.complete("draft", "a short draft").status, tasks.claim()
+    ('completed', None)
+    """
+
+    __slots__ = (
+        "_busy",
+        "_collection_id",
+        "_counts",
+        "_now",
+        "_on_change",
+        "_tasks",
+        "_unfinished",
+        "_unsent",
+        "_where",
+        "reserved",
+    )
+
+    def __init__(
+        self,
+        collection_id: str,
+        *,
+        now: Callable[[], float] = time.time,
+        on_change: Callable[[TaskChanged], None] | None = None,
+    ) -> None:
+        super().__init__()
+        self._collection_id = _check_id(collection_id)
+        self.reserved: set[str] = set()
+        """Ids of the tasks that only the pattern may change if the collection is protected."""
+        self._where = f"task collection {collection_id!r}"
+        self._now = now
+        self._tasks: dict[str, Task] = {}  # in order of creation
+        # Ids, in the same order: a pattern asks for its open task at each turn, and must not look at all earlier ones.
+        self._unfinished: dict[str, None] = {}
+        self._counts: Counter[TaskStatus] = Counter()
+        self._on_change = on_change
+        self._unsent: deque[TaskChanged] = deque()
+        self._busy = False
+
+    @property
+    def collection_id(self) -> str:
+        """The name of the collection, and the prefix of derived ids."""
+        return self._collection_id
+
+    def view(self, block: str) -> TaskCollectionView:
+        """The collection as the block `block` sees it."""
+        return TaskCollectionView(self, block)
+
+    def add_task(
+        self,
+        goal: str,
+        *,
+        id: str | None = None,  # noqa: A002 - the field's name
+        assignee: str | None = None,
+        labels: Iterable[str] = (),
+        metadata: Mapping[str, Any] | None = None,
+        max_attempts: int = 1,
+    ) -> Task:
+        """Add a pending task; without an `id` it gets one from the collection's and its place in it."""
+        if not _is_name(id) and id is not None:
+            raise ConfigurationError(self._where, "id", id, "a non-empty string, or None for a derived one")
+        if id in self._tasks:
+            raise ConfigurationError(self._where, "id", id, "an id that no other task has")
+        if not isinstance(max_attempts, int) or isinstance(max_attempts, bool) or max_attempts < 1:
+            raise ConfigurationError(self._where, "max_attempts", max_attempts, "an int >= 1")
+        more = {"labels": self._check_labels(labels), "max_attempts": max_attempts}
+        task = self._new_task(goal, id, assignee, metadata, more)
+        self._put(task, "pending")
+        self._emit((("added", task),))
+        return task
+
+    def start_task(self, goal: str, *, by: str, metadata: Mapping[str, Any] | None = None) -> Task:
+        """Add a task that the worker `by` claims at once; in a protected collection only the pattern may change it."""
+        added = self._new_task(goal, None, by, metadata, {})
+        task = _change_fields(added, {"status": "in_progress", "attempts": 1, "claimed_by": by})
+        self._put(task, "in_progress")
+        self.reserved.add(task.id)
+        self._emit((("added", added), ("claimed", task)))
+        return task
+
+    def claim(
+        self,
+        *,
+        by: str | None = None,
+        task_id: str | None = None,
+        assignee: str | None = None,
+        labels: Iterable[str] = (),
+    ) -> Task | None:
+        """Claim a task for the worker `by`, and return it; None if no task can be claimed.
+
+        The earliest task that is pending, for `assignee` or for anybody, and has all `labels`. With `task_id` that task
+        is claimed or IllegalTransition raised; its assignee then matters only if `assignee` is given.
+        """
+        wanted = self._check_labels(labels)
+        if task_id is None:
+            pending = (self._tasks[id] for id in self._unfinished if self._tasks[id].status == "pending")  # noqa: A001
+            free = (each for each in pending if each.assignee in {None, assignee} and wanted <= each.labels)
+            task = next(free, None)
+            if task is None:
+                return None
+        else:
+            task = self.get(task_id)
+            if assignee is not None and task.assignee is not None and assignee != task.assignee:
+                _refuse(task, "claim", f"it is for {task.assignee!r}, not for {assignee!r}")
+            if not wanted <= task.labels:
+                _refuse(task, "claim", f"it lacks the labels {sorted(wanted - task.labels)}")
+        return self._change(task, "claim", attempts=task.attempts + 1, claimed_by=by)
+
+    def complete(self, task_id: str, output: object = None, *, by: str | None = None) -> Task:
+        """Finish a task: its work is done, or a reviewer accepts it."""
+        return self._change(self._held(task_id, "complete", by), "complete", output=output)
+
+    def fail(self, task_id: str, error: str, *, by: str | None = None) -> Task:
+        """Report that an attempt failed, or that a reviewer rejects it.
+
+        While attempts are left the task is pending again, with `error` added to its feedback; else it is errored.
+        """
+        self._check_text("error", error)
+        return self._change(self._held(task_id, "fail", by), "fail", comment=error)
+
+    def await_review(self, task_id: str, reason: str | None = None, *, by: str | None = None) -> Task:
+        """Leave a claimed task to a reviewer, who calls `complete`, `fail` or `resume_from_review`."""
+        self._check_text("reason", reason, optional=True)
+        return self._change(self._held(task_id, "await_review", by), "await_review", reason=reason)
+
+    def resume_from_review(self, task_id: str, feedback: str | None = None) -> Task:
+        """Ask for another attempt, even beyond `max_attempts`: the task is pending, with `feedback` added."""
+        self._check_text("feedback", feedback, optional=True)
+        return self._change(self.get(task_id), "resume_from_review", comment=feedback)
+
+    def cancel(self, task_id: str, reason: str | None = None) -> Task:
+        """End a task without a result."""
+        self._check_text("reason", reason, optional=True)
+        return self._change(self.get(task_id), "cancel", reason=reason)
+
+    def get(self, task_id: str) -> Task:
+        """The task with this id, as it is now."""
+        task = self._tasks.get(task_id)
+        if task is None:
+            raise TaskNotFound(self._collection_id, task_id)
+        return task
+
+    def list(
+        self, *, status: TaskStatus | None = None, assignee: str | None = None, labels: Iterable[str] = ()
+    ) -> builtins.list[Task]:
+        """The tasks with this status, for this assignee (None: all), and with all `labels`, in order of creation."""
+        self._check_status(status)
+        wanted = self._check_labels(labels)
+        finished = status is None or status in TERMINAL_STATUSES
+        return [
+            task
+            for task in (self._tasks.values() if finished else map(self._tasks.__getitem__, self._unfinished))
+            if (status is None or task.status == status)
+            and (assignee is None or task.assignee == assignee)
+            and wanted <= task.labels
+        ]
+
+    def count(self, status: TaskStatus | None = None) -> int:
+        """The number of tasks, or of those with this status."""
+        self._check_status(status)
+        return len(self._tasks) if status is None else self._counts[status]
+
+    def to_wire(self) -> dict[str, Any]:
+        """The collection as plain data for JSON, with camelCase keys; tasks in order of creation."""
+        return {"collectionId": self._collection_id, "tasks": [task.to_wire() for task in self._tasks.values()]}
+
+    def _new_task(
+        self,
+        goal: str,
+        id: str | None,  # noqa: A002 - the field's name
+        assignee: str | None,
+        metadata: Mapping[str, Any] | None,
+        more: Mapping[str, Any],
+    ) -> Task:
+        if not isinstance(goal, str) or not goal.strip():
+            raise ConfigurationError(self._where, "goal", goal, "a string that is not blank")
+        if assignee is not None and not _is_name(assignee):
+            raise ConfigurationError(self._where, "assignee", assignee, "a non-empty string, or None for anybody")
+        if metadata is not None and not isinstance(metadata, Mapping):
+            raise ConfigurationError(self._where, "metadata", metadata, "a mapping, or None")
+        at, seq = self._now(), len(self._tasks) + 1
+        if id is None:
+            id, number = f"{self._collection_id}-{seq}", 1  # noqa: A001
+            while id in self._tasks:  # somebody chose an id that looks like a derived one
+                number += 1
+                id = f"{self._collection_id}-{seq}-{number}"  # noqa: A001
+        given = {"id": id, "goal": goal, "assignee": assignee, "metadata": dict(metadata) if metadata else {}}
+        return _change_fields(_NEW, {**given, "created_at": at, "updated_at": at, "seq": seq, **more})
+
+    def _put(self, task: Task, status: TaskStatus) -> None:
+        self._tasks[task.id] = task
+        self._unfinished[task.id] = None
+        self._counts[status] += 1
+
+    def _held(self, task_id: str, action: TaskAction, by: str | None) -> Task:
+        """The task, if the worker `by` (None: anybody) holds its claim."""
+        task = self.get(task_id)
+        if by is not None and by != task.claimed_by:
+            holder = "" if task.claimed_by is None else f", {task.claimed_by!r} does"
+            _refuse(task, action, f"{by!r} does not hold it{holder}")
+        return task
+
+    def _change(
+        self,
+        task: Task,
+        action: TaskAction,
+        comment: str | None = None,
+        **changes: Any,  # noqa: ANN401 - of a task's fields
+    ) -> Task:
+        """Put the task's next state in place.
+
+        `comment` becomes the error of a task that is errored, and feedback for the next attempt of one that is
+        pending.
+        """
+        status, change = _find_outcome(task, action)
+        values: dict[str, Any] = {"status": status, "updated_at": self._now(), "reason": None}
+        if status == "pending":
+            values["claimed_by"] = None
+            if comment is not None:
+                values["feedback"] = (*task.feedback, comment)
+        elif status == "errored":
+            values["error"] = comment
+        values.update(changes)
+        moved = self._tasks[task.id] = _change_fields(task, values)
+        self._counts[task.status] -= 1
+        self._counts[status] += 1
+        if status in TERMINAL_STATUSES:
+            del self._unfinished[task.id]
+        self._emit(((change, moved),))
+        return moved
+
+    def _emit(self, changes: Iterable[tuple[TaskChange, Task]]) -> None:
+        """Deliver the changes to the listener, one at a time: not inside its own call, and each although one failed."""
+        unsent, listener = self._unsent, self._on_change
+        if listener is None:
+            return
+        for change, task in changes:
+            unsent.append(TaskChanged(collection_id=self._collection_id, change=change, task=task))
+        if self._busy:
+            return
+        failures: list[Exception] = []
+        self._busy = True
+        try:
+            while unsent:
+                try:
+                    listener(unsent.popleft())
+                except Exception as error:  # noqa: BLE001 - it is raised once everything is delivered
+                    failures.append(error)
+        finally:
+            self._busy = False
+        if failures:
+            raise failures[0] if len(failures) == 1 else ExceptionGroup("on_change raised", failures)
+
+    def _check_labels(self, labels: Iterable[str]) -> frozenset[str]:
+        if labels == ():
+            return frozenset()
+        # A string is an iterable of strings as well: "gpu" would be the labels g, p and u.
+        found = None if isinstance(labels, str) or not isinstance(labels, Iterable) else tuple(labels)
+        if found is None or not all(map(_is_name, found)):
+            raise ConfigurationError(self._where, "labels", found or labels, "an iterable of non-empty strings")
+        return frozenset(found)
+
+    def _check_text(self, name: str, value: object, *, optional: bool = False) -> None:
+        if not (isinstance(value, str) or (optional and value is None)):
+            raise ConfigurationError(self._where, name, value, "a string, or None" if optional else "a string")
+
+    def _check_status(self, status: TaskStatus | None) -> None:
+        if status is not None and status not in TASK_STATUSES:
+            raise ConfigurationError(self._where, "status", status, f"one of {', '.join(TASK_STATUSES)}")
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and value != ""
+
+
+def _check_id(collection_id: str) -> str:
+    if not isinstance(collection_id, str) or not collection_id.strip():
+        raise ConfigurationError("task collection", "collection_id", collection_id, "a string that is not blank")
+    return collection_id
+
+
+def _find_outcome(task: Task, action: TaskAction) -> Outcome:
+    outcomes = TRANSITIONS.get((task.status, action))
+    if outcomes is None:
+        allowed = [status for status, known in TRANSITIONS if known == action]
+        raise IllegalTransition(task.id, action=action, status=task.status, allowed=allowed)
+    return outcomes[0] if task.attempts < task.max_attempts else outcomes[-1]
+
+
+def _refuse(task: Task, action: TaskAction, reason: str) -> NoReturn:
+    _find_outcome(task, action)  # an action that the status forbids is reported first
+    raise IllegalTransition(task.id, action=action, status=task.status, allowed=[task.status], reason=reason)
+
+
+class TaskCollectionView:
+    """A protected `TaskCollection` as a block sees it: all can be read, and tasks that blocks added can be changed."""
+
+    __slots__ = ("_block", "_tasks")
+
+    def __init__(self, tasks: TaskCollection, block: str) -> None:
+        self._tasks = tasks
+        self._block = block
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - what TaskCollection has
+        """The method of the collection; ReadOnly names the block if it is called for a task of the pattern."""
+        if name not in _FOR_BLOCKS:
+            message = f"a task collection has no {name!r} for blocks"
+            raise AttributeError(message)
+        method = getattr(self._tasks, name)
+        if name not in _ACTIONS:
+            return method
+
+        def change(*arguments: Any, **options: Any) -> Task | None:  # noqa: ANN401 - those of the method
+            task_id = arguments[0] if arguments else options.get("task_id")
+            if task_id in self._tasks.reserved:
+                what = f"task {task_id!r} of {self._tasks.collection_id!r}"
+                raise ReadOnly(what, "the task of a turn ends as the turn does", block=self._block)
+            changed: Task | None = method(*arguments, **options)
+            return changed
+
+        return change
+
+
+_ACTIONS = frozenset(get_args(TaskAction))
+_FOR_BLOCKS = _ACTIONS | {"add_task", "collection_id", "count", "get", "list", "to_wire"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskCollectionResource:
+    """A `TaskCollection` shared by blocks: each run has a new one, whose changes are events of the run.
+
+    Two with the same key and collection id are the same resource.
+    """
+
+    key: str
+    collection_id: str
+
+    def open(self, scope: ResourceScope, /) -> TaskCollection:
+        """The run's collection."""
+        return TaskCollection(self.collection_id, now=scope.now, on_change=scope.emit)
+
+
+def create_task_collection(collection_id: str, *, key: str = "tasks") -> TaskCollectionResource:
+    """A task collection that blocks reach as `ctx.resources.<key>`.
+
+    >>> create_task_collection("rent").key
+    'tasks'
+    """
+    if not isinstance(key, str) or not key:
+        raise ConfigurationError("create_task_collection()", "key", key, "a non-empty string")
+    return TaskCollectionResource(key=key, collection_id=_check_id(collection_id))

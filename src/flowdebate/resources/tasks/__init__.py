@@ -1,1 +1,0 @@
-"""TaskCollection: a task board and audit trail."""
