@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from sybil import Example
 
-pytest_plugins = ("tests.event_watch",)
+pytest_plugins = ("tests.event_watch", "tests.processes")
 
 _SHOWN = re.compile(r"^[ ]*# =>[ ]?(.*)$", re.MULTILINE)
 _run = PythonEvaluator()

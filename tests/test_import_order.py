@@ -94,7 +94,7 @@ def use(seed):
             exec(f"from {package} import {name}", {})
         except Exception as error:
             failed.append((package, name, repr(error)))
-threads = [threading.Thread(target=use, args=(8 * int(sys.argv[1]) + number,)) for number in range(8)]
+threads = [threading.Thread(target=use, args=(8 * int(sys.argv[1]) + number,), daemon=True) for number in range(8)]
 for thread in threads: thread.start()
 for thread in threads: thread.join()
 print(failed)

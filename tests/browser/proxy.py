@@ -57,7 +57,7 @@ class Proxy(socketserver.ThreadingTCPServer):
         with socket.create_connection(("127.0.0.1", self.to)) as server:
             ends = {client, server}
             self.open |= ends
-            answers = threading.Thread(target=self._answer, args=(server, client))
+            answers = threading.Thread(target=self._answer, args=(server, client), daemon=True)
             answers.start()
             for data in _read(client):
                 self._sent += data

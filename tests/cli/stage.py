@@ -79,7 +79,7 @@ class Stage:
             assert self._asked.wait_for(lambda: self._turn >= number, PATIENCE)
 
     def __enter__(self) -> Self:
-        self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self._serve(),))
+        self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self._serve(),), daemon=True)
         self._thread.start()
         assert self._ready.wait(PATIENCE)
         return self

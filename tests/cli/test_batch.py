@@ -460,7 +460,7 @@ def test_an_interrupted_batch_keeps_what_was_answered(folder: Path) -> None:
             played.wait_for_turn(2)
             os.kill(os.getpid(), signal.SIGINT)
 
-        thread = threading.Thread(target=interrupt)
+        thread = threading.Thread(target=interrupt, daemon=True)
         thread.start()
         result = batch(played, "q.csv", "--max-concurrency", "1", "--batch", "b", "--limit", "1")
         thread.join(PATIENCE)

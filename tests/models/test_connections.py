@@ -211,7 +211,7 @@ def test_one_model_serves_several_event_loops_and_threads() -> None:
             await done.wait()
             await server.wait_until_left()
 
-    thread = threading.Thread(target=lambda: asyncio.run(serve()))
+    thread = threading.Thread(target=lambda: asyncio.run(serve()), daemon=True)
     thread.start()
     ready.wait()
     model = OpenAIModel("m", base_url=f"http://127.0.0.1:{ports[0]}/v1")
@@ -224,7 +224,7 @@ def test_one_model_serves_several_event_loops_and_threads() -> None:
     try:
         asyncio.run(run())
         asyncio.run(run())
-        threads = [threading.Thread(target=lambda: asyncio.run(run())) for _ in range(2)]
+        threads = [threading.Thread(target=lambda: asyncio.run(run()), daemon=True) for _ in range(2)]
         for other in threads:
             other.start()
         for other in threads:

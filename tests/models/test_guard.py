@@ -49,7 +49,7 @@ def test_a_guard_holds_in_other_threads() -> None:
     """A call that a test makes from a thread is caught as well."""
     seen: list[bool] = []
     with forbid_real_models():
-        thread = threading.Thread(target=lambda: seen.append(allowed(REMOTE)))
+        thread = threading.Thread(target=lambda: seen.append(allowed(REMOTE)), daemon=True)
         thread.start()
         thread.join()
     assert seen == [False]

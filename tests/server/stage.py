@@ -163,7 +163,7 @@ def staged(service: Callable[[], Service], *, token: str | None = TOKEN, **optio
         finally:
             ready.set()
 
-    thread = threading.Thread(target=run)
+    thread = threading.Thread(target=run, daemon=True)
     thread.start()
     assert ready.wait(HTTP_TIMEOUT)
 

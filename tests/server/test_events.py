@@ -235,7 +235,7 @@ def test_a_server_with_readers_stops(gate: Gate) -> None:
                     if frame.event == "call_started":
                         waiting.release()
 
-        readers = [threading.Thread(target=follow) for _ in range(5)]
+        readers = [threading.Thread(target=follow, daemon=True) for _ in range(5)]
         for reader in readers:
             reader.start()
         for _ in readers:

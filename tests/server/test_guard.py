@@ -328,7 +328,7 @@ def test_a_mounted_application_is_guarded_too() -> None:
     outer.mount("/debates", create_app(service, token=TOKEN))
     server = uvicorn.Server(uvicorn.Config(outer, log_config=None, ws="none"))
     with socket.create_server(("127.0.0.1", 0)) as bound:
-        thread = threading.Thread(target=lambda: server.run(sockets=[bound]))
+        thread = threading.Thread(target=lambda: server.run(sockets=[bound]), daemon=True)
         thread.start()
         url = f"http://127.0.0.1:{bound.getsockname()[1]}"
         with httpx2.Client(base_url=url, trust_env=False, timeout=20) as browser:

@@ -85,7 +85,7 @@ def test_the_access_log_of_another_server_shows_no_token(caplog: pytest.LogCaptu
     app = create_app(Service(store="memory:"), token=TOKEN)
     server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=True, ws="none"))
     with socket.create_server(("127.0.0.1", 0)) as bound:
-        thread = threading.Thread(target=lambda: server.run(sockets=[bound]))
+        thread = threading.Thread(target=lambda: server.run(sockets=[bound]), daemon=True)
         thread.start()
         url = f"http://127.0.0.1:{bound.getsockname()[1]}"
         for token in (TOKEN, f"{TOKEN}x"):

@@ -222,7 +222,7 @@ def test_threads_get_no_more_trials_than_there_are() -> None:
             barrier.wait()
             tickets.append(breaker.admit().ticket)
 
-        threads = [threading.Thread(target=ask_leave) for _ in range(16)]
+        threads = [threading.Thread(target=ask_leave, daemon=True) for _ in range(16)]
         for thread in threads:
             thread.start()
         for thread in threads:
