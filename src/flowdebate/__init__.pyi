@@ -45,8 +45,6 @@ from .patterns.debate.transcript import create_debate_transcript as create_debat
 from .patterns.debate.transcript import create_record_argument as create_record_argument
 from .patterns.deliberation import deliberation as deliberation
 from .patterns.deliberation.schemas import DeliberationOutput as DeliberationOutput
-from .patterns.failures import FailurePolicy as FailurePolicy
-from .patterns.failures import StandIn as StandIn
 from .patterns.handoff import handoff as handoff
 from .patterns.handoff.schemas import HandoffOutput as HandoffOutput
 from .patterns.roles import DebaterOptions as DebaterOptions
@@ -58,6 +56,8 @@ from .patterns.roster import Persona as Persona
 from .patterns.round_robin import round_robin as round_robin
 from .patterns.round_robin.schemas import RoundRobinOutput as RoundRobinOutput
 from .patterns.state import ProviderFailure as ProviderFailure
+from .patterns.turn import FailurePolicy as FailurePolicy
+from .patterns.turn import StandIn as StandIn
 from .patterns.turn import create_init_transcript as create_init_transcript
 from .resources.tasks import Task as Task
 from .resources.tasks import TaskCollection as TaskCollection

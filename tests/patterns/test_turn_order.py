@@ -30,7 +30,8 @@ from flowdebate import (
 )
 from flowdebate.errors import ConfigurationError, ProviderFailed, QuorumLost, ReadOnly
 from flowdebate.events import RoleFailed, TurnFinished, TurnsOrdered, TurnStarted
-from flowdebate.patterns.turn_order import TURN_ORDERS, order_of_turns, waves_of
+from flowdebate.patterns.rounds import order_of_turns, waves_of
+from flowdebate.patterns.state import TURN_ORDERS
 from flowdebate.store import MemoryStore
 from flowdebate.testing import FunctionModel
 from tests.patterns.debates import QUESTION, VERDICT, by_role, decision, events

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from flowdebate._util.wire import BaseEvent
 
 if TYPE_CHECKING:
-    from flowdebate.patterns.state import Recovery, Role
-    from flowdebate.patterns.turn_order import TurnOrder
+    from flowdebate.patterns.state import Recovery, Role, TurnOrder
 
 
 @dataclass(slots=True, kw_only=True)

@@ -10,18 +10,18 @@ from flowdebate._util.wire import WireModel
 from flowdebate.blocks.base import Wrapped
 from flowdebate.blocks.handler import Handler, handler
 from flowdebate.errors import OutputError, SchemaViolation
-from flowdebate.patterns.binding import own_options
-from flowdebate.patterns.failures import record_failure
+from flowdebate.patterns.roster import own_options
 from flowdebate.patterns.state import PatternInput, anything_heard, pattern_state
+from flowdebate.patterns.turn import record_failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.models.output import OutputSchema
-    from flowdebate.patterns.binding import Bindable
-    from flowdebate.patterns.loop import Loop
     from flowdebate.patterns.roles import RoleOptions
+    from flowdebate.patterns.roster import Bindable
+    from flowdebate.patterns.rounds import Loop
     from flowdebate.patterns.state import DebateStatus, ProviderFailure
     from flowdebate.runs.context import Context
     from flowdebate.runs.events import RunStatus

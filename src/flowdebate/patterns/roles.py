@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from flowdebate.blocks.tools import Capability, ToolLike
     from flowdebate.models.base import Model, ModelResponse, ModelSettings
     from flowdebate.models.resolve import ModelChoice
-    from flowdebate.patterns.failures import FailurePolicy
     from flowdebate.patterns.state import Flag
+    from flowdebate.patterns.turn import FailurePolicy
     from flowdebate.prompts.template import Length, Profile, Profiles
     from flowdebate.resources.resource import StateResource
     from flowdebate.runs.context import Context

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias, TypeVar, get_args
 
 from pydantic import AfterValidator, AliasChoices, BaseModel, Field, ValidationError
 
@@ -49,6 +49,11 @@ order, there is no verdict, there is no output, the round has no report, the nex
 result would otherwise hide: an argument is cut off; it is empty; nobody was asked to argue a stance; a winner is no
 stance, and does not count."""
 
+TurnOrder: TypeAlias = Literal["declared", "rotated", "shuffled", "simultaneous"]
+"""Order of the turns of a round: as declared (or as the moderator says), beginning with the next speaker each round,
+drawn by lot each round, or all at once."""
+TURN_ORDERS: tuple[TurnOrder, ...] = get_args(TurnOrder)
+
 Flag = Literal["cut_off", "empty"]
 """What is wrong with a contribution: its speaker ran out of room; it has no text."""
 
@@ -58,6 +63,11 @@ NamedStop = Annotated[str, AfterValidator(_on_one_line)]
 DebateStatus = Literal["complete", "degraded", "no_verdict", "interrupted", "limit", "failed", "awaiting", "running"]
 """How a debate ended: complete; with provider failures; without a verdict; cancelled; by a limit of
 its run; failed; not yet, since it waits for a human, or is in progress."""
+
+
+def is_declared(turn_order: object) -> bool:
+    """Whether it is the default, which raw outputs do not write."""
+    return turn_order == "declared"
 
 
 class ProviderFailure(WireModel):

@@ -22,7 +22,7 @@ from flowdebate.blocks.steps import LoopBack, Step
 from flowdebate.errors import ConfigurationError, FlowDebateWarning, PromiseBroken
 from flowdebate.models.guard import forbid_real_models
 from flowdebate.patterns.debate.schemas import DebateRawOutput
-from flowdebate.patterns.loop import AnotherRound
+from flowdebate.patterns.rounds import AnotherRound
 from flowdebate.patterns.turn import Turn
 from flowdebate.runs.execute import run_sync
 from flowdebate.stop import as_condition

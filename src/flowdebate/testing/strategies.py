@@ -35,9 +35,9 @@ from flowdebate.patterns.debate.schemas import (
     DebateVerdict,
 )
 from flowdebate.patterns.debate.transcript import create_debate_transcript
-from flowdebate.patterns.failures import FailurePolicy
 from flowdebate.patterns.roster import Debater, Persona, checked_roster
-from flowdebate.patterns.turn_order import TURN_ORDERS
+from flowdebate.patterns.state import TURN_ORDERS
+from flowdebate.patterns.turn import FailurePolicy
 from flowdebate.prompts.escaping import as_seen
 from flowdebate.testing.cases import Answers, DebateCase
 from flowdebate.testing.examples import FAULTS, Example

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.models.base import ModelRequest
     from flowdebate.patterns.consensus.schemas import ConsensusOutput
-    from flowdebate.patterns.failures import FailurePolicy
+    from flowdebate.patterns.turn import FailurePolicy
     from flowdebate.runs.result import RunView
 
 TASK = "How can rents be affordable?"

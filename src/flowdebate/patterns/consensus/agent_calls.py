@@ -14,9 +14,8 @@ from flowdebate.errors import CircuitOpen, error_text
 from flowdebate.models.base import CircuitChanged
 from flowdebate.models.policies.circuit_breaker import Breakers
 from flowdebate.patterns.consensus.schemas import AgentFailure
-from flowdebate.patterns.failures import ask, is_provider_failure, record_loss
 from flowdebate.patterns.state import accepted
-from flowdebate.patterns.turn import take_turn
+from flowdebate.patterns.turn import ask, is_provider_failure, record_loss, take_turn
 from flowdebate.resources.resource import HeldResource
 
 if TYPE_CHECKING:
@@ -24,9 +23,8 @@ if TYPE_CHECKING:
 
     from flowdebate.models.policies.circuit_breaker import Step
     from flowdebate.patterns.consensus.schemas import AgentPhase
-    from flowdebate.patterns.failures import FailurePolicy
     from flowdebate.patterns.state import Recovery
-    from flowdebate.patterns.turn import TurnTask
+    from flowdebate.patterns.turn import FailurePolicy, TurnTask
     from flowdebate.runs.context import Context
 
 

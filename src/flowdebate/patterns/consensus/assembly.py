@@ -17,8 +17,6 @@ from flowdebate.measures import Similarity, VotingRule
 from flowdebate.measures.topologies import edges
 from flowdebate.models.policies.circuit_breaker import Breakers
 from flowdebate.models.resolve import check_model
-from flowdebate.patterns import checks
-from flowdebate.patterns.binding import is_own, member_options, with_answer_schema
 from flowdebate.patterns.consensus.agent_calls import AgentCalls, Phase, circuits
 from flowdebate.patterns.consensus.agents import create_critic, create_proposer, create_reviser, create_voter
 from flowdebate.patterns.consensus.archive import gather_context
@@ -40,8 +38,17 @@ from flowdebate.patterns.consensus.rounds import (
 )
 from flowdebate.patterns.consensus.schemas import ConsensusInput, ConsensusOutput, ConsensusState
 from flowdebate.patterns.consensus.vote import POLLING, VOTING, ask_for_votes, ask_in_poll, count_poll, count_votes
-from flowdebate.patterns.loop import input_validator, note_of_ends
 from flowdebate.patterns.output import stamp_subject
+from flowdebate.patterns.roster import (
+    check_failure_policy,
+    check_name,
+    check_predicate,
+    check_rounds,
+    is_own,
+    member_options,
+    with_answer_schema,
+)
+from flowdebate.patterns.rounds import input_validator, note_of_ends
 from flowdebate.patterns.turn import AUDIT
 from flowdebate.resources.archive import Archive
 from flowdebate.resources.tasks import create_task_collection
@@ -53,9 +60,9 @@ if TYPE_CHECKING:
     from flowdebate.blocks.handler import Invocation
     from flowdebate.models.base import Model
     from flowdebate.models.resolve import ModelChoice
-    from flowdebate.patterns.failures import FailurePolicy
     from flowdebate.patterns.roles import BlockOptions
     from flowdebate.patterns.roster import Persona
+    from flowdebate.patterns.turn import FailurePolicy
     from flowdebate.runs.context import Context
     from flowdebate.stop import StopWhen
 
@@ -105,7 +112,7 @@ class ConsensusOptions:
 
     def __post_init__(self) -> None:
         where = self.where
-        checks.check_rounds(self.max_rounds, where=where)
+        check_rounds(self.max_rounds, where=where)
         self._check_topology()
         self._check_bounds()
         self._check_vote()
@@ -113,7 +120,7 @@ class ConsensusOptions:
         check_count(where, **{field: value for field, value in optional.items() if value is not None})
         if self.timeout is not None:
             check_seconds(where, timeout=self.timeout)
-        checks.check_failure_policy(self.failures, where=where)
+        check_failure_policy(self.failures, where=where)
         check_count(where, least=0, history_limit=self.history_limit)
         for field, kind, value in (("breakers", Breakers, self.breakers), ("archive", Archive, self.archive)):
             if value is not None and not isinstance(value, kind):
@@ -122,13 +129,13 @@ class ConsensusOptions:
             template = None if agent.options is None else agent.options.template
             if not isinstance(template, (ConsensusTemplate, type(None))):
                 raise ConfigurationError(where, f"template of {agent.name!r}", template, "a ConsensusTemplate")
-        checks.check_predicate(self.terminate_when, where=where)
+        check_predicate(self.terminate_when, where=where)
         measure: object = self.similarity
         if not isinstance(measure, Similarity):
             allowed = "a measure with a name, to be called with texts, or None"
             raise ConfigurationError(where, "similarity", measure, allowed)
         check_model(self.model, where=where)
-        checks.check_name(self.collection_id, where=where, field="collection_id")
+        check_name(self.collection_id, where=where, field="collection_id")
 
     def _check_topology(self) -> None:
         if self.hub is not None and self.topology != "star":

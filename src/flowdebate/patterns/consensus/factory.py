@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal
 from flowdebate._util.validation import suggesting
 from flowdebate.blocks.handler import as_block, invocation
 from flowdebate.measures import best_similarity
-from flowdebate.patterns import checks
 from flowdebate.patterns.consensus.agents import create_conclusive_judge, create_tie_judge
 from flowdebate.patterns.consensus.assembly import ConsensusOptions, assemble
 from flowdebate.patterns.consensus.prompts import ConsensusTemplate
-from flowdebate.patterns.failures import FailurePolicy
 from flowdebate.patterns.roles import NOT_KEPT, RoleOptions
-from flowdebate.patterns.roster import Persona, checked_roster
+from flowdebate.patterns.roster import Persona, check_name, checked_roster, speaker_options
+from flowdebate.patterns.turn import FailurePolicy
 from flowdebate.prompts.template import check_profile
 
 if TYPE_CHECKING:
@@ -138,13 +137,13 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
     >>> output.outcome, output.winner, output.strength, output.early_end
     ('consensus', 'ann', 'unanimous', None)
     """
-    checks.check_name(name, where="consensus", field="name")
+    check_name(name, where="consensus", field="name")
     where = f"consensus {name!r}"
     check_profile(where, profile)
     defaults = RoleOptions(
         tools=tools, uses=uses, context=context, instructions=instructions, settings=settings, profile=profile
     )
-    speakers = checks.speaker_options(where, defaults, length=length, template=template, kind=ConsensusTemplate)
+    speakers = speaker_options(where, defaults, length=length, template=template, kind=ConsensusTemplate)
     roster = checked_roster(agents, where=where, kind=Persona, field="agents", least=1)
     of_judges = {"name": name, **defaults.for_block()}
     breaks_ties = partial(create_tie_judge, choices=[agent.name for agent in roster])

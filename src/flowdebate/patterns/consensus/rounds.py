@@ -13,7 +13,6 @@ from flowdebate.blocks.handler import Handler, handler
 from flowdebate.errors import NoProposals, OutputError, OutputTruncated, error_text
 from flowdebate.measures import Convergence, Jaccard, convergence
 from flowdebate.measures.topologies import Edge, edges
-from flowdebate.patterns.binding import is_own
 from flowdebate.patterns.consensus.agent_calls import Phase, breakers_of
 from flowdebate.patterns.consensus.events import AgentMessage, ConsensusStage, CritiqueMade, enter
 from flowdebate.patterns.consensus.schemas import (
@@ -32,10 +31,10 @@ from flowdebate.patterns.consensus.schemas import (
     RoundsAsked,
 )
 from flowdebate.patterns.events import RoundStarted
-from flowdebate.patterns.failures import guarded, record_failure, record_loss, start_clock
-from flowdebate.patterns.loop import AnotherRound, check_quorum
+from flowdebate.patterns.roster import is_own
+from flowdebate.patterns.rounds import AnotherRound, check_quorum
 from flowdebate.patterns.state import accepted, as_model
-from flowdebate.patterns.turn import text_said
+from flowdebate.patterns.turn import guarded, record_failure, record_loss, start_clock, text_said
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,15 +9,15 @@ from flowdebate._util.text import clean_data, one_line
 from flowdebate.blocks.handler import Handler, handler
 from flowdebate.errors import OutputError, error_text, shown
 from flowdebate.measures import Ballot, Strength, strength, tally, vote_weight
-from flowdebate.patterns.binding import is_own
 from flowdebate.patterns.consensus.agent_calls import Phase
 from flowdebate.patterns.consensus.agents import named_agent
 from flowdebate.patterns.consensus.archive import read_ratings
 from flowdebate.patterns.consensus.events import ConsensusDecided, ConsensusStage, PollVoteCast, VoteCast, enter
 from flowdebate.patterns.consensus.rounds import ask_judge, current_round, end_early, lose_judge, lose_part
 from flowdebate.patterns.consensus.schemas import TieAsked, VoteAnswer, VoteAsked
-from flowdebate.patterns.failures import start_clock
+from flowdebate.patterns.roster import is_own
 from flowdebate.patterns.state import accepted, as_model
+from flowdebate.patterns.turn import start_clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

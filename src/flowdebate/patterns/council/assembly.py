@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from flowdebate.blocks.handler import Handler, handler
 from flowdebate.blocks.sequencer import sequencer
-from flowdebate.patterns.binding import is_own, member_options, own_options
 from flowdebate.patterns.council.chair import create_chair
 from flowdebate.patterns.council.member import create_council_member, create_council_reviewer
 from flowdebate.patterns.council.review import MakeReviewer, ReviewTurn, council_state, open_reviews, sum_up_reviews
@@ -20,11 +19,11 @@ from flowdebate.patterns.council.schemas import (
     CouncilOutput,
     CouncilState,
 )
-from flowdebate.patterns.failures import MISSING, IfHeard, record_failure
-from flowdebate.patterns.loop import Loop, PatternSpec, check_quorum
 from flowdebate.patterns.output import publish, status_of
+from flowdebate.patterns.roster import is_own, member_options, own_options
+from flowdebate.patterns.rounds import Loop, PatternSpec, check_quorum
 from flowdebate.patterns.state import as_model
-from flowdebate.patterns.turn import flag_of, hear
+from flowdebate.patterns.turn import MISSING, IfHeard, flag_of, hear, record_failure
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Unpack
 
 from flowdebate.blocks.generator import Generator, generator
-from flowdebate.patterns.binding import bindable
 from flowdebate.patterns.council.member import HOW_TO_READ_ANSWERS, render_answers
 from flowdebate.patterns.council.schemas import ChairAnswer
 from flowdebate.patterns.roles import SHOWN, BlockOptions, RolePrompt, generator_options
+from flowdebate.patterns.roster import bindable
 from flowdebate.prompts.escaping import quoted
 from flowdebate.prompts.template import Profiles, Template, filled, uses
 

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 from flowdebate._util.validation import check_count, suggesting
 from flowdebate.errors import ConfigurationError
 from flowdebate.models.output import OutputSchema
-from flowdebate.patterns import checks
 from flowdebate.patterns.anonymity.anonymity import Anonymity, named_models
 from flowdebate.patterns.council.assembly import CouncilOptions, assemble, council_spec
 from flowdebate.patterns.council.member import CouncilMemberTemplate
 from flowdebate.patterns.council.schemas import CouncilTranscript, create_council_transcript
-from flowdebate.patterns.loop import checked_loop
 from flowdebate.patterns.roles import NOT_KEPT, SHOWN, CommonKeywords, RoleOptions
-from flowdebate.patterns.roster import Persona, checked_roster
+from flowdebate.patterns.roster import Persona, check_name, check_role, checked_roster, speaker_options
+from flowdebate.patterns.rounds import checked_loop
 from flowdebate.prompts.template import check_profile
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from flowdebate.models.base import ModelSettings
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.patterns.council.schemas import CouncilOutput, ReviewScope
-    from flowdebate.patterns.failures import FailurePolicy
+    from flowdebate.patterns.turn import FailurePolicy
     from flowdebate.prompts.template import Length, Profile
 
 
@@ -138,10 +137,10 @@ def council(  # noqa: PLR0913 - the pattern's options, each with its default
     >>> result.output.answer, result.usage.calls, len(result.output.ranking)
     ('Wait a week.', 7, 3)
     """
-    checks.check_name(name, where="council", field="name")
+    check_name(name, where="council", field="name")
     where = f"council {name!r}"
     roster = checked_roster(members, where=where, kind=Persona, field="members")
-    checks.check_role(where, "chair", chair, "None, which is the default block,")
+    check_role(where, "chair", chair, "None, which is the default block,")
     if review not in ("others", "all", False):
         raise ConfigurationError(where, "review", review, '"others", "all" or False')
     if max_concurrency is not None:
@@ -163,7 +162,7 @@ def council(  # noqa: PLR0913 - the pattern's options, each with its default
     defaults = RoleOptions(
         tools=tools, uses=uses, context=context, instructions=instructions, settings=settings, profile=profile
     )
-    speakers = checks.speaker_options(where, defaults, length=length, template=template, kind=CouncilMemberTemplate)
+    speakers = speaker_options(where, defaults, length=length, template=template, kind=CouncilMemberTemplate)
     return assemble(
         CouncilOptions(
             loop=loop,

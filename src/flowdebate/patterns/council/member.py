@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Unpack
 
 from flowdebate.blocks.generator import Generator, generator
-from flowdebate.patterns.binding import bindable
 from flowdebate.patterns.roles import (
     NOT_KEPT,
     BlockOptions,
@@ -15,6 +14,7 @@ from flowdebate.patterns.roles import (
     generator_options,
     speaker_tag,
 )
+from flowdebate.patterns.roster import bindable
 from flowdebate.patterns.state import question_of
 from flowdebate.prompts.escaping import quoted
 from flowdebate.prompts.template import Profiles, Template, filled, uses

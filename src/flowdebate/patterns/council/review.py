@@ -20,19 +20,17 @@ from flowdebate.patterns.council.schemas import (
     ReviewFinished,
 )
 from flowdebate.patterns.events import RoundsEnded
-from flowdebate.patterns.failures import ask, record_failure
 from flowdebate.patterns.state import as_model, pattern_state
-from flowdebate.patterns.turn import take_turn
+from flowdebate.patterns.turn import ask, record_failure, take_turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from flowdebate.patterns.anonymity.anonymity import Anonymity
     from flowdebate.patterns.council.schemas import ReviewScope
-    from flowdebate.patterns.failures import FailurePolicy
-    from flowdebate.patterns.loop import Loop
+    from flowdebate.patterns.rounds import Loop
     from flowdebate.patterns.state import Recovery
-    from flowdebate.patterns.turn import TurnTask
+    from flowdebate.patterns.turn import FailurePolicy, TurnTask
     from flowdebate.runs.context import Context
 
 

@@ -11,7 +11,6 @@ from flowdebate.blocks.handler import Handler, handler
 from flowdebate.blocks.router import router
 from flowdebate.blocks.sequencer import sequencer
 from flowdebate.errors import BadAnswer, ConfigurationError, FlowDebateError, OutputError, RosterError, shown
-from flowdebate.patterns.binding import is_own
 from flowdebate.patterns.debate.debater import create_debater
 from flowdebate.patterns.debate.judging.judge import Judge, create_judge, create_judge_panel
 from flowdebate.patterns.debate.judging.options import JudgeOptions
@@ -34,11 +33,11 @@ from flowdebate.patterns.debate.schemas import (
     VerdictReached,
 )
 from flowdebate.patterns.debate.synthesizer import create_synthesizer
-from flowdebate.patterns.failures import MISSING, IfHeard, WithFallback, is_provider_failure, record_failure
-from flowdebate.patterns.loop import Loop, PatternSpec
 from flowdebate.patterns.output import publish, status_of, with_synthesizer
+from flowdebate.patterns.roster import is_own
+from flowdebate.patterns.rounds import Loop, PatternSpec
 from flowdebate.patterns.state import accepted, as_model, entries_of, state_of
-from flowdebate.patterns.turn import record_turn
+from flowdebate.patterns.turn import MISSING, IfHeard, WithFallback, is_provider_failure, record_failure, record_turn
 from flowdebate.prompts.escaping import as_seen
 
 if TYPE_CHECKING:
@@ -53,8 +52,8 @@ if TYPE_CHECKING:
     from flowdebate.patterns.debate.schemas import DebateModeratorDecision, StopReason
     from flowdebate.patterns.roles import RoleOptions
     from flowdebate.patterns.roster import Debater
+    from flowdebate.patterns.state import TurnOrder
     from flowdebate.patterns.turn import Turn
-    from flowdebate.patterns.turn_order import TurnOrder
     from flowdebate.runs.context import Context
     from flowdebate.runs.events import RunStatus
 

@@ -23,11 +23,11 @@ from flowdebate.measures import Ballot
 from flowdebate.measures.votes import tally
 from flowdebate.models.usage import Usage
 from flowdebate.patterns.debate.schemas import BASELINES, BaselineAnswer, DebateRawOutput
-from flowdebate.patterns.failures import in_time, is_provider_failure
 from flowdebate.patterns.output import publish
 from flowdebate.patterns.roles import generator_options
 from flowdebate.patterns.roster import checked_roster
 from flowdebate.patterns.state import question_of
+from flowdebate.patterns.turn import in_time, is_provider_failure
 from flowdebate.prompts.escaping import quoted, tag_text
 from flowdebate.prompts.template import Template, filled, listed, uses
 from flowdebate.runs.events import ModelCalled

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Unpack
 
 from flowdebate._util.text import fold
 from flowdebate.blocks.generator import SecondTry
-from flowdebate.patterns.binding import bindable
 from flowdebate.patterns.debate.schemas import DebateState
 from flowdebate.patterns.debate.transcript import HOW_TO_READ, labels_of, render_entries, render_transcript
 from flowdebate.patterns.roles import CONCRETE, LENGTH, RolePrompt, debater_block
 from flowdebate.patterns.roster import Debater as Debater
+from flowdebate.patterns.roster import bindable
 from flowdebate.patterns.state import entries_of, question_of, state_of
 from flowdebate.prompts.escaping import quoted, tag_text
 from flowdebate.prompts.template import Profiles, Template, filled, listed, uses

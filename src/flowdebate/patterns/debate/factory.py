@@ -9,17 +9,24 @@ from flowdebate._util.validation import suggesting
 from flowdebate.errors import ConfigurationError, FlowDebateWarning
 from flowdebate.models.output import OutputSchema
 from flowdebate.models.resolve import of_intent
-from flowdebate.patterns import checks
 from flowdebate.patterns.anonymity.anonymity import Anonymity, named_models
-from flowdebate.patterns.binding import own_options
 from flowdebate.patterns.debate.assembly import DebateOptions, assemble, debate_spec
 from flowdebate.patterns.debate.debater import DebaterTemplate
 from flowdebate.patterns.debate.judging.options import JudgeOptions, as_judge_options
 from flowdebate.patterns.debate.quotes.schemas import check_sources
 from flowdebate.patterns.debate.transcript import Transcript, create_debate_transcript
-from flowdebate.patterns.loop import checked_loop
 from flowdebate.patterns.roles import NOT_KEPT, SHOWN, PatternKeywords, RoleOptions
-from flowdebate.patterns.roster import Debater, checked_roster
+from flowdebate.patterns.roster import (
+    Debater,
+    check_name,
+    check_role,
+    check_synthesizer,
+    checked_roster,
+    own_options,
+    speaker_options,
+    warn_of_rounds,
+)
+from flowdebate.patterns.rounds import checked_loop
 from flowdebate.prompts.template import check_profile
 
 if TYPE_CHECKING:
@@ -34,9 +41,9 @@ if TYPE_CHECKING:
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.patterns.debate.judging.schedules import ScheduleLike
     from flowdebate.patterns.debate.schemas import BaselineName, DebateRawOutput
-    from flowdebate.patterns.failures import FailurePolicy
     from flowdebate.patterns.roles import ModeratorOptions, SynthesizerOptions
-    from flowdebate.patterns.turn_order import TurnOrder
+    from flowdebate.patterns.state import TurnOrder
+    from flowdebate.patterns.turn import FailurePolicy
     from flowdebate.prompts.template import Length, Profile
     from flowdebate.stop import StopWhen
 
@@ -204,15 +211,15 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
     >>> result.output.rounds, result.output.verdict.winner
     (1, 'cap rents')
     """
-    checks.check_name(name, where="debate", field="name")
+    check_name(name, where="debate", field="name")
     where = f"debate {name!r}"
     roster = checked_roster(debaters, where=where)
     asked = as_judge_options(judge, where=where)
     if asked is None:
-        checks.check_role(where, "judge", judge, "None, which is the default block,")
+        check_role(where, "judge", judge, "None, which is the default block,")
     if not isinstance(moderator, bool):
-        checks.check_role(where, "moderator", moderator, "None or False, which leave it out, True, the default one,")
-    checks.check_synthesizer(where, synthesizer, output_schema)
+        check_role(where, "moderator", moderator, "None or False, which leave it out, True, the default one,")
+    check_synthesizer(where, synthesizer, output_schema)
     check_mirror(mirror, turn_order, where=where)
     texts = check_sources(sources, where=where)
     given = [judge if asked is None else None, *(debater.block for debater in roster)]
@@ -236,7 +243,7 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
     defaults = RoleOptions(
         tools=tools, uses=uses, context=context, instructions=instructions, settings=settings, profile=profile
     )
-    speakers = checks.speaker_options(where, defaults, length=length, template=template, kind=DebaterTemplate)
+    speakers = speaker_options(where, defaults, length=length, template=template, kind=DebaterTemplate)
     pipeline = assemble(
         DebateOptions(
             loop=loop,
@@ -256,7 +263,7 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
             mirror=mirror,
         )
     )
-    checks.warn_of_rounds(where, max_rounds, who="debaters")
+    warn_of_rounds(where, max_rounds, who="debaters")
     if asked is not None:
         judges = asked.models or ([] if asked.model is None else [asked.model])
         warn_of_kin(where, judges, roster, model=model)

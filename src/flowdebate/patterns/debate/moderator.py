@@ -13,7 +13,6 @@ from flowdebate._util.text import is_blank
 from flowdebate.blocks.generator import Generator, generator
 from flowdebate.blocks.handler import Handler, handler
 from flowdebate.errors import ConfigurationError, OutputError, RosterError, shown
-from flowdebate.patterns.binding import bindable
 from flowdebate.patterns.debate.debater import is_english
 from flowdebate.patterns.debate.schemas import (
     DebateModeratorDecision,
@@ -22,9 +21,10 @@ from flowdebate.patterns.debate.schemas import (
     ModeratorDecided,
 )
 from flowdebate.patterns.debate.transcript import HOW_TO_READ_NAMED, render_entries, render_transcript
-from flowdebate.patterns.failures import record_failure
 from flowdebate.patterns.roles import SHOWN, RolePrompt, RosterBlock, generator_options
+from flowdebate.patterns.roster import bindable
 from flowdebate.patterns.state import accepted, as_model, entries_of, question_of, state_of
+from flowdebate.patterns.turn import record_failure
 from flowdebate.prompts.escaping import quoted, tag_name, tag_text
 from flowdebate.prompts.template import Profiles, Template, filled, listed, uses
 

@@ -25,8 +25,9 @@ from flowdebate.patterns.state import (
     PatternState,
     ProviderFailure,
     TranscriptState,
+    TurnOrder,
+    is_declared,
 )
-from flowdebate.patterns.turn_order import TurnOrder, is_declared
 from flowdebate.prompts.escaping import quoted, tag_text
 
 BaselineName = Literal["single", "drafts", "self_consistency"]

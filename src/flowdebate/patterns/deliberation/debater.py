@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Unpack
 
-from flowdebate.patterns.binding import bindable
 from flowdebate.patterns.deliberation.schemas import DeliberationState
 from flowdebate.patterns.deliberation.transcript import OWN, render_said, system_for_all
 from flowdebate.patterns.roles import CONCRETE, HOW_TO_READ_SAID, LENGTH, SHORT, RolePrompt, debater_block, speaker_tag
+from flowdebate.patterns.roster import bindable
 from flowdebate.patterns.state import entries_of, question_of, state_of
 from flowdebate.prompts.escaping import quoted, tag_name
 from flowdebate.prompts.template import Profiles, Template, filled, uses

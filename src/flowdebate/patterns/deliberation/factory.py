@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from flowdebate._util.validation import suggesting
 from flowdebate.blocks.sequencer import sequencer
-from flowdebate.patterns import checks
-from flowdebate.patterns.binding import is_own
 from flowdebate.patterns.deliberation.debater import PersonaTemplate, create_persona_debater
 from flowdebate.patterns.deliberation.moderator import (
     ReportForm,
@@ -30,13 +28,12 @@ from flowdebate.patterns.deliberation.transcript import (
     record_round,
     said_in_progress,
 )
-from flowdebate.patterns.failures import IfHeard
-from flowdebate.patterns.loop import Loop, PatternSpec, checked_loop
 from flowdebate.patterns.output import build_output
 from flowdebate.patterns.roles import NOT_KEPT, SHOWN, RoleOptions
-from flowdebate.patterns.roster import Persona, checked_roster
+from flowdebate.patterns.roster import Persona, check_name, check_role, checked_roster, is_own, speaker_options
+from flowdebate.patterns.rounds import Loop, PatternSpec, checked_loop
 from flowdebate.patterns.state import entries_of, state_of
-from flowdebate.patterns.turn import hear
+from flowdebate.patterns.turn import IfHeard, hear
 from flowdebate.prompts.template import check_profile
 
 if TYPE_CHECKING:
@@ -49,9 +46,8 @@ if TYPE_CHECKING:
     from flowdebate.blocks.tools import Capability, ToolLike
     from flowdebate.models.base import ModelSettings
     from flowdebate.models.resolve import ModelChoice
-    from flowdebate.patterns.failures import FailurePolicy
     from flowdebate.patterns.roles import Members, ModeratorOptions
-    from flowdebate.patterns.turn import Turn
+    from flowdebate.patterns.turn import FailurePolicy, Turn
     from flowdebate.prompts.template import Length, Profile
     from flowdebate.runs.context import Context
     from flowdebate.runs.events import RunStatus
@@ -122,13 +118,11 @@ def deliberation(  # noqa: PLR0913 - the pattern's options, each with its defaul
     >>> output.rounds, output.is_settled, output.final_decision
     (1, True, 'Invest half now.')
     """
-    checks.check_name(name, where="deliberation", field="name")
+    check_name(name, where="deliberation", field="name")
     where = f"deliberation {name!r}"
     roster = checked_roster(debaters, where=where, kind=Persona)
     if not isinstance(moderator, bool):
-        checks.check_role(
-            where, "moderator", moderator, "None, which is the default block, False, which leaves it out,"
-        )
+        check_role(where, "moderator", moderator, "None, which is the default block, False, which leaves it out,")
     check_report_form(report, where=where)
     loop = checked_loop(
         name=name,
@@ -146,7 +140,7 @@ def deliberation(  # noqa: PLR0913 - the pattern's options, each with its defaul
     defaults = RoleOptions(
         tools=tools, uses=uses, context=context, instructions=instructions, settings=settings, profile=profile
     )
-    speakers = checks.speaker_options(where, defaults, length=length, template=template, kind=PersonaTemplate)
+    speakers = speaker_options(where, defaults, length=length, template=template, kind=PersonaTemplate)
     of_debaters = speakers.shown(debater_visibility, NOT_KEPT, where=where, field="debater_visibility")
     of_moderator = defaults.shown(moderator_visibility, SHOWN, where=where, field="moderator_visibility")
 

@@ -13,13 +13,13 @@ from flowdebate._util.wire import WireModel
 from flowdebate.blocks.generator import Generator, generator
 from flowdebate.blocks.handler import Handler, handler
 from flowdebate.errors import ConfigurationError
-from flowdebate.patterns.binding import bindable
 from flowdebate.patterns.deliberation.report import parse_report
 from flowdebate.patterns.deliberation.schemas import DeliberationState, ModeratorReport, ModeratorReported, ReportStatus
 from flowdebate.patterns.deliberation.transcript import render_said, system_for_all
-from flowdebate.patterns.failures import MISSING, record_failure
 from flowdebate.patterns.roles import HOW_TO_READ_SAID, SHOWN, RolePrompt, generator_options
+from flowdebate.patterns.roster import bindable
 from flowdebate.patterns.state import accepted, as_model, entries_of, pattern_state, question_of, state_of
+from flowdebate.patterns.turn import MISSING, record_failure
 from flowdebate.prompts.escaping import tag_name
 from flowdebate.prompts.template import Profiles, Template, filled, uses
 

@@ -14,7 +14,6 @@ from flowdebate._util.text import CutOff, clean_text, is_blank
 from flowdebate._util.wire import WireModel, one_of
 from flowdebate.blocks.handler import Handler, handler
 from flowdebate.errors import OutputError, RosterError, shown
-from flowdebate.patterns.failures import record_failure
 from flowdebate.patterns.handoff.schemas import (
     HandoffAnswer,
     HandoffEntry,
@@ -24,7 +23,14 @@ from flowdebate.patterns.handoff.schemas import (
 )
 from flowdebate.patterns.handoff.transition import read_transition
 from flowdebate.patterns.state import accepted, state_of
-from flowdebate.patterns.turn import audit_resources, complete_turn, record_flag, text_said, warn_of_nothing
+from flowdebate.patterns.turn import (
+    audit_resources,
+    complete_turn,
+    record_failure,
+    record_flag,
+    text_said,
+    warn_of_nothing,
+)
 from flowdebate.prompts.escaping import name_among
 from flowdebate.resources.resource import StateResource
 

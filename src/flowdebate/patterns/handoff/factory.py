@@ -13,9 +13,6 @@ from flowdebate.blocks.base import Block
 from flowdebate.blocks.router import router
 from flowdebate.blocks.sequencer import sequencer
 from flowdebate.errors import ConfigurationError
-from flowdebate.patterns import checks
-from flowdebate.patterns.binding import is_own, with_answer_schema
-from flowdebate.patterns.failures import FailurePolicy
 from flowdebate.patterns.handoff.decision import (
     HandoffDecision,
     HandoffTranscript,
@@ -29,11 +26,12 @@ from flowdebate.patterns.handoff.decision import (
 from flowdebate.patterns.handoff.prompts import SpeakerTemplate
 from flowdebate.patterns.handoff.schemas import HandoffInput, HandoffOutput, HandoffState, OnInvalid, TransitionForm
 from flowdebate.patterns.handoff.speaker import Speaker, create_speaker
-from flowdebate.patterns.loop import Loop, PatternSpec, checked_loop
 from flowdebate.patterns.output import build_output
 from flowdebate.patterns.roles import NOT_KEPT, RoleOptions
-from flowdebate.patterns.roster import Persona, checked_roster
+from flowdebate.patterns.roster import Persona, check_name, checked_roster, is_own, speaker_options, with_answer_schema
+from flowdebate.patterns.rounds import Loop, PatternSpec, checked_loop
 from flowdebate.patterns.state import entries_of, state_of
+from flowdebate.patterns.turn import FailurePolicy
 from flowdebate.prompts.template import check_profile
 
 if TYPE_CHECKING:
@@ -113,7 +111,7 @@ def handoff(  # noqa: PLR0913 - the pattern's options, each with its default
     >>> [(turn.agent_name, turn.text) for turn in pattern.run_sync("AI may decide.", model=model).output.transcript]
     [('Pro', 'Machines are fair.'), ('Con', 'Fair to whom?')]
     """
-    checks.check_name(name, where="handoff", field="name")
+    check_name(name, where="handoff", field="name")
     where = f"handoff {name!r}"
     roster = checked_roster(_with_plain_names(debaters), where=where, kind=Persona)
     opens = _checked_first(first, roster, where=where)
@@ -137,7 +135,7 @@ def handoff(  # noqa: PLR0913 - the pattern's options, each with its default
     defaults = RoleOptions(
         tools=tools, uses=uses, context=context, instructions=instructions, settings=settings, profile=profile
     )
-    speakers = checks.speaker_options(where, defaults, length=length, template=template, kind=SpeakerTemplate)
+    speakers = speaker_options(where, defaults, length=length, template=template, kind=SpeakerTemplate)
     of_debaters = speakers.shown(debater_visibility, NOT_KEPT, where=where, field="debater_visibility")
     turn = _turn_of_speaker(loop, roster, transition=transition, on_invalid=on_invalid, options=of_debaters)
     return loop.until_stopped(loop.opening().tap(turn)).then(build_output(loop.name, loop.spec.make_output))

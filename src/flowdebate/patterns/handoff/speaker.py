@@ -9,7 +9,6 @@ from flowdebate._util.text import is_blank, one_line
 from flowdebate.blocks.base import Block
 from flowdebate.blocks.generator import Generator, Visibility, generator
 from flowdebate.errors import ConfigurationError, SchemaViolation
-from flowdebate.patterns.binding import bindable
 from flowdebate.patterns.handoff.answer_forms import handoff_form, read_text, salvaged
 from flowdebate.patterns.handoff.decision import HandoffDecision, check_decision, merged
 from flowdebate.patterns.handoff.prompts import (
@@ -22,6 +21,7 @@ from flowdebate.patterns.handoff.prompts import (
 )
 from flowdebate.patterns.handoff.schemas import HandoffAnswer, HandoffState
 from flowdebate.patterns.roles import NOT_KEPT, RolePrompt, generator_options, trim_to_sentence
+from flowdebate.patterns.roster import bindable
 from flowdebate.patterns.state import entries_of, question_of, state_of
 
 if TYPE_CHECKING:

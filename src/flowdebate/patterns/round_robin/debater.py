@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Unpack
 
-from flowdebate.patterns.binding import bindable
 from flowdebate.patterns.roles import (
     CONCRETE,
     HOW_TO_READ_SAID,
@@ -20,6 +19,7 @@ from flowdebate.patterns.roles import (
     render_members,
     speaker_tag,
 )
+from flowdebate.patterns.roster import bindable
 from flowdebate.patterns.round_robin.schemas import RoundRobinState
 from flowdebate.patterns.round_robin.transcript import HOW_TO_READ_AUDITS, issues_of, render_contributions
 from flowdebate.patterns.state import entries_of, question_of, state_of

@@ -9,13 +9,18 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 from flowdebate._util.validation import suggesting
 from flowdebate.blocks.sequencer import sequencer
 from flowdebate.models.output import OutputSchema
-from flowdebate.patterns import checks
-from flowdebate.patterns.binding import is_own
-from flowdebate.patterns.failures import IfHeard
-from flowdebate.patterns.loop import Loop, PatternSpec, checked_loop
 from flowdebate.patterns.output import build_output, with_synthesizer
 from flowdebate.patterns.roles import NOT_KEPT, SHOWN, PatternKeywords, RoleOptions
-from flowdebate.patterns.roster import Persona, checked_roster
+from flowdebate.patterns.roster import (
+    Persona,
+    check_name,
+    check_role,
+    check_synthesizer,
+    checked_roster,
+    is_own,
+    speaker_options,
+    warn_of_rounds,
+)
 from flowdebate.patterns.round_robin.debater import RoundRobinDebaterTemplate, create_round_robin_debater
 from flowdebate.patterns.round_robin.referee import create_referee, stash_audit, without_report
 from flowdebate.patterns.round_robin.schemas import (
@@ -27,8 +32,9 @@ from flowdebate.patterns.round_robin.schemas import (
 )
 from flowdebate.patterns.round_robin.synthesizer import create_round_robin_synthesizer
 from flowdebate.patterns.round_robin.transcript import RoundRobinTranscript, create_round_robin_transcript
+from flowdebate.patterns.rounds import Loop, PatternSpec, checked_loop
 from flowdebate.patterns.state import entries_of, state_of
-from flowdebate.patterns.turn import record_turn
+from flowdebate.patterns.turn import IfHeard, record_turn
 from flowdebate.prompts.template import check_profile
 
 if TYPE_CHECKING:
@@ -41,10 +47,9 @@ if TYPE_CHECKING:
     from flowdebate.blocks.tools import Capability, ToolLike
     from flowdebate.models.base import ModelSettings
     from flowdebate.models.resolve import ModelChoice
-    from flowdebate.patterns.failures import FailurePolicy
     from flowdebate.patterns.roles import Members, RefereeOptions, SynthesizerOptions
-    from flowdebate.patterns.turn import Turn
-    from flowdebate.patterns.turn_order import TurnOrder
+    from flowdebate.patterns.state import TurnOrder
+    from flowdebate.patterns.turn import FailurePolicy, Turn
     from flowdebate.prompts.template import Length, Profile
     from flowdebate.runs.context import Context
     from flowdebate.runs.events import RunStatus
@@ -188,12 +193,12 @@ def round_robin(  # noqa: PLR0913 - the pattern's options, each with its default
     >>> result.output, [entry.agent_name for entry in result.raw.transcript]
     ('In June.', ['Ada', 'Ben'])
     """
-    checks.check_name(name, where="round_robin", field="name")
+    check_name(name, where="round_robin", field="name")
     where = f"round_robin {name!r}"
     roster = checked_roster(debaters, where=where, kind=Persona)
     if not isinstance(referee, bool):
-        checks.check_role(where, "referee", referee, "None or False, which leave it out, True, the default one,")
-    checks.check_synthesizer(where, synthesizer, output_schema)
+        check_role(where, "referee", referee, "None or False, which leave it out, True, the default one,")
+    check_synthesizer(where, synthesizer, output_schema)
     loop = checked_loop(
         name=name,
         where=where,
@@ -211,7 +216,7 @@ def round_robin(  # noqa: PLR0913 - the pattern's options, each with its default
     defaults = RoleOptions(
         tools=tools, uses=uses, context=context, instructions=instructions, settings=settings, profile=profile
     )
-    speakers = checks.speaker_options(where, defaults, length=length, template=template, kind=RoundRobinDebaterTemplate)
+    speakers = speaker_options(where, defaults, length=length, template=template, kind=RoundRobinDebaterTemplate)
     of_debaters = speakers.shown(debater_visibility, NOT_KEPT, where=where, field="debater_visibility")
     of_synthesizer = defaults.shown(synthesizer_visibility, SHOWN, where=where, field="synthesizer_visibility")
     schema = None if output_schema is None else OutputSchema.of(output_schema, where=where)
@@ -226,7 +231,7 @@ def round_robin(  # noqa: PLR0913 - the pattern's options, each with its default
     pipeline = with_synthesizer(
         pipeline, loop, synthesizer, create_round_robin_synthesizer, options=of_synthesizer, schema=schema
     )
-    checks.warn_of_rounds(where, max_rounds, who="debaters")
+    warn_of_rounds(where, max_rounds, who="debaters")
     return pipeline
 
 

@@ -13,9 +13,8 @@ from flowdebate._util.wire import WireModel
 from flowdebate.blocks.generator import Generator, generator
 from flowdebate.blocks.handler import Handler, handler
 from flowdebate.errors import ConfigurationError
-from flowdebate.patterns.binding import bindable
-from flowdebate.patterns.failures import MISSING, record_failure
 from flowdebate.patterns.roles import HOW_TO_READ_SAID, SHOWN, RolePrompt, RosterBlock, generator_options
+from flowdebate.patterns.roster import bindable
 from flowdebate.patterns.round_robin.schemas import (
     Assessment,
     RefereeAudit,
@@ -25,6 +24,7 @@ from flowdebate.patterns.round_robin.schemas import (
 )
 from flowdebate.patterns.round_robin.transcript import HOW_TO_READ_AUDITS, render_contributions
 from flowdebate.patterns.state import accepted, as_model, entries_of, question_of, state_of
+from flowdebate.patterns.turn import MISSING, record_failure
 from flowdebate.prompts.escaping import name_among, quoted, tag_name
 from flowdebate.prompts.template import Profiles, Template, filled, listed, uses
 

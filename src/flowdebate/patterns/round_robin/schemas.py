@@ -17,8 +17,9 @@ from flowdebate.patterns.state import (
     PatternState,
     ProviderFailure,
     TranscriptState,
+    TurnOrder,
+    is_declared,
 )
-from flowdebate.patterns.turn_order import TurnOrder, is_declared
 
 RoundRobinStopReason = Literal["max_rounds", "predicate"] | NamedStop
 """Why a round robin ended: its cap, or `terminate_when`: "predicate", or the name of the condition that held."""

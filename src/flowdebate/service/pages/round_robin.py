@@ -8,7 +8,7 @@ from pydantic import AliasChoices, Field
 
 from flowdebate.patterns.events import RoundsEnded
 from flowdebate.patterns.round_robin.schemas import RefereeReported, RoundRobinOutput
-from flowdebate.patterns.turn_order import TurnOrder  # noqa: TC001 - pydantic reads it
+from flowdebate.patterns.state import TurnOrder  # noqa: TC001 - pydantic reads it
 from flowdebate.service.documents.document import RoundsDocument, Speaker
 from flowdebate.service.documents.live import OneByOne
 from flowdebate.service.documents.page import PatternPage

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from flowdebate.models.base import Model
     from flowdebate.models.output import OutputSchema
     from flowdebate.patterns import PatternInfo
-    from flowdebate.patterns.failures import FailurePolicy
     from flowdebate.patterns.roster import Debater
+    from flowdebate.patterns.turn import FailurePolicy
     from flowdebate.runs.limits import Limits
     from flowdebate.service.documents.document import Document
     from flowdebate.service.plans.options import PatternOptions, PlanFile
@@ -114,7 +114,7 @@ class Plan:
     @property
     def failures(self) -> FailurePolicy:
         """The failure policy."""
-        from flowdebate.patterns.failures import FailurePolicy
+        from flowdebate.patterns.turn import FailurePolicy
 
         on_failure: Any = self.options.on_failure or "fail"
         return FailurePolicy(on_failure=on_failure)

@@ -14,7 +14,6 @@ from flowdebate.blocks.generator import Visibility
 from flowdebate.blocks.outline import Outline
 from flowdebate.errors import BadAnswer, ConfigurationError, ModelError, error_text
 from flowdebate.models.base import profile_of
-from flowdebate.patterns.binding import bindable, with_answer_schema
 from flowdebate.patterns.debate.judging.ballots import (
     MIN_LOG_ODDS,
     PUBLISHED_CORRELATION,
@@ -49,9 +48,10 @@ from flowdebate.patterns.debate.judging.statements import reply_to, statements_o
 from flowdebate.patterns.debate.judging.wording import headed, letter_reasoning, letter_verdict
 from flowdebate.patterns.debate.quotes.prompt import quotes_line
 from flowdebate.patterns.debate.schemas import JudgedVerdict, JudgeViewMade
-from flowdebate.patterns.failures import discard, is_provider_failure, record_failure, recorded_failure
 from flowdebate.patterns.roles import SHOWN, generator_options
+from flowdebate.patterns.roster import bindable, with_answer_schema
 from flowdebate.patterns.state import entries_of, question_of
+from flowdebate.patterns.turn import discard, is_provider_failure, record_failure, recorded_failure
 from flowdebate.prompts.escaping import quoted, tag_text
 from flowdebate.runs.events import BlockAnswered
 
@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from flowdebate.patterns.debate.judging.schedules import ScheduleLike
     from flowdebate.patterns.debate.transcript import Transcript
     from flowdebate.patterns.roles import BlockOptions
-    from flowdebate.patterns.turn_order import TurnOrder
+    from flowdebate.patterns.state import TurnOrder
     from flowdebate.runs.context import Context
 
 

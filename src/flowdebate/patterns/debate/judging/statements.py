@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from flowdebate.patterns.debate.schemas import DebateContributionEntry
-    from flowdebate.patterns.turn_order import TurnOrder
+    from flowdebate.patterns.state import TurnOrder
 
 
 _LONGEST = 300
