@@ -25,9 +25,12 @@ from flowdebate.service.documents.sections import (
     Output,
     OutputHeading,
     Piece,
+    Points,
     Remark,
+    ReportSection,
     Section,
     Speaking,
+    Table,
     Working,
 )
 from flowdebate.service.documents.text import in_line, printable
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
 
     from flowdebate.service.channel import Update
     from flowdebate.service.documents.document import Document, Speaker, Tokens
+    from flowdebate.service.documents.evaluations import Summary
     from flowdebate.service.documents.live import Live
     from flowdebate.service.fork import Fork
     from flowdebate.service.plans.plan import Plan
@@ -84,7 +88,7 @@ class Page:
         """The style of a speaker's name."""
         return f"bold {self._colours.get(name, 'white')}"
 
-    def show(self, section: Section) -> None:  # noqa: C901, PLR0912 - one case for each kind
+    def show(self, section: Section | ReportSection) -> None:  # noqa: C901, PLR0912 - one case for each kind
         """Write a section."""
         match section:
             case Heading():
@@ -115,6 +119,12 @@ class Page:
                 self.end_text()
             case Working():
                 self.screen.working(section)
+            case Table():
+                self.line()
+                self.columns([name.upper() for name in section.head], section.rows)
+            case Points():
+                for text in [*([section.lead] if section.lead else []), *(f"- {each}" for each in section.items)]:
+                    self.line(in_line(text))
             case _:
                 assert_never(section)
 
@@ -250,6 +260,13 @@ class Page:
                 lines[-1] = longer
         for line in lines:
             self.line(line, style="dim")
+
+    def summary(self, summary: Summary) -> None:
+        """The report of an evaluation."""
+        if summary.about:
+            self.line(summary.about, style="bold")
+        for section in summary.sections:
+            self.show(section)
 
     def columns(self, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         """A table; in a terminal its last column is cut to the width."""

@@ -147,8 +147,10 @@ def leave_stdout() -> None:
         os.close(null)
 
 
-def check_target(path: Path) -> None:
-    """BadFile if `path` is not writable; checked before a model is called."""
+def check_target(path: Path | None) -> None:
+    """BadFile if there is a `path` that is not writable; checked before a model is called."""
+    if path is None:
+        return
     try:
         folder = Path(os.path.realpath(path)).parent
         if path.is_dir():

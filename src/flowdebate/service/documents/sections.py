@@ -178,6 +178,30 @@ Section: TypeAlias = (
 """One part of a page."""
 
 
+# Sections of reports alone
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """Figures or runs, each in a row; its first column names them."""
+
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Points:
+    """What figures come to, point by point."""
+
+    items: tuple[str, ...]
+    lead: str = ""
+    """The sentence above them."""
+
+
+ReportSection: TypeAlias = Heading | Fact | Table | Points
+"""One part of the report of an evaluation or a batch."""
+
+
 # Sections that all patterns have
 
 FLAGS: Mapping[Flag, str] = {

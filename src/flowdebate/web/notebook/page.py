@@ -17,12 +17,13 @@ from flowdebate.runs.durable.resume import result_of
 from flowdebate.runs.events import CallFellBack, CallRetried, CallStarted, ModelCalled, RunFinished, TextDelta
 from flowdebate.runs.result import RunHandle, RunResult, RunView
 from flowdebate.service.documents.document import Document, Tokens, document_of
+from flowdebate.service.documents.evaluations import Summary, lay_out
 from flowdebate.service.documents.live import Live, cost_text, tokens_text
 from flowdebate.service.documents.markdown import escaped, report
-from flowdebate.service.documents.sections import Card
+from flowdebate.service.documents.sections import Card, Points
 from flowdebate.service.runs import WORDS
 from flowdebate.web.notebook.excerpt import excerpt, shortened
-from flowdebate.web.notebook.summary import Summary, summary_of
+from flowdebate.web.notebook.summary import summary_html, summary_markdown
 from flowdebate.web.report import document_html
 from flowdebate.web.run.sheet import Party, Sheet
 from flowdebate.web.templates import render, style_of
@@ -63,28 +64,28 @@ def _html(value: object) -> str | None:
         return live_html(value)
     if isinstance(value, (Document, RunView)):
         return frame_of(value) or _html_of_state(value)
-    summary = summary_of(value)
-    return None if summary is None else summary.html()
+    summary = lay_out(value)
+    return None if summary is None else summary_html(summary)
 
 
 def _html_of_state(value: object) -> str | None:
     state = _state(value)
-    return None if state is None else state.html()
+    return None if state is None else summary_html(state)
 
 
 def _markdown(value: object) -> str | None:
     if not isinstance(value, (Document, RunView)):
-        summary = summary_of(value)
-        return None if summary is None else summary.markdown()
+        summary = lay_out(value)
+        return None if summary is None else summary_markdown(summary)
     try:
         document = value if isinstance(value, Document) else document_of_view(value)
     except BadFile:
         state = _state(value)
-        return None if state is None else state.markdown()
+        return None if state is None else summary_markdown(state)
     text = report(document, sections=excerpt(document.sections()))
     if waits := _waits(value):
         text = f"{text}- {escaped(waits)}\n"
-    return text if len(text) <= _LARGEST else _in_short(document).markdown()
+    return text if len(text) <= _LARGEST else summary_markdown(_in_short(document))
 
 
 def _ended(value: object) -> object:
@@ -109,8 +110,8 @@ def frame_of(shown: RunView | Document) -> str | None:
         return None
     events = () if isinstance(shown, Document) or len(shown.events) > _MOST_EVENTS else shown.events
     page = document_html(document, events, sections=excerpt(document.sections()))
-    short = _in_short(document)
-    return short.html() if len(page) > _LARGEST else render("notebook/frame", page=page, summary=short)
+    short = summary_html(_in_short(document))
+    return short if len(page) > _LARGEST else render("notebook/frame", page=page, summary=short)
 
 
 def document_of_view(run: RunView) -> Document:
@@ -151,11 +152,9 @@ def _in_short(document: Document) -> Summary:
     """A few lines of a report: the question, the state, and what came out."""
     card = next((section for section in document.sections() if isinstance(section, Card)), None)
     facts = [] if card is None else [fact for fact in card.facts if fact.label in (card.lead, "Winner")]
-    return Summary(
-        title=document.title,
-        about=shortened(document.subject, 500),
-        findings=[f"{fact.label}: {fact.text}" for fact in facts] or [WORDS.get(document.status, document.status)],
-    )
+    found = [f"{fact.label}: {fact.text}" for fact in facts] or [WORDS.get(document.status, document.status)]
+    about = shortened(document.subject, 500)
+    return Summary(title=document.title, about=about, sections=(Points(items=tuple(found)),))
 
 
 def _state(value: object) -> Summary | None:
@@ -163,11 +162,8 @@ def _state(value: object) -> Summary | None:
     if not isinstance(value, RunView) or (isinstance(value, RunResult) and value.status != "awaiting"):
         return None
     facts = (("Error", _error(value)), ("", _waits(value)))
-    return Summary(
-        title=f"Run {value.run_id}",
-        about="; ".join(_numbers(value)),
-        findings=[f"{label}: {text}" if label else text for label, text in facts if text],
-    )
+    found = tuple(f"{label}: {text}" if label else text for label, text in facts if text)
+    return Summary(title=f"Run {value.run_id}", about="; ".join(_numbers(value)), sections=(Points(items=found),))
 
 
 def _numbers(run: RunView) -> Iterator[str]:

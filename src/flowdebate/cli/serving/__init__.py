@@ -1,1 +1,0 @@
-"""Commands that serve runs to others: over HTTP and MCP."""

@@ -1,0 +1,220 @@
+"""Reports of evaluations and batches as data: laid out once for terminals, notebooks and pages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from flowdebate._util.text import counted
+from flowdebate.errors import error_text
+from flowdebate.evaluation.benefit.comparison import BenefitReport
+from flowdebate.evaluation.benefit.evaluate import Evaluation
+from flowdebate.evaluation.benefit.report import METHODS
+from flowdebate.evaluation.decision_rules.recount import Recount
+from flowdebate.evaluation.judges.report import JudgeAudit, ReaderAgreement, RunAudit
+from flowdebate.runs.batch.result import BatchResult
+from flowdebate.service.audit import rows_of
+from flowdebate.service.documents.live import cost_text
+from flowdebate.service.documents.sections import Fact, Heading, Points, Table
+from flowdebate.service.runs import WORDS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from flowdebate.runs.batch.result import BatchItem, BatchSummary
+    from flowdebate.service.documents.sections import ReportSection, Tone
+
+
+_NOT_DECIDED = {"tie": "(a tie)", "short": "(not enough)"}
+"""What a rule without a winner came to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """A report that any front end can print."""
+
+    title: str
+    """What it is, for a place that shows values of many kinds."""
+    about: str = ""
+    """What was evaluated."""
+    sections: tuple[ReportSection, ...]
+
+
+def lay_out(value: object) -> Summary | None:  # noqa: PLR0911 - one case for each kind
+    """The report of the result of an evaluation or a batch; None for any other value."""
+    match value:
+        case RunAudit():
+            return lay_out_audit(value.judge, value.findings)
+        case JudgeAudit():
+            return lay_out_audit(value, value.findings)
+        case ReaderAgreement():
+            return Summary(title="Agreement with readers", sections=(Points(items=tuple(value.findings)),))
+        case BenefitReport():
+            return lay_out_benefit(value)
+        case Evaluation():
+            return lay_out_benefit(value.report)
+        case Recount():
+            return lay_out_recount(value)
+        case BatchResult():
+            table = Table(head=("Index", "Question", "Status", "Result"), rows=tuple(map(_item_cells, value)))
+            title = f"Batch of {counted(len(value), 'run')}"
+            return Summary(title=title, sections=(*batch_facts(value.summary), table))
+        case _:
+            return None
+
+
+def lay_out_audit(
+    audit: JudgeAudit,
+    findings: Sequence[str],
+    *,
+    readers: ReaderAgreement | None = None,
+    left_out: Mapping[str, int] | None = None,
+) -> Summary:
+    """The report of a judge audit: what was left out, all figures, and what they come to in words."""
+    models = f", {counted(len(audit.models), 'model')}" if audit.models else ""
+    sections: list[ReportSection] = [
+        Fact(label="Left out", text=f"{counted(number, 'run')}: {why}", tone="dim", edge=True)
+        for why, number in sorted((left_out or {}).items())
+    ]
+    if audit.ballots:
+        rows = [(row.judge, row.name, row.shown, row.interval, row.of) for row in rows_of(audit, readers)]
+        sections += [
+            Table(head=("Judge", "Figure", "Value", "95% interval", "Of"), rows=tuple(rows)),
+            Heading(title="Findings"),
+            Points(items=(*findings, *(() if readers is None else readers.findings))),
+        ]
+    about = f"Audit of {counted(audit.ballots, 'ballot')} on {counted(audit.items, 'item')}{models}"
+    return Summary(title="Judge audit", about=about, sections=tuple(sections))
+
+
+def lay_out_benefit(
+    report: BenefitReport,
+    *,
+    without_verdict: Mapping[str, int] | None = None,
+    left_out: Mapping[str, int] | None = None,
+    failed: int = 0,
+) -> Summary:
+    """The report of a benefit: accuracy of each method, paired comparisons, and what they come to in words.
+
+    What did not count stands below: debates without a verdict, questions that were left out, and `failed` answers of
+    baselines.
+    """
+    interval = f"{report.confidence:.0%} interval"
+    methods = Table(
+        head=("", "Right", "Accuracy", interval, "Undecided", "Calls", "Tokens"),
+        rows=tuple(
+            (
+                METHODS[each.method],
+                f"{each.right:g} of {each.n:,}",
+                f"{each.accuracy:.1%}",
+                f"{each.low:.1%} to {each.high:.1%}",
+                f"{each.undecided:,}",
+                f"{each.calls:.1f}",
+                "unknown" if each.tokens is None else f"{each.tokens:,.0f}",
+            )
+            for each in report.methods
+        ),
+    )
+    comparisons = Table(
+        head=("Debate against", "Better", "Worse", "Difference", interval, "P (Holm)", "Times the tokens"),
+        rows=tuple(
+            (
+                METHODS[each.baseline],
+                f"{each.better:,}",
+                f"{each.worse:,}",
+                f"{each.difference:+.1%}",
+                f"{each.low:+.1%} to {each.high:+.1%}",
+                f"{each.p_holm:.2g}",
+                "unknown" if each.tokens_ratio is None else f"{each.tokens_ratio:.1f}",
+            )
+            for each in report.comparisons
+        ),
+    )
+    against = tuple(f"Against {METHODS[each.baseline]}. {each.summary}" for each in report.comparisons)
+    uncounted = [
+        *(("Without a verdict", f"{number:,} ({why})") for why, number in sorted((without_verdict or {}).items())),
+        *(("Left out", f"{number:,} ({why})") for why, number in sorted((left_out or {}).items())),
+        *([("Baseline answers that failed", f"{failed:,}")] if failed else []),
+    ]
+    return Summary(
+        title="Benefit",
+        sections=(
+            methods,
+            comparisons,
+            Heading(title="Did the debate help?"),
+            Points(lead=report.summary, items=against),
+            *(Fact(label=label, text=text, tone="dim", edge=True) for label, text in uncounted),
+        ),
+    )
+
+
+def lay_out_recount(recount: Recount) -> Summary:
+    """The report of a recount: what each rule finds, each ballot as if it were the only one, and both in words."""
+    cast = counted(recount.cast, "vote" if recount.data == "votes" else "ballot")
+    rows = tuple(
+        (
+            row.rule.replace("_", " "),
+            _NOT_DECIDED.get(row.end, "") if row.winner is None else row.winner,
+            f"{row.ballots:,}",
+            row.why,
+        )
+        for row in recount.rows
+    )
+    sections: list[ReportSection] = [Table(head=("Rule", "Finds for", "Ballots", "Why"), rows=rows)] if rows else []
+    if len(recount.per_ballot) > 1:
+        sections.append(Heading(title="Each ballot as the only one"))
+    for each in recount.per_ballot if len(recount.per_ballot) > 1 else ():
+        who = f"Ballot {each.number}" if each.voter is None else f"Ballot {each.number}, {each.voter}"
+        view = "" if each.view is None else f" (view {each.view + 1})"
+        sections.append(Fact(label=f"{who}{view}", text=each.winner or "none"))
+    return Summary(
+        title="Recount",
+        about=f"Decided again by {cast}, without asking anybody",
+        sections=(*sections, Heading(title="Findings"), Points(items=tuple(recount.findings))),
+    )
+
+
+def batch_facts(summary: BatchSummary) -> Iterator[Fact]:
+    """What a batch came to, as far as it is known: its runs, what they found, and what they cost."""
+    usage = summary.usage
+    total = summary.done if summary.total is None else summary.total
+    not_done = [f"{total - summary.done:,} not done"] if total > summary.done else []
+    before = [f"{summary.replayed:,} done before"] if summary.replayed else []
+    about = f" ({', '.join([*not_done, *before])})" if not_done or before else ""
+    prompt, completion = (
+        "unknown" if count is None else f"{count:,}" for count in (usage.prompt_tokens, usage.completion_tokens)
+    )
+    cached = f" (cached {usage.cached_tokens:,})" if usage.cached_tokens else ""
+    tokens = f"{prompt} prompt{cached}, {completion} completion"
+    parts: list[tuple[str, str, Tone]] = [
+        ("Questions", f"{total:,}{about}", "plain"),
+        *((WORDS[status].capitalize(), f"{count:,}", "plain") for status, count in sorted(summary.statuses.items())),
+        ("Errors", ", ".join(f"{word} {count:,}" for word, count in summary.failures.items()), "warning"),
+        ("Found", ", ".join(f"{word} {count:,}" for word, count in summary.decisions.items()), "good"),
+        ("Calls", f"{usage.calls:,}", "plain"),
+        ("Tokens", "unknown" if usage.total_tokens is None and not usage.prompt_tokens else tokens, "plain"),
+        ("Cost", cost_text(summary.cost).removeprefix("cost "), "plain"),
+        ("Time", f"{summary.seconds:.1f} s ({rate_text(summary.rate)})", "plain"),
+    ]
+    return (Fact(label=label, text=text, tone=tone, short=True) for label, text, tone in parts if text)
+
+
+def rate_text(rate: float) -> str:
+    """Runs in a time of which there is about one or more.
+
+    >>> rate_text(2.5), rate_text(0.1)
+    ('2.5 a second', '6.0 a minute')
+    """
+    return f"{rate:.1f} a second" if rate >= 1 else f"{rate * 60:.1f} a minute"
+
+
+def _item_cells(item: BatchItem[Any]) -> tuple[str, ...]:
+    if item.error is not None:
+        came_to = error_text(item.error)
+    else:
+        winner = getattr(getattr(item.raw, "verdict", None), "winner", None)
+        answer = getattr(item.raw, "answer", None) or (item.output if isinstance(item.output, str) else None)
+        came_to = "; ".join(
+            [*([f"Winner: {winner}"] if winner is not None else []), *([str(answer)] if answer else [])]
+        )
+    return str(item.index), str(item.question), WORDS.get(item.status, item.status), came_to
