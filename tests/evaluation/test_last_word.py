@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 import pytest
@@ -126,12 +125,12 @@ def test_the_command_and_the_json_document_have_the_figure(capsys: pytest.Captur
     """A line of the table, and a field."""
     import sys
 
-    from flowdebate.cli.evaluation.audit import _show
     from flowdebate.cli.terminal.page import Page
+    from flowdebate.service.documents.evaluations import lay_out_audit
 
     spoken = dealt(8)
     found = full_audit([ballots(order[-1], *order) for order in spoken], spoken=spoken)
-    _show(found, Page(sys.stdout, ()), left_out=Counter())
+    Page(sys.stdout, ()).summary(lay_out_audit(found, found.findings))
     (row,) = [line for line in capsys.readouterr().out.splitlines() if "last word " in line]
     assert "100%" in row
     assert "16 of 16" in row

@@ -9,24 +9,24 @@ import typer
 
 from flowdebate.cli import options as opt
 from flowdebate.cli.batch.command import batch
-from flowdebate.cli.command import problems_reported, show_saved
+from flowdebate.cli.command import open_page, problems_reported, write_report
 from flowdebate.cli.evaluation.audit import audit
 from flowdebate.cli.evaluation.evaluate import evaluate
 from flowdebate.cli.evaluation.recount import recount
 from flowdebate.cli.help import Command, Commands
 from flowdebate.cli.models import models
 from flowdebate.cli.patterns import add_pattern_commands
-from flowdebate.cli.serving.mcp import mcp
-from flowdebate.cli.serving.serve import serve
-from flowdebate.cli.stored.fork import fork
+from flowdebate.cli.serving import mcp, serve
 from flowdebate.cli.stored.report import report, verify
-from flowdebate.cli.stored.resume import answer, resume
+from flowdebate.cli.stored.resume import answer, fork, resume
 from flowdebate.cli.stored.runs import delete, export, import_, runs, show
 from flowdebate.cli.stored.watch import watch
-from flowdebate.cli.terminal.process import log_to
+from flowdebate.cli.terminal.process import check_target, log_to, writing
+from flowdebate.errors import BadFile
 from flowdebate.service.plans.options import Option
 
 _NARROWEST = 20
+"""Columns of a page: with fewer, an indented word does not fit."""
 _WIDEST = 100
 """Columns beyond which help is hard to read."""
 
@@ -102,7 +102,17 @@ def render(
     markdown: opt.Markdown = None,
 ) -> None:
     """Show a saved JSON document as its command showed it. No model is called."""
-    show_saved(file, markdown=markdown)
+    from flowdebate.cli.terminal.page import render as render_page
+    from flowdebate.service.documents.document import read_document
+
+    document = read_document(file)
+    check_target(markdown)
+    try:
+        with writing():
+            render_page(document, open_page(document.speakers))
+        write_report(document, markdown)
+    except RecursionError:  # a file can be nested deeper than what prints it
+        raise BadFile(file, "is nested too deeply") from None
 
 
 _COMMANDS = {

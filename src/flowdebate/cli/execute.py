@@ -1,4 +1,4 @@
-"""Execution of runs: started, resumed and forked through the service, and shown to their end."""
+"""Execution of a run through the service: its sides, its page to the end, its exit code, and what to do next."""
 
 from __future__ import annotations
 
@@ -6,30 +6,30 @@ import asyncio
 import sys
 from contextlib import aclosing, asynccontextmanager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import typer
 
-from flowdebate.cli.command import check_report, exit_code_of, write_json, write_report
-from flowdebate.cli.errors import sentence_of
-from flowdebate.cli.terminal.process import ExitCode, WriteFailed, killed_by, tell, writing
-from flowdebate.errors import FlowDebateError, StoreError
-from flowdebate.service.plans.options import misuse
+from flowdebate.cli.command import exit_code_of, sentence_of, write_json, write_report
+from flowdebate.cli.terminal.process import ExitCode, Interrupts, WriteFailed, check_target, killed_by, tell, writing
+from flowdebate.errors import ConfigurationError, FlowDebateError, StoreError
+from flowdebate.service.plans.options import COMMAND, misuse, parse_entry
 
 if TYPE_CHECKING:
     import signal
-    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
     from pathlib import Path
 
+    from flowdebate.blocks.human.human import Ask
+    from flowdebate.patterns.roster import Debater
     from flowdebate.runs.result import RunHandle
     from flowdebate.service.channel import Update
     from flowdebate.service.documents.document import Document
-    from flowdebate.service.fork import Fork
     from flowdebate.service.plans.plan import Plan
     from flowdebate.service.runs import Place
     from flowdebate.service.service import Service
     from flowdebate.service.state import RunState
-    from flowdebate.store.base import Store, StoredRun
+    from flowdebate.store.base import StoredRun
 
 
 class View(Protocol):
@@ -80,168 +80,8 @@ class Ended:
     """What to do next, with the command."""
 
 
-# The commands
-
-
-def run_plan(
-    plan: Plan, *, store: str | None, no_store: bool, as_json: bool, markdown: Path | None, quiet: bool, yes: bool
-) -> int:
-    """Run a plan; gives the exit code."""
-    from flowdebate.service.plans.models import models_line
-    from flowdebate.service.plans.policies import with_policies
-    from flowdebate.service.runs import opened
-
-    if no_store and store is not None:
-        raise misuse("--store", store, "--store and --no-store exclude each other.")
-    check_report(markdown)
-    show = _Show(as_json=as_json, quiet=quiet, head=[models_line(plan)])
-    plan = with_policies(plan)
-    with nullcontext() if no_store else opened(store) as place:
-        if not plan.speakers:
-            from flowdebate.cli.sides import with_proposed_sides
-
-            if place is not None and place.named:
-                with _store_needed():  # fails before anything is paid for
-                    asyncio.run(place.store.runs(limit=1))
-            if show.head[0] and not quiet:
-                tell(show.head[0])
-                show = replace(show, head=())  # it is asked now
-            plan = with_proposed_sides(plan, yes=yes)
-        return asyncio.run(_executed(plan, place, lambda service: _started(plan, place, service), show, markdown))
-
-
-async def _started(plan: Plan, place: Place | None, service: Service | None) -> Running:
-    """A new run; one that is not stored, with a warning, if it cannot be in the user's data directory."""
-    if place is not None and service is not None:
-        try:
-            return _stored(service, await service.begin(plan))
-        except StoreError as error:
-            if place.named:
-                with _store_needed():
-                    raise
-            tell(f"Warning: the run is not stored: {error}")
-    from flowdebate.service.channel import Channel
-
-    handle = plan.pattern().start(plan.subject, model=plan.models, seed=plan.seed, limits=plan.limits, store=False)
-    return Running(updates=Channel.of(handle).read(), handle=handle)
-
-
-@contextmanager
-def _store_needed() -> Iterator[None]:
-    """Inside, an error of the store says how to go on without it."""
-    try:
-        yield
-    except StoreError as error:
-        raise StoreError(error.store, f"{error.problem}; --no-store does not store the run") from error
-
-
-def resume_run(run: str | None, given: Mapping[str, Any], *, store: str | None, **options: Any) -> NoReturn:  # noqa: ANN401 - those of the command
-    """Resume a run (None: the last one) with what is `given` over its plan; ends in Exit."""
-    from flowdebate.cli.patterns import ask_here
-    from flowdebate.service.plans.models import models_line
-    from flowdebate.service.plans.plan import plan_of
-    from flowdebate.service.runs import find_run, last_resumable, opened
-
-    as_json, quiet, markdown = options.pop("as_json"), options.pop("quiet", False), options.pop("markdown")
-    check_report(markdown)
-    with opened(store) as place:
-        stored = asyncio.run(last_resumable(place.store) if run is None else find_run(place.store, run))
-        trusted = options.pop("trust_plan") or confirmed(stored, given)
-        plan = plan_of(stored, given, trusted=trusted, ask=ask_here())
-        if plan.policies.record is not None:
-            tell(f"Warning: {plan.policies.record} ends where the run was left; the rest is not recorded")
-        head = models_line(plan, environment=_environment(stored))
-        show = _Show(as_json=as_json, quiet=quiet, head=[head])
-
-        async def resumed(service: Service) -> Running:
-            return _stored(service, await service.resume(stored.header.run_id, plan=plan, **options))
-
-        code = asyncio.run(_executed(plan, place, resumed, show, markdown))
-    raise typer.Exit(code)
-
-
-def fork_run(
-    stored: StoredRun,
-    plan: Plan,
-    place: Place,
-    *,
-    promise: str,
-    as_json: bool,
-    quiet: bool,
-    markdown: Path | None,
-    **options: Any,  # noqa: ANN401 - those of the service
-) -> int:
-    """Fork a stored run as a run of `plan`; gives the exit code. `promise` is the first line of its page."""
-    from flowdebate.service.plans.models import models_line
-
-    show = _Show(as_json=as_json, quiet=quiet, head=[promise, models_line(plan, environment=_environment(stored))])
-
-    async def forked(service: Service) -> Running:
-        return _stored(service, await service.fork(stored.header.run_id, pattern=plan, **options))
-
-    return asyncio.run(_executed(plan, place, forked, show, markdown))
-
-
-def _environment(stored: StoredRun) -> str | None:
-    """The model of the environment that a stored run was started in."""
-    return stored.header.model if isinstance(stored.header.model, str) else None
-
-
-def confirmed(run: StoredRun, given: Mapping[str, Any]) -> bool:
-    """Whether the user, asked in the terminal, trusts the addresses and paths of an imported plan."""
-    from flowdebate.service.plans.plan import reached_by
-
-    reached = reached_by(run, given)
-    if not reached or not sys.stdin.isatty():
-        return False
-    tell(f"Run {run.header.run_id} was imported. Its plan names:")
-    for flag, texts in reached.items():
-        for text in texts:
-            tell(f"  {flag} {text}")
-    tell("A server gets the key and everything that models are shown; of a file, models may be shown the content.")
-    return typer.confirm("Use them?", err=True)
-
-
-# From the beginning to the end
-
-
-@asynccontextmanager
-async def service_of(place: Place) -> AsyncIterator[Service]:
-    """A service of the runs in a store; what it still executes at the end is cancelled."""
-    from flowdebate.service.service import Service
-
-    service = Service(store=place.store, poll=_POLL)
-    try:
-        yield service
-    finally:
-        await service.close(0)
-
-
-_POLL = 0.5
-"""Seconds between two looks at a run of another process."""
-
-
-def _stored(service: Service, state: RunState) -> Running:
-    return Running(updates=service.follow(state.run_id), handle=service.handle(state.run_id), state=state)
-
-
-async def _executed(
-    plan: Plan,
-    place: Place | None,
-    start: Callable[[Any], Awaitable[Running]],
-    show: _Show,
-    markdown: Path | None,
-) -> int:
-    """Start a run and show it to its end, which an interrupt or a reader who leaves brings about; the exit code."""
-    async with nullcontext() if place is None else service_of(place) as service:
-        running = await start(service)
-        seen = await followed(running, lambda: show.page(plan))
-        end = await _end_of(plan, running, place)
-    return finish(end, seen, place=None if running.state is None else place, as_json=show.as_json, markdown=markdown)
-
-
 @dataclass(frozen=True, kw_only=True)
-class _Show:
+class Show:
     """How a run is shown."""
 
     as_json: bool
@@ -262,10 +102,169 @@ class _Show:
             return LivePage(plan, stream, head=self.head, quiet=self.quiet)
 
 
-async def followed(running: Running, view_of: Callable[[], View | None]) -> Followed:
-    """Show a run to its end. An interrupt cancels it, if it is executed here; else it only ends the view."""
-    from flowdebate.cli.terminal.process import Interrupts
+def ask_here() -> Ask | None:
+    """How a human is asked: in the terminal; None where there is none, and it answers later."""
+    from flowdebate.blocks.human.terminal import ask_in_terminal
 
+    if not sys.stdin.isatty():
+        return None
+    from flowdebate.cli.terminal.screen import AskOnScreen
+
+    return AskOnScreen(ask_in_terminal)
+
+
+def run_plan(
+    plan: Plan, *, store: str | None, no_store: bool, as_json: bool, markdown: Path | None, quiet: bool, yes: bool
+) -> int:
+    """Run a plan; gives the exit code."""
+    from flowdebate.service.plans.models import models_line
+    from flowdebate.service.plans.policies import with_policies
+    from flowdebate.service.runs import opened
+
+    if no_store and store is not None:
+        raise misuse("--store", store, "--store and --no-store exclude each other.")
+    check_target(markdown)
+    show = Show(as_json=as_json, quiet=quiet, head=[models_line(plan)])
+    plan = with_policies(plan)
+    with nullcontext() if no_store else opened(store) as place:
+        if not plan.speakers:
+            if place is not None and place.named:
+                with _store_needed():  # fails before anything is paid for
+                    asyncio.run(place.store.runs(limit=1))
+            if show.head[0] and not quiet:
+                tell(show.head[0])
+                show = replace(show, head=())  # it is asked now
+            plan = _propose_sides(plan, yes=yes)
+
+        async def started(service: Service | None) -> Running:
+            if place is not None and service is not None:
+                try:
+                    return stored_run(service, await service.begin(plan))
+                except StoreError as error:
+                    if place.named:
+                        with _store_needed():
+                            raise
+                    # a data directory that cannot be written (a container, a full disk) must not forbid a debate
+                    tell(f"Warning: the run is not stored: {error}")
+            from flowdebate.service.channel import Channel
+
+            handle = plan.pattern().start(
+                plan.subject, model=plan.models, seed=plan.seed, limits=plan.limits, store=False
+            )
+            return Running(updates=Channel.of(handle).read(), handle=handle)
+
+        return asyncio.run(execute(plan, place, started, show, markdown))
+
+
+@contextmanager
+def _store_needed() -> Iterator[None]:
+    """Inside, an error of the store says how to go on without it."""
+    try:
+        yield
+    except StoreError as error:
+        raise StoreError(error.store, f"{error.problem}; --no-store does not store the run") from error
+
+
+# Sides that the model proposes
+
+
+def _propose_sides(plan: Plan, *, yes: bool) -> Plan:
+    """`plan` with sides that its model proposes, after they were shown; ends in Abort if the user declines them.
+
+    In a terminal the user is asked, unless `yes`, and may edit them.
+    """
+    from flowdebate.patterns.debate.proposer import create_side_proposer
+    from flowdebate.service.plans.plan import with_sides
+
+    with_sides(plan, ())  # refuses invalid options before a model is called
+    tell("The question does not say what the sides are; the model proposes some …")
+    proposing = create_side_proposer(instructions=plan.options.instructions).run(
+        plan.subject, model=plan.models, seed=plan.seed, limits=plan.limits, store=False
+    )
+    found = asyncio.run(proposing)
+    sides: Sequence[Debater] = found.output
+    tokens = found.usage.total_tokens
+    tell("Sides" if tokens is None else f"Sides ({tokens:,} tokens)")
+    while True:
+        for side in sides:
+            tell(f"  {side.name} = {side.stance}")
+        if yes or not (sys.stdin.isatty() and sys.stderr.isatty()):
+            return with_sides(plan, sides)
+        answer = typer.prompt("Debate these sides? [Y/n/edit]", default="y", show_default=False, err=True)
+        match answer.strip().lower():
+            case "y" | "yes":
+                return with_sides(plan, sides)
+            case "n" | "no":
+                raise typer.Abort
+            case "e" | "edit":
+                sides = _type_sides(sides)
+            case _:
+                tell("Type y to debate them, n to stop, or edit to change them.")
+
+
+def _type_sides(sides: Sequence[Debater]) -> Sequence[Debater]:
+    """The sides that the user types; those that there are where they do not make a debate, with the reason."""
+    from flowdebate.patterns.roster import Debater, checked_roster
+
+    tell("Type one side on each line, as NAME = POSITION; an empty line ends.")
+    lines: list[str] = []
+    while line := typer.prompt(">", default="", show_default=False, prompt_suffix=" ", err=True).strip():
+        lines.append(line)
+    try:
+        entries = [parse_entry(line, "a side", key="stance", needed=True) for line in lines]
+        return checked_roster([Debater(entry["name"], entry["stance"]) for entry in entries], where=COMMAND)
+    except ConfigurationError as error:
+        tell(f"Not changed: {error}")
+        return sides
+
+
+# From the beginning to the end
+
+
+@asynccontextmanager
+async def service_of(place: Place) -> AsyncIterator[Service]:
+    """A service of the runs in a store; what it still executes at the end is cancelled."""
+    from flowdebate.service.service import Service
+
+    service = Service(store=place.store, poll=POLL)
+    try:
+        yield service
+    finally:
+        await service.close(0)
+
+
+POLL = 0.5
+"""Seconds between two looks at a run of another process: a turn takes seconds, and a look is one small query."""
+
+
+def stored_run(service: Service, state: RunState) -> Running:
+    """A run that the service started, resumed or forked."""
+    return Running(updates=service.follow(state.run_id), handle=service.handle(state.run_id), state=state)
+
+
+async def execute(
+    plan: Plan,
+    place: Place | None,
+    start: Callable[[Any], Awaitable[Running]],
+    show: Show,
+    markdown: Path | None,
+) -> int:
+    """Start a run and show it to its end, which an interrupt or a reader who leaves brings about; the exit code."""
+    async with nullcontext() if place is None else service_of(place) as service:
+        running = await start(service)
+        seen = await follow_run(running, lambda: show.page(plan))
+        stored_in = None if running.state is None else place
+        if running.handle is not None:
+            end = await _end_of_handle(plan, running.handle, stored_in)
+        else:  # it was over already
+            assert running.state is not None  # noqa: S101 - a run without a handle is stored
+            assert place is not None  # noqa: S101 - in a place
+            end = await end_of_stored(place, running.state.run_id)
+    return finish(end, seen, place=stored_in, as_json=show.as_json, markdown=markdown)
+
+
+async def follow_run(running: Running, view_of: Callable[[], View | None]) -> Followed:
+    """Show a run to its end. An interrupt cancels it, if it is executed here; else it only ends the view."""
     loop, handle = asyncio.get_running_loop(), running.handle
     view: View | None = None
     unwritten: WriteFailed | None = None
@@ -274,7 +273,7 @@ async def followed(running: Running, view_of: Callable[[], View | None]) -> Foll
         nonlocal view
         view = view_of()
         async with aclosing(running.updates) as updates:
-            await (_drained(updates) if view is None else view.follow(updates))
+            await (_drain(updates) if view is None else view.follow(updates))
 
     def stop() -> None:
         if view is not None:
@@ -298,24 +297,16 @@ async def followed(running: Running, view_of: Callable[[], View | None]) -> Foll
     return Followed(view=view, unwritten=unwritten, signal=interrupts.received if stopped else None)
 
 
-async def _drained(updates: AsyncIterator[Update]) -> None:
+async def _drain(updates: AsyncIterator[Update]) -> None:
     async for _ in updates:
         pass
-
-
-async def _end_of(plan: Plan, running: Running, place: Place | None) -> Ended:
-    """The end of a run that was executed here, or was over already."""
-    if running.handle is not None:
-        return await _end_of_handle(plan, running.handle, None if running.state is None else place)
-    assert running.state is not None  # noqa: S101 - a run without a handle is stored
-    assert place is not None  # noqa: S101 - in a place
-    return await end_of_stored(place, running.state.run_id)
 
 
 async def _end_of_handle(plan: Plan, handle: RunHandle[Any], place: Place | None) -> Ended:
     """The end of a run that was executed here; `place` is where it is stored."""
     from flowdebate.runs.events import RunFinished
     from flowdebate.service.documents.document import Tokens
+    from flowdebate.service.fork import Fork
 
     failure: FlowDebateError | None = None
     output: Any = None
@@ -328,6 +319,10 @@ async def _end_of_handle(plan: Plan, handle: RunHandle[Any], place: Place | None
             raise
     end = next((event for event in reversed(handle.events) if isinstance(event, RunFinished)), None)
     reached = end.error if end is not None and handle.status == "limit" else None
+    fork: Fork | None = None
+    with suppress(StoreError):  # the run is over and shown; what it has from its parent is an extra
+        if place is not None and (stored := await place.store.run(handle.run_id)).header.parent is not None:
+            fork = Fork.of(stored, await place.store.steps(handle.run_id))
     document = plan.document(
         handle.raw,
         output,
@@ -338,7 +333,7 @@ async def _end_of_handle(plan: Plan, handle: RunHandle[Any], place: Place | None
         seconds=None if end is None else round(end.seconds, 3),
         seed=handle.seed,
         run_id=None if place is None else handle.run_id,
-        fork=None if place is None else await _fork_of(place.store, handle.run_id),
+        fork=fork,
     )
     again = not isinstance(failure, StoreError) or type(failure) is StoreError  # others would end in the same way
     return Ended(
@@ -347,16 +342,6 @@ async def _end_of_handle(plan: Plan, handle: RunHandle[Any], place: Place | None
         code=0 if failure is None else exit_code_of(failure),
         advice=_advice(document.status, document.run_id, limit=handle.limit, place=place) if again else "",
     )
-
-
-async def _fork_of(store: Store, run_id: str) -> Fork | None:
-    """The account of a fork; None for any other run, and where it cannot be read."""
-    from flowdebate.service.fork import Fork
-
-    with suppress(StoreError):
-        stored = await store.run(run_id)
-        return None if stored.header.parent is None else Fork.of(stored, await store.steps(run_id))
-    return None
 
 
 async def end_of_stored(place: Place, run_id: str) -> Ended:
@@ -400,6 +385,14 @@ def finish(end: Ended, seen: Followed, *, place: Place | None, as_json: bool, ma
     return 0 if document.has_result and document.status != "limit" else ExitCode.NO_RESULT
 
 
+def _show_command(end: Ended, place: Place | None) -> str:
+    """The command that shows a complete run again; "" where it is not stored, or to be resumed."""
+    from flowdebate.service.runs import short_id
+
+    run_id = end.document.run_id
+    return "" if run_id is None or place is None or end.advice else f"flowdebate show {short_id(run_id)}{place.option}"
+
+
 # Advice on stderr
 
 _RESUMABLE = ("interrupted", "failed", "limit", "left_behind", "dead_letter")
@@ -435,11 +428,3 @@ def advice_on(run: StoredRun, place: Place) -> str:
     if how and state != "awaiting" and pattern_of_run(run) is None:
         how = f"To resume: await block.resume({run_id!r}) in Python, where its block is built"
     return f"{_WHY.get(state, '')}{how}"
-
-
-def _show_command(end: Ended, place: Place | None) -> str:
-    """The command that shows a complete run again; "" where it is not stored, or to be resumed."""
-    from flowdebate.service.runs import short_id
-
-    run_id = end.document.run_id
-    return "" if run_id is None or place is None or end.advice else f"flowdebate show {short_id(run_id)}{place.option}"

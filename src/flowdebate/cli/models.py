@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from flowdebate.cli import options as opt
-from flowdebate.cli.command import write_json
+from flowdebate.cli.command import open_page, write_json
 from flowdebate.cli.terminal.process import ExitCode, writing
 from flowdebate.service.plans.options import COMMAND, ModelName, Option
 
@@ -63,9 +62,7 @@ def models(
     }
     with writing():
         if as_json:
-            from flowdebate.service.documents.document import as_json as json_of
-
-            write_json(json_of(data))
+            write_json(data)
         else:
             _show(data, asked)
     if chosen is None and not specs:
@@ -91,10 +88,9 @@ async def _checked(spec: str) -> dict[str, Any]:
 
 
 def _show(data: dict[str, Any], asked: Sequence[str]) -> None:
-    from flowdebate.cli.terminal.page import Page
     from flowdebate.models.local.gguf import WAYS_OUT
 
-    page = Page(sys.stdout, ())
+    page = open_page()
     if data["default"] is None:
         page.line("No model is set up.", style="bold")
         page.line(f"To set one up: {WAYS_OUT}; or set FLOWDEBATE_MODEL.")

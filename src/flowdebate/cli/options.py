@@ -1,7 +1,9 @@
-"""Options of commands: typed once, checked by their types, and given to typer as parameters."""
+"""Options of commands: typed once, checked by their types, given to typer as parameters, and completed in a shell."""
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
@@ -11,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, Union, get
 import typer
 
 from flowdebate.cli.command import problems_reported
-from flowdebate.cli.completion import completer_of
 from flowdebate.cli.terminal.process import warnings_reported
 from flowdebate.errors import ConfigurationError
 from flowdebate.service.plans.options import (
@@ -27,7 +28,7 @@ from flowdebate.service.plans.options import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
 
 File: TypeAlias = Annotated[
@@ -122,11 +123,11 @@ def command(*shared: str) -> Callable[[Callable[..., None]], Callable[..., None]
             if given.kind is not Parameter.VAR_KEYWORD:
                 option = next(item for item in hints[name].__metadata__ if isinstance(item, Option))
                 argument = given.kind is Parameter.POSITIONAL_OR_KEYWORD
-                kinds[name] = hints[name], _metavar(name, option) if argument else _flags(name, option)[0]
+                kinds[name] = hints[name], _metavar_of(name, option) if argument else _flags_of(name, option)[0]
                 parameters.append(parameter(name, hints[name], option, given.default, argument=argument))
         for name in shared:
             kind, option = PatternOptions.model_fields[name].annotation, option_of(PatternOptions, name)
-            kinds[name] = kind, _flags(name, option)[0]
+            kinds[name] = kind, _flags_of(name, option)[0]
             parameters.append(parameter(name, kind, option))
 
         @wraps(function)
@@ -147,14 +148,14 @@ def parameter(name: str, kind: Any, option: Option, default: Any = None, *, argu
     if option.read is not None and plain is not list:
         plain = str
     about: dict[str, Any] = {
-        "autocompletion": completer_of(_metavar(name, option) if argument else option.metavar, values),
+        "autocompletion": _completer_of(_metavar_of(name, option) if argument else option.metavar, values),
         "metavar": option.metavar or "|".join(values) or ("N" if plain is int else None),
         "help": option.help,
     }
     if argument:
-        declared = typer.Argument(**{**about, "metavar": _metavar(name, option)}, show_default=False)
+        declared = typer.Argument(**{**about, "metavar": _metavar_of(name, option)}, show_default=False)
     else:
-        flags = _flags(name, option)
+        flags = _flags_of(name, option)
         if plain is bool and default is None:
             flags = [f"{flags[0]}/--no-{flags[0].removeprefix('--')}"]
         about |= {"rich_help_panel": option.panel, "show_default": default is not None}
@@ -171,11 +172,11 @@ def with_parameters(function: Callable[..., None], parameters: Iterable[Paramete
     return function
 
 
-def _metavar(name: str, option: Option) -> str:
+def _metavar_of(name: str, option: Option) -> str:
     return option.metavar or name.upper()
 
 
-def _flags(name: str, option: Option) -> list[str]:
+def _flags_of(name: str, option: Option) -> list[str]:
     return (option.flag or f"--{name.replace('_', '-')}").split()
 
 
@@ -191,3 +192,47 @@ def _kind_of(annotation: Any) -> tuple[type, tuple[str, ...]]:  # noqa: ANN401 -
     if origin is list:
         return list, ()
     return (annotation if annotation in (bool, int, float, Path) else str), ()
+
+
+# Completion in a shell
+
+_NEWEST = 50
+"""Runs that are offered: what somebody types an id of was started lately, and the shell waits for the list."""
+
+
+def _completer_of(metavar: str | None, values: Sequence[str]) -> Callable[..., object] | None:
+    """What typer calls to complete an option with this metavar, or one that must be among `values`."""
+    if values:
+        return lambda incomplete: [value for value in values if value.startswith(incomplete)]
+    by_metavar: dict[str, Callable[..., object]] = {
+        "SPEC": _complete_model,
+        "PATTERN": _complete_pattern,
+        "RUN": _complete_run,
+    }
+    return by_metavar.get(metavar or "")
+
+
+def _complete_model(incomplete: str) -> list[str]:
+    """The local model, and the providers with a slash; the model's own name is typed."""
+    from flowdebate.models.resolve import PROVIDERS
+
+    return [name for name in ("local", *(f"{provider}/" for provider in PROVIDERS)) if name.startswith(incomplete)]
+
+
+def _complete_pattern(incomplete: str) -> list[tuple[str, str]]:
+    from flowdebate.patterns import PATTERNS
+
+    return [(name, info.help.partition(". ")[0]) for name, info in PATTERNS.items() if name.startswith(incomplete)]
+
+
+def _complete_run(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
+    """The newest runs of the store that the command line names, each with its question."""
+    from flowdebate.errors import FlowDebateError
+    from flowdebate.service.documents.text import in_line
+    from flowdebate.service.runs import list_runs, opened, short_id
+
+    with suppress(FlowDebateError, OSError), opened(ctx.params.get("store")) as place:
+        runs = asyncio.run(list_runs(place.store, limit=_NEWEST))
+        ids = [(short_id(run.header.run_id), in_line(run.header.question)) for run in runs]
+        return [(run_id, question) for run_id, question in ids if run_id.startswith(incomplete)]
+    return []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from functools import cached_property
 from inspect import Parameter
 from pathlib import Path
@@ -12,7 +11,7 @@ import typer
 
 from flowdebate.cli import options as opt
 from flowdebate.cli.command import problems_reported
-from flowdebate.cli.execute import run_plan
+from flowdebate.cli.execute import ask_here, run_plan
 from flowdebate.cli.help import Command
 from flowdebate.cli.terminal.process import warnings_reported
 from flowdebate.patterns import PATTERNS
@@ -21,7 +20,6 @@ from flowdebate.service.plans.options import Option, OutputOptions, PatternOptio
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from flowdebate.blocks.human.human import Ask
     from flowdebate.patterns import PatternInfo
 
 
@@ -124,17 +122,6 @@ def _run(info: PatternInfo, given: dict[str, Any], *, file: str | None, **here: 
         plan = make_plan(info, given, file=file, ask=ask_here())
         code = run_plan(plan, **here)
     raise typer.Exit(code)
-
-
-def ask_here() -> Ask | None:
-    """How a human is asked: in the terminal; None where there is none, and it answers later."""
-    from flowdebate.blocks.human.terminal import ask_in_terminal
-
-    if not sys.stdin.isatty():
-        return None
-    from flowdebate.cli.terminal.screen import AskOnScreen
-
-    return AskOnScreen(ask_in_terminal)
 
 
 def known_options(info: PatternInfo, given: dict[str, Any]) -> dict[str, Any]:

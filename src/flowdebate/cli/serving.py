@@ -1,38 +1,53 @@
-"""`flowdebate serve`: runs over HTTP, for programs and for a browser."""
+"""`flowdebate serve` and `flowdebate mcp`: runs for programs, browsers and MCP hosts."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
+import sys
 import webbrowser
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
+from flowdebate._util.load import load_object
 from flowdebate._util.validation import check_library
 from flowdebate.cli import options as opt
-from flowdebate.cli.serving.services import App, check_app, service_of
 from flowdebate.cli.terminal.process import tell
 from flowdebate.errors import BadFile
 from flowdebate.service.plans.files import read_text
-from flowdebate.service.plans.options import FilePath, Option, Text, misuse
+from flowdebate.service.plans.options import COMMAND, FilePath, Option, Text, misuse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterator, Mapping
 
     from flowdebate.service.service import Service
 
 
-_PORT, _MOST = 8377, 65_535
+_PORT, _MCP_PORT = 8377, 8378
+"""Neighbours, so that both servers can run at once."""
+_HIGHEST_PORT = 65_535
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _ANYWHERE = ("0.0.0.0", "::")  # noqa: S104 - addresses that are compared with
-_SHORTEST = 16
-"""Characters of a token."""
+_SHORTEST_TOKEN = 16
+"""As in `create_app`, but checked here, where the message can name the file."""
+
+_App: TypeAlias = Annotated[
+    Text | None,
+    Option(
+        panel="Model",
+        metavar="MODULE:OBJECT",
+        help="A flowdebate.service.Service of yours, with patterns, model, store and limits, or a function that "
+        "makes one. Modules are also looked for in the current folder.",
+    ),
+]
 
 
 @opt.command("model", "max_calls", "max_tokens", "max_seconds", "price")
 def serve(  # noqa: PLR0913 - the options of the command
     *,
-    app: App = None,
+    app: _App = None,
     port: Annotated[int, Option(metavar="N", help="Port to listen on; 0 takes a free one.")] = _PORT,
     host: Annotated[
         Text | None,
@@ -67,77 +82,123 @@ def serve(  # noqa: PLR0913 - the options of the command
     check_library("flowdebate serve", "uvicorn", library="uvicorn", extra="server")
     if ag_ui:
         check_library("flowdebate serve --ag-ui", "ag_ui", library="ag-ui-protocol", extra="ag-ui")
-    opt.check(0 <= port <= _MOST, "--port", port, f"an int from 0 to {_MOST}")
+    opt.check(0 <= port <= _HIGHEST_PORT, "--port", port, f"an int from 0 to {_HIGHEST_PORT}")
     address = host or _LOOPBACK[0]
     if address not in _LOOPBACK and token_file is None:
+        # A token that is printed ends up in scrollback and logs: good enough for this machine, not for a network.
         raise misuse(
             "--token-file",
             None,
             f"--host {address} opens this server to other machines: whoever has its token can read and begin runs. "
             "Give it a token of its own with --token-file FILE.",
         )
-    check_app(app, {**given, "store": store})
-    server = _Server(
-        host=address,
-        port=port,
-        token=secrets.token_urlsafe(32) if token_file is None else _token_in(token_file),
-        token_file=token_file,
-        allow_hosts=tuple(allow_host or ()),
-        allow_base_urls=tuple(allow_base_url or ()),
-        read_only=read_only,
-        openai=openai,
-        ag_ui=ag_ui,
-        opens=open_,
-    )
-    asyncio.run(server.run(lambda: service_of(app, store, given, recover=not read_only)))
+    _check_app(app, {**given, "store": store})
+    token = secrets.token_urlsafe(32) if token_file is None else _read_token(token_file)
 
+    def started(base: str, _: object) -> None:
+        url = f"{base}?token={token}"
+        tell(f"Serving {url}" if token_file is None else f"Serving {base} with the token of {token_file}")
+        if address not in _LOOPBACK:
+            names = ", ".join(allow_host or ()) or "no name but that of this machine: add --allow-host NAME"
+            what = "read all runs" if read_only else "read all runs and begin others"
+            tell(f"Open to other machines, unencrypted: whoever has the token can {what}. It answers to {names}")
+        if open_:
+            webbrowser.open(url)
 
-@dataclass(frozen=True, kw_only=True)
-class _Server:
-    """A server, as it was asked for."""
-
-    host: str
-    port: int
-    token: str
-    token_file: str | None
-    allow_hosts: tuple[str, ...]
-    allow_base_urls: tuple[str, ...]
-    read_only: bool
-    openai: bool
-    ag_ui: bool
-    opens: bool
-
-    async def run(self, make: Callable[[], Service]) -> None:
-        """Serve until a signal arrives."""
+    async def run() -> None:
         from flowdebate.server import create_app
         from flowdebate.server.serve import serve as serve_app
 
-        own = () if self.host in _ANYWHERE else (f"[{self.host}]" if ":" in self.host else self.host,)
+        own = () if address in _ANYWHERE else (f"[{address}]" if ":" in address else address,)
         application = create_app(
-            make(),
-            token=self.token,
-            allow_hosts=(*own, *self.allow_hosts),
-            allow_base_urls=self.allow_base_urls,
-            read_only=self.read_only,
-            openai=self.openai,
-            ag_ui=self.ag_ui,
+            _make_service(app, store, given, recover=not read_only),
+            token=token,
+            allow_hosts=(*own, *(allow_host or ())),
+            allow_base_urls=allow_base_url or (),
+            read_only=read_only,
+            openai=openai,
+            ag_ui=ag_ui,
         )
-        await serve_app(application, host=self.host, port=self.port, started=self._started)
+        await serve_app(application, host=address, port=port, started=started)
 
-    def _started(self, address: str, _: object) -> None:
-        url = f"{address}?token={self.token}"
-        tell(f"Serving {url}" if self.token_file is None else f"Serving {address} with the token of {self.token_file}")
-        if self.host not in _LOOPBACK:
-            names = ", ".join(self.allow_hosts) or "no name but that of this machine: add --allow-host NAME"
-            what = "read all runs" if self.read_only else "read all runs and begin others"
-            tell(f"Open to other machines, unencrypted: whoever has the token can {what}. It answers to {names}")
-        if self.opens:
-            webbrowser.open(url)
+    asyncio.run(run())
 
 
-def _token_in(path: str) -> str:
+def _read_token(path: str) -> str:
     """The token in a file; BadFile for what is none."""
     token = read_text(path, megabytes=1).strip()
-    if len(token) < _SHORTEST or not token.isascii() or not token.isprintable() or " " in token:
-        raise BadFile(path, f"must hold one token of at least {_SHORTEST} ASCII letters, digits or signs")
+    if len(token) < _SHORTEST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
+        raise BadFile(path, f"must hold one token of at least {_SHORTEST_TOKEN} ASCII letters, digits or signs")
     return token
+
+
+@opt.command("model", "max_calls", "max_tokens", "max_seconds", "price")
+def mcp(
+    *,
+    app: _App = None,
+    http: Annotated[bool, Option(help="Serve http://127.0.0.1:PORT/mcp, not stdin and stdout.")] = False,
+    port: Annotated[int | None, Option(metavar="N", help="Port of --http. Default: 8378.")] = None,
+    store: opt.StoreName = None,
+    **given: object,
+) -> None:
+    """Serve debates to an MCP host: start, wait for, read and judge them, or take part.
+
+    Over stdio, as hosts start it, stdout belongs to the protocol; warnings go to stderr. Limits are those of each run.
+    """
+    check_library("flowdebate mcp", "mcp", library="the MCP SDK", extra="mcp")
+    if port is not None and not http:
+        raise misuse("--port", port, "--port is the port of --http: add --http.")
+    opt.check(port is None or 0 <= port <= _HIGHEST_PORT, "--port", port, f"an int from 0 to {_HIGHEST_PORT}")
+    _check_app(app, given)
+
+    async def run() -> None:
+        from flowdebate.mcp import serve_http, serve_stdio
+
+        with _stdout_protected():
+            service = _make_service(app, store, given, recover=False)
+        if http:
+            url_port = _MCP_PORT if port is None else port
+            await serve_http(service, port=url_port, started=lambda url: tell(f"Serving {url}"))
+        else:
+            await serve_stdio(service)
+
+    asyncio.run(run())
+
+
+@contextmanager
+def _stdout_protected() -> Iterator[None]:
+    """Inside, stdout is stderr, also for libraries in C: one line that an application prints breaks the protocol."""
+    sys.stdout.flush()
+    wire = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(wire, 1)
+        os.close(wire)
+
+
+def _check_app(app: str | None, given: Mapping[str, Any]) -> None:
+    """ConfigurationError where options are given that a service of the application has by itself."""
+    left = [f"--{name.replace('_', '-')}" for name, value in given.items() if value not in (None, [])]
+    if app is not None and left:
+        raise misuse(left[0], given, f"{', '.join(left)} and --app do not go together: the Service has its own.")
+
+
+def _make_service(app: str | None, store: str | None, given: Mapping[str, Any], *, recover: bool) -> Service:
+    """The Service that `app` names, or one of the options; ConfigurationError for a name that is none."""
+    from flowdebate.runs.limits import Limits
+    from flowdebate.service.plans.models import prices_of
+    from flowdebate.service.service import Service
+
+    if app is not None:
+        sys.path.insert(0, str(Path.cwd()))  # as `python -m` does
+        return load_object(app, Service, where=COMMAND, field="--app")
+    limits = Limits(
+        calls=given["max_calls"],
+        tokens=given["max_tokens"],
+        seconds=given["max_seconds"],
+        prices=prices_of(given["price"] or ()),
+    )
+    return Service(store=store, model=given["model"], limits=limits or None, recover=recover)

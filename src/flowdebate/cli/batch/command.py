@@ -1,20 +1,44 @@
-"""`flowdebate batch`: one pattern on many questions, several at once."""
+"""`flowdebate batch`: one pattern on many questions, with progress on stderr, and a clean end."""
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 import sys
-from typing import TYPE_CHECKING, Annotated, Literal
+import time
+import warnings
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from flowdebate._util.text import counted
 from flowdebate.cli import options as opt
-from flowdebate.cli.terminal.process import ExitCode, killed_by, tell, writing
-from flowdebate.patterns import PATTERNS
-from flowdebate.service.plans.options import FilePath, Option
+from flowdebate.cli.command import open_page
+from flowdebate.cli.patterns import known_options
+from flowdebate.cli.terminal.process import ExitCode, Interrupts, killed_by, tell, writing
+from flowdebate.errors import ConfigurationError, FlowDebateWarning, error_text
+from flowdebate.patterns import PATTERNS, find_pattern
+from flowdebate.service.plans.options import FilePath, Option, misuse
 
 if TYPE_CHECKING:
-    from flowdebate.cli.batch.run import FinishedBatch
+    import signal
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from typing import Self, TextIO
+
+    from rich.console import Console
+
+    from flowdebate.blocks.sequencer import Sequencer
+    from flowdebate.cli.batch.files import Row
+    from flowdebate.cli.terminal.page import Page
+    from flowdebate.patterns.roster import Debater
+    from flowdebate.runs.batch.batch import Batch
+    from flowdebate.runs.batch.result import BatchItem, BatchSummary
+    from flowdebate.service.plans.plan import Plan
+    from flowdebate.store.base import Store
 
 
 @opt.command(
@@ -54,8 +78,7 @@ def batch(  # noqa: PLR0913 - the options of the command
     Put other options of the pattern in --file, as for its own command. Limits hold for each question; those of
     --max-total-calls and --max-total-tokens for all.
     """
-    from flowdebate.cli.batch.rows import read_rows
-    from flowdebate.cli.batch.run import Plans, Totals, run_batch, warned_once
+    from flowdebate.cli.batch.files import read_rows
     from flowdebate.service.runs import opened
 
     rows = read_rows(questions, form)
@@ -74,31 +97,380 @@ def batch(  # noqa: PLR0913 - the options of the command
                 out=out,
             )
         )
-    _finish(finished, name, models=plans.models, out=out)
-    raise typer.Exit(_exit_code(finished))
-
-
-def _finish(finished: FinishedBatch, name: str, *, models: str, out: str | None) -> None:
-    """Write the summary, and how to continue."""
-    from flowdebate.cli.batch.view import show_summary
-    from flowdebate.cli.terminal.page import Page
-
-    with writing():
-        page = Page(sys.stderr if out == "-" else sys.stdout, [])
-        show_summary(page, name, finished.summary, models=models, out=None if out == "-" else out)
     summary = finished.summary
+    with writing():
+        from flowdebate.cli.terminal.page import Page
+
+        page = Page(sys.stderr, ()) if out == "-" else open_page()
+        show_summary(page, name, summary, models=plans.models, out=None if out == "-" else out)
     if finished.signal is not None:
         tell(f"Interrupted. To continue: the same command, or any with --batch {name}")
-    elif summary.total is not None and summary.done < summary.total:
+        raise typer.Exit(killed_by(finished.signal))
+    if summary.total is not None and summary.done < summary.total:
         tell("The total is used up. To continue: the same command with a higher --max-total-calls (or -tokens)")
     elif summary.failed:
         tell("To try again what failed: the same command")
-
-
-def _exit_code(finished: FinishedBatch) -> int:
-    if finished.signal is not None:
-        return killed_by(finished.signal)
-    summary = finished.summary
     if summary.failed:
-        return ExitCode.FAILED
-    return ExitCode.NO_RESULT if finished.missing or summary.done != summary.total else 0
+        raise typer.Exit(ExitCode.FAILED)
+    raise typer.Exit(ExitCode.NO_RESULT if finished.missing or summary.done != summary.total else 0)
+
+
+# Running
+
+_TICK = 0.5
+"""Seconds between two updates of the progress: often enough for a bar, and no load beside the calls."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Totals:
+    """Limits of a whole batch: when one is reached, no further question is started."""
+
+    calls: int | None = None
+    tokens: int | None = None
+
+    def reached(self, summary: BatchSummary) -> bool:
+        """Whether a limit is reached."""
+        usage = summary.usage
+        over_calls = self.calls is not None and usage.calls >= self.calls
+        return over_calls or (self.tokens is not None and (usage.total_tokens or 0) >= self.tokens)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinishedBatch:
+    """A batch that ended or was interrupted."""
+
+    summary: BatchSummary
+    missing: int
+    """Runs that ended without a result and without an error."""
+    signal: signal.Signals | None
+    """The signal that interrupted it."""
+
+
+async def run_batch(
+    plans: Plans, rows: Sequence[Row], *, name: str, store: Store, concurrency: int, totals: Totals, out: str | None
+) -> FinishedBatch:
+    """Run all `rows` and write each result to `out`; raises WriteFailed and the errors of `Block.batch`."""
+    from flowdebate.cli.batch.files import Line, open_out
+    from flowdebate.runs.batch.batch import Batch
+    from flowdebate.runs.durable.resume import StoreOptions
+
+    base = plans.base
+    batch: Batch[Any] = Batch(
+        base.pattern(),
+        rows,
+        question=lambda row: row.question,
+        max_concurrency=concurrency,
+        store=StoreOptions(store=store),
+        model=base.models,
+        seed=base.seed,
+        limits=base.limits,
+        batch_id=name,
+        on_error="collect",
+        progress=None,
+        until=totals.reached,
+        on_uncertain="retry",
+        allow_changes=False,
+        each=plans.each,
+    )
+    missing = 0
+
+    async def read(view: BatchView) -> None:
+        nonlocal missing
+        with open_out(out, name, rows) as writer:
+            await plans.propose_sides(rows, name=name, store=store, concurrency=concurrency)
+            async with batch:
+                async for item in batch:
+                    line = Line.of(plans.of(item.row), item)
+                    missing += item.error is None and not line.has_result
+                    writer.write(line)
+                    view.item(item)
+
+    with view_of(sys.stderr, calls=base.usual_calls) as view:
+        view.begin(plans.models)
+        reading = asyncio.ensure_future(read(view))
+        loop = asyncio.get_running_loop()
+        with Interrupts(lambda: loop.call_soon_threadsafe(reading.cancel)) as interrupts:
+            try:
+                while not reading.done():
+                    await asyncio.wait({reading}, timeout=_TICK)
+                    view.progress(batch.summary)
+                with suppress(asyncio.CancelledError):
+                    await reading
+            finally:
+                reading.cancel()
+                with suppress(asyncio.CancelledError):
+                    await asyncio.wait({reading})
+    received = interrupts.received if reading.cancelled() else None
+    return FinishedBatch(summary=batch.summary, missing=missing, signal=received)
+
+
+@contextmanager
+def warned_once() -> Iterator[None]:
+    """Inside, a warning that each run of a batch repeats is shown once."""
+    said: set[str] = set()
+    show = warnings.showwarning
+
+    def show_new(message: Warning | str, category: type[Warning], *place: Any) -> None:  # noqa: ANN401 - where it was
+        if str(message) not in said or not issubclass(category, FlowDebateWarning):
+            said.add(str(message))
+            show(message, category, *place)
+
+    warnings.showwarning = show_new  # type: ignore[assignment]  # as it is called
+    try:
+        yield
+    finally:
+        warnings.showwarning = show
+
+
+# Plans
+
+_BOUNDS = ("max_calls", "max_tokens", "max_seconds", "attempts", "fallback")
+"""Options that may change when a batch is continued, so they are no part of its default name."""
+
+
+class Plans:
+    """Plans of a batch: one set of options, from the front end and a plan file, and a subject for each row.
+
+    ConfigurationError or BadFile for invalid options; it names the option, or the file and its key.
+    """
+
+    def __init__(self, pattern: str, options: Mapping[str, Any], file: str | None, *, first: str) -> None:
+        from flowdebate.patterns.debate.sides import yes_no_sides
+        from flowdebate.service.plans.models import models_line
+        from flowdebate.service.plans.plan import make_plan, stored_plan, with_sides
+        from flowdebate.service.plans.policies import with_policies
+
+        info = find_pattern(pattern)
+        if info is None or pattern in info.former_names:
+            close = get_close_matches(pattern, PATTERNS, n=1)
+            hint = f" Did you mean {close[0]}?" if close else ""
+            raise misuse(
+                "--pattern", pattern, f"There is no pattern {pattern!r}.{hint} Patterns: {', '.join(PATTERNS)}."
+            )
+        self._info = info
+        planned = make_plan(info, known_options(info, {**options, info.subject: first}), file=file)
+        for key in ("record", "replay"):  # one file has the answers of one run
+            if getattr(planned.policies, key) is not None:
+                where, field = planned.options.place(key)
+                raise ConfigurationError(where, field, getattr(planned.options, key), "left out in a batch")
+        self.stored: dict[str, Any] = stored_plan(planned)
+        """The plan as the store has it, without what depends on the question."""
+        for key in info.load_page().settled(planned):
+            self.stored["options"].pop(key)
+        if not planned.speakers:  # any sides will do to check the options
+            planned = with_sides(planned, yes_no_sides(first))
+        self._proposed: dict[str, Sequence[Debater]] = {}
+        """Sides that the model has proposed, by question."""
+        self.models: str = models_line(planned)
+        """The line about the models."""
+        self.base: Plan = with_policies(planned)
+        """The plan of the first question."""
+        self.base.pattern()  # refuses invalid options before a model is called
+
+    def name(self, rows: Sequence[Row]) -> str:
+        """Default name of the batch: the same for the same plan and rows."""
+        options = {
+            key: value for key, value in self.stored["options"].items() if key not in (*_BOUNDS, self._info.subject)
+        }
+        return hash_name("batch", [self.stored["pattern"], options, [[row.question, dict(row.others)] for row in rows]])
+
+    def of(self, row: Row) -> Plan:
+        """The plan of a row; all rows share their models."""
+        from flowdebate.service.plans.plan import with_sides
+
+        plan = self.plan_for(self.options_of(row))
+        return plan if plan.speakers else with_sides(plan, self._proposed[row.question])
+
+    async def propose_sides(self, rows: Sequence[Row], *, name: str, store: Store, concurrency: int) -> None:
+        """Let the model propose sides where a question does not say what they are.
+
+        The proposals are a batch of their own, so that continuing does not ask again.
+        """
+        from flowdebate.patterns.debate.proposer import create_side_proposer
+        from flowdebate.runs.batch.batch import Batch
+        from flowdebate.runs.durable.resume import StoreOptions
+
+        plans = {row.question: self.plan_for(self.options_of(row)) for row in rows}
+        needy = [question for question, plan in plans.items() if not plan.speakers]
+        if not needy:
+            return
+        tell(f"The model proposes sides for {counted(len(needy), 'question')} …")
+        proposals: Batch[Any] = Batch(
+            create_side_proposer(),
+            needy,
+            max_concurrency=concurrency,
+            store=StoreOptions(store=store),
+            model=self.base.models,
+            seed=self.base.seed,
+            batch_id=f"{name}-sides",
+            on_error="raise",
+        )
+        async with proposals:
+            async for item in proposals:
+                self._proposed[item.question] = item.output or ()
+
+    def each(self, row: Row) -> tuple[Sequencer[Any, Any], Mapping[str, Any]]:
+        """The pattern for a row, and its stored plan."""
+        plan = self.of(row)
+        options = {**self.options_of(row), **plan.info.load_page().settled(plan)}
+        return plan.pattern(), {**self.stored, "options": options}
+
+    def plan_for(self, options: Mapping[str, Any]) -> Plan:
+        """The plan of other `options`, as a stored plan has them, with the models of the batch."""
+        from flowdebate.service.plans.plan import make_plan, with_shared_models
+
+        return with_shared_models(make_plan(self._info, {}, file=options), self.base)
+
+    def options_of(self, row: Row) -> dict[str, Any]:
+        """The options of a row."""
+        return self.options_for(row.question)
+
+    def options_for(self, question: str) -> dict[str, Any]:
+        """The options of the batch with another subject."""
+        return {**self.stored["options"], self._info.subject: question}
+
+
+def hash_name(kind: str, about: object) -> str:
+    """A name for what is made of `about`, JSON data: the same again for the same, so that it is continued."""
+    return f"{kind}-{hashlib.blake2b(json.dumps(about, sort_keys=True).encode(), digest_size=5).hexdigest()}"
+
+
+# Progress and summary
+
+_EVERY = 5.0
+"""Seconds between two lines where there is no terminal: a log of an hour stays readable."""
+_LONGEST = 80
+"""Characters of a question that a line shows."""
+
+
+class BatchView:
+    """Progress as lines on stderr: failures at once, counts every few seconds.
+
+    `calls` is the usual number of calls of a question, by which the time left is estimated until one is done.
+    """
+
+    def __init__(self, *, calls: int | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._last = clock()
+        self._usual_calls = calls
+        self._ended = self._calls = 0
+        """Questions that ended, and their calls."""
+        self._before = self._calls_before = 0
+        """Those that were complete before, and their calls."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing to clean up."""
+
+    def begin(self, models: str) -> None:
+        """Say which models will be asked."""
+
+    def item(self, item: BatchItem[Any]) -> None:
+        """Count a run that ended, and report its failure, if it failed."""
+        calls = 0 if item.run is None else item.run.usage.calls
+        if item.replayed:
+            self._before += 1
+            self._calls_before += calls
+        else:
+            self._ended += 1
+            self._calls += calls
+        if item.error is not None:
+            question = " ".join(str(item.question).split())
+            question = question if len(question) <= _LONGEST else f"{question[: _LONGEST - 1]}…"
+            self.tell(f"Question {item.index + 1} failed ({question}): {error_text(item.error)}")
+
+    def progress(self, summary: BatchSummary) -> None:
+        """Show the progress."""
+        if self._clock() - self._last >= _EVERY:
+            self._last = self._clock()
+            total = "" if summary.total is None else f" of {summary.total:,}"
+            self.tell(f"{summary.done:,}{total} done; {', '.join(_about(summary, self.left(summary)))}")
+
+    def tell(self, message: str) -> None:
+        """Write a line."""
+        tell(message)
+
+    def left(self, summary: BatchSummary) -> float | None:
+        """Estimated seconds to the end, by the calls that were made and those still to come; None if unknown."""
+        usual = self._calls / self._ended if self._ended else self._usual_calls
+        made = summary.usage.calls - self._calls_before
+        if summary.total is None or not usual or made < 1:
+            return summary.remaining
+        to_come = max(usual * (summary.total - self._before) - made, 0)
+        return summary.seconds * to_come / made
+
+
+class TerminalView(BatchView):
+    """Progress as a bar, which disappears at the end."""
+
+    def __init__(self, console: Console, *, calls: int | None = None) -> None:
+        super().__init__(calls=calls)
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
+        from rich.table import Column
+
+        about = TextColumn("{task.fields[about]}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis"))
+        columns = (SpinnerColumn(style="cyan"), BarColumn(bar_width=20), MofNCompleteColumn(), about)
+        self._bar = Progress(*columns, console=console, auto_refresh=False, transient=True)
+        self._task = self._bar.add_task("", total=None, about="")
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def begin(self, models: str) -> None:
+        if models:
+            self.tell(models)
+
+    def progress(self, summary: BatchSummary) -> None:
+        about = ", ".join(_about(summary, self.left(summary)))
+        self._bar.update(self._task, completed=summary.done, total=summary.total, about=about, refresh=True)
+
+    def tell(self, message: str) -> None:
+        from flowdebate.service.documents.text import in_line
+
+        self._bar.console.print(in_line(message))
+
+
+def view_of(stream: TextIO, *, calls: int | None = None) -> BatchView:
+    """The view for `stream`, which is stderr: a bar in a terminal with colours."""
+    from flowdebate.cli.terminal.screen import Screen
+
+    console = Screen(stream).console
+    return BatchView(calls=calls) if console.color_system is None else TerminalView(console, calls=calls)
+
+
+def show_summary(page: Page, name: str, summary: BatchSummary, *, models: str = "", out: str | None = None) -> None:
+    """Write the summary of the batch."""
+    from flowdebate.service.documents.evaluations import batch_facts
+    from flowdebate.service.documents.sections import Fact
+
+    model, _, models = models.partition(": ")
+    facts = [
+        Fact(label="Batch", text=name, tone="strong", short=True),
+        Fact(label=model, text=models, short=True),
+        *batch_facts(summary),
+        Fact(label="Results", text=out or "", short=True),
+    ]
+    page.card("Summary", [fact for fact in facts if fact.text])
+
+
+def _about(summary: BatchSummary, left: float | None) -> list[str]:
+    """The counts in words, the most important first: a narrow terminal cuts the last ones."""
+    from flowdebate.cli.terminal.screen import duration
+    from flowdebate.service.documents.evaluations import rate_text
+    from flowdebate.service.documents.live import cost_text
+
+    usage = summary.usage
+    return [
+        *([f"about {duration(round(left))} left"] if left else []),
+        *([f"{summary.failed:,} failed"] if summary.failed else []),
+        counted(usage.calls, "call"),
+        *([] if usage.total_tokens is None else [f"{usage.total_tokens:,} tokens"]),
+        *([cost_text(summary.cost)] if summary.cost else []),
+        *([rate_text(summary.rate)] if summary.rate else []),
+    ]

@@ -1,4 +1,4 @@
-"""Results of a batch: one line for each question, written to stdout or to a file that a later run completes."""
+"""Files of a batch: questions from CSV, JSON Lines or text, and results, one line for each question."""
 
 from __future__ import annotations
 
@@ -6,46 +6,188 @@ import csv
 import io
 import json
 import os
-import sys
-from abc import ABC, abstractmethod
+import re
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flowdebate._util.files import open_private
-from flowdebate.cli.batch.rows import csv_line, read_cell
+from flowdebate.cli.command import write_json
 from flowdebate.cli.terminal.process import WriteFailed, check_target, write_whole, writing
-from flowdebate.errors import BadFile, error_text
+from flowdebate.errors import BadFile, error_text, shown
 from flowdebate.models.usage import Usage
 from flowdebate.runs.batch.result import decision_of
 from flowdebate.service.documents.document import Tokens, seen_json
+from flowdebate.service.plans.files import parse_json, read_text
+from flowdebate.service.plans.options import is_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import Self
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from typing import Self, TypeAlias
 
-    from flowdebate.cli.batch.rows import Row
     from flowdebate.runs.batch.result import BatchItem
     from flowdebate.service.documents.document import Document
     from flowdebate.service.plans.plan import Plan
 
+    _Found: TypeAlias = list[tuple[int, str, str, str]]
+    """Of each whole line of a file: its index, run id, status and text."""
+
+
+_MEGABYTES = 64
+"""Hundreds of thousands of questions; the file is held in memory, and its rows are too."""
+_QUESTION = "question"
+_TEXT = "text that is not blank"
+
+
+# Questions
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A question with the other columns of its row."""
+
+    question: str
+    others: Mapping[str, Any] = field(default_factory=dict)
+    """The other columns or fields, which the results repeat."""
+
+
+def read_rows(path: str, form: str | None = None) -> list[Row]:
+    """The rows of the file at `path` ("-": of stdin), at least one; `form` is one of `FORMATS`, None goes by the name.
+
+    BadFile with the line and the field of an invalid question.
+    """
+    content = read_text(path, megabytes=_MEGABYTES)
+    if form is None and path == "-":
+        form = "jsonl" if content.lstrip()[:1] in ("{", '"') else "text"
+    by_name = {".csv": "csv", ".tsv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+    rows = list(FORMATS[form or by_name.get(Path(path).suffix.lower(), "text")](path, content))
+    if not rows:
+        raise BadFile(path, "holds no question")
+    return rows
+
+
+def _read_text_rows(path: str, content: str) -> Iterator[Row]:
+    for number, line in enumerate(content.split("\n"), 1):
+        if line.strip():
+            yield _make_row(path, number, line.strip(), {})
+
+
+def _read_json_rows(path: str, content: str) -> Iterator[Row]:
+    for number, line in enumerate(content.split("\n"), 1):
+        if not line.strip():
+            continue
+        value = parse_json(line, path=path, number=number)
+        if isinstance(value, str):
+            yield _make_row(path, number, value, {})
+        elif isinstance(value, dict):
+            if _QUESTION not in value:
+                raise BadFile(path, f"line {number}: `{_QUESTION}` is missing: it must be {_TEXT}")
+            others = {key: part for key, part in value.items() if key != _QUESTION}
+            yield _make_row(path, number, value[_QUESTION], others)
+        else:
+            allowed = f"an object with `{_QUESTION}`, or a text"
+            raise BadFile(path, f"line {number}: must hold {allowed}, got {shown(value)}")
+
+
+def _read_csv_rows(path: str, content: str) -> Iterator[Row]:
+    records = _read_records(path, content)
+    number, header = next(records, (1, []))
+    if not header:
+        return
+    header = [name.strip() for name in header]
+    if twice := [name for name in header if header.count(name) > 1]:
+        raise BadFile(path, f"line 1: the column {shown(twice[0])} is there twice")
+    if _QUESTION not in header and len(header) > 1:
+        names = ", ".join(map(shown, header))
+        raise BadFile(path, f"line 1: there must be a column `{_QUESTION}`, or one column alone; there are: {names}")
+    column = header.index(_QUESTION) if _QUESTION in header else 0
+    for number, cells in records:
+        if not any(cell.strip() for cell in cells):
+            continue
+        if len(cells) != len(header):
+            raise BadFile(path, f"line {number}: has {len(cells)} cells, the header has {len(header)}")
+        others = {name: cell for index, (name, cell) in enumerate(zip(header, cells, strict=True)) if index != column}
+        yield _make_row(path, number, cells[column], others, field=header[column])
+
+
+def _read_records(path: str, content: str) -> Iterator[tuple[int, list[str]]]:
+    """The records of CSV, each with the line on which it begins."""
+
+    def has_question(delimiter: str) -> bool:
+        names = content.split("\n", 1)[0].split(delimiter)
+        return _QUESTION in [name.strip().strip('"') for name in names]
+
+    # csv.Sniffer guesses by what is frequent, and questions are full of commas; our own column name is certain
+    delimiter = max(",;\t", key=has_question)
+    reader = csv.reader(io.StringIO(content, newline=""), delimiter=delimiter, strict=True)
+    number = 1
+    try:
+        for cells in reader:
+            yield number, [read_cell(cell) for cell in cells]
+            number = reader.line_num + 1
+    except csv.Error as error:
+        raise BadFile(path, f"line {number}: is not CSV: {error}") from None
+
+
+def _make_row(path: str, number: int, question: object, others: Mapping[str, Any], *, field: str = _QUESTION) -> Row:
+    if not isinstance(question, str) or not is_text(question):
+        raise BadFile(path, f"line {number}: `{field}` must be {_TEXT}, got {shown(question)}")
+    return Row(question=str(question), others=others)
+
+
+FORMATS: Mapping[str, Callable[[str, str], Iterable[Row]]] = {
+    "csv": _read_csv_rows,
+    "jsonl": _read_json_rows,
+    "text": _read_text_rows,
+}
+
+
+# Cells of CSV
+
+_FORMULA = re.compile("'*[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
+"""Beginning of a text that spreadsheets run as a formula, behind any number of our own marks."""
+_NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?", re.ASCII | re.IGNORECASE)
+
+
+def safe_cell(text: str) -> str:
+    """`text` as a cell that no spreadsheet runs as a formula; `read_cell` reads it back.
+
+    >>> safe_cell("=1+1"), safe_cell("'=1+1"), safe_cell("-3.5"), safe_cell("'tis so")
+    ("'=1+1", "''=1+1", '-3.5', "'tis so")
+    """
+    return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
+
+
+def read_cell(cell: str) -> str:
+    """The text of a cell that `safe_cell` has made; cells of other programs are as they are, but for such a mark.
+
+    >>> read_cell("'=1+1"), read_cell("''=1+1"), read_cell("-3.5"), read_cell("'tis so")
+    ('=1+1', "'=1+1", '-3.5', "'tis so")
+    """
+    return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
+
+
+def csv_line(texts: Iterable[str]) -> str:
+    r"""A record of CSV, with safe cells, and a line feed at its end.
+
+    >>> csv_line(["a\rb", "=1"])
+    '"a\rb",\'=1\n'
+    """
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\r\n").writerow(map(safe_cell, texts))  # cells with either of these are quoted
+    return text.getvalue().removesuffix("\r\n") + "\n"
+
+
+# Results
 
 COLUMNS = (
-    "index",
-    "status",
-    "decision",
-    "answer",
-    "error",
-    "run_id",
-    "seed",
-    "calls",
-    "prompt_tokens",
-    "completion_tokens",
+    "index", "status", "decision", "answer", "error", "run_id", "seed", "calls", "prompt_tokens", "completion_tokens",
     "seconds",
-)
+)  # fmt: skip
 """Columns of CSV besides the row's own."""
 _OVER = ("complete", "degraded", "no_verdict")
+"""Statuses of rows that the same command does not run again."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +200,29 @@ class Line:
     decision: str | None
     answer: str | None
     document: Document
+
+    @classmethod
+    def of(cls, plan: Plan, item: BatchItem[Any]) -> Self:
+        """The line of an item, with the error or the limit that ended its run."""
+        from flowdebate.runs.events import RunFinished
+
+        error = None if item.error is None else error_text(item.error)
+        if item.error is None and item.run is not None and item.status == "limit":
+            error = next((event.error for event in item.run.events if isinstance(event, RunFinished)), None)
+        document = plan.document(
+            item.raw,
+            item.output,
+            status=item.status,
+            error=error,
+            usage=Tokens.of(Usage.none() if item.run is None else item.run.usage),
+            seconds=None if item.result is None else round(item.result.seconds, 3),
+            seed=item.seed,
+            run_id=item.run_id,
+        )
+        decision, answer = decision_of(item.raw), _answer_of(item.raw, item.output)
+        return cls(
+            index=item.index, row=item.row, run_id=item.run_id, decision=decision, answer=answer, document=document
+        )
 
     @property
     def has_result(self) -> bool:
@@ -85,74 +250,27 @@ class Line:
         document = self.document
         usage = document.usage or Tokens(calls=0)
         own = (
-            self.index,
-            document.status,
-            self.decision,
-            self.answer,
-            document.error,
-            self.run_id,
-            document.seed,
-            usage.calls,
-            usage.prompt_tokens,
-            usage.completion_tokens,
-            document.seconds,
-        )
-        return [self.row.question, *map(_cell, self.row.others.values()), *map(_cell, own)]
+            self.index, document.status, self.decision, self.answer, document.error, self.run_id, document.seed,
+            usage.calls, usage.prompt_tokens, usage.completion_tokens, document.seconds,
+        )  # fmt: skip
+        values = ["" if value is None else value for value in (*self.row.others.values(), *own)]
+        cells = [
+            value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str) for value in values
+        ]
+        return [self.row.question, *cells]
 
 
-def line_of(plan: Plan, item: BatchItem[Any]) -> Line:
-    """The line of `item`."""
-    document = plan.document(
-        item.raw,
-        item.output,
-        status=item.status,
-        error=_why(item),
-        usage=Tokens.of(Usage.none() if item.run is None else item.run.usage),
-        seconds=None if item.result is None else round(item.result.seconds, 3),
-        seed=item.seed,
-        run_id=item.run_id,
-    )
-    return Line(
-        index=item.index,
-        row=item.row,
-        run_id=item.run_id,
-        decision=decision_of(item.raw),
-        answer=_answer(item),
-        document=document,
-    )
-
-
-def _why(item: BatchItem[Any]) -> str | None:
-    """The error or the limit that ended the run."""
-    from flowdebate.runs.events import RunFinished
-
-    if item.error is not None:
-        return error_text(item.error)
-    if item.run is None or item.status != "limit":
-        return None
-    return next((event.error for event in item.run.events if isinstance(event, RunFinished)), None)
-
-
-def _answer(item: BatchItem[Any]) -> str | None:
+def _answer_of(raw: Any, output: Any) -> str | None:  # noqa: ANN401 - of any pattern
     """The answer in words: the synthesizer's output, else the pattern's own result."""
-    raw, output = item.raw, item.output
     if isinstance(output, str):
         return output
     if output is not None and output is not raw:
-        return (
-            output.model_dump_json() if hasattr(output, "model_dump_json") else json.dumps(output, ensure_ascii=False)
-        )
-    verdict = getattr(raw, "verdict", None)
-    if verdict is not None:
+        is_model = hasattr(output, "model_dump_json")
+        return str(output.model_dump_json()) if is_model else json.dumps(output, ensure_ascii=False)
+    if (verdict := getattr(raw, "verdict", None)) is not None:
         return str(verdict.verdict)
     found: str | None = getattr(raw, "final_decision", None) or getattr(raw, "answer", None)
     return found
-
-
-def _cell(value: object) -> str:
-    if value is None:
-        return ""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
 def headers_of(others: Mapping[str, Any]) -> list[str]:
@@ -161,11 +279,8 @@ def headers_of(others: Mapping[str, Any]) -> list[str]:
     return [*taken, *(f"result_{name}" if name in taken else name for name in COLUMNS)]
 
 
-# Files
-
-
 class Out:
-    """Writes no line anywhere."""
+    """Writer of results; this one writes nothing."""
 
     def __enter__(self) -> Self:
         return self
@@ -182,13 +297,11 @@ class StdOut(Out):
 
     def write(self, line: Line) -> None:
         with writing():
-            sys.stdout.flush()
-            sys.stdout.buffer.write(f"{line.as_json()}\n".encode())
-            sys.stdout.flush()
+            write_json(line.as_json())
 
 
-class FileOut(Out, ABC):
-    """Writes to a file: each line at once and as a whole; lines that are there already are not written again."""
+class JsonOut(Out):
+    """Writes JSON Lines to a file: each line at once and as a whole; lines that are there are not written again."""
 
     def __init__(self, path: Path, batch_id: str) -> None:
         self._path = path
@@ -210,25 +323,43 @@ class FileOut(Out, ABC):
         os.close(self._file)
 
     def write(self, line: Line) -> None:
-        if line.index not in self._written:
-            self._append(self.text_of(line))
-            self._written.add(line.index)
+        if line.index in self._written:
+            return
+        data = self.text_of(line).encode("utf-8", "backslashreplace")
+        try:
+            while data:  # a pipe or a full disk may take a part
+                data = data[os.write(self._file, data) :]
+        except OSError as error:
+            raise WriteFailed(f"{self._path}: cannot be written: {error.strerror}") from None
+        self._written.add(line.index)
 
-    @abstractmethod
     def text_of(self, line: Line) -> str:
         """A line of the file."""
+        return f"{line.as_json()}\n"
 
-    @abstractmethod
-    def lines_of(self, content: str) -> tuple[str, list[tuple[int, str, str, str]]]:
-        """What the file begins with; and of each whole line its index, run id, status and text."""
+    def lines_of(self, content: str) -> tuple[str, _Found]:
+        """What the file begins with, and what stands in its whole lines."""
+        lines = []
+        for number, text in enumerate(content.split("\n")[:-1], 1):  # what has no end was torn
+            try:
+                value: dict[str, Any] = json.loads(text)
+                lines.append((int(value["index"]), str(value["runId"]), str(value["status"]), f"{text}\n"))
+            except (ValueError, KeyError, TypeError, RecursionError):
+                raise BadFile(str(self._path), f"line {number}: is no result of a batch") from None
+        return "", lines
 
     def _open(self) -> None:
+        """Open the file to append to it, and lock it: two processes would write a row twice, or into each other."""
         try:
             self._file = open_private(self._path, os.O_WRONLY | os.O_APPEND)
         except OSError as error:
             raise WriteFailed(f"{self._path}: cannot be written: {error.strerror}") from None
         try:
-            _lock(self._file)
+            import fcntl
+        except ImportError:  # pragma: no cover - Windows has no such locks
+            return
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             self.__exit__()
             raise BadFile(str(self._path), "is being written by another process") from None
@@ -247,37 +378,12 @@ class FileOut(Out, ABC):
         whole = head + "".join(stored.values())
         if whole != content:
             write_whole(self._path, whole)
-            os.close(self._file)
+            os.close(self._file)  # it is the file that was replaced
             self._open()
         self._written = set(stored)
 
-    def _append(self, text: str) -> None:
-        data = text.encode("utf-8", "backslashreplace")
-        try:
-            while data:
-                data = data[os.write(self._file, data) :]
-        except OSError as error:
-            raise WriteFailed(f"{self._path}: cannot be written: {error.strerror}") from None
 
-
-class JsonOut(FileOut):
-    """Writes JSON Lines."""
-
-    def text_of(self, line: Line) -> str:
-        return f"{line.as_json()}\n"
-
-    def lines_of(self, content: str) -> tuple[str, list[tuple[int, str, str, str]]]:
-        lines = []
-        for number, text in enumerate(content.split("\n")[:-1], 1):  # what has no end was torn
-            try:
-                value: dict[str, Any] = json.loads(text)
-                lines.append((int(value["index"]), str(value["runId"]), str(value["status"]), f"{text}\n"))
-            except (ValueError, KeyError, TypeError, RecursionError):
-                raise BadFile(str(self._path), f"line {number}: is no result of a batch") from None
-        return "", lines
-
-
-class CsvOut(FileOut):
+class CsvOut(JsonOut):
     """Writes CSV, with a header."""
 
     def __init__(self, path: Path, batch_id: str, others: Mapping[str, Any]) -> None:
@@ -287,8 +393,13 @@ class CsvOut(FileOut):
     def text_of(self, line: Line) -> str:
         return csv_line(line.as_cells())
 
-    def lines_of(self, content: str) -> tuple[str, list[tuple[int, str, str, str]]]:
-        records = _whole_records(content)
+    def lines_of(self, content: str) -> tuple[str, _Found]:
+        records: list[list[str]] = []
+        with suppress(csv.Error):
+            for record in csv.reader(io.StringIO(content, newline=""), strict=True):
+                records.append(list(map(read_cell, record)))  # noqa: PERF401 - those before a torn one stay
+            if records and not content.endswith("\n"):
+                records.pop()
         if records and records[0] != self._header:
             raise BadFile(str(self._path), "line 1: has another header than the results of this batch")
         first = len(self._header) - len(COLUMNS)
@@ -320,23 +431,3 @@ def open_out(path: str | None, batch_id: str, rows: Sequence[Row]) -> Out:
     if len(set(headers_of(rows[0].others))) != len(headers_of(rows[0].others)):
         raise BadFile(path, "cannot be written: columns of the rows have the names of results; write .jsonl")
     return CsvOut(Path(path), batch_id, rows[0].others)
-
-
-def _whole_records(content: str) -> list[list[str]]:
-    """The records of CSV without a torn last one."""
-    records: list[list[str]] = []
-    with suppress(csv.Error):
-        for record in csv.reader(io.StringIO(content, newline=""), strict=True):
-            records.append(record)  # noqa: PERF402 - those before the torn one stay
-        if records and not content.endswith("\n"):
-            records.pop()
-    return [[read_cell(cell) for cell in record] for record in records]
-
-
-def _lock(file: int) -> None:
-    """Lock the open `file` until it is closed; does nothing on systems without such locks."""
-    try:
-        import fcntl
-    except ImportError:  # pragma: no cover - on Windows
-        return
-    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -3,33 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-import sys
+import hashlib
+from collections import Counter
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from pydantic import Field
 
-from flowdebate._util.text import counted
 from flowdebate.cli import options as opt
-from flowdebate.cli.command import write_json
+from flowdebate.cli.command import open_page, write_json
 from flowdebate.cli.options import check
 from flowdebate.cli.terminal.process import ExitCode, tell, writing
-from flowdebate.service.documents.text import in_line
-from flowdebate.service.plans.options import Count, FilePath, ModelName, Option, Text, allowed
+from flowdebate.errors import ConfigurationError, error_text
+from flowdebate.service.plans.options import COMMAND, Count, FilePath, ModelName, Option, Text, allowed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
+    from typing import Self
 
-    from flowdebate.cli.evaluation.rejudging import Rejudging
-    from flowdebate.cli.terminal.page import Page
     from flowdebate.evaluation import JudgeAudit
-    from flowdebate.evaluation.judges.report import ReaderAgreement
+    from flowdebate.evaluation.judges.rejudge import ArguedDebate
+    from flowdebate.models.base import Model
+    from flowdebate.patterns.debate.judging.options import JudgeOptions
     from flowdebate.service.audit import Items
     from flowdebate.store.base import Store, StoredRun
 
 
 _Seed = Annotated[int, Field(ge=0), allowed("an int >= 0")]
-_HEAD = ("JUDGE", "FIGURE", "VALUE", "95% INTERVAL", "OF")
 
 
 @opt.command("base_url")
@@ -70,18 +71,43 @@ def audit(  # noqa: PLR0913 - the options of the command
     The audit tests whether judges favour a slot or a label, and whether they repeat their verdicts in another order.
     The findings say which preferences were found, and for which there were too few verdicts to find any.
     """
+    from flowdebate.service.audit import audit_of, audited_runs, has_intervals, read_items
+    from flowdebate.service.runs import find_run, list_runs, opened
+
     filters: dict[str, Any] = {"status": status, "block": block, "search": search, "limit": limit}
     reason = "the runs are named" if runs else "--data is given"
     for name, value in filters.items():
         check(value is None or not (runs or data is not None), f"--{name}", value, f"left out where {reason}")
     check(data is None or not runs, "RUN", runs, "left out where --data is given")
-    asked = {
-        **given, "schedule": schedule, "repeat": repeat, "labels": labels or None, "max_concurrency": max_concurrency,
-        "judge_answer": judge_answer, "model": model or None,
-    }  # fmt: skip
-    again = _rejudging(asked, data=data, wanted=rejudge)
-    items, failed = _items(data, runs or [], filters, store, again=again, seed=seed)
-    audited = _audited(items, seed)
+    check(not rejudge or data is None, "--rejudge", rejudge, "left out where --data is given")
+    again = Rejudging.of(
+        wanted=rejudge,
+        options={
+            **given, "schedule": schedule, "repeat": repeat, "labels": labels or None,
+            "max_concurrency": max_concurrency, "judge_answer": judge_answer, "model": model or None,
+        },
+    )  # fmt: skip
+
+    async def select(store: Store) -> Sequence[StoredRun]:
+        if runs:
+            return list({run.header.run_id: run for run in [await find_run(store, name) for name in runs]}.values())
+        return await list_runs(store, state=status, block=block, search=search, limit=limit)
+
+    async def read(store: Store) -> Items:
+        return await audited_runs(store, await select(store))
+
+    failed = 0
+    if data is not None:
+        items = read_items(data)
+    else:
+        with opened(store) as place:
+            if again is None:
+                items = asyncio.run(read(place.store))
+            else:
+                items, failed = again.judge_again(asyncio.run(select(place.store)), place.store, seed=seed)
+    if not has_intervals():
+        tell('Warning: no p-values and no intervals without scipy: pip install "flowdebate[audit]"')
+    audited = audit_of(items, seed=seed)
     with writing():
         _write(audited, items, as_json=as_json)
     if failed:
@@ -90,90 +116,114 @@ def audit(  # noqa: PLR0913 - the options of the command
         raise typer.Exit(ExitCode.NO_RESULT)
 
 
-def _rejudging(options: Mapping[str, Any], *, data: str | None, wanted: bool) -> Rejudging | None:
-    """The options of judging again; None without --rejudge."""
-    check(not wanted or data is None, "--rejudge", wanted, "left out where --data is given")
-    if wanted:
-        from flowdebate.cli.evaluation.rejudging import Rejudging
-
-        return Rejudging.of(**options)
-    for name, value in options.items():
-        check(value is None, f"--{name.replace('_', '-')}", value, "left out without --rejudge")
-    return None
-
-
-def _items(
-    data: str | None,
-    names: Sequence[str],
-    filters: Mapping[str, Any],
-    store: str | None,
-    *,
-    again: Rejudging | None,
-    seed: int,
-) -> tuple[Items, int]:
-    """The items to audit, and how many debates could not be judged again."""
-    from flowdebate.service.audit import read_items
-    from flowdebate.service.runs import opened
-
-    if data is not None:
-        return read_items(data), 0
-    with opened(store) as place:
-        if again is None:
-            return asyncio.run(_stored(place.store, names, filters)), 0
-        return again.judged(asyncio.run(_selected(place.store, names, filters)), place.store, seed=seed)
-
-
-async def _stored(store: Store, names: Sequence[str], filters: Mapping[str, Any]) -> Items:
-    from flowdebate.service.audit import audited_runs
-
-    return await audited_runs(store, await _selected(store, names, filters))
-
-
-async def _selected(store: Store, names: Sequence[str], filters: Mapping[str, Any]) -> Sequence[StoredRun]:
-    from flowdebate.service.runs import find_run, list_runs
-
-    if names:
-        return list({run.header.run_id: run for run in [await find_run(store, name) for name in names]}.values())
-    others = {name: value for name, value in filters.items() if name != "status"}
-    return await list_runs(store, state=filters["status"], **others)
-
-
-def _audited(items: Items, seed: int) -> JudgeAudit:
-    """The audit, with p-values and intervals where scipy is installed."""
-    from flowdebate.service.audit import audit_of, has_intervals
-
-    if not has_intervals():
-        tell('Warning: no p-values and no intervals without scipy: pip install "flowdebate[audit]"')
-    return audit_of(items, seed=seed)
-
-
 def _write(audited: JudgeAudit, items: Items, *, as_json: bool) -> None:
-    from flowdebate.cli.terminal.page import Page
-    from flowdebate.service.documents.document import as_json as json_of
+    from flowdebate.service.documents.evaluations import lay_out_audit
 
     if as_json:
-        data = {"audit": audited.model_dump(mode="json", by_alias=True), "findings": audited.findings}
-        readers = items.readers
-        votes = {} if readers is None else {"readers": readers.model_dump(mode="json", by_alias=True)}
-        write_json(json_of({**data, "leftOut": dict(sorted(items.left_out.items())), **votes}))
+        found: dict[str, Any] = {
+            "audit": audited.model_dump(mode="json", by_alias=True),
+            "findings": audited.findings,
+            "leftOut": dict(sorted(items.left_out.items())),
+        }
+        if items.readers is not None:
+            found["readers"] = items.readers.model_dump(mode="json", by_alias=True)
+        write_json(found)
     else:
-        _show(audited, Page(sys.stdout, ()), left_out=items.left_out, readers=items.readers)
+        summary = lay_out_audit(audited, audited.findings, readers=items.readers, left_out=items.left_out)
+        open_page().summary(summary)
 
 
-def _show(
-    audit: JudgeAudit, page: Page, *, left_out: Mapping[str, int], readers: ReaderAgreement | None = None
-) -> None:
-    from flowdebate.service.audit import rows_of
+_TOO_FEW = "has no transcript of a debate of two sides"
 
-    models = f", {counted(len(audit.models), 'model')}" if audit.models else ""
-    page.line(f"Audit of {counted(audit.ballots, 'ballot')} on {counted(audit.items, 'item')}{models}", style="bold")
-    for why, number in sorted(left_out.items()):
-        page.line(f"Left out: {counted(number, 'run')}: {why}", style="dim")
-    if not audit.ballots:
-        return
-    page.line()
-    rows = rows_of(audit, readers)
-    page.columns(_HEAD, [(in_line(row.judge), row.name, row.shown, row.interval, row.of) for row in rows])
-    page.heading("Findings")
-    for finding in (*audit.findings, *([] if readers is None else readers.findings)):
-        page.line(f"- {in_line(finding)}")
+
+@dataclass(frozen=True, kw_only=True)
+class Rejudging:
+    """Stored debates judged again, as a durable batch."""
+
+    models: Sequence[Model | str]
+    judge: JudgeOptions
+    repeat: int
+    concurrency: int
+    fingerprint: str
+    """All of this as text; the same options continue the same batch."""
+
+    @classmethod
+    def of(cls, *, wanted: bool, options: Mapping[str, Any]) -> Self | None:
+        """Read the options of the command line, where None was not given; None if debates are not to be judged again.
+
+        ConfigurationError with the option, also for one that only matters where they are.
+        """
+        from flowdebate.models.openai.endpoint import address_of
+        from flowdebate.patterns.debate.judging.options import JudgeOptions
+        from flowdebate.service.plans.plan import Models
+
+        for name, value in () if wanted else options.items():
+            check(value is None, f"--{name.replace('_', '-')}", value, "left out without --rejudge")
+        if not wanted:
+            return None
+        specs, base_url, answer = options["model"] or [], options["base_url"], options["judge_answer"]
+        at = address_of(base_url or "")
+        check(base_url is None or specs, "--model", None, f"the model's name as the server at {at} has it")
+        make = Models(base_url)
+        made = [make(spec, COMMAND, "--model") for spec in specs]
+        try:
+            judge = JudgeOptions(
+                answer=answer,
+                schedule=options["schedule"] or "cyclic",
+                labels=bool(options["labels"]),
+                models=made if len(made) > 1 else (),
+            )
+        except ConfigurationError as error:
+            flag = {"answer": "judge-answer", "models": "model"}.get(error.field, error.field)
+            raise ConfigurationError(COMMAND, f"--{flag}", error.got, error.allowed) from None
+        times = options["repeat"] or 1
+        answers = [] if answer is None else [answer]  # batches of earlier versions have no such entry
+        return cls(
+            models=made,
+            judge=judge,
+            repeat=times,
+            concurrency=options["max_concurrency"] or 8,
+            fingerprint=str([str(judge.plan), bool(options["labels"]), times, specs, *answers]),
+        )
+
+    def judge_again(self, runs: Iterable[StoredRun], store: Store, *, seed: int) -> tuple[Items, int]:
+        """Judge the debates of `runs` again: the items, and how many debates failed. Recorded answers cost nothing."""
+        from flowdebate.evaluation.judges.rejudge import rejudge
+        from flowdebate.evaluation.judges.report import AuditItem
+        from flowdebate.patterns.debate.mirror import spoken_in
+        from flowdebate.runs.durable.resume import StoreOptions
+        from flowdebate.service.audit import Items, argued
+
+        debates: dict[str, tuple[str, ArguedDebate]] = {}
+        left_out = Counter[str]()
+        for run in runs:
+            debate = argued(run)
+            if debate is None or len(debate.sides) < 2:  # noqa: PLR2004 - there is nothing to choose from one
+                left_out[_TOO_FEW] += 1
+            else:
+                debates.setdefault(debate.model_dump_json(), (run.header.run_id, debate))
+        if not debates:
+            return Items(items=[], left_out=left_out), 0
+        about = "\n".join([self.fingerprint, str(seed), *debates])
+        result = asyncio.run(
+            rejudge(
+                [debate for _, debate in debates.values()],
+                judge=self.judge,
+                repeat=self.repeat,
+                model=self.models[0] if len(self.models) == 1 else None,
+                seed=seed,
+                max_concurrency=self.concurrency,
+                store=StoreOptions(store=store),
+                batch_id=f"rejudge-{hashlib.blake2b(about.encode(), digest_size=5).hexdigest()}",
+            )
+        )
+        names = [name for name, _ in debates.values()]
+        for item in result.failed:
+            tell(f"Run {names[item.index]} could not be judged again: {error_text(item.error) if item.error else ''}")
+        turns = [spoken_in(debate.transcript) for _, debate in debates.values()]
+        items = [
+            AuditItem(id=names[item.index], ballots=item.output.ballots, spoken=turns[item.index])
+            for item in result
+            if item.output is not None
+        ]
+        return Items(items=items, left_out=left_out), len(result.failed)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import sys
+import json
+import string
 from collections import Counter
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -13,24 +14,21 @@ import typer
 from pydantic import Field
 
 from flowdebate.cli import options as opt
-from flowdebate.cli.command import write_json
+from flowdebate.cli.batch.command import Plans, Totals, hash_name, run_batch, show_summary, warned_once
+from flowdebate.cli.batch.files import Row, read_rows
+from flowdebate.cli.command import open_page, write_json
 from flowdebate.cli.terminal.process import ExitCode, killed_by, tell, writing
+from flowdebate.errors import BadFile, shown
 from flowdebate.patterns.debate.schemas import BASELINES, BaselineName
 from flowdebate.service.plans.options import COMMAND, FilePath, ModelName, Option, Text, allowed, misuse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from flowdebate.cli.batch.run import FinishedBatch
-    from flowdebate.cli.evaluation.dataset import LabelledQuestion
-    from flowdebate.cli.terminal.page import Page
-    from flowdebate.evaluation import BenefitItem, BenefitReport, MethodResult, PairedComparison
-    from flowdebate.evaluation.benefit.comparison import Missing
+    from flowdebate.evaluation import BenefitItem, BenefitReport
     from flowdebate.store.base import Store
 
 
-_NOT_ENDED = ("queued", "running", "left_behind", "interrupted", "awaiting")
-"""States of runs that may still find a verdict."""
 _Gain = Annotated[float, Field(gt=0, lt=1), allowed("a number between 0 and 1")]
 
 
@@ -102,10 +100,9 @@ def evaluate(  # noqa: PLR0913 - the options of the command
     Each debate is compared with one call, with the vote of first drafts, and with self-consistency at equal tokens.
     --max-calls holds for each question.
     """
-    from flowdebate.cli.batch.rows import read_rows
-    from flowdebate.cli.batch.run import Totals, run_batch, warned_once
-    from flowdebate.cli.evaluation.dataset import EvaluationPlans
+    from flowdebate.evaluation.benefit.comparison import benefit_report
     from flowdebate.patterns.debate.baselines import baselines_asked
+    from flowdebate.service.documents.evaluations import lay_out_benefit
     from flowdebate.service.runs import opened
 
     opt.check(out != "-", "--out", "-", "the path of a file: the report is written on stdout")
@@ -134,11 +131,44 @@ def evaluate(  # noqa: PLR0913 - the options of the command
                 out=out,
             )
         )
-        outcome = asyncio.run(_stored_outcome(place.store, name, plans.questions, cluster))
-    report = _report(outcome, min_gain, "wrong" if missing == "wrong" else "left out")
+        outcome = asyncio.run(_read_outcome(place.store, name, plans.questions, cluster))
+    lost: Literal["wrong", "left out"] = "wrong" if missing == "wrong" else "left out"
+    report: BenefitReport | None = None
+    if any(item.baselines for item in outcome.items):
+        report = benefit_report(outcome.items, min_gain=min_gain, missing=lost)
+    unfinished = finished.signal is not None or bool(finished.summary.failed)
+    unfinished = unfinished or finished.summary.done != finished.summary.total
     with writing():
-        _write(report, outcome, finished, name, as_json=as_json, out=out)
-    raise typer.Exit(_exit_code(finished, report))
+        if as_json:
+            data = {
+                "batch": name,
+                "report": None if report is None else report.model_dump(mode="json", by_alias=True),
+                "leftOut": dict(sorted(outcome.left_out.items())),
+                "withoutVerdict": dict(sorted(outcome.without_verdict.items())),
+                "lostAnswers": outcome.failed,
+            }
+            write_json(data)
+        else:
+            page = open_page()
+            show_summary(page, name, finished.summary, out=out)
+            if report is not None:
+                uncounted = {"without_verdict": outcome.without_verdict, "left_out": outcome.left_out}
+                page.summary(lay_out_benefit(report, **uncounted, failed=outcome.failed))
+    if report is None:
+        tell("There is nothing to compare: no debate has a verdict and an answer of a baseline")
+    if unfinished:
+        tell(f"To continue: the same command, or any with --batch {name}")
+    if finished.signal is not None:
+        raise typer.Exit(killed_by(finished.signal))
+    if finished.summary.failed:
+        raise typer.Exit(ExitCode.FAILED)
+    raise typer.Exit(ExitCode.NO_RESULT if report is None or unfinished else 0)
+
+
+# What came of the debates
+
+_NOT_ENDED = ("queued", "running", "left_behind", "interrupted", "awaiting")
+"""States of runs that may still find a verdict."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,7 +185,7 @@ class _Outcome:
     """Baseline answers that failed."""
 
 
-async def _stored_outcome(
+async def _read_outcome(
     store: Store, name: str, questions: Sequence[LabelledQuestion], cluster: str | None
 ) -> _Outcome:
     """Read the outcome of the evaluation `name` of these `questions`."""
@@ -169,6 +199,7 @@ async def _stored_outcome(
     left_out, without_verdict = Counter[str](), Counter[str]()
     failed = 0
     for index, question in enumerate(questions):
+        # the same question twice is one observation, not two independent ones
         shared = str([question.question, question.truth] if cluster is None else question.others.get(cluster))
         try:
             stored = await store.run(f"{name}-{index}")
@@ -201,101 +232,137 @@ async def _stored_outcome(
     return _Outcome(items=items, left_out=left_out, without_verdict=without_verdict, failed=failed)
 
 
-def _report(outcome: _Outcome, min_gain: float, missing: Missing) -> BenefitReport | None:
-    """The report; None where there is nothing to compare."""
-    from flowdebate.evaluation.benefit.comparison import benefit_report
+# The data set
 
-    comparable = any(item.baselines for item in outcome.items)
-    return benefit_report(outcome.items, min_gain=min_gain, missing=missing) if comparable else None
-
-
-def _write(
-    report: BenefitReport | None,
-    outcome: _Outcome,
-    finished: FinishedBatch,
-    name: str,
-    *,
-    as_json: bool,
-    out: str | None,
-) -> None:
-    from flowdebate.cli.batch.view import show_summary
-    from flowdebate.cli.terminal.page import Page
-    from flowdebate.service.documents.document import as_json as json_of
-
-    if as_json:
-        data = {"batch": name, "report": None if report is None else report.model_dump(mode="json", by_alias=True)}
-        counts = {"leftOut": outcome.left_out, "withoutVerdict": outcome.without_verdict}
-        ordered = {name: dict(sorted(count.items())) for name, count in counts.items()}
-        write_json(json_of({**data, **ordered, "lostAnswers": outcome.failed}))
-    else:
-        page = Page(sys.stdout, ())
-        show_summary(page, name, finished.summary, out=out)
-        if report is not None:
-            _show(report, outcome, page)
-    if report is None:
-        tell("There is nothing to compare: no debate has a verdict and an answer of a baseline")
-    if _unfinished(finished):
-        tell(f"To continue: the same command, or any with --batch {name}")
+_CHOICES = "choices"
+_YES, _NO = ("yes", "true"), ("no", "false")
+_LETTERS = string.ascii_lowercase
 
 
-def _show(report: BenefitReport, outcome: _Outcome, page: Page) -> None:
-    """The accuracy of each method, the paired comparisons, and the report in words."""
-    from flowdebate.evaluation.benefit.report import METHODS
+@dataclass(frozen=True, kw_only=True)
+class LabelledQuestion(Row):
+    """A question with a known answer."""
 
-    interval = f"{report.confidence:.0%} INTERVAL"
-    page.line()
-    page.columns(
-        ("", "RIGHT", "ACCURACY", interval, "UNDECIDED", "CALLS", "TOKENS"),
-        [(METHODS[each.method], *_method_cells(each)) for each in report.methods],
-    )
-    page.line()
-    page.columns(
-        ("DEBATE AGAINST", "BETTER", "WORSE", "DIFFERENCE", interval, "P (HOLM)", "TIMES THE TOKENS"),
-        [(METHODS[each.baseline], *_comparison_cells(each)) for each in report.comparisons],
-    )
-    page.heading("Did the debate help?")
-    page.line(report.summary)
-    for each in report.comparisons:
-        page.line(f"- Against {METHODS[each.baseline]}. {each.summary}")
-    for why, number in sorted(outcome.without_verdict.items()):
-        page.line(f"Without a verdict: {number:,} ({why})", style="dim")
-    for why, number in sorted(outcome.left_out.items()):
-        page.line(f"Left out: {number:,} ({why})", style="dim")
-    if outcome.failed:
-        page.line(f"Baseline answers that failed: {outcome.failed:,}", style="dim")
+    sides: tuple[Mapping[str, Any], ...]
+    """The debaters, as in a plan file."""
+    truth: str
+    """The right stance."""
 
 
-def _method_cells(result: MethodResult) -> tuple[str, ...]:
-    return (
-        f"{result.right:g} of {result.n:,}",
-        f"{result.accuracy:.1%}",
-        f"{result.low:.1%} to {result.high:.1%}",
-        f"{result.undecided:,}",
-        f"{result.calls:.1f}",
-        "unknown" if result.tokens is None else f"{result.tokens:,.0f}",
-    )
+def choices_of(row: Row, columns: Sequence[str], *, path: str, number: int) -> list[str]:
+    """The positions in a row's own columns; none where it has no such column, and none was named."""
+    if not columns and _CHOICES not in row.others:
+        return []
+    cells = []
+    for column in columns or [_CHOICES]:
+        if column not in row.others:
+            raise BadFile(path, f"question {number}: there is no column `{column}`")
+        cells.append(row.others[column])
+    values = [cell for cell in cells if cell not in (None, "")]
+    if len(cells) == 1:  # CSV has no lists: there one is written as JSON
+        value = cells[0]
+        if isinstance(value, str):
+            try:
+                value = json.loads(value)
+            except (ValueError, RecursionError):
+                value = [value]
+        values = value if isinstance(value, list) else [value]
+    texts = [value.strip() if isinstance(value, str) else value for value in values]
+    good = all(isinstance(text, str) and text for text in texts) and len(set(texts)) == len(texts)
+    if not good or not 2 <= len(texts) <= len(_LETTERS):  # noqa: PLR2004 - two sides
+        field = ", ".join(f"`{column}`" for column in columns or [_CHOICES])
+        allowed = f"2 to {len(_LETTERS)} different texts"
+        raise BadFile(path, f"question {number}: {field} must hold {allowed}, got {shown(values)}")
+    return texts
 
 
-def _comparison_cells(compared: PairedComparison) -> tuple[str, ...]:
-    return (
-        f"{compared.better:,}",
-        f"{compared.worse:,}",
-        f"{compared.difference:+.1%}",
-        f"{compared.low:+.1%} to {compared.high:+.1%}",
-        f"{compared.p_holm:.2g}",
-        "unknown" if compared.tokens_ratio is None else f"{compared.tokens_ratio:.1f}",
-    )
+def matched(value: object, stances: Sequence[str], names: Sequence[str]) -> str | None:
+    """The stance that `value` names, or None: by its text, its debater's name, its letter, or its place from 0.
+
+    >>> [matched(value, ["tea", "coffee"], ["a", "b"]) for value in ("Coffee", "B", 1, "1", True, "milk")]
+    ['coffee', 'coffee', 'coffee', 'coffee', None, None]
+    >>> [matched(value, ["it is so", "it is not"], ["pro", "con"]) for value in (True, "no", "PRO")]
+    ['it is so', 'it is not', 'it is so']
+    """
+    if isinstance(value, bool):
+        value = "true" if value else "false"
+    text = str(value).strip().casefold()
+    # later entries win: a position that is called "b" or "1" means itself, not the second one
+    known = {str(index): stance for index, stance in enumerate(stances)}
+    known |= dict(zip(_LETTERS, stances, strict=False))
+    if list(names) == ["pro", "con"]:
+        known |= dict.fromkeys(_YES, stances[0]) | dict.fromkeys(_NO, stances[1])
+    known |= {name.casefold(): stance for name, stance in zip(names, stances, strict=True)}
+    known |= {stance.strip().casefold(): stance for stance in stances}
+    return known.get(text)
 
 
-def _unfinished(finished: FinishedBatch) -> bool:
-    return (
-        finished.signal is not None or bool(finished.summary.failed) or finished.summary.done != finished.summary.total
-    )
+class EvaluationPlans(Plans):
+    """Plans of the debates of a data set, with baselines; `rows` are the rows as they were read.
 
+    The positions are the row's choices, dealt to the debaters at random (data sets often have the right one first), or
+    those of the named debaters. `baselines`: None for all that can differ from each other. BadFile for a row without a
+    truth among its positions.
+    """
 
-def _exit_code(finished: FinishedBatch, report: BenefitReport | None) -> int:
-    if finished.signal is not None:
-        return killed_by(finished.signal)
-    if finished.summary.failed:
-        return ExitCode.FAILED
-    return ExitCode.NO_RESULT if report is None or _unfinished(finished) else 0
+    def __init__(
+        self,
+        options: Mapping[str, Any],
+        file: str | None,
+        rows: Sequence[Row],
+        *,
+        path: str,
+        truth: str,
+        choices: Sequence[str],
+        baselines: Sequence[BaselineName] | None,
+    ) -> None:
+        super().__init__("debate", options, file, first=rows[0].question)
+        if "schema" not in self.stored["options"]:
+            self.stored["options"].setdefault("synthesizer", False)  # only verdicts are compared
+        self._baselines = baselines
+        self.questions: list[LabelledQuestion] = [
+            self._label(row, path=path, number=number, truth=truth, columns=choices)
+            for number, row in enumerate(rows, 1)
+        ]
+        for question in self.questions:
+            self.of(question)  # refuses impossible options before anything is paid
+
+    def name(self, rows: Sequence[Row]) -> str:
+        """The name of a batch of these rows, baselines and positions."""
+        positions = [list(map(dict, question.sides)) for question in self.questions]
+        return hash_name("evaluation", [super().name(rows), self._baselines and list(self._baselines), positions])
+
+    def options_of(self, row: Row) -> dict[str, Any]:
+        """The options of one question: its sides, and the baselines."""
+        from flowdebate.evaluation.benefit.comparison import DRAFTS
+
+        question = row if isinstance(row, LabelledQuestion) else self.questions[0]  # the bare row of the first question
+        sides = [dict(side) for side in question.sides]
+        # a vote of two first drafts is a coin, so it could not differ from one call
+        compared = [name for name in BASELINES if name != "drafts" or len(sides) >= DRAFTS]
+        options = {**self.options_for(question.question), "debaters": sides}
+        return {**options, "baselines": list(self._baselines or compared)}
+
+    def _label(self, row: Row, *, path: str, number: int, truth: str, columns: Sequence[str]) -> LabelledQuestion:
+        from flowdebate.evaluation.benefit.evaluate import dealt
+        from flowdebate.patterns.debate.sides import yes_no_sides
+
+        given: Sequence[Mapping[str, Any]] | None = self.stored["options"].get("debaters")
+        if choices := choices_of(row, columns, path=path, number=number):
+            debaters = [{"name": letter} for letter in _LETTERS] if given is None else list(map(dict, given))
+            if given is not None and len(debaters) != len(choices):
+                raise BadFile(path, f"question {number}: has {len(choices)} choices for {len(debaters)} debaters")
+            positions = dealt(choices, question=row.question, seed=self.base.seed)
+            sides = [{**who, "stance": stance} for who, stance in zip(debaters, positions, strict=False)]
+            stances, names = choices, [""] * len(choices)
+        else:
+            default = ({"name": side.name, "stance": side.stance} for side in yes_no_sides(row.question))
+            sides = [dict(side) for side in given or default]
+            stances, names = [side["stance"] for side in sides], [side["name"] for side in sides]
+        if truth not in row.others:
+            raise BadFile(path, f"question {number}: there is no column `{truth}`, which has the right answer")
+        right = matched(row.others[truth], stances, names)
+        if right is None:
+            allowed = f"one of {', '.join(map(shown, stances))}"
+            raise BadFile(path, f"question {number}: `{truth}` must be {allowed}, got {shown(row.others[truth])}")
+        return LabelledQuestion(question=row.question, others=row.others, sides=tuple(sides), truth=right)

@@ -3,44 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from flowdebate._util.text import counted
 from flowdebate.cli import options as opt
-from flowdebate.cli.command import write_json
-from flowdebate.cli.options import check
+from flowdebate.cli.command import open_page, write_json
 from flowdebate.cli.terminal.process import ExitCode, tell, writing
-from flowdebate.service.documents.text import in_line
 from flowdebate.service.plans.options import FilePath, Option, misuse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from flowdebate.cli.terminal.page import Page
-    from flowdebate.evaluation import Recount, RuleResult
     from flowdebate.evaluation.decision_rules.ballots import Countable
     from flowdebate.service.documents.document import Document
     from flowdebate.store.base import Store, StoredRun
-
-
-_ONE_RUN = "Say which debate to recount: the id of its run, or --last, or --data FILE."
-_HEAD = ("RULE", "FINDS FOR", "BALLOTS", "WHY")
-_ENDS = {"tie": "(a tie)", "short": "(not enough)"}
-
-
-class _Decided(NamedTuple):
-    """A decision to recount."""
-
-    ballots: Countable | str
-    """Or the reason why there are none."""
-    subject: str
-    winner: str | None
-    """The stored winner; None for nobody."""
-    run_id: str | None = None
-    sides: Sequence[str] | None = None
 
 
 @opt.command()
@@ -68,64 +45,80 @@ def recount(
 
     The findings say whether the outcome depends on the rule, and which rules cannot count these ballots.
     """
-    if (run is not None) + (data is not None) + last != 1:
-        raise misuse("RUN", run, _ONE_RUN)
-    check(data is None or store is None, "--store", store, "left out where --data is given")
-    weights = _weights(weight or [])
-    decided = _read(data) if data is not None else _stored(run, store)
-    if isinstance(decided.ballots, str):
-        where = data if decided.run_id is None else f"run {decided.run_id}"
-        tell(f"Error: {where} {decided.ballots}")
-        raise typer.Exit(ExitCode.NO_RESULT)
     from flowdebate.evaluation.decision_rules.recount import recount as count_again
+    from flowdebate.service.documents.document import read_document
+    from flowdebate.service.documents.evaluations import lay_out_recount
+    from flowdebate.service.runs import opened
 
-    rules: Any = [name.replace("-", "_") for name in rule] if rule else None
-    recounted = count_again(decided.ballots, sides=decided.sides, rules=rules, weights=weights, threshold=threshold)
-    with writing():
-        _write(recounted, decided, as_json=as_json)
-    if not recounted.usable:
-        raise typer.Exit(ExitCode.NO_RESULT)
-
-
-def _weights(given: Sequence[str]) -> dict[str, float] | None:
-    weights = {}
-    for each in given:
+    if (run is not None) + (data is not None) + last != 1:
+        raise misuse("RUN", run, "Say which debate to recount: the id of its run, or --last, or --data FILE.")
+    opt.check(data is None or store is None, "--store", store, "left out where --data is given")
+    weights: dict[str, float] = {}
+    for each in weight or ():
         name, _, number = each.rpartition("=")
         try:
             weights[name] = float(number)
         except ValueError:
             name = ""
-        check(name, "--weight", each, "a name, =, and a number")
-    return weights or None
+        opt.check(name, "--weight", each, "a name, =, and a number")
+    if data is not None:
+        decided = _read_document(read_document(data))
+    else:
+        with opened(store) as place:
+            decided = asyncio.run(_find(place.store, run))
+    if isinstance(decided.ballots, str):
+        where = data if decided.run_id is None else f"run {decided.run_id}"
+        tell(f"Error: {where} {decided.ballots}")
+        raise typer.Exit(ExitCode.NO_RESULT)
+    rules: Any = [name.replace("-", "_") for name in rule] if rule else None
+    recounted = count_again(
+        decided.ballots, sides=decided.sides, rules=rules, weights=weights or None, threshold=threshold
+    )
+    with writing():
+        if as_json:
+            found = {
+                "question": decided.subject,
+                "decided": decided.winner,
+                "recount": recounted.model_dump(mode="json", by_alias=True),
+                "findings": recounted.findings,
+                "runId": decided.run_id,
+            }
+            write_json(found)
+        else:
+            page = open_page()
+            page.labelled("Question", decided.subject, "bold", indent="")
+            page.labelled("Decided for", decided.winner or "nobody", "bold", indent="")
+            page.summary(lay_out_recount(recounted))
+    if not recounted.usable:
+        raise typer.Exit(ExitCode.NO_RESULT)
 
 
-def _read(data: str) -> _Decided:
-    from flowdebate.service.documents.document import read_document
+class _Decided(NamedTuple):
+    """A decision to recount."""
 
-    return _of_document(read_document(data))
+    ballots: Countable | str
+    """Or the reason why there are none."""
+    subject: str
+    winner: str | None
+    """The stored winner; None for nobody."""
+    run_id: str | None = None
+    sides: Sequence[str] | None = None
 
 
-def _stored(run: str | None, store: str | None) -> _Decided:
-    from flowdebate.service.runs import opened
-
-    with opened(store) as place:
-        return asyncio.run(_found(place.store, run))
-
-
-async def _found(store: Store, run: str | None) -> _Decided:
+async def _find(store: Store, run: str | None) -> _Decided:
     """The named run, or else the newest with ballots."""
     from flowdebate.service.runs import each_run, find_run
 
     if run is not None:
-        return _of_run(await find_run(store, run))
+        return _read_run(await find_run(store, run))
     async for each in each_run(store):
-        decided = _of_run(each)
+        decided = _read_run(each)
         if not isinstance(decided.ballots, str):
             return decided
     raise misuse("--last", True, f"No run in {store.name} has ballots.")  # noqa: FBT003 - what was given
 
 
-def _of_run(run: StoredRun) -> _Decided:
+def _read_run(run: StoredRun) -> _Decided:
     from flowdebate.errors import BadFile
     from flowdebate.evaluation.judges.rejudge import NAME as REJUDGE
     from flowdebate.service.audit import UNREADABLE, ballots_of_run
@@ -138,12 +131,12 @@ def _of_run(run: StoredRun) -> _Decided:
         sides = None if isinstance(ballots, str) else sorted({side for ballot in ballots for side in ballot.order})
         return _Decided(ballots, subject, None, run_id, sides)
     try:
-        return _of_document(document_of(raw, where=f"run {run_id}"))._replace(run_id=run_id)
+        return _read_document(document_of(raw, where=f"run {run_id}"))._replace(run_id=run_id)
     except BadFile:
         return _Decided(UNREADABLE, subject, None, run_id)
 
 
-def _of_document(document: Document) -> _Decided:
+def _read_document(document: Document) -> _Decided:
     """The ballots of a debate, or the votes of a consensus."""
     from flowdebate.service.audit import NO_BALLOTS, NO_VERDICT
 
@@ -158,44 +151,3 @@ def _of_document(document: Document) -> _Decided:
     if raw.verdict is None:
         return _Decided(NO_VERDICT, subject, None, run_id)
     return _Decided(raw.verdict.judging or NO_BALLOTS, subject, raw.verdict.winner, run_id)
-
-
-def _write(recounted: Recount, decided: _Decided, *, as_json: bool) -> None:
-    from flowdebate.cli.terminal.page import Page
-    from flowdebate.service.documents.document import as_json as json_of
-
-    if as_json:
-        data = {
-            "question": decided.subject,
-            "decided": decided.winner,
-            "recount": recounted.model_dump(mode="json", by_alias=True),
-            "findings": recounted.findings,
-            "runId": decided.run_id,
-        }
-        write_json(json_of(data))
-    else:
-        _show(recounted, decided, Page(sys.stdout, ()))
-
-
-def _show(recounted: Recount, decided: _Decided, page: Page) -> None:
-    ballots = counted(recounted.cast, "vote" if recounted.data == "votes" else "ballot")
-    page.labelled("Question", decided.subject, "bold", indent="")
-    page.labelled("Decided for", decided.winner or "nobody", "bold", indent="")
-    page.line(f"Decided again by {ballots}, without asking anybody")
-    if recounted.rows:
-        page.line()
-        page.columns(_HEAD, [_cells(row) for row in recounted.rows])
-    if len(recounted.per_ballot) > 1:
-        page.heading("Each ballot as the only one")
-        for each in recounted.per_ballot:
-            who = f"Ballot {each.number}" if each.voter is None else f"Ballot {each.number}, {each.voter}"
-            view = "" if each.view is None else f" (view {each.view + 1})"
-            page.labelled(f"{who}{view}", each.winner or "none", "")
-    page.heading("Findings")
-    for finding in recounted.findings:
-        page.line(f"- {in_line(finding)}")
-
-
-def _cells(row: RuleResult) -> tuple[str, str, str, str]:
-    winner = row.winner if row.winner is not None else _ENDS[row.end]
-    return row.rule.replace("_", " "), winner, f"{row.ballots:,}", row.why

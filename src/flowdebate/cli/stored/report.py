@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from flowdebate._util.text import counted
 from flowdebate.cli import options as opt
-from flowdebate.cli.command import check_report, write_json, write_report
-from flowdebate.cli.terminal.process import ExitCode, write_whole, writing
+from flowdebate.cli.command import open_page, write_json, write_report
+from flowdebate.cli.terminal.process import ExitCode, check_target, write_whole, writing
 from flowdebate.service.plans.options import Option, misuse
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from flowdebate.service.evidence import Finding
-
 
 _WORDS = {
     "verified": "verified: what is shown follows from the journal",
@@ -46,7 +40,7 @@ def report(
     if html is None and markdown is None:
         raise misuse("--html", None, "Say where to: --html FILE, --markdown FILE, or both.")
     for path in (html, markdown):
-        check_report(path)
+        check_target(path)
     with opened(store) as place:
         stored = asyncio.run(chosen_run(place.store, run, last=last, verb="report"))
         lines, evidence = asyncio.run(evidence_in(place.store, stored.header.run_id))
@@ -68,25 +62,18 @@ def verify(
 
     findings = asyncio.run(verify_file(file))
     with writing():
-        _show(findings, as_json=as_json)
+        if as_json:
+            write_json([finding.model_dump(by_alias=True) for finding in findings])
+        else:
+            page = open_page()
+            for finding in findings:
+                page.labelled("Run", finding.run_id, "bold", indent="")
+                page.labelled("About", finding.question, "bold", indent="")
+                page.labelled("Journal", counted(finding.answers, "answer"), "dim")
+                page.labelled("Outcome", _WORDS[finding.outcome], "dim")
+                for problem in finding.problems:
+                    page.labelled("Problem", problem, "yellow")
     if any(finding.outcome == "differs" for finding in findings):
         raise typer.Exit(ExitCode.FAILED)
     if any(finding.outcome == "unknown" for finding in findings):
         raise typer.Exit(ExitCode.NO_RESULT)
-
-
-def _show(findings: Sequence[Finding], *, as_json: bool) -> None:
-    from flowdebate.cli.terminal.page import Page
-    from flowdebate.service.documents.document import as_json as json_of
-
-    if as_json:
-        write_json(json_of([finding.model_dump(by_alias=True) for finding in findings]))
-        return
-    page = Page(sys.stdout, ())
-    for finding in findings:
-        page.labelled("Run", finding.run_id, "bold", indent="")
-        page.labelled("About", finding.question, "bold", indent="")
-        page.labelled("Journal", f"{finding.answers:,} {'answer' if finding.answers == 1 else 'answers'}", "dim")
-        page.labelled("Outcome", _WORDS[finding.outcome], "dim")
-        for problem in finding.problems:
-            page.labelled("Problem", problem, "yellow")

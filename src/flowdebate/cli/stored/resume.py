@@ -1,24 +1,32 @@
-"""`flowdebate resume` and `flowdebate answer`: continue a run from its journal, or with a human's answer."""
+"""`flowdebate resume`, `answer` and `fork`: continue a run from its journal, or run it again with changes."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
+import tomllib
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
+import typer
+
+from flowdebate._util.text import counted
 from flowdebate.cli import options as opt
-from flowdebate.cli.execute import resume_run
-from flowdebate.cli.terminal.process import tell
-from flowdebate.errors import NotAwaited
-from flowdebate.service.plans.options import Option, misuse
+from flowdebate.cli.execute import Show, ask_here, execute, stored_run
+from flowdebate.cli.patterns import known_options
+from flowdebate.cli.terminal.process import check_target, tell
+from flowdebate.errors import ConfigurationError, NotAwaited
+from flowdebate.service.plans.options import COMMAND, Count, FilePath, ModelName, Option, misuse
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
+    from flowdebate.cli.execute import Running
     from flowdebate.runs.durable.suspend import HumanRequest
-    from flowdebate.store.base import Store, StoredRun
+    from flowdebate.service.service import Service
+    from flowdebate.store.base import StepRow, Store, StoredRun
 
 
 @opt.command("base_url", "replay", "max_calls", "max_tokens", "max_seconds", "price")
@@ -53,22 +61,72 @@ def resume(  # noqa: PLR0913 - the options of the command
         raise misuse("RUN", run, f"{which} flowdebate runs lists the stored runs.")
     if model is not None and not allow_changes:
         raise misuse("--model", model, "Another --model changes the run: add --allow-changes.")
-    resume_run(
+    _resume(
         run,
         {**given, "model": model},
         store=store,
-        on_uncertain=on_uncertain,
-        allow_changes=allow_changes,
-        retry_dead_letter=retry_dead_letter,
         trust_plan=trust_plan,
         as_json=as_json,
         markdown=markdown,
         quiet=quiet,
+        on_uncertain=on_uncertain,
+        allow_changes=allow_changes,
+        retry_dead_letter=retry_dead_letter,
     )
 
 
-# answer
+def _resume(
+    run: str | None,
+    given: Mapping[str, Any],
+    *,
+    store: str | None,
+    trust_plan: bool,
+    as_json: bool,
+    markdown: Path | None,
+    quiet: bool = False,
+    **options: Any,  # noqa: ANN401 - those of the service
+) -> NoReturn:
+    """Resume a run (None: the last one) with what is `given` over its plan; ends in Exit."""
+    from flowdebate.service.plans.models import models_line
+    from flowdebate.service.plans.plan import plan_of
+    from flowdebate.service.runs import find_run, last_resumable, opened
 
+    check_target(markdown)
+    with opened(store) as place:
+        stored = asyncio.run(last_resumable(place.store) if run is None else find_run(place.store, run))
+        plan = plan_of(stored, given, trusted=trust_plan or _confirm(stored, given), ask=ask_here())
+        if plan.policies.record is not None:
+            tell(f"Warning: {plan.policies.record} ends where the run was left; the rest is not recorded")
+        show = Show(as_json=as_json, quiet=quiet, head=[models_line(plan, environment=_environment(stored))])
+
+        async def resumed(service: Service) -> Running:
+            return stored_run(service, await service.resume(stored.header.run_id, plan=plan, **options))
+
+        code = asyncio.run(execute(plan, place, resumed, show, markdown))
+    raise typer.Exit(code)
+
+
+def _environment(stored: StoredRun) -> str | None:
+    """The model of the environment that a stored run was started in."""
+    return stored.header.model if isinstance(stored.header.model, str) else None
+
+
+def _confirm(run: StoredRun, given: Mapping[str, Any]) -> bool:
+    """Whether the user, asked in the terminal, trusts the addresses and paths of an imported plan."""
+    from flowdebate.service.plans.plan import reached_by
+
+    reached = reached_by(run, given)
+    if not reached or not sys.stdin.isatty():
+        return False
+    tell(f"Run {run.header.run_id} was imported. Its plan names:")
+    for flag, texts in reached.items():
+        for text in texts:
+            tell(f"  {flag} {text}")
+    tell("A server gets the key and everything that models are shown; of a file, models may be shown the content.")
+    return typer.confirm("Use them?", err=True)
+
+
+# answer
 
 _LONGEST = 4_000_000
 """Characters read from stdin: more than the limit of any answer."""
@@ -91,58 +149,219 @@ def answer(
     markdown: opt.Markdown = None,
 ) -> None:
     """Answer what a run asks a human, and resume it. Only the first answer to a request counts."""
-    from flowdebate.service.runs import find_run, opened
+    from flowdebate.service.runs import find_run, opened, short_id
 
     if text is not None and data is not None:
         raise misuse("--json", data, "Give the answer as TEXT or as --json DATA, not both.")
-    given = data if text is None else text
     with opened(store) as where:
         stored = asyncio.run(find_run(where.store, run))
-        left = asyncio.run(_answered(where.store, stored, given, place))
-        ready = _ready(stored, left, where.option, later=later)
-    if ready:
-        resume_run(stored.header.run_id, {}, store=store, trust_plan=trust_plan, as_json=False, markdown=markdown)
+        left = asyncio.run(_answer(where.store, stored, data if text is None else text, place))
+        short, option = short_id(stored.header.run_id), where.option
+    for request in left:
+        tell(f"It still waits for {request.block}: flowdebate answer {short} --place '{request.place}'{option}")
+    if left:
+        return
+    if stored.header.plan is None:
+        tell(f"To resume: await block.resume({stored.header.run_id!r}) in Python, where its block is built")
+    elif later:
+        tell(f"To resume: flowdebate resume {short}{option}")
+    else:
+        _resume(stored.header.run_id, {}, store=store, trust_plan=trust_plan, as_json=False, markdown=markdown)
 
 
-async def _answered(store: Store, stored: StoredRun, given: str | None, place: str | None) -> Sequence[HumanRequest]:
+async def _answer(store: Store, stored: StoredRun, given: str | None, place: str | None) -> Sequence[HumanRequest]:
     """Record the given answer, or ask for all; returns the requests that are still open."""
     from flowdebate.blocks.human.answers import checked, open_requests, submit_answer
     from flowdebate.blocks.human.terminal import ask_in_terminal
 
     run_id = stored.header.run_id
-    asked = [request for request in await open_requests(store, run_id) if place in (None, request.place)]
+    waiting = [request for request in await open_requests(store, run_id) if place in (None, request.place)]
     if given is None and not sys.stdin.isatty():
-        given = _read(asked, store, run_id)
-    if given is not None or not asked:
+        if not waiting:
+            raise NotAwaited(store.name, run_id, "waits for no answer")
+        for request in waiting:
+            tell(f"{request.place}\n{request.shown}\n\n[{request.block}] {request.expects}")
+        given = sys.stdin.read(_LONGEST).removesuffix("\n")
+    if given is not None or not waiting:
         await submit_answer(store, run_id, given, place=place)
     else:
-        for request in asked:
+        for request in waiting:
             typed = await ask_in_terminal(replace(request, check=partial(checked, request)))
             await submit_answer(store, run_id, typed, place=request.place)
     return await open_requests(store, run_id)
 
 
-def _read(asked: Sequence[HumanRequest], store: Store, run_id: str) -> str:
-    """Show the open requests and read the answer from stdin."""
-    if not asked:
-        raise NotAwaited(store.name, run_id, "waits for no answer")
-    for request in asked:
-        tell(f"{request.place}\n{request.shown}\n\n[{request.block}] {request.expects}")
-    return sys.stdin.read(_LONGEST).removesuffix("\n")
+# fork
+
+_MEGABYTES = 4
+"""Of a file with an answer: more than the limit of any answer."""
 
 
-def _ready(stored: StoredRun, left: Sequence[HumanRequest], option: str, *, later: bool) -> bool:
-    """Whether to resume the run now; if not, say what to do."""
-    from flowdebate.service.runs import short_id
+@opt.command("base_url", "seed", "max_calls", "max_tokens", "max_seconds", "price")
+def fork(  # noqa: PLR0913 - the options of the command
+    run: opt.RunName = None,
+    *,
+    last: Annotated[bool, Option(help="Fork the newest run.")] = False,
+    at: Annotated[
+        str | None,
+        Option(
+            panel="Answers",
+            metavar="PLACE",
+            help="Ask anew from this answer on, also where the request is the same. With --say: the answer to replace.",
+        ),
+    ] = None,
+    say: Annotated[
+        FilePath | None,
+        Option(panel="Answers", metavar="FILE", help='Text in place of the answer at --at; "-" is stdin.'),
+    ] = None,
+    edit: Annotated[
+        list[str] | None,
+        Option(panel="Answers", metavar="PLACE=TEXT", help="Text in place of an answer; repeat for more than one."),
+    ] = None,
+    model: Annotated[ModelName | None, Option(panel="Model", metavar="SPEC", help="Another model for the run.")] = None,
+    judge_model: Annotated[
+        ModelName | None,
+        Option(panel="Judge", metavar="SPEC", help="Another model for moderator, referee, judge and synthesizer."),
+    ] = None,
+    rounds: Annotated[
+        Count | None, Option(panel="Rounds", metavar="N", help="Another maximum number of rounds, or of turns.")
+    ] = None,
+    setting: Annotated[
+        list[str] | None,
+        Option(
+            panel="Options",
+            flag="--set",
+            metavar="KEY=VALUE",
+            help="Any other option by its key in a plan file, such as schedule=swap; KEY= takes it back. Repeatable.",
+        ),
+    ] = None,
+    trust_plan: opt.TrustPlan = False,
+    store: opt.StoreName = None,
+    as_json: opt.Json = False,
+    markdown: opt.Markdown = None,
+    quiet: opt.Quiet = False,
+    **given: object,
+) -> None:
+    """Run a stored run again as a new run, with changes: models are asked only for what differs.
 
-    run = short_id(stored.header.run_id)
-    for request in left:
-        tell(f"It still waits for {request.block}: flowdebate answer {run} --place '{request.place}'{option}")
-    if left:
+    PLACE is the place of an answer as `flowdebate show RUN` prints it, or the ends of its parts, if they name one
+    answer: judge, round[2]/ann. The run that is forked stays as it is.
+    """
+    from flowdebate.service.plans.models import models_line
+    from flowdebate.service.plans.plan import pattern_of_run, plan_of_fork
+    from flowdebate.service.runs import chosen_run, opened, short_id
+
+    check_target(markdown)
+    if say is not None and at is None:
+        raise misuse("--say", say, "--say replaces the answer at --at PLACE: say which one.")
+    given |= {"model": model, "judge_model": judge_model, "rounds": rounds}
+    with opened(store) as place:
+        stored = asyncio.run(chosen_run(place.store, run, last=last, verb="fork"))
+        steps = asyncio.run(place.store.steps(stored.header.run_id))
+        info = pattern_of_run(stored)
+        known = given if info is None else known_options(info, given)
+        plan = plan_of_fork(
+            stored,
+            known,
+            changes=dict(map(_read_setting, setting or ())),
+            where="--set",
+            trusted=trust_plan or _confirm(stored, known),
+            ask=ask_here(),
+        )
+        answers = [step for step in steps if step.body is not None and step.kind in ("call", "human")]
+        at, edits = _find_changes([step.key for step in answers], at, say, edit or ())
+        promise = f"Fork of {short_id(stored.header.run_id)}: reuses its {_count_reused(answers, at, edits)}"
+        head = [promise, models_line(plan, environment=_environment(stored))]
+
+        async def forked(service: Service) -> Running:
+            return stored_run(service, await service.fork(stored.header.run_id, pattern=plan, at=at, edits=edits))
+
+        show = Show(as_json=as_json, quiet=quiet, head=head)
+        code = asyncio.run(execute(plan, place, forked, show, markdown))
+    raise typer.Exit(code)
+
+
+def _read_setting(given: str) -> tuple[str, Any]:
+    """An option as `--set` names it, with its value as in a TOML file, or as text; None for an empty one.
+
+    >>> _read_setting("rounds=3"), _read_setting("schedule=swap"), _read_setting("stop=")
+    (('rounds', 3), ('schedule', 'swap'), ('stop', None))
+    >>> _read_setting('panel=["a", "b"]')
+    ('panel', ['a', 'b'])
+    """
+    key, sign, value = (part.strip() for part in given.partition("="))
+    if not key or not sign:
+        raise ConfigurationError(COMMAND, "--set", given, "KEY=VALUE, with a key of a plan file")
+    if not value:
+        return key, None
+    try:
+        read = tomllib.loads(f"value = {value}")
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return key, value
+    return key, read["value"] if len(read) == 1 else value  # a line feed in it would begin a second key
+
+
+def _find_changes(
+    places: Sequence[str], at: str | None, say: str | None, edit: Sequence[str]
+) -> tuple[str | None, dict[str, str]]:
+    """The place to ask anew from, and the edited answers by their places."""
+    from flowdebate.service.plans.files import read_text
+
+    found = None if at is None else _find_place(at, places, option="--at")
+    edits: dict[str, str] = {}
+    for each in edit:
+        name, sign, text = each.partition("=")
+        if not sign:
+            raise ConfigurationError(COMMAND, "--edit", each, "PLACE=TEXT")
+        edits[_find_place(name, places, option="--edit")] = text
+    if say is None or found is None:
+        return found, edits
+    return None, {**edits, found: read_text(say, megabytes=_MEGABYTES).removesuffix("\n")}
+
+
+def _find_place(given: str, places: Sequence[str], *, option: str) -> str:
+    """The place that `given` names, in full or shortened; ConfigurationError for none, or for several."""
+    if given in places:
+        return given
+    found = [place for place in places if _is_short_for(given, place)]
+    if len(found) == 1:
+        return found[0]
+    listed = ", ".join((found or places)[:_NAMED]) + (", …" if len(found or places) > _NAMED else "")
+    if found:
+        sentence = f"{option}: {len(found)} answers have a place like {given!r}: {listed}. Type more of it."
+    else:
+        sentence = f"{option}: no answer of the run has the place {given!r}. Its places: {listed or 'none'}."
+    raise misuse(option, given, sentence)
+
+
+_NAMED = 8
+"""Places that a message lists: those of a round of a usual debate."""
+
+
+def _is_short_for(given: str, place: str) -> bool:
+    """Whether the parts of `given` are ends of parts of `place`, in order, and the last one of its last part.
+
+    >>> place = "rent/round[2]/rent-turn-ann/rent-debater-ann"
+    >>> [_is_short_for(given, place) for given in ("ann", "round[2]/ann", "debater-ann", "round[1]/ann", "round[2]")]
+    [True, True, True, False, False]
+    """
+
+    def is_end(part: str, end: str) -> bool:
+        return part == end or (bool(end) and part.endswith(f"-{end}"))
+
+    wanted, parts = given.split("/"), place.split("/")
+    if not is_end(parts.pop(), wanted.pop()):
         return False
-    if stored.header.plan is None:
-        tell(f"To resume: await block.resume({stored.header.run_id!r}) in Python, where its block is built")
-        return False
-    if later:
-        tell(f"To resume: flowdebate resume {run}{option}")
-    return not later
+    rest = iter(parts)
+    return all(any(is_end(part, each) for part in rest) for each in wanted)
+
+
+def _count_reused(answers: Sequence[StepRow], at: str | None, edits: Mapping[str, str]) -> str:
+    """How many answers a fork reuses, in words."""
+    if at is not None:
+        end = next(step.seq or 0 for step in answers if step.key == at)
+        answers = [step for step in answers if (step.seq or 0) < end]
+    count = sum(step.key not in edits for step in answers)
+    edited = f"; {len(edits):,} edited" if edits else ""
+    before = "" if at is None else f" before {at}"
+    return f"{counted(count, 'answer')}{before} wherever the same model is asked the same{edited}"

@@ -12,24 +12,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from pydantic import Field
 
+from flowdebate._util.text import counted
 from flowdebate.cli import options as opt
-from flowdebate.cli.command import check_report, write_json
-from flowdebate.cli.terminal.process import ExitCode, writing
+from flowdebate.cli.command import open_page, write_json
+from flowdebate.cli.terminal.process import ExitCode, check_target, writing
 from flowdebate.errors import BadFile, RunConflict
 from flowdebate.runs.batch.batch import BATCH_LABEL
 from flowdebate.service.plans.options import Count, Option, Text, allowed, misuse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
-    from flowdebate.cli.terminal.page import Page
-    from flowdebate.service.runs import Place
     from flowdebate.store.base import Store, StoredRun
 
 
-_WHICH_TO_DELETE = "Say which runs to delete: their ids, or --older-than DAYS, or --status STATUS."
 _DAY = 86_400
 _MOST = 20
+"""Rows of a list: what fits a terminal without scrolling."""
 _Days = Annotated[float, Field(ge=0, allow_inf_nan=False), allowed("a number of days >= 0")]
 
 
@@ -50,14 +49,20 @@ def runs(
     as_json: opt.Json = False,
 ) -> None:
     """List the stored runs, the newest first. The runs of a batch are one row."""
-    from flowdebate.service.runs import opened
+    from flowdebate.service.runs import opened, short_id
 
-    given = {"status": status, "block": block, "search": search, "batch": batch}
     labels = None if batch is None else {BATCH_LABEL: batch}
     filters = {"state": status, "block": block, "search": search, "labels": labels}
     with opened(store) as place:
         rows = asyncio.run(_rows(place.store, filters, limit + 1, before, fold=batch is None and not as_json))
-    following = _next_page(given, limit, rows[limit - 1][0], place) if len(rows) > limit else None
+    following = None
+    if len(rows) > limit:
+        options = {
+            "status": status, "block": block, "search": search, "batch": batch,
+            "limit": None if limit == _MOST else str(limit), "before": short_id(rows[limit - 1][0].header.run_id),
+        }  # fmt: skip
+        words = [f" --{name} {shlex.quote(value)}" for name, value in options.items() if value is not None]
+        following = f"flowdebate runs{''.join(words)}{place.option}"
     with writing():
         _list(rows[:limit], as_json=as_json, following=following)
 
@@ -100,15 +105,6 @@ async def _batch_row(
     return [first, *(run for run in runs if list_order(run.position) > list_order(first.position))]
 
 
-def _next_page(given: Mapping[str, str | None], limit: int, last: StoredRun, place: Place) -> str:
-    """The command that lists what follows the row of `last`."""
-    from flowdebate.service.runs import short_id
-
-    options = dict(given) | {"limit": None if limit == _MOST else str(limit), "before": short_id(last.header.run_id)}
-    words = [f" --{name} {shlex.quote(value)}" for name, value in options.items() if value is not None]
-    return f"flowdebate runs{''.join(words)}{place.option}"
-
-
 @opt.command()
 def show(
     run: opt.RunName = None,
@@ -121,7 +117,6 @@ def show(
     """Show a stored run with its steps and its result."""
     from flowdebate.cli.stored.run_view import document_of, run_data, show_run, step_data
     from flowdebate.cli.terminal.page import render
-    from flowdebate.service.documents.document import as_json as json_of
     from flowdebate.service.runs import chosen_run, opened
 
     with opened(store) as place:
@@ -132,11 +127,11 @@ def show(
         if document is not None and as_json:
             write_json(document.to_json())
         elif document is not None:
-            render(document, _page(document.speakers))
+            render(document, open_page(document.speakers))
         elif as_json:
-            write_json(json_of({**run_data(stored, whole=True), "done": [step_data(step) for step in steps]}))
+            write_json({**run_data(stored, whole=True), "done": [step_data(step) for step in steps]})
         else:
-            show_run(stored, steps, _page())
+            show_run(stored, steps, open_page())
 
 
 @opt.command()
@@ -151,70 +146,57 @@ def delete(
     store: opt.StoreName = None,
 ) -> None:
     """Delete stored runs. Runs in progress are never deleted."""
-    from flowdebate.service.runs import opened
+    from flowdebate.service.runs import delete_run, opened
 
     if bool(runs) == (older_than is not None or status is not None):
-        say = "Name the runs, or give --older-than or --status, not both." if runs else _WHICH_TO_DELETE
+        which = "Say which runs to delete: their ids, or --older-than DAYS, or --status STATUS."
+        say = "Name the runs, or give --older-than or --status, not both." if runs else which
         raise misuse("RUN", runs or None, say)
+
+    async def delete_all(store: Store) -> None:
+        for run in chosen:
+            await delete_run(store, run.header.run_id)
+
     with opened(store) as place:
-        meant = asyncio.run(_meant(place.store, runs or [], older_than=older_than, status=status))
-        if not yes and meant:
-            _ask(meant)
-        asyncio.run(_delete(place.store, meant))
+        chosen = asyncio.run(_select(place.store, runs or [], older_than, status))
+        if not yes and chosen:
+            if not sys.stdin.isatty():
+                raise misuse(
+                    "--yes", None, f"Nobody can be asked here. To delete {counted(len(chosen), 'run')}, add --yes."
+                )
+            with writing():
+                _list([[run] for run in chosen])
+                if not typer.confirm(f"Delete {counted(len(chosen), 'run')}?"):
+                    raise typer.Exit(ExitCode.FAILED)
+        asyncio.run(delete_all(place.store))
     with writing():
-        _page().line(f"Deleted {_counted(len(meant))}.")
+        open_page().line(f"Deleted {counted(len(chosen), 'run')}.")
 
 
-async def _meant(
-    store: Store, names: Sequence[str], *, older_than: float | None, status: str | None
+async def _select(
+    store: Store, names: Sequence[str], older_than: float | None, status: str | None
 ) -> Sequence[StoredRun]:
+    """The runs to delete: those named, of which none may be in progress, or those that match."""
     from flowdebate.service.runs import each_run, find_run
 
-    if names:
-        chosen = {run.header.run_id: run for run in [await find_run(store, name) for name in names]}
-        for run in chosen.values():
-            if run.owned:
-                raise RunConflict(store.name, run.header.run_id)
-        return list(chosen.values())
-    oldest = time.time() - (older_than or 0) * _DAY
-    return [run async for run in each_run(store, state=status) if not run.owned and run.updated_at <= oldest]
-
-
-async def _delete(store: Store, runs: Sequence[StoredRun]) -> None:
-    from flowdebate.service.runs import delete_run
-
-    for run in runs:
-        await delete_run(store, run.header.run_id)
-
-
-def _ask(runs: Sequence[StoredRun]) -> None:
-    if not sys.stdin.isatty():
-        raise misuse("--yes", None, f"Nobody can be asked here. To delete {_counted(len(runs))}, add --yes.")
-    with writing():
-        _list([[run] for run in runs])
-        if not typer.confirm(f"Delete {_counted(len(runs))}?"):
-            raise typer.Exit(ExitCode.FAILED)
+    if not names:
+        oldest = time.time() - (older_than or 0) * _DAY
+        return [run async for run in each_run(store, state=status) if not run.owned and run.updated_at <= oldest]
+    chosen = {run.header.run_id: run for run in [await find_run(store, name) for name in names]}
+    for run in chosen.values():
+        if run.owned:
+            raise RunConflict(store.name, run.header.run_id)
+    return list(chosen.values())
 
 
 def _list(rows: Sequence[Sequence[StoredRun]], *, as_json: bool = False, following: str | None = None) -> None:
     """Write the rows; `following` is the command that lists what comes after them."""
     from flowdebate.cli.stored.run_view import run_data, show_table
-    from flowdebate.service.documents.document import as_json as json_of
 
     if as_json:
-        write_json(json_of([run_data(run) for runs in rows for run in runs]))
+        write_json([run_data(run) for runs in rows for run in runs])
     else:
-        show_table(rows, _page(), now=time.time(), following=following)
-
-
-def _page(speakers: Sequence[Any] = ()) -> Page:
-    from flowdebate.cli.terminal.page import Page
-
-    return Page(sys.stdout, speakers)
-
-
-def _counted(number: int) -> str:
-    return "1 run" if number == 1 else f"{number:,} runs"
+        show_table(rows, open_page(), now=time.time(), following=following)
 
 
 # export and import
@@ -231,37 +213,34 @@ def export(
     store: opt.StoreName = None,
 ) -> None:
     """Export runs to a file. Each run and each step is one line of JSON."""
-    from flowdebate.service.runs import opened
+    from flowdebate.service.documents.document import seen_json
+    from flowdebate.service.runs import each_run, find_run, opened
+    from flowdebate.store.export import export_run, write_export
 
     if everything == bool(runs):
         say = "Name the runs, or give --all, not both." if runs else "Say which runs to export: their ids, or --all."
         raise misuse("RUN", runs or None, say)
-    if output is not None:
-        check_report(output)
-        if output.exists():
-            raise BadFile(str(output), "is there already: write to another file")
+    check_target(output)
+    if output is not None and output.exists():
+        raise BadFile(str(output), "is there already: write to another file")
+
+    async def write(store: Store) -> None:
+        if runs:
+            run_ids = list(dict.fromkeys([(await find_run(store, name)).header.run_id for name in runs]))
+        else:
+            run_ids = [run.header.run_id async for run in each_run(store)]
+        if output is not None:
+            await write_export(output, store, run_ids)
+            return
+        for run_id in run_ids:
+            async for line in export_run(store, run_id):
+                with writing():
+                    sys.stdout.buffer.write(f"{seen_json(line)}\n".encode())
+        with writing():
+            sys.stdout.flush()
+
     with opened(store) as place:
-        asyncio.run(_export(place.store, runs or [], output))
-
-
-async def _export(store: Store, names: Sequence[str], output: Path | None) -> None:
-    from flowdebate.service.documents.document import seen_json
-    from flowdebate.service.runs import each_run, find_run
-    from flowdebate.store.export import export_run, write_export
-
-    if names:
-        run_ids = list(dict.fromkeys([(await find_run(store, name)).header.run_id for name in names]))
-    else:
-        run_ids = [run.header.run_id async for run in each_run(store)]
-    if output is not None:
-        await write_export(output, store, run_ids)
-        return
-    for run_id in run_ids:
-        async for line in export_run(store, run_id):
-            with writing():
-                sys.stdout.buffer.write(f"{seen_json(line)}\n".encode())
-    with writing():
-        sys.stdout.flush()
+        asyncio.run(write(place.store))
 
 
 @opt.command()
@@ -271,7 +250,6 @@ def import_(
     store: opt.StoreName = None,
 ) -> None:
     """Import runs from a file that export wrote. Runs that the store already has stay as they are."""
-    from flowdebate.cli.terminal.page import Page
     from flowdebate.service.runs import opened
     from flowdebate.store.export import import_runs, read_export
 
@@ -280,6 +258,5 @@ def import_(
     with opened(store) as place:
         done = asyncio.run(import_runs(place.store, lines, source=source, exists="skip"))
     there = f"; {len(done.skipped)} {'was' if len(done.skipped) == 1 else 'were'} there already"
-    added = "1 run" if len(done.added) == 1 else f"{len(done.added):,} runs"
     with writing():
-        Page(sys.stdout, ()).line(f"Imported {added}{there if done.skipped else ''}.")
+        open_page().line(f"Imported {counted(len(done.added), 'run')}{there if done.skipped else ''}.")

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from flowdebate.cli import options as opt
-from flowdebate.cli.command import check_report, write_json, write_report
-from flowdebate.cli.execute import Running, advice_on, end_of_stored, finish, followed, service_of
-from flowdebate.cli.terminal.process import ExitCode, killed_by, tell, writing
+from flowdebate.cli.command import write_json, write_report
+from flowdebate.cli.execute import Running, advice_on, end_of_stored, finish, follow_run, service_of
+from flowdebate.cli.terminal.process import ExitCode, check_target, killed_by, tell, writing
 from flowdebate.errors import ConfigurationError
 from flowdebate.service.plans.options import Option
 
@@ -47,7 +47,7 @@ def watch(
     """
     from flowdebate.service.runs import chosen_run, opened
 
-    check_report(markdown)
+    check_target(markdown)
     with opened(store) as place:
         stored = asyncio.run(chosen_run(place.store, run, last=last, verb="watch"))
         code = _watched(stored, place, as_json=as_json, quiet=quiet, markdown=markdown)
@@ -107,7 +107,7 @@ def _status_line(stored: StoredRun) -> str:
 async def _seen(place: Place, run_id: str, view: View, *, by_step: bool) -> Followed:
     async with service_of(place) as service:
         updates = _steps_of(place, run_id) if by_step else service.follow(run_id)
-        return await followed(Running(updates=updates), lambda: view)
+        return await follow_run(Running(updates=updates), lambda: view)
 
 
 class _Lines:
