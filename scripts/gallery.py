@@ -44,7 +44,7 @@ GROUPS = {
     "Roles of your own": {
         "custom_debater": "",
         "human_judge": "The output has both halves: what the mayor is shown, and the run after the answer.",
-        "argument_graph": "One of the quotes is not in the report, and is found out.",
+        "verified_quotes": "One of the quotes is not in the report, and is found out.",
     },
     "Other patterns": {
         "investment": "",

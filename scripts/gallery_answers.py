@@ -301,7 +301,7 @@ ANSWERS: dict[str, dict[str, list[Any]]] = {
             }
         ],
     },
-    "argument_graph": {
+    "verified_quotes": {
         "walker": [
             "The report says “1.5 times as many people walk there”.",
             "It is one year; it says “Deliveries are late” of both.",

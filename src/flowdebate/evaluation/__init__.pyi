@@ -1,10 +1,3 @@
-from .arguments.aif import from_aif as from_aif
-from .arguments.aif import to_aif as to_aif
-from .arguments.graph import Claim as Claim
-from .arguments.graph import argument_graph as argument_graph
-from .arguments.graph import claim_strengths as claim_strengths
-from .arguments.graph import contest as contest
-from .arguments.graph import graph_of_debate as graph_of_debate
 from .benefit.comparison import BenefitItem as BenefitItem
 from .benefit.comparison import BenefitReport as BenefitReport
 from .benefit.comparison import MethodAnswer as MethodAnswer

@@ -10,7 +10,7 @@ from pydantic import Field
 from flowdebate._util.wire import WireModel
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from flowdebate.measures import Flip
     from flowdebate.patterns.consensus.schemas import ConsensusOutput, Critique
@@ -89,15 +89,6 @@ def relationships(output: ConsensusOutput) -> list[Relationship]:
         if critiques or relationship.agreed is not None or relationship.endorsed:
             found.append(relationship)
     return found
-
-
-def interaction_weights(outputs: Iterable[ConsensusOutput]) -> dict[tuple[str, str], float]:
-    """The mean weight of `(agent, other)` over the debates of `outputs` in which they had to do with each other."""
-    found: dict[tuple[str, str], list[float]] = {}
-    for output in outputs:
-        for each in relationships(output):
-            found.setdefault((each.agent, each.other), []).append(each.weight)
-    return {pair: _mean(weights) or 0.0 for pair, weights in found.items()}
 
 
 def moments(

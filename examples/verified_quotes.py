@@ -1,0 +1,44 @@
+"""The quotes of a debate are looked up in its source, and the judge reads which of them are not there.
+
+Run it with `python examples/verified_quotes.py`: it takes the default model (see docs/models.md). Looking up quotes
+takes no further call.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flowdebate import Debater, debate
+from flowdebate.patterns.debate.quotes.prompt import render_quotes
+
+if TYPE_CHECKING:
+    from flowdebate import DebateRawOutput
+    from flowdebate.models import Model
+
+REPORT = (
+    "Two years after the town closed Mill Street to cars, 1.5 times as many people walk there. Shops report "
+    "that takings rose by 4 per cent in the first year, and fell by 6 per cent in the second. Deliveries are late."
+)
+
+pattern = debate(
+    name="mill-street",
+    debaters=[
+        Debater("walker", "Mill Street should stay closed to cars"),
+        Debater("driver", "Mill Street should be opened again"),
+    ],
+    max_rounds=2,
+    synthesizer=False,
+    sources={"the town's report": REPORT},
+)
+
+
+def main(model: Model | str | None = None) -> DebateRawOutput:
+    raw = pattern.run_sync("Should Mill Street be opened to cars again?", model=model).raw
+    for number, (entry, quotes) in enumerate(zip(raw.transcript, raw.quotes, strict=True), start=1):
+        print(f"{number}. [{entry.agent_name}] {entry.text}")
+        print(f"   {render_quotes(quotes)}")
+    return raw
+
+
+if __name__ == "__main__":
+    main()

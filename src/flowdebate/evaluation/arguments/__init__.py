@@ -1,1 +1,0 @@
-"""Argument graphs and AIF."""
