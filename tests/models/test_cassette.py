@@ -35,7 +35,7 @@ from flowdebate.models import (
     Usage,
 )
 from flowdebate.models.call import ask
-from flowdebate.models.cassette import CLASSES
+from flowdebate.models.recording import CLASSES
 from flowdebate.models.usage import Attempts
 from tests.models.policies.helpers import Leaf, Naps, down, question
 from tests.models.server import ChatServer, Exchange, chunk, completion, tool_call, usage_chunk
@@ -166,7 +166,7 @@ BAD = [
     Bad("another format", b'{"format": "vcr"}\n', "line 1: the file is no cassette"),
     Bad("a list", b"[1]\n", "line 1: the file is no cassette"),
     Bad("deep nesting", b"[" * 100_000, "line 1: it is no JSON"),
-    Bad("a newer version", changed(1, version=2), "line 1: the cassette was written by a newer version"),
+    Bad("a newer version", changed(1, version=3), "line 1: the cassette was written by a newer version"),
     Bad("an older version", changed(1, version=0), "line 1: `version`"),
     Bad("no version", b'{"format": "flowdebate.cassette", "model": 1}\n', "line 1: `model`"),
     Bad("a header alone", LINES[0] + b"\n", "line 2: "),

@@ -13,8 +13,8 @@ from pydantic import BaseModel, ConfigDict
 
 from flowdebate.errors import CassetteMismatch, ModelTimeout, RateLimited
 from flowdebate.models import Attempt, ModelRequest, ModelResponse, OutputSchema, Usage
-from flowdebate.models.cassette import asked
-from flowdebate.models.codec import call_text, digest_of, failure_of, failure_text, read_call
+from flowdebate.models.codec import call_row, digest_of, failure_of, failure_text, json_text, read_call
+from flowdebate.models.recording import asked
 
 
 class Strict(BaseModel):
@@ -31,14 +31,17 @@ def test_a_structured_answer_of_a_strict_schema_is_read_again() -> None:
     output = OutputSchema.of(Strict)
     response = ModelResponse(data=Strict(amounts=(Decimal("1.10"),), due=date(2026, 1, 2)), validated=output)
     attempt = Attempt(model="m", waited=0.5, seconds=1.5, usage=Usage(calls=1, prompt_tokens=7), error="EmptyResponse")
-    again, attempts, seconds, _ = read_call(call_text(response, [attempt], seconds=2.0, output=output), output)
+    again, attempts, seconds, _ = read_call(
+        json_text(call_row(response, [attempt], seconds=2.0, output=output)), output
+    )
     assert (again, attempts, seconds) == (response, [attempt], 2.0)
 
 
 @given(st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), st.floats(-1e3, 0), min_size=1))
 def test_log_probabilities_are_read_again_to_the_bit(logprobs: dict[str, float]) -> None:
     """A resumed run decides by the same numbers."""
-    again, *_ = read_call(call_text(ModelResponse(text="A", logprobs=logprobs), [], seconds=0, output=None), None)
+    row = call_row(ModelResponse(text="A", logprobs=logprobs), [], seconds=0, output=None)
+    again, *_ = read_call(json_text(row), None)
     assert again.logprobs == logprobs
 
 

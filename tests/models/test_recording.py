@@ -43,7 +43,7 @@ from flowdebate.models import (
     forbid_real_models,
 )
 from flowdebate.models.call import ask
-from flowdebate.models.cassette import CLASSES, FACTS, Failure
+from flowdebate.models.recording import CLASSES, FACTS, Failure
 from flowdebate.models.usage import Attempts
 from flowdebate.runs.events import TextDelta
 from flowdebate.runs.limits import Limits
@@ -592,7 +592,8 @@ async def test_models_around_each_other_are_accounted_for_once(path: Path) -> No
     assert [(attempt.model, attempt.error) for attempt in request.attempts.made] == [
         (attempt.model, attempt.error) for attempt in live.attempts.made
     ]
-    assert [len(json.loads(lines_of(file)[1])["sent"]) for file in (path, second_path)] == [1, 1]
+    failed, answered = (json.loads(lines_of(file)[1]) for file in (path, second_path))
+    assert (len(failed["attempts"]), len(answered["answer"]["attempts"])) == (1, 1)
 
 
 def test_a_call_that_ran_out_of_time_is_replayed_as_such(path: Path) -> None:

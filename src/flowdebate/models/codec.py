@@ -1,4 +1,8 @@
-"""JSON codec of model calls: digests of requests, answers, attempts and errors, for journals and cassettes."""
+"""The one codec of model calls: digests of requests, answers with their attempts, and errors, as JSON.
+
+A row of a stored run's journal and the answer in a line of a cassette have the same form. Runs of earlier versions are
+read with these functions: a form may grow, but its names, and the bytes that `digest_of` hashes, stay.
+"""
 
 from __future__ import annotations
 
@@ -70,32 +74,32 @@ def digest_of(request: ModelRequest) -> str:
     return blake2b(json_text(given).encode(), digest_size=16).hexdigest()
 
 
-def attempts_text(attempts: Iterable[Attempt]) -> list[list[Any]]:
-    """Format attempts as JSON data."""
+def attempts_row(attempts: Iterable[Attempt]) -> list[list[Any]]:
+    """Attempts as JSON data: lists without names, since a long debate has thousands of them."""
     return [
-        [made.model, made.asked_as, made.waited, made.seconds, _usage_text(made.usage), made.error] for made in attempts
+        [made.model, made.asked_as, made.waited, made.seconds, _usage_row(made.usage), made.error] for made in attempts
     ]
 
 
 def attempts_of(recorded: Iterable[Sequence[Any]]) -> list[Attempt]:
-    """Read the attempts that `attempts_text` formatted."""
+    """Read the attempts that `attempts_row` formatted."""
     return [
         Attempt(model=model, asked_as=asked_as, waited=waited, seconds=seconds, usage=_usage_of(usage), error=error)
         for model, asked_as, waited, seconds, usage, error in recorded
     ]
 
 
-def call_text(
+def call_row(
     response: ModelResponse, attempts: Sequence[Attempt], *, seconds: float, output: OutputSchema | None
-) -> str:
-    """Serialize an answered call with all its attempts."""
+) -> dict[str, Any]:
+    """An answered call with all its attempts, as JSON data."""
     recorded: dict[str, Any] = {
         "text": response.text,
         "finish": response.finish,
         "model": response.model,
-        "usage": _usage_text(response.usage),
+        "usage": _usage_row(response.usage),
         "seconds": seconds,
-        "attempts": attempts_text(attempts),
+        "attempts": attempts_row(attempts),
     }
     if response.asked_as is not None:
         recorded["asked_as"] = response.asked_as
@@ -107,7 +111,7 @@ def call_text(
         recorded["tool_calls"] = [[call.id, call.name, call.arguments] for call in response.tool_calls]
     elif output is not None:
         recorded["data"] = output.dumped(response.data)
-    return json_text(recorded)
+    return recorded
 
 
 def read_call(body: str, output: OutputSchema | None) -> tuple[ModelResponse, list[Attempt], float, Any]:
@@ -116,8 +120,14 @@ def read_call(body: str, output: OutputSchema | None) -> tuple[ModelResponse, li
     ValueError, KeyError or TypeError (or SchemaViolation) for any other text.
     """
     recorded = json.loads(body)
+    response = response_of(recorded, output)
+    return response, attempts_of(recorded["attempts"]), recorded["seconds"], recorded.get("origin", "asked")
+
+
+def response_of(recorded: Mapping[str, Any], output: OutputSchema | None) -> ModelResponse:
+    """Read the answer in a row of `call_row`; the errors are those of `read_call`."""
     calls = tuple(ToolCall(id=i, name=name, arguments=args) for i, name, args in recorded.get("tool_calls", ()))
-    response = ModelResponse(
+    return ModelResponse(
         text=recorded["text"],
         # read as JSON: from Python values a strict schema takes no list for a tuple, and no text for a date
         data=None if calls or output is None else output.validate(json_text(recorded["data"])),
@@ -130,26 +140,25 @@ def read_call(body: str, output: OutputSchema | None) -> tuple[ModelResponse, li
         logprobs=recorded.get("logprobs"),
         validated=None if calls else output,
     )
-    return response, attempts_of(recorded["attempts"]), recorded["seconds"], recorded.get("origin", "asked")
 
 
 def models_asked(body: str) -> tuple[str, ...]:
-    """The models that were asked for the answer that `call_text` serialized, in order; none for an edited one."""
+    """The models that were asked for the answer of `call_row`, in order; none for an edited one."""
     return tuple(str(attempt[0]) for attempt in json.loads(body).get("attempts", ()))
 
 
 def reused_text(body: str) -> str:
-    """The answer that `call_text` serialized, for a run that has it from another one."""
+    """The answer of `call_row`, for a run that has it from another one."""
     return json_text({**json.loads(body), "origin": "reused"})
 
 
 def edited_text(body: str, edit: Any) -> str:  # noqa: ANN401 - JSON data
-    """`edit` in place of the answer that `call_text` serialized; ValueError for an answer of another kind.
+    """`edit` in place of the answer of `call_row`; ValueError for an answer of another kind.
 
     An answer with data takes JSON data or its text, any other one takes text.
     """
     recorded = json.loads(body)
-    edited = {"finish": "stop", "model": recorded["model"], "usage": _usage_text(Usage.none()), "seconds": 0.0}
+    edited = {"finish": "stop", "model": recorded["model"], "usage": _usage_row(Usage.none()), "seconds": 0.0}
     edited |= {"attempts": [], "origin": "edited"}
     if "data" in recorded:
         data = json.loads(edit) if isinstance(edit, str) and not isinstance(recorded["data"], str) else edit
@@ -160,7 +169,7 @@ def edited_text(body: str, edit: Any) -> str:  # noqa: ANN401 - JSON data
     return json_text({**edited, "text": edit})
 
 
-def _usage_text(usage: Usage) -> list[int | None]:
+def _usage_row(usage: Usage) -> list[int | None]:
     return [getattr(usage, name) for name in _USAGE]
 
 

@@ -1,30 +1,266 @@
-"""`RecordingModel` and `ReplayModel`: record model calls to a cassette, and replay them without any call."""
+"""`RecordingModel` and `ReplayModel`: record model calls to a cassette, and replay them without any call.
+
+A cassette has a header and one line of JSON for each call: the request and its hash, its number among equal requests,
+and the answer, in the form of a journal's row (`codec.call_row`), or the error. All of it is data, and is validated
+when it is read: people edit cassettes, so a line that does not fit is BadFile, with its number and field.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import difflib
+import hashlib
 import json
 import os
 import threading
 from collections import Counter, defaultdict, deque
+from collections.abc import Mapping  # noqa: TC003 - pydantic reads it
+from contextlib import suppress
+from dataclasses import asdict, replace
+from inspect import Parameter, signature
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
 
+from flowdebate import errors
 from flowdebate._util.files import open_private
-from flowdebate._util.text import clean_text, one_line, without_keys
-from flowdebate.errors import BadFile, CassetteMismatch, MalformedResponse, ModelError, ModelTimeout, problems_of
-from flowdebate.models.cassette import Call, Header, as_line, asked, digest, new_call, read_cassette
+from flowdebate._util.json_data import json_data
+from flowdebate._util.text import clean_data, clean_text, one_line, without_keys
+from flowdebate.errors import (
+    BadFile,
+    CassetteMismatch,
+    MalformedResponse,
+    ModelError,
+    ModelTimeout,
+    error_text,
+    problems_of,
+)
+from flowdebate.models.base import CallFellBack, CallRetried, CircuitChanged, FinishReason, ModelResponse
+from flowdebate.models.codec import attempts_of, attempts_row, call_row, json_text, make_error, response_of
 from flowdebate.models.openai.clients import load
+from flowdebate.models.output import one_object
 from flowdebate.models.wrapper import Wrapper
+from flowdebate.prompts.template import Profile
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable
+    from typing import Self
 
-    from flowdebate.models.base import Model, ModelRequest, ModelResponse
+    from flowdebate.models.base import Model, ModelRequest
+    from flowdebate.models.output import OutputSchema
+    from flowdebate.models.usage import Attempt
+
+
+_LARGEST = 100_000_000
+"""Bytes of a file: one that somebody sent must not fill the memory."""
+
+# Lines of a cassette
+
+
+def _without_keys(value: Any) -> Any:  # noqa: ANN401 - other values stay
+    return without_keys(clean_text(value)) if isinstance(value, str) else value
+
+
+Redacted = Annotated[str, BeforeValidator(_without_keys)]
+"""Text without anything that looks like a key: an application's own model may put one into its errors."""
+
+
+class _Strict(BaseModel):
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Header(_Strict):
+    """First line of the file."""
+
+    format: Literal["flowdebate.cassette"] = "flowdebate.cassette"
+    version: Literal[1, 2] = 2
+    model: str
+    profile: Profile = Field(default="full", exclude_if=lambda profile: profile == "full")
+    """Profile of the recorded model's default prompts, without which its requests would not be found again."""
+
+
+CLASSES: dict[str, type[ModelError]] = {
+    name: found
+    for name, found in vars(errors).items()
+    if name in errors.__all__ and isinstance(found, type) and issubclass(found, ModelError)
+}
+"""Classes that a recorded error may have: a file that somebody sent builds nothing else."""
+
+
+class Failure(_Strict):
+    """A `ModelError`. A journal's failures may be of any class; these are of `CLASSES`, with facts of known types."""
+
+    kind: str
+    message: Redacted
+    model: Redacted | None = None
+    block: Redacted | None = None
+    transient: bool = False
+    status: int | None = None
+    retry_after: float | None = None
+    quota_exhausted: bool = False
+    seconds: float | None = None
+    limit: int | None = None
+    unit: Redacted | None = None
+    reason: Redacted | None = None
+    problems: tuple[tuple[Redacted, Redacted], ...] | None = None
+    answer: Redacted | None = None
+    rounds: int | None = None
+
+    @model_validator(mode="after")
+    def _is_known(self) -> Self:
+        if self.kind not in CLASSES:
+            problem = "no such error"
+            raise ValueError(problem)
+        missing = [name for name, needed in FACTS[self.kind].items() if needed and getattr(self, name) is None]
+        if missing:
+            problem = f"{self.kind} needs {', '.join(missing)}"
+            raise ValueError(problem)
+        return self
+
+    @classmethod
+    def of(cls, error: ModelError) -> Failure:
+        """Convert `error`; a class of the application becomes the library's class that it is derived from."""
+        kind = next(base.__name__ for base in type(error).__mro__ if CLASSES.get(base.__name__) is base)
+        try:
+            facts = {name: getattr(error, name, None) for name in (*_COMMON, *FACTS[kind])}
+            return cls.model_validate({"kind": kind, **facts})
+        except ValidationError:  # an application's own, with facts of other types
+            return cls(kind="ModelError", message=error_text(error), transient=bool(error.transient))
+
+    def error(self) -> ModelError:
+        """Build the error as it was raised."""
+        facts = {name: getattr(self, name) for name in (*_COMMON, *FACTS[self.kind])}
+        return make_error(CLASSES[self.kind], self.message, facts)
+
+
+_COMMON = tuple(name for name in signature(ModelError).parameters if name in Failure.model_fields)
+
+FACTS = {
+    name: {
+        fact: parameter.default is Parameter.empty
+        for fact, parameter in signature(kind).parameters.items()
+        if fact in Failure.model_fields and fact not in _COMMON
+    }
+    for name, kind in CLASSES.items()
+}
+"""Facts of each class besides those of `ModelError`, and whether they are required."""
+
+_EVENTS: dict[str, Any] = {kind.kind: kind for kind in (CallRetried, CallFellBack, CircuitChanged)}
+"""What a run's readers may get during a call; a replayed call tells them the same."""
+
+
+class Notice(_Strict):
+    """Event of a model call."""
+
+    kind: str
+    facts: dict[str, JsonValue]
+
+    @model_validator(mode="after")
+    def _is_known(self) -> Self:
+        self.event()
+        return self
+
+    def event(self) -> object:
+        """Build the event; ValueError where the facts do not fit."""
+        if self.kind not in _EVENTS:
+            problem = "no such kind of event"
+            raise ValueError(problem)
+        event: object = TypeAdapter(_EVENTS[self.kind]).validate_json(json.dumps(self.facts), strict=True)
+        return event
+
+
+_Tokens = tuple[int, int | None, int | None, int | None]
+_Attempts = tuple[tuple[str, str | None, float, float, _Tokens, str | None], ...]
+
+
+class Answer(_Strict):
+    """An answer as `codec.call_row` writes it."""
+
+    text: str = ""
+    finish: FinishReason = "stop"
+    model: str | None = None
+    usage: _Tokens = (1, None, None, None)
+    seconds: float = 0.0
+    attempts: _Attempts = ()
+    asked_as: str | None = None
+    flags: tuple[str, ...] = ()
+    logprobs: dict[str, float] | None = None
+    tool_calls: tuple[tuple[str, str, str], ...] = ()
+    data: JsonValue = None
+    """None where the output schema reads it from `text`."""
+
+    def response(self, output: OutputSchema | None) -> ModelResponse:
+        """Build the response; SchemaViolation where its data does not fit `output`."""
+        return response_of(self.model_dump(), None if self.data is None else output)
+
+
+class Call(_Strict):
+    """Line after the first: one call with its answer or error."""
+
+    block: str
+    sha256: str
+    """Digest of `block` and `request`."""
+    occurrence: int = Field(ge=1)
+    """Number among equal requests, in the order in which they were made."""
+    request: dict[str, JsonValue]
+    answer: Answer | None = None
+    error: Failure | None = None
+    attempts: _Attempts = ()
+    """Those of a failed call; an answer has its own."""
+    notices: tuple[Notice, ...] = ()
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> Self:
+        if (self.answer is None) == (self.error is None):
+            problem = "either an answer or an error is required"
+            raise ValueError(problem)
+        if self.sha256 != digest(self.block, self.request):
+            problem = "the request is not the one that was recorded (sha256)"
+            raise ValueError(problem)
+        return self
+
+
+def asked(request: ModelRequest) -> dict[str, JsonValue]:
+    """Return the parts of `request` that an answer may depend on, as JSON.
+
+    They are messages, tools, output schema, choices, form and settings. Not among them: the deadline, the largest
+    answer, listeners, and the descriptions of tools. A journal hashes more (`codec.digest_of`): a step is found by its
+    place there, and its hash only says whether it has changed; here a request is found by its hash alone.
+    """
+    chosen = request.settings
+    settings = {"temperature": chosen.temperature, "max_tokens": chosen.max_tokens, "extra": chosen.extra or None}
+    parts: dict[str, Any] = {
+        "messages": request.messages,
+        "tools": [{"name": tool.name, "parameters": tool.parameters} for tool in request.tools] or None,
+        "output": request.output_schema,
+        "choices": request.choices or None,
+        "begins": request.begins or None,
+        "sentences": request.sentences,
+        "settings": {name: value for name, value in settings.items() if value is not None} or None,
+    }
+    plain: dict[str, JsonValue] = json_data(
+        {name: part for name, part in parts.items() if part is not None}, largest=_LARGEST
+    )
+    return plain
+
+
+def digest(block: str, request: Mapping[str, JsonValue]) -> str:
+    """Hash a request; replayed requests are found by it."""
+    return hashlib.sha256(json.dumps([block, request], sort_keys=True).encode()).hexdigest()
+
+
+# Recording
 
 
 class RecordingModel(Wrapper):
@@ -48,7 +284,7 @@ class RecordingModel(Wrapper):
         try:
             flags = os.O_WRONLY | (os.O_TRUNC if overwrite else os.O_EXCL)
             with os.fdopen(open_private(self.path, flags), "wb") as file:
-                file.write(as_line(Header(model=clean_text(self.name), profile=self.profile)))
+                file.write(_as_line(Header(model=clean_text(self.name), profile=self.profile)))
         except FileExistsError:
             raise BadFile(str(path), "already exists: record to another file, or pass overwrite=True") from None
         except (OSError, ValueError) as error:
@@ -59,6 +295,7 @@ class RecordingModel(Wrapper):
         parts = asked(request)
         block = clean_text(request.block)
         sha256 = digest(block, parts)
+        # counted now, not when it is answered: of equal calls at once, the first gets the first answer again
         with self._counting:
             self._asked[sha256] += 1
             begun = {"block": block, "sha256": sha256, "occurrence": self._asked[sha256], "request": parts}
@@ -69,10 +306,11 @@ class RecordingModel(Wrapper):
             async def record(outcome: ModelResponse | ModelError) -> None:
                 attempts = request.attempts.made[before:]
                 try:
-                    call = new_call(begun, outcome, request.output, attempts=attempts, events=heard)
+                    call = _new_call(begun, outcome, request.output, attempts=attempts, events=heard)
                 except (ValueError, TypeError) as error:  # an answer with tokens that are no int, or the like
-                    raise MalformedResponse(f"the answer cannot be recorded: {one_line(_reason(error))}") from None
-                await load(self._write, as_line(call))
+                    told = _problems(error) if isinstance(error, ValidationError) else str(error)
+                    raise MalformedResponse(f"the answer cannot be recorded: {one_line(told)}") from None
+                await load(self._write, _as_line(call))
 
             try:
                 response = await self.ask(request)
@@ -87,9 +325,9 @@ class RecordingModel(Wrapper):
         return response
 
     def _write(self, line: bytes) -> None:
-        """Append `line`, whole or not at all."""
+        """Append `line`, whole or not at all: a full disk must not leave half a line in front of the next one."""
         try:
-            with self._writing, self.path.open("r+b", buffering=0) as file:
+            with self._writing, self.path.open("r+b", buffering=0) as file:  # "r+b": a file that is gone is not begun
                 end = file.seek(0, os.SEEK_END)
                 rest = memoryview(line)
                 try:
@@ -107,18 +345,60 @@ def _out_of_time(request: ModelRequest, began: float) -> bool:
     deadline, timeout = request.deadline, request.settings.timeout
     if deadline is None or timeout is None or asyncio.get_running_loop().time() < deadline:
         return False
-    return deadline - began > 0.99 * timeout
+    return deadline - began > 0.99 * timeout  # a policy's deadline is nearer than the whole timeout
 
 
-def _reason(error: Exception) -> str:
-    if not isinstance(error, ValidationError):
-        return str(error)
-    return "; ".join(f"{field} {problem}" for field, problem in problems_of(error, got=False))
+def _new_call(
+    begun: Mapping[str, Any],
+    outcome: ModelResponse | ModelError,
+    output: OutputSchema | None,
+    *,
+    attempts: Iterable[Attempt],
+    events: Iterable[object],
+) -> Call:
+    """Make a call's line from its first fields, `begun`; ValueError for an answer that could not be read back."""
+    line: dict[str, Any] = {**begun, "notices": []}
+    # without times, so that a recording of the same answers is the same file
+    made = [replace(attempt, waited=0.0, seconds=0.0) for attempt in attempts]
+    if isinstance(outcome, ModelError):
+        line |= {"error": Failure.of(outcome).model_dump(), "attempts": attempts_row(made)}
+    else:
+        line["answer"] = call_row(outcome, made, seconds=0.0, output=None)
+        if output is not None and not outcome.tool_calls and (data := _data_of(outcome, output)) is not None:
+            line["answer"]["data"] = data
+    for event in events:
+        if isinstance(event, (CallRetried, CallFellBack, CircuitChanged)):
+            facts = {name: _without_keys(value) for name, value in asdict(event).items()}
+            with suppress(ValidationError):  # an application's error with a message that is no text
+                line["notices"].append(Notice(kind=event.kind, facts=facts).model_dump())
+    return Call.model_validate_json(json.dumps(clean_data(line)))
+
+
+def _data_of(response: ModelResponse, output: OutputSchema) -> JsonValue:
+    """Data from which `output` reads the answer's data again; None where it reads that from the answer's text."""
+    with suppress(Exception):  # an application's own validators and comparisons
+        read = output.validate(response.text)
+        if type(read) is type(response.data) and read == response.data:
+            return None
+    with suppress(Exception):  # an application's own serializers and validators
+        data: JsonValue = clean_data(output.dumped(response.data, fallback=str))
+        output.validate(json_text(data))
+        return data
+    found = one_object(response.text)
+    return None if found is None or found == response.text else json.loads(found)
+
+
+def _as_line(part: Header | Call) -> bytes:
+    data = part.model_dump(mode="json", exclude_defaults=isinstance(part, Call))
+    return json.dumps(data, ensure_ascii=False).encode() + b"\n"
 
 
 def _unwritable(path: Path, error: Exception) -> BadFile:
     reason = error.strerror if isinstance(error, OSError) else error
     return BadFile(str(path), f"cannot be written ({reason})")
+
+
+# Replaying
 
 
 class ReplayModel:
@@ -139,7 +419,7 @@ class ReplayModel:
 
     def __init__(self, path: str | os.PathLike[str], *, strict: bool = True) -> None:
         self.path: str = str(path)
-        header, self._calls = read_cassette(self.path)
+        header, self._calls = _read_cassette(self.path)
         self.name: str = header.model
         """Name of the recorded model."""
         self.profile = header.profile
@@ -157,13 +437,15 @@ class ReplayModel:
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
         """Return the recorded answer, or raise the recorded error."""
-        call = self._take(request)
-        if call is None:
-            with request.attempts.sending(
-                self.name, request
-            ):  # a run that has reached its limit ends with LimitReached
+        left = self._left.get(digest(clean_text(request.block), asked(request)))
+        if not left:
+            # as if it were sent: a run that has reached its limit ends with LimitReached, as when it was recorded
+            with request.attempts.sending(self.name, request):
                 raise self._mismatch(request)
-        for sent in call.sent:
+        index = left[0] if len(left) == 1 and not self._strict else left.popleft()
+        self._given.add(index)
+        call = self._calls[index]
+        for sent in attempts_of(call.attempts if call.answer is None else call.answer.attempts):
             # LimitReached where the run may not send that many
             with request.attempts.sending(sent.model, request, asked_as=sent.asked_as) as attempt:
                 attempt.usage, attempt.error = sent.usage, sent.error
@@ -188,14 +470,6 @@ class ReplayModel:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.path!r}: {len(self._given)} of {len(self._calls)} calls given>"
 
-    def _take(self, request: ModelRequest) -> Call | None:
-        left = self._left.get(digest(clean_text(request.block), asked(request)))
-        if not left:
-            return None
-        index = left[0] if len(left) == 1 and not self._strict else left.popleft()
-        self._given.add(index)
-        return self._calls[index]
-
     def _mismatch(self, request: ModelRequest) -> CassetteMismatch:
         block = clean_text(request.block)
         unused = [call for index, call in enumerate(self._calls) if index not in self._given and call.block == block]
@@ -208,7 +482,13 @@ class ReplayModel:
 
 
 _NAMED = 5
-"""Maximum number of calls that `assert_complete` names."""
+"""Calls that `assert_complete` names: enough to see which block it was, in one message of a test."""
+_SHOWN = 16
+"""Lines of a difference: it stands in an error message, and what differs first usually says it all."""
+_COMPARED = 50
+"""Calls of the block that are compared: each comparison of two long prompts takes milliseconds."""
+_LINES, _WIDTH = 2_000, 100
+"""Lines of a request that are compared, and characters of one: difflib takes the square of them at worst."""
 
 
 def _difference(request: ModelRequest, unused: list[Call]) -> list[str]:
@@ -221,14 +501,90 @@ def _difference(request: ModelRequest, unused: list[Call]) -> list[str]:
     return [*shown[:_SHOWN], "…"] if len(shown) > _SHOWN else shown
 
 
-_SHOWN = 16
-_COMPARED = 50
-_LINES = 2_000
-_WIDTH = 100
-
-
 def _as_lines(request: Mapping[str, Any]) -> list[str]:
     """Format a request for comparison, with the lines of its prompts as lines."""
     text = without_keys(json.dumps(request, indent=1, ensure_ascii=False).replace("\\n", "\n"))
     pieces = (line[at : at + _WIDTH] for line in text.split("\n") for at in range(0, max(len(line), 1), _WIDTH))
     return list(islice(pieces, _LINES))
+
+
+# Reading
+
+
+def _read_cassette(path: str) -> tuple[Header, list[Call]]:
+    """Read the file at `path`; BadFile, with the line, for anything that `RecordingModel` did not write."""
+    try:
+        if not Path(path).is_file():
+            raise BadFile(path, "is no file" if Path(path).exists() else "does not exist")
+        with Path(path).open("rb") as file:
+            content = file.read(_LARGEST + 1)
+    except (OSError, ValueError) as error:
+        raise BadFile(path, f"cannot be read ({one_line(str(error))})") from error
+    if len(content) > _LARGEST:
+        raise BadFile(path, f"is larger than {_LARGEST // 1_000_000} MB")
+    first, *lines = content.removesuffix(b"\n").split(b"\n")
+    header = _header(path, first)
+    calls: list[Call] = []
+    seen: set[tuple[str, int]] = set()
+    for number, line in enumerate(lines, start=2):
+        try:
+            call = Call.model_validate_json(_from_format_1(line) if header.version == 1 else line)
+        except ValidationError as error:
+            hint = "; the last line may have been cut off" if number == len(lines) + 1 else ""
+            raise _bad_line(path, number, _problems(error), hint) from None
+        if (call.sha256, call.occurrence) in seen:
+            raise _bad_line(path, number, "this call was there before")
+        seen.add((call.sha256, call.occurrence))
+        calls.append(call)
+    return header, calls
+
+
+def _header(path: str, line: bytes) -> Header:
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        raise _bad_line(path, 1, "it is no JSON, so the file is no cassette") from None
+    if not isinstance(found, dict) or found.get("format") != "flowdebate.cassette":
+        raise _bad_line(path, 1, "the file is no cassette (format 'flowdebate.cassette')")
+    version = found.get("version")
+    if isinstance(version, int) and version > Header.model_fields["version"].default:
+        raise _bad_line(path, 1, "the cassette was written by a newer version of flowdebate")
+    try:
+        return Header.model_validate_json(line)
+    except ValidationError as error:
+        raise _bad_line(path, 1, _problems(error)) from None
+
+
+def _from_format_1(line: bytes) -> bytes:
+    """A line of format 1 in today's; unchanged where it cannot be read, so that reading it says why.
+
+    It had names for what a journal's row has places for, left unknown numbers out, and had data as a text of JSON.
+    """
+
+    def tokens(part: Any) -> list[Any]:  # noqa: ANN401 - JSON
+        usage = part.get("usage", {"calls": 1})
+        return [usage.get("calls", 0), *map(usage.get, ("prompt_tokens", "cached_tokens", "completion_tokens"))]
+
+    try:
+        call = json.loads(line)
+        made = [
+            [sent["model"], sent.get("asked_as"), 0.0, 0.0, tokens(sent), sent.get("error")]
+            for sent in call.pop("sent", ())
+        ]
+        answer = call.get("answer")
+        (call if answer is None else answer)["attempts"] = made
+        if answer is not None:
+            answer["usage"] = tokens(answer)
+            answer["tool_calls"] = [[it["id"], it["name"], it["arguments"]] for it in answer.get("tool_calls", ())]
+            answer["data"] = None if answer.get("data") is None else json.loads(answer["data"])
+        return json.dumps(call).encode()
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return line
+
+
+def _problems(error: ValidationError) -> str:
+    return "; ".join(f"`{field}` {what}" if field else what for field, what in problems_of(error, got=False)[:3])
+
+
+def _bad_line(path: str, number: int, problem: str, hint: str = "") -> BadFile:
+    return BadFile(path, f"line {number}: {one_line(problem)}{hint}")

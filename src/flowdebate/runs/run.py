@@ -18,7 +18,7 @@ from pydantic_core import to_json
 from flowdebate._util.wire import BaseEvent
 from flowdebate.errors import FlowDebateWarning, LimitReached, ModelError, error_text
 from flowdebate.models import call
-from flowdebate.models.codec import attempts_of, attempts_text, call_text, digest_of, read_call
+from flowdebate.models.codec import attempts_of, attempts_row, call_row, digest_of, json_text, read_call
 from flowdebate.models.usage import Usage, estimated_tokens, total_usage
 from flowdebate.runs.context import Context, Scope
 from flowdebate.runs.durable.journal import failed_text
@@ -394,16 +394,15 @@ class Run:
                     answered(response)
             if journal is not None:
                 seconds = time.perf_counter() - started
-                await journal.commit(
-                    path, "call", call_text(response, attempts.made, seconds=seconds, output=request.output)
-                )
+                recorded = call_row(response, attempts.made, seconds=seconds, output=request.output)
+                await journal.commit(path, "call", json_text(recorded))
         except BaseException as failure:
             error = error_text(failure)
             if isinstance(failure, ModelError):
                 failure.block = failure.block or request.block
             if journal is not None and isinstance(failure, (ModelError, LimitReached)):
                 about = {"block": request.block, "model": model.name, "seconds": time.perf_counter() - started}
-                await journal.fail(path, failed_text(error, **about, attempts=attempts_text(attempts.made)))
+                await journal.fail(path, failed_text(error, **about, attempts=attempts_row(attempts.made)))
             raise
         finally:
             ACTING.set(acting)
