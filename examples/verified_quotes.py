@@ -34,7 +34,7 @@ pattern = debate(
 
 def main(model: Model | str | None = None) -> DebateRawOutput:
     raw: DebateRawOutput = pattern.run_sync("Should Mill Street be opened to cars again?", model=model).raw
-    for number, (entry, quotes) in enumerate(zip(raw.transcript, raw.quotes, strict=True), start=1):
+    for number, (entry, quotes) in enumerate(zip(raw.transcript, raw.quotes or [], strict=True), start=1):
         print(f"{number}. [{entry.agent_name}] {entry.text}")
         print(f"   {render_quotes(quotes)}")
     return raw
