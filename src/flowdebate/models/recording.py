@@ -298,7 +298,7 @@ class RecordingModel(Wrapper):
         # counted now, not when it is answered: of equal calls at once, the first gets the first answer again
         with self._counting:
             self._asked[sha256] += 1
-            begun = {"block": block, "sha256": sha256, "occurrence": self._asked[sha256], "request": parts}
+            opening = {"block": block, "sha256": sha256, "occurrence": self._asked[sha256], "request": parts}
         before = len(request.attempts.made)
         began = asyncio.get_running_loop().time()
         with request.attempts.listening() as heard:
@@ -306,7 +306,7 @@ class RecordingModel(Wrapper):
             async def record(outcome: ModelResponse | ModelError) -> None:
                 attempts = request.attempts.made[before:]
                 try:
-                    call = _new_call(begun, outcome, request.output, attempts=attempts, events=heard)
+                    call = _new_call(opening, outcome, request.output, attempts=attempts, events=heard)
                 except (ValueError, TypeError) as error:  # an answer with tokens that are no int, or the like
                     told = _problems(error) if isinstance(error, ValidationError) else str(error)
                     raise MalformedResponse(f"the answer cannot be recorded: {one_line(told)}") from None
@@ -327,7 +327,7 @@ class RecordingModel(Wrapper):
     def _write(self, line: bytes) -> None:
         """Append `line`, whole or not at all: a full disk must not leave half a line in front of the next one."""
         try:
-            with self._writing, self.path.open("r+b", buffering=0) as file:  # "r+b": a file that is gone is not begun
+            with self._writing, self.path.open("r+b", buffering=0) as file:  # "r+b": a file that is gone is not started
                 end = file.seek(0, os.SEEK_END)
                 rest = memoryview(line)
                 try:
@@ -349,15 +349,15 @@ def _out_of_time(request: ModelRequest, began: float) -> bool:
 
 
 def _new_call(
-    begun: Mapping[str, Any],
+    opening: Mapping[str, Any],
     outcome: ModelResponse | ModelError,
     output: OutputSchema | None,
     *,
     attempts: Iterable[Attempt],
     events: Iterable[object],
 ) -> Call:
-    """Make a call's line from its first fields, `begun`; ValueError for an answer that could not be read back."""
-    line: dict[str, Any] = {**begun, "notices": []}
+    """Make a call's line from its first fields, `opening`; ValueError for an answer that could not be read back."""
+    line: dict[str, Any] = {**opening, "notices": []}
     # without times, so that a recording of the same answers is the same file
     made = [replace(attempt, waited=0.0, seconds=0.0) for attempt in attempts]
     if isinstance(outcome, ModelError):
