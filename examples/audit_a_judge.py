@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING
 
 from flowdebate import DebateContributionEntry
 from flowdebate.evaluation import ArguedDebate, create_rejudge, full_audit
-from flowdebate.patterns.debate.judging.options import JudgeOptions
+from flowdebate.patterns.debate import JudgeOptions
 from flowdebate.testing import FunctionModel
 
 if TYPE_CHECKING:
     from flowdebate.evaluation import JudgeAudit
     from flowdebate.models import Model
-    from flowdebate.testing import ModelRequest
-    from flowdebate.testing.models import Reply
+    from flowdebate.testing import ModelRequest, Reply
 
 SIDES = ("for", "against")
 BIAS = 0.7

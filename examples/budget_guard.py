@@ -9,7 +9,7 @@ from flowdebate import Debater, Session, debate
 if TYPE_CHECKING:
     from flowdebate import DebateRawOutput
     from flowdebate.models import Model
-    from flowdebate.runs.context import Context
+    from flowdebate.runs import Context
 
 QUESTION = "Should the meeting be a document instead?"
 

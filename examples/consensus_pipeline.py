@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 from flowdebate import Persona, consensus
 from flowdebate.errors import ProviderFailed
 from flowdebate.models import Breakers, Fallback
-from flowdebate.resources.archive import Archive
+from flowdebate.resources import Archive
 
 if TYPE_CHECKING:
     from flowdebate import ConsensusOutput
-    from flowdebate.blocks.sequencer import Sequencer
+    from flowdebate.blocks import Sequencer
     from flowdebate.models import Model, ModelRequest, ModelResponse
 
 TASKS = (

@@ -9,7 +9,7 @@ from flowdebate import Debater, create_debate_transcript, debate, handler
 if TYPE_CHECKING:
     from flowdebate import DebateRawOutput
     from flowdebate.models import Model
-    from flowdebate.runs.context import Context
+    from flowdebate.runs import Context
 
 QUESTION = "Is the old parser fast enough?"
 

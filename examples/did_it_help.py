@@ -17,7 +17,7 @@ from flowdebate.models import ModelResponse, Usage
 from flowdebate.testing import FunctionModel
 
 if TYPE_CHECKING:
-    from flowdebate.blocks.sequencer import Sequencer
+    from flowdebate.blocks import Sequencer
     from flowdebate.evaluation import BenefitReport
     from flowdebate.models import Model
     from flowdebate.testing import ModelRequest

@@ -14,7 +14,7 @@ from flowdebate import Debater, create_debate_transcript, create_moderator, deba
 
 if TYPE_CHECKING:
     from flowdebate.models import Model
-    from flowdebate.runs.context import Context
+    from flowdebate.runs import Context
 
 QUESTION = "Should we ship the new search this week?"
 DEBATERS = [

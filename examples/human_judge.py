@@ -12,7 +12,7 @@ from flowdebate import Debater, ask_in_terminal, debate, human, submit_answer_sy
 if TYPE_CHECKING:
     from flowdebate import DebateRawOutput, HumanRequest
     from flowdebate.models import Model
-    from flowdebate.runs.result import RunResult
+    from flowdebate.runs import RunResult
 
 QUESTION = "Should the old bridge be closed to cars?"
 STORE = Path(gettempdir()) / "bridge.sqlite3"

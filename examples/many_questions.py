@@ -13,7 +13,7 @@ from flowdebate import Debater, debate
 
 if TYPE_CHECKING:
     from flowdebate.models import Model
-    from flowdebate.runs.batch.result import BatchSummary
+    from flowdebate.runs import BatchSummary
     from flowdebate.store import StoreChoice
 
 QUESTIONS = [

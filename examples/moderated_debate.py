@@ -8,7 +8,7 @@ from flowdebate import Debater, create_debate_transcript, create_moderator, deba
 
 if TYPE_CHECKING:
     from flowdebate import DebateRawOutput
-    from flowdebate.blocks.sequencer import Sequencer
+    from flowdebate.blocks import Sequencer
     from flowdebate.models import Model
 
 QUESTION = "Should we move the checkout service to another region?"

@@ -15,9 +15,9 @@ from flowdebate.patterns.handoff import HandoffMade
 
 if TYPE_CHECKING:
     from flowdebate import HandoffOutput
-    from flowdebate.blocks.sequencer import Sequencer
+    from flowdebate.blocks import Sequencer
     from flowdebate.models import Model
-    from flowdebate.patterns.handoff.schemas import TransitionForm
+    from flowdebate.patterns.handoff import TransitionForm
 
 PROPOSITION = (
     "Artificial intelligence should be allowed to make moral decisions in situations where humans fail to agree."

@@ -9,7 +9,7 @@ from flowdebate.models import ModelSettings
 
 if TYPE_CHECKING:
     from flowdebate import DebateRawOutput
-    from flowdebate.blocks.sequencer import Sequencer
+    from flowdebate.blocks import Sequencer
     from flowdebate.models import Model
 
 QUESTION = "Is a hot dog a sandwich?"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flowdebate import Debater, FailurePolicy, Limits, Retry, debate
+from flowdebate.events import CallFellBack
 from flowdebate.models import CircuitBreaker, Fallback, RateLimit, Retrying, Timeout
-from flowdebate.runs.events import CallFellBack
 
 if TYPE_CHECKING:
     from flowdebate import DebateRawOutput

@@ -12,7 +12,7 @@ from flowdebate import Debater, debate, stop
 if TYPE_CHECKING:
     from flowdebate import DebateRawOutput
     from flowdebate.models import Model
-    from flowdebate.runs.context import Context
+    from flowdebate.runs import Context
 
 QUESTION = "Should the library open on Sundays?"
 

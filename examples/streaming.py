@@ -6,9 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from flowdebate import Debater, debate
-from flowdebate.patterns.debate.schemas import VerdictReached
-from flowdebate.patterns.events import RoundsEnded, RoundStarted, TurnStarted
-from flowdebate.runs.events import ModelCalled, TextDelta
+from flowdebate.events import ModelCalled, RoundsEnded, RoundStarted, TextDelta, TurnStarted
+from flowdebate.patterns.debate import VerdictReached
 
 if TYPE_CHECKING:
     from flowdebate import DebateRawOutput

@@ -11,7 +11,7 @@ from flowdebate import Debater, DebateVerdict, create_debate_transcript, debate,
 if TYPE_CHECKING:
     from flowdebate import DebateInput
     from flowdebate.models import Model
-    from flowdebate.runs.context import Context
+    from flowdebate.runs import Context
 
 QUESTION = "How should we invest the reserve?"
 STANCES = {

@@ -1,4 +1,5 @@
 from .channel import Update as Update
+from .evidence import evidence_in as evidence_in
 from .fork import Fork as Fork
 from .service import Service as Service
 from .state import PendingInput as PendingInput

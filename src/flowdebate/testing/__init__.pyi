@@ -5,6 +5,7 @@ from .attacks import Attack as Attack
 from .check import check_debate as check_debate
 from .check import check_pattern as check_pattern
 from .examples import Example as Example
+from .hostile import Sabotage as Sabotage
 from .models import FunctionModel as FunctionModel
 from .models import ModelRequest as ModelRequest
 from .models import ModelResponse as ModelResponse

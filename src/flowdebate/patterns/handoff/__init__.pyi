@@ -5,6 +5,7 @@ from .schemas import HandoffEntry as HandoffEntry
 from .schemas import HandoffInput as HandoffInput
 from .schemas import HandoffMade as HandoffMade
 from .schemas import HandoffOutput as HandoffOutput
+from .schemas import TransitionForm as TransitionForm
 from .speaker import create_speaker as create_speaker
 from .transition import Transition as Transition
 from .transition import read_transition as read_transition

@@ -1,0 +1,1 @@
+from .sequencer import Sequencer as Sequencer

@@ -1,0 +1,2 @@
+from .archive import Archive as Archive
+from .resource import StateResource as StateResource

@@ -1,0 +1,2 @@
+from .report import report_html as report_html
+from .report import verify_report as verify_report
