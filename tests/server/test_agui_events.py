@@ -136,7 +136,7 @@ def test_messages_are_the_transcript(play: Play) -> None:
         for each in client.messages.values()
         if "round" in each["about"] and "void" not in each["about"]
     )
-    recorded = [(each["agentName"], each["text"].strip()) for each in document["raw"]["transcript"] if each["text"]]
+    recorded = [(each.agent_name, each.text.strip()) for each in document.raw.transcript if each.text]
     assert spoken == sorted(recorded)
 
 

@@ -74,7 +74,7 @@ async def test_a_worker_executes_what_the_service_begins(fleet: Fleet) -> None:
     assert isinstance(updates[-2].event, RunFinished)
     assert (done.status, done.steps) == ("complete", CALLS)
     assert done.document is not None
-    assert done.document["raw"]["verdict"]["verdict"] == "Build trams."
+    assert done.document.raw.verdict.verdict == "Build trams."
     assert {each.process for each in fleet.models.asked} == {worker.pid}
 
 
@@ -172,7 +172,7 @@ async def test_a_human_answers_through_the_service_and_a_worker_goes_on(fleet: F
         done = await service.wait(run.run_id)
         assert done.status == "complete"
         assert done.document is not None
-        assert done.document["raw"]["transcript"][0]["text"] == "By tram."
+        assert done.document.raw.transcript[0].text == "By tram."
         other = await service.begin("mixed", QUESTION)
         assert (await service.wait(other.run_id)).status == "awaiting"
         assert (await service.cancel(other.run_id)).status == "interrupted"

@@ -189,7 +189,7 @@ async def test_a_run_of_another_process_is_followed_while_it_goes_on(tmp_path: P
     assert any(isinstance(update.event, CallStarted) for update in updates)
     assert (run.status, run.here) == ("complete", False)
     assert run.document is not None
-    assert len(run.document["raw"]["transcript"]) == 4
+    assert len(run.document.raw.transcript) == 4
 
 
 async def test_the_document_of_a_run_in_progress_has_what_was_said() -> None:
@@ -201,8 +201,8 @@ async def test_the_document_of_a_run_in_progress_has_what_was_said() -> None:
         now = await service.run(run.run_id)
         assert (now.status, now.here, now.steps) == ("running", True, 2)
         assert now.document is not None
-        assert (now.document["status"], now.document["raw"]["status"]) == ("running", "running")
-        assert [entry["agentName"] for entry in now.document["raw"]["transcript"]] == ["pro", "con"]
+        assert (now.document.status, now.document.raw.status) == ("running", "running")
+        assert [entry.agent_name for entry in now.document.raw.transcript] == ["pro", "con"]
         assert model.calls == 3
         model.opened.set()
         assert (await service.wait(run.run_id)).status == "complete"
@@ -217,7 +217,7 @@ async def test_the_document_of_a_registered_pattern_has_its_output(synthesizer: 
         stored = (await service.store.run(run.run_id)).outcome
     assert document is not None
     assert stored is not None
-    assert document["output"] == (None if synthesizer is False else stored["output"])
+    assert document.to_data()["output"] == (None if synthesizer is False else stored["output"])
 
 
 async def test_the_same_request_under_the_same_id_is_one_run() -> None:
@@ -295,7 +295,7 @@ async def test_a_person_answers_and_the_run_goes_on() -> None:
         done = await service.wait("r")
         assert done.status == "complete"
         assert done.document is not None
-        assert done.document["raw"]["transcript"][0]["text"] == "Homes first."
+        assert done.document.raw.transcript[0].text == "Homes first."
 
 
 async def test_a_cancelled_run_is_resumed_and_no_call_is_made_again() -> None:

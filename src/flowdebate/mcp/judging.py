@@ -19,7 +19,7 @@ from flowdebate.errors import RunChanged, RunExists
 from flowdebate.evaluation.judges.rejudge import ArguedDebate
 from flowdebate.mcp.arguments import Question, Seconds, ServiceOf
 from flowdebate.mcp.progress import wait_with_progress
-from flowdebate.mcp.reports import HOW_TO_READ, document_in, fenced, next_of
+from flowdebate.mcp.reports import HOW_TO_READ, fenced, next_of
 from flowdebate.mcp.tools import ASKS_MODELS, described
 from flowdebate.models.base import profile_of
 from flowdebate.patterns.debate.judging.ballots import JudgeBallot
@@ -122,8 +122,7 @@ def _entry(number: int, text: str) -> DebateContributionEntry:
 
 
 def _verdict_of(run: RunDetails) -> TextVerdict:
-    document, problem = document_in(run)
-    raw = None if document is None else document.raw
+    raw = None if run.document is None else run.document.raw
     found: DebateVerdict | None = raw.verdict if isinstance(raw, DebateRawOutput) else None
     judging = None if found is None else found.judging
     return TextVerdict(
@@ -135,7 +134,7 @@ def _verdict_of(run: RunDetails) -> TextVerdict:
         verdict=None if found is None else fenced(found.verdict),
         reasoning=None if found is None else fenced(found.reasoning),
         ballots=[] if judging is None else [_ballot(each) for each in judging.ballots],
-        error=fenced(run.error or problem),
+        error=fenced(run.error or run.problem),
         next="Call judge again with the same arguments." if run.status == "running" else next_of(run.status),
     )
 

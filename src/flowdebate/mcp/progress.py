@@ -13,6 +13,7 @@ from flowdebate.runs.events import CallStarted, HumanAsked, ModelCalled
 if TYPE_CHECKING:
     from mcp.server.mcpserver import Context
 
+    from flowdebate.service.documents.document import Document
     from flowdebate.service.service import Service
     from flowdebate.service.state import RunDetails
 
@@ -42,7 +43,8 @@ _LAST = 1.0
 
 async def _tell(service: Service, run: RunDetails, ctx: Context[Any, Any]) -> None:
     progress = Progress(_usual_calls(run.document))
-    told = ((run.document or {}).get("usage") or {}).get("calls") or 0
+    usage = None if run.document is None else run.document.usage
+    told = 0 if usage is None else usage.calls
     async with aclosing(service.follow(run.run_id)) as updates:
         async for update in updates:
             if update.kind == "reset":
@@ -103,12 +105,12 @@ class Progress:
         return ", ".join(part for part in (self._who, of) if part)
 
 
-def _usual_calls(document: dict[str, Any] | None) -> int | None:
+def _usual_calls(document: Document | None) -> int | None:
     """One call for each speaker in each round, and those for the result."""
-    found = document or {}
-    speakers = next((found[key] for key in ("debaters", "agents", "members") if found.get(key)), None)
-    rounds = found.get("maxRounds") or found.get("maxTurns")
-    if not isinstance(speakers, list) or not isinstance(rounds, int):
+    if document is None or not (speakers := getattr(document, document.ROSTER, None)):
         return None
-    last = 2 if found.get("pattern") == "debate" else 1  # a judge and a synthesizer, or one of them
-    return (1 if "maxTurns" in found else len(speakers)) * rounds + last
+    last = 2 if document.pattern == "debate" else 1  # a judge and a synthesizer, or one of them
+    if turns := getattr(document, "max_turns", None):
+        return int(turns) + last
+    rounds = getattr(document, "max_rounds", None)
+    return len(speakers) * rounds + last if rounds else None

@@ -14,10 +14,8 @@ from urllib.parse import quote
 
 from pydantic import BaseModel, Field
 
-from flowdebate.errors import FlowDebateError
 from flowdebate.patterns.roles import render_flag
 from flowdebate.prompts.escaping import quoted, tag_name, tag_text
-from flowdebate.service.documents.document import document_of
 from flowdebate.service.documents.sections import Card, Entry, Fact, Group, Heading, Output, Remark
 from flowdebate.service.plans.options import State
 from flowdebate.service.runs import moment
@@ -110,7 +108,7 @@ _NEXT = {
 
 def report_of(details: RunDetails, *, seen: int = 0) -> RunReport:
     """The report of a run, with the parts after the first `seen` ones."""
-    document, problem = document_in(details)
+    document = details.document
     parts = [] if document is None else said_in(document)
     speakers = [] if document is None else document.speakers
     return RunReport(
@@ -121,7 +119,7 @@ def report_of(details: RunDetails, *, seen: int = 0) -> RunReport:
         result=None if document is None else render_result(document),
         pending=[_asked(each) for each in details.pending],
         error=fenced(details.error),
-        problem=fenced(problem),
+        problem=fenced(details.problem),
         next=next_of(details.status),
         resource=uri_of(details.run_id),
     )
@@ -156,16 +154,6 @@ def _summary(run: RunState, usage: Tokens | None = None) -> dict[str, Any]:
         "created_at": moment(run.created_at),
         "calls": None if usage is None else usage.calls,
     }
-
-
-def document_in(details: RunDetails) -> tuple[Document | None, str | None]:
-    """The document of a run, or why there is none."""
-    if details.document is None:
-        return None, details.problem
-    try:
-        return document_of(details.document, where="document"), details.problem
-    except FlowDebateError as error:
-        return None, str(error)
 
 
 def _asked(request: PendingInput) -> AskedTurn:

@@ -16,7 +16,6 @@ from flowdebate.errors import FlowDebateError, RunNotFound
 from flowdebate.events import CHANGES
 from flowdebate.mcp.errors import sentence_of
 from flowdebate.mcp.reports import HOW_TO_READ, render_said, said_in
-from flowdebate.service.documents.document import document_of
 from flowdebate.service.documents.markdown import report
 
 if TYPE_CHECKING:
@@ -65,10 +64,11 @@ def add_resources(server: MCPServer[Any], service_of: ServiceOf) -> None:
         mime_type="application/json",
     )
     async def document(run_id: str, ctx: Context[Any, Any]) -> str:
-        return json.dumps(await _data(service_of(ctx), run_id), ensure_ascii=False, indent=2)
+        found = await _document(service_of(ctx), run_id)
+        return json.dumps(found.to_data(), ensure_ascii=False, indent=2)
 
 
-async def _data(service: Service, run_id: str) -> dict[str, Any]:
+async def _document(service: Service, run_id: str) -> Document:
     try:
         details = await service.run(run_id)
     except RunNotFound as error:
@@ -78,13 +78,6 @@ async def _data(service: Service, run_id: str) -> dict[str, Any]:
     if details.document is None:
         raise ResourceError(f"Run {run_id} has no document: {details.problem}")
     return details.document
-
-
-async def _document(service: Service, run_id: str) -> Document:
-    try:
-        return document_of(await _data(service, run_id), where="document")
-    except FlowDebateError as error:
-        raise ResourceError(sentence_of(error)) from None
 
 
 class Subscriptions:

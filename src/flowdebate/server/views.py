@@ -17,7 +17,6 @@ from flowdebate.events import TaskChanged, event_schema
 from flowdebate.server.front import FrontOf, ServiceOf, data, stored_run
 from flowdebate.server.problems import JSONData, responses
 from flowdebate.server.sse import split_marks
-from flowdebate.service.documents.document import document_of
 from flowdebate.service.documents.markdown import report
 from flowdebate.service.state import PendingInput, RunDetails
 from flowdebate.service.steps import CallDetails, StepState
@@ -133,9 +132,8 @@ async def requests(run_id: str, service: ServiceOf) -> Response:
 @router.get("/runs/{run_id}/document.json", response_model=dict[str, Any], responses=responses(404))
 async def document_json(run_id: str, service: ServiceOf) -> Response:
     """Get the document of a run: what it has come to, with all contributions."""
-    details = await service.run(run_id)
-    document_in(details)
-    return JSONData(details.document, headers=_saved_as(run_id, "json"))
+    document = document_in(await service.run(run_id))
+    return JSONData(document.to_data(), headers=_saved_as(run_id, "json"))
 
 
 @router.get(
@@ -185,7 +183,7 @@ def document_in(details: RunDetails) -> Document:
     """The document of a run; 404 where it has none."""
     if details.document is None:
         raise HTTPException(HTTPStatus.NOT_FOUND, details.problem or "The run has no document.")
-    return document_of(details.document, where=f"run {details.run_id}")
+    return details.document
 
 
 def _saved_as(run_id: str, suffix: str) -> dict[str, str]:

@@ -11,7 +11,7 @@ from flowdebate.models.codec import digest_of
 from flowdebate.runs.durable.replay import replay
 from flowdebate.runs.durable.resume import result_of
 from flowdebate.service.plans.plan import pattern_of_run, plan_of
-from flowdebate.service.runs import document_of_run, outcome_of, replayed
+from flowdebate.service.runs import SoFar, document_of_run, outcome_of, replayed
 from flowdebate.service.votes import Votes, sides_of, votes_of
 from flowdebate.store.export import export_run, read_runs
 
@@ -62,7 +62,8 @@ class Evidence:
 
     async def document(self) -> Document:
         """The document of the run; BadFile where there is none."""
-        return await document_of_run(self.run, self.steps, replay=self.replay)
+        so_far = None if self.replay is None else SoFar.of(self.replay)
+        return await document_of_run(self.run, self.steps, so_far=so_far)
 
     async def check(self, *, same_version: bool) -> Finding:
         """Whether transcript, ballots and verdict follow from the recorded answers.

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, get_args
 
 from flowdebate.errors import BadFile, ConfigurationError, RunNotFound
+from flowdebate.runs.durable.resume import result_of
 from flowdebate.service.documents.document import Tokens, document_of
 from flowdebate.service.fork import Fork
 from flowdebate.service.plans.options import COMMAND, is_text, misuse
@@ -20,30 +21,46 @@ from flowdebate.store.export import GONE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+    from typing import Self
 
     from flowdebate.prompts.template import Profile
     from flowdebate.runs.durable.replay import Replay
+    from flowdebate.runs.result import RunView
     from flowdebate.service.documents.document import Document
     from flowdebate.service.plans.plan import Plan
     from flowdebate.store.base import StepRow, Store, StoredRun
 
 
-async def document_of_run(run: StoredRun, steps: Sequence[StepRow], *, replay: Replay | None = None) -> Document:
+@dataclass(frozen=True, slots=True)
+class SoFar:
+    """A run without an outcome as far as it is: in progress in this process, or replayed."""
+
+    view: RunView
+    output: Any = None
+
+    @classmethod
+    def of(cls, replay: Replay) -> Self:
+        """The run as far as its journal goes."""
+        return cls(replay.handle, result_of(None, replay.output)["output"])
+
+
+async def document_of_run(run: StoredRun, steps: Sequence[StepRow], *, so_far: SoFar | None = None) -> Document:
     """The document of a stored run, as far as it came; asks no model and changes nothing.
 
-    `replay` is the replayed run of a block that no plan describes. BadFile if there is nothing to show.
+    A run of a plan is replayed if it has no outcome and `so_far` is not given. `steps` are not read otherwise, unless
+    the run is a fork. BadFile if there is nothing to show.
     """
     outcome = outcome_of(run) or {}
     plan = None if pattern_of_run(run) is None else plan_of(run, {}, to_ask=False)
     raw = outcome.get("raw")
-    if not outcome and plan is not None and replay is None:
-        replay = await replayed(plan, run, steps)
-    if not outcome and replay is not None:
-        raw = None if replay.handle.raw is None else replay.handle.raw.to_wire()
+    if not outcome and plan is not None and so_far is None:
+        so_far = SoFar.of(await replayed(plan, run, steps))
+    facts = _facts(run, steps, so_far)
+    if not outcome and so_far is not None:
+        reached = so_far.view.raw_so_far
         if plan is not None:
-            facts = _facts(run, steps, replay)
-            return plan.document(replay.handle.raw, replay.output, **facts)
-    facts = _facts(run, steps, replay)
+            return plan.document(reached, so_far.output, **facts)
+        raw = None if reached is None else reached.to_wire()
     if plan is not None and raw is None:  # it failed before it began
         return plan.document(None, None, **facts)
     if not isinstance(raw, dict):
@@ -63,7 +80,7 @@ def outcome_of(run: StoredRun) -> Mapping[str, Any] | None:
     return None if run.status in ("running", "queued") else run.outcome
 
 
-def _facts(run: StoredRun, steps: Sequence[StepRow], replay: Replay | None) -> dict[str, Any]:
+def _facts(run: StoredRun, steps: Sequence[StepRow], so_far: SoFar | None) -> dict[str, Any]:
     """The fields of a document that are the same for all patterns."""
     outcome = outcome_of(run) or {}
     usage = outcome.get("usage") or {}
@@ -72,7 +89,7 @@ def _facts(run: StoredRun, steps: Sequence[StepRow], replay: Replay | None) -> d
     return {
         "status": status,
         "error": outcome.get("error") if run.status in ("failed", "limit") else None,
-        "usage": Tokens.of(replay.handle.usage) if tokens is None and replay is not None else tokens,
+        "usage": Tokens.of(so_far.view.usage) if tokens is None and so_far is not None else tokens,
         "seconds": outcome.get("seconds"),
         "seed": run.header.seed,
         "run_id": run.header.run_id,

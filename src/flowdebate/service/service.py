@@ -30,7 +30,7 @@ from flowdebate.service.channel import Channel, Update
 from flowdebate.service.evidence import evidence_in
 from flowdebate.service.fork import Fork, checked_edits
 from flowdebate.service.recipes import Recipes
-from flowdebate.service.runs import delete_run, document_of_run, list_runs, outcome_of, state_of
+from flowdebate.service.runs import SoFar, delete_run, document_of_run, list_runs, outcome_of, state_of
 from flowdebate.service.state import RunDetails, RunPage, RunState, pending_in
 from flowdebate.service.steps import CallDetails
 from flowdebate.service.votes import Vote, Votes, cast_vote, sides_of, votes_in
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from flowdebate.runs.result import RunHandle
     from flowdebate.runs.run import Run
     from flowdebate.service.audit import Items
+    from flowdebate.service.documents.document import Document
     from flowdebate.service.evidence import Evidence
     from flowdebate.service.plans.plan import Plan
     from flowdebate.service.recipes import CheckOptions, Recipe
@@ -294,12 +295,20 @@ class Service:
     async def run(self, run_id: str) -> RunDetails:
         """The run with its document so far, and what it asks humans."""
         stored = await self.store.run(run_id)
-        steps = await self.store.steps(run_id)
-        document: dict[str, Any] | None = None
+        active = self._active.get(run_id)
+        here = active is not None and active.in_progress
+        # A run in progress here says itself how far it is: replaying its journal takes as long as the run itself did.
+        steps = () if here and stored.header.parent is None else await self.store.steps(run_id)
+        document: Document | None = None
         problem: str | None = None
         try:
-            found = await document_of_run(stored, steps, replay=await self._replayed_for_document(stored, steps))
-            document = found.to_data()
+            if outcome_of(stored) is not None:
+                so_far = None
+            elif active is not None and here:
+                so_far = SoFar(active.handle)
+            else:
+                so_far = SoFar.of(await self._replayed(stored, steps))
+            document = await document_of_run(stored, steps, so_far=so_far)
         except FlowDebateError as error:
             problem = error_text(error)
         if stored.status == "queued" and (workers := self._workers_of(stored)) is not None:
@@ -307,17 +316,12 @@ class Service:
         return RunDetails.of(
             stored,
             pattern=self._recipes.name_of(stored),
-            here=self._is_here(run_id),
+            here=here,
             document=document,
             problem=problem,
             pending=pending_in(stored, steps, store=self.store.name) if stored.status == "awaiting" else (),
             fork=Fork.of(stored, steps),
         )
-
-    async def _replayed_for_document(self, stored: StoredRun, steps: Sequence[StepRow]) -> Replay | None:
-        if outcome_of(stored) is not None:
-            return None
-        return await self._replayed(stored, steps)
 
     async def _replayed(self, stored: StoredRun, steps: Sequence[StepRow]) -> Replay:
         """Replay the run; ConfigurationError if its pattern is not known here."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pydantic import field_serializer
+
 from flowdebate._util.wire import WireModel
 from flowdebate.blocks.human.answers import open_requests_in
-from flowdebate.service.documents.document import Tokens
+from flowdebate.service.documents.document import Document, Tokens
 from flowdebate.service.fork import Fork
 from flowdebate.service.runs import state_of
 
@@ -113,14 +115,18 @@ class RunPage(WireModel):
 class RunDetails(RunState):
     """A run with its document so far, and what it asks humans."""
 
-    document: dict[str, Any] | None
-    """The document, as `--json` writes it; None where there is none."""
+    document: Document | None
+    """What it has come to, with all contributions; None where there is none. As JSON it is what `--json` writes."""
     problem: str | None
     """Why there is no document, or why workers rejected a run that is still queued."""
     pending: tuple[PendingInput, ...]
     """The requests that a suspended run waits for, by place."""
     fork: Fork | None
     """What a fork has from its parent; None for any other run."""
+
+    @field_serializer("document")
+    def _document_data(self, document: Document | None) -> dict[str, Any] | None:
+        return None if document is None else document.to_data()
 
 
 def pending_in(run: StoredRun, steps: Sequence[StepRow], *, store: str) -> tuple[PendingInput, ...]:

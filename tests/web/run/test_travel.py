@@ -9,7 +9,6 @@ import pytest
 
 from flowdebate.patterns import PATTERNS
 from flowdebate.service import Service
-from flowdebate.service.documents.document import document_of
 from flowdebate.service.steps import StepState
 from flowdebate.testing import FunctionModel
 from flowdebate.web.run.sheet import Sheet, Turn
@@ -31,8 +30,7 @@ async def run_of(pattern: str) -> tuple[RunDetails, Sheet]:
         assert details.document is not None
         steps = [StepState.of(step) for step in await service.store.steps("run")]
         events = await service.events("run")
-        document = document_of(details.document, where="run")
-        return details, Sheet.of(document, details=details, steps=steps, events=events)
+        return details, Sheet.of(details.document, details=details, steps=steps, events=events)
 
 
 @pytest.fixture(scope="module", params=PATTERNS)

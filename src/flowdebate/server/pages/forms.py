@@ -17,7 +17,6 @@ from flowdebate.server import catalog
 from flowdebate.server.front import FrontOf, ServiceOf  # noqa: TC001 - FastAPI reads them
 from flowdebate.server.link_routes import link_of, request_for
 from flowdebate.server.pages.runs import OVER, page, root_of
-from flowdebate.service.documents.document import document_of
 from flowdebate.web.forms.asked import Asked, role_in_words, said_since
 from flowdebate.web.forms.form import Form, answer_fields, form_of
 
@@ -96,8 +95,7 @@ async def answer_by_link(code: str, request: Request, front: FrontOf, seen: str 
         shown["waits"] = False
     elif pending is None and details.document is not None:
         answers = [said for each, said in asked if each.block == block]
-        document = document_of(details.document, where=f"run {link.run_id}")
-        shown["since"] = said_since(document, answers[-1] if answers else None)
+        shown["since"] = said_since(details.document, answers[-1] if answers else None)
     return page("answer", request, front, menu=False, **shown, to=f"/links/{code}", then="", seen=mark, code=code)
 
 

@@ -15,7 +15,6 @@ from flowdebate.events import CHANGES
 from flowdebate.patterns import PATTERNS
 from flowdebate.server.front import API, Front, FrontOf, ServiceOf
 from flowdebate.server.requests import RunsQuery  # noqa: TC001 - FastAPI reads it
-from flowdebate.service.documents.document import document_of
 from flowdebate.service.plans.options import State
 from flowdebate.service.steps import StepState
 from flowdebate.web.run.sheet import Sheet
@@ -106,9 +105,8 @@ async def sheet_of(details: RunDetails, front: Front, service: Service | OwnedSe
         events = await service.events(details.run_id)
     except FlowDebateError:  # a pattern that is not known here: the document is all that there is
         events = ()
-    document = document_of(details.document, where=f"run {details.run_id}")
     votes = await service.votes(details.run_id)
-    return Sheet.of(document, details=details, steps=steps, events=events, votes=votes)
+    return Sheet.of(details.document, details=details, steps=steps, events=events, votes=votes)
 
 
 def page(

@@ -12,7 +12,6 @@ from starlette.responses import HTMLResponse
 from flowdebate.errors import ConfigurationError
 from flowdebate.server.front import FrontOf, ServiceOf  # noqa: TC001 - FastAPI reads them
 from flowdebate.server.pages.runs import page, sheet_of
-from flowdebate.service.documents.document import document_of
 from flowdebate.web.run.compare import compared
 from flowdebate.web.run.sheet import Sheet
 from flowdebate.web.run.travel import fork_line, moment_at
@@ -103,7 +102,5 @@ async def _forks_of(
 async def _line(state: RunState, steps: dict[str, Call], service: Service | OwnedService) -> ForkLine:
     details = await service.run(state.run_id)
     at, edited = (None, ()) if details.fork is None else (details.fork.at, details.fork.edited)
-    sheet = None
-    if details.document is not None:
-        sheet = Sheet.of(document_of(details.document, where=f"run {state.run_id}"), details=details)
+    sheet = None if details.document is None else Sheet.of(details.document, details=details)
     return fork_line(details, at=at, edited=edited, steps=steps, sheet=sheet)

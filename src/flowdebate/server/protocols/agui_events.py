@@ -274,7 +274,8 @@ def custom_event(kind: str, value: dict[str, Any]) -> ag_ui.BaseEvent:
 
 
 def _result(details: RunDetails) -> dict[str, Any]:
-    return {"runId": details.run_id, "status": details.status, "document": details.document}
+    document = None if details.document is None else details.document.to_data()
+    return {"runId": details.run_id, "status": details.status, "document": document}
 
 
 def _interrupt(run_id: str, pending: PendingInput, problem: str | None) -> ag_ui.Interrupt:

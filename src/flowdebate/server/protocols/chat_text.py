@@ -13,7 +13,7 @@ from flowdebate.patterns.events import RoleFailed, RoundStarted, TurnFinished, T
 from flowdebate.patterns.handoff.schemas import HandoffMade
 from flowdebate.patterns.round_robin.schemas import RefereeReported
 from flowdebate.server.protocols.speech import Closed, Opened, Piece, Speech
-from flowdebate.service.documents.document import as_json, document_of
+from flowdebate.service.documents.document import as_json
 from flowdebate.service.documents.markdown import bold, sections_text
 from flowdebate.service.documents.sections import Group, Output, Remark, role_failed, round_heading
 from flowdebate.service.documents.text import PrintableStream, printable
@@ -25,10 +25,11 @@ from flowdebate.service.pages.handoff import next_speaker
 from flowdebate.service.pages.round_robin import referee_group
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
     from flowdebate.server.protocols.speech import Spoken
     from flowdebate.service.channel import Update
+    from flowdebate.service.documents.document import Document
     from flowdebate.service.documents.sections import Section
     from flowdebate.service.state import RunDetails
 
@@ -175,11 +176,11 @@ def _sections(event: Any) -> Iterator[Section]:  # noqa: ANN401, C901 - one case
             pass
 
 
-def _outcome(data: Mapping[str, Any] | None, output: object) -> str:
+def _outcome(document: Document | None, output: object) -> str:
     """What the run has come to. An output in words is shown as it is: it is what a chat client asked for."""
-    if data is None:
+    if document is None:
         return "" if output is None else f"{printable(_text_of(output))}\n\n"
-    *sections, last = [None, *document_of(data, where="the run").outcome()]
+    *sections, last = [None, *document.outcome()]
     before = sections_text(filter(None, sections))
     if isinstance(last, Output) and isinstance(last.value, str):
         return f"{before}## Output\n\n{printable(last.value)}\n\n"
@@ -205,7 +206,7 @@ def answer_of(details: RunDetails, output: object = None) -> str | None:
     `output` is that of a run without document.
     """
     if details.document is not None:
-        document: Any = document_of(details.document, where="the run")
+        document: Any = details.document
         output = getattr(document, "output", None)
         output = document.raw.answer if output is None else output
     return None if output is None else _text_of(output)

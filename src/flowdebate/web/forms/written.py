@@ -28,7 +28,7 @@ async def hold(service):
 async def main():
     async with Service({patterns}) as service:
         run = await hold(service)
-        print(run.status, run.document["raw"])
+        print(run.status, run.document.to_json())
 
 
 if __name__ == "__main__":
