@@ -133,8 +133,8 @@ def test_the_written_forms_mean_the_same_request(shared: Stage) -> None:
     assert (address, json.loads(body)) == (f"{shared.url}/api/v1/runs", REQUEST)
     assert header == "Authorization: Bearer $TOKEN"
     document = asyncio.run(held(answer["python"])).document
-    assert document["raw"]["question"] == "Should we ship?"
-    assert [each["stance"] for each in document["debaters"]] == [each["stance"] for each in SIDES]
+    assert document.raw.question == "Should we ship?"
+    assert [each.stance for each in document.debaters] == [each["stance"] for each in SIDES]
 
 
 async def held(program: str) -> Any:
