@@ -14,7 +14,7 @@ from flowdebate.runs.events import BlockAnswered
 from flowdebate.service.documents.document import Document, Speaker
 from flowdebate.service.documents.live import Live
 from flowdebate.service.documents.page import PatternPage
-from flowdebate.service.documents.sections import Entry, Section
+from flowdebate.service.documents.sections import Entry, LiveSection, Section
 from flowdebate.service.plans.options import Count, Option, PatternOptions, PersonaEntry, Text
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class ToyDocument(Document):
 class ToyLive(Live):
     """Its live view."""
 
-    def sections(self, event: object) -> Iterator[Section]:
+    def sections(self, event: object) -> Iterator[LiveSection]:
         if isinstance(event, BlockAnswered):
             yield Entry(name="Solver", about="", text=str(event.output))
         else:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_never
 from urllib.parse import quote
 
 from pydantic import BaseModel, Field
@@ -230,5 +230,5 @@ def _section(section: Section) -> Iterator[str]:
             yield f"Output: {quoted(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))}"
         case Remark():
             yield f"({tag_text(section.text)})"
-        case _:  # of live views alone
-            pass
+        case _:
+            assert_never(section)

@@ -22,13 +22,13 @@ from flowdebate.service.documents.sections import (
     Fact,
     Group,
     Heading,
+    LiveSection,
     Output,
     OutputHeading,
     Piece,
     Points,
     Remark,
     ReportSection,
-    Section,
     Speaking,
     Table,
     Working,
@@ -88,7 +88,7 @@ class Page:
         """The style of a speaker's name."""
         return f"bold {self._colours.get(name, 'white')}"
 
-    def show(self, section: Section | ReportSection) -> None:  # noqa: C901, PLR0912 - one case for each kind
+    def show(self, section: LiveSection | ReportSection) -> None:  # noqa: C901, PLR0912 - one case for each kind
         """Write a section."""
         match section:
             case Heading():

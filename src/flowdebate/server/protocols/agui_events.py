@@ -15,14 +15,14 @@ from flowdebate.patterns.consensus.events import AgentMessage
 from flowdebate.patterns.events import RoundsEnded, RoundStarted, TurnFinished
 from flowdebate.resources.tasks import TaskChanged
 from flowdebate.runs.events import BlockAnswered, ModelCalled, RunFinished, RunStarted, TextDelta, ToolCalled
-from flowdebate.server.protocols.speech import Closed, Opened, Piece, Speech
+from flowdebate.service.documents.speech import Closed, Opened, Piece, Speech
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from flowdebate._util.wire import BaseEvent
-    from flowdebate.server.protocols.speech import Spoken
     from flowdebate.service.channel import Update
+    from flowdebate.service.documents.speech import Spoken
     from flowdebate.service.state import PendingInput, RunDetails, RunState
 
 
@@ -139,7 +139,7 @@ class AgUi:
         if update.kind == "reset":
             yield from self._reset()
         elif update.event is not None:
-            for spoken in self._speech.of(update):
+            for spoken in self._speech.of(update.event, update.start):
                 yield from self._say(spoken)
             yield from self._tell(update.event)
 

@@ -5,32 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from flowdebate.patterns.consensus.events import CritiqueMade, PollVoteCast, VoteCast
-from flowdebate.patterns.council.schemas import ReviewFinished
-from flowdebate.patterns.debate.schemas import MirrorStarted, ModeratorDecided
-from flowdebate.patterns.deliberation.schemas import ModeratorReported
 from flowdebate.patterns.events import RoleFailed, RoundStarted, TurnFinished, TurnStarted
-from flowdebate.patterns.handoff.schemas import HandoffMade
-from flowdebate.patterns.round_robin.schemas import RefereeReported
-from flowdebate.server.protocols.speech import Closed, Opened, Piece, Speech
 from flowdebate.service.documents.document import as_json
+from flowdebate.service.documents.live import sections_of
 from flowdebate.service.documents.markdown import bold, sections_text
 from flowdebate.service.documents.sections import Group, Output, Remark, role_failed, round_heading
+from flowdebate.service.documents.speech import Closed, Opened, Piece, Speech
 from flowdebate.service.documents.text import PrintableStream, printable
-from flowdebate.service.pages.consensus import ballot_fact, critique_fact, poll_fact
-from flowdebate.service.pages.council import review_group
-from flowdebate.service.pages.debate_document import decision_group, mirror_heading
-from flowdebate.service.pages.deliberation import report_groups
-from flowdebate.service.pages.handoff import next_speaker
-from flowdebate.service.pages.round_robin import referee_group
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from flowdebate.server.protocols.speech import Spoken
     from flowdebate.service.channel import Update
     from flowdebate.service.documents.document import Document
     from flowdebate.service.documents.sections import Section
+    from flowdebate.service.documents.speech import Spoken
     from flowdebate.service.state import RunDetails
 
 
@@ -62,7 +51,7 @@ class ChatText:
         if isinstance(event, TurnStarted):
             self._turns[event.path] = _Part([])
             self._parts.append(self._turns[event.path])
-        self._say(self._speech.of(update))
+        self._say(self._speech.of(event, update.start))
         if text := sections_text(_sections(event)):
             self._parts.append(_Part([text], done=True))
         if _ends_turn(event) and (end := self._turns.pop(event.path, None)) is not None:
@@ -147,33 +136,15 @@ def _heading(turn: TurnStarted) -> str:
     return bold(turn.agent_name, about)
 
 
-def _sections(event: Any) -> Iterator[Section]:  # noqa: ANN401, C901 - one case for each event
+def _sections(event: object) -> Iterable[Section]:
     """What the page says of an event that is no speech."""
     match event:
         case RoundStarted():
-            yield round_heading(event.round, event.max_rounds)
-        case RoleFailed():
-            yield role_failed(event.role, event.name, event.message, event.instead)
-        case MirrorStarted():
-            yield mirror_heading()
-        case ModeratorDecided():
-            yield decision_group(event.decision)
-        case ModeratorReported():
-            yield from report_groups(event.report)
-        case RefereeReported():
-            yield referee_group(event.audit)
-        case ReviewFinished():
-            yield review_group(event.review)
-        case HandoffMade():
-            yield from next_speaker(event)
-        case CritiqueMade():
-            yield critique_fact(event.critique)
-        case PollVoteCast():
-            yield poll_fact(event.ballot)
-        case VoteCast():
-            yield ballot_fact(event.ballot)
+            return (round_heading(event.round, event.max_rounds),)
+        case RoleFailed():  # also of a text that was cut off: a chat has shown it without a mark
+            return (role_failed(event.role, event.name, event.message, event.instead),)
         case _:
-            pass
+            return sections_of(event)
 
 
 def _outcome(document: Document | None, output: object) -> str:

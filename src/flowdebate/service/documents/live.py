@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, ClassVar
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
+from flowdebate._util.wire import BaseEvent
 from flowdebate.models.usage import Usage
+from flowdebate.patterns import PATTERNS
 from flowdebate.patterns.events import RoleFailed, RoundsEnded, RoundStarted, TurnFinished, TurnStarted
 from flowdebate.runs.events import (
     BlockAnswered,
@@ -23,22 +26,25 @@ from flowdebate.service.documents.sections import (
     Ending,
     Entry,
     Fact,
+    LiveSection,
     Output,
     OutputHeading,
     Piece,
     Remark,
-    Section,
     Speaking,
     Working,
     role_failed,
     round_heading,
 )
+from flowdebate.service.documents.speech import Speech
 from flowdebate.service.plans.options import OutputOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from flowdebate.patterns.state import Flag
+    from flowdebate.service.documents.document import Document
+    from flowdebate.service.documents.sections import Section
     from flowdebate.service.plans.plan import Plan
 
 
@@ -64,59 +70,147 @@ _ROLES: Mapping[str, str] = {
 """What another role is doing, by the end of its block's name."""
 
 
+OwnSections: TypeAlias = "Mapping[type[BaseEvent], Callable[[Any], Iterable[Section]]]"
+"""What a pattern's own events look like, by their classes."""
+
+
 class Live:
-    """Makes sections of events; each pattern adds what its own events look like."""
+    """One run as its events tell it, for every front end: what is finished, who is at work, and what is being said.
+
+    `tell` is for pages, which show a contribution once it is finished and beside it what `speaking` says; `follow` is
+    for text that only grows, as in a terminal. Without a plan or a document it takes the events of any pattern.
+    """
 
     roles: ClassVar[Mapping[str, str]] = _ROLES
     """What each role other than a speaker is doing while its model is asked."""
+    own: ClassVar[OwnSections] = {}
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan | None = None, document: Document | None = None) -> None:
         self.plan = plan
+        self.speakers: list[Any] = []
+        """Those whose names and positions the head of the page has."""
+        self.length: int | None = None
+        """The maximum number of rounds or turns, where it is known."""
+        if plan is not None:
+            self.speakers, self.length = speakers_of(plan.speakers), plan.length
+        elif document is not None:
+            self.speakers = document.speakers
+            self.length = getattr(document, "max_turns", getattr(document, "max_rounds", None))
         self.clock: Callable[[], float] = time.monotonic
         """Seconds, for how long somebody has been at work."""
-        self._about = {speaker.name: speaker.about for speaker in speakers_of(plan.speakers)}
-        self._budget = None if plan.limits is None else Budget(plan.limits)
+        self._names = {speaker.name for speaker in self.speakers}
+        self._budget = None if plan is None or plan.limits is None else Budget(plan.limits)
         self.usage: Usage = Usage.none()
         """Calls and tokens so far."""
         self.cost: float = 0.0
         """Cost so far, by the plan's prices; 0 without any."""
         self._calls: dict[str, tuple[CallStarted, float]] = {}
         """The calls in progress by path, each with its beginning."""
-        self._speakers: dict[str, tuple[str, str | None]] = {}
-        """Name and phase of those who had a turn, by block."""
+        self._turns: dict[str, TurnStarted] = {}
+        """The last turn of each who had one, by block."""
         self._writing: set[str] = set()
         """Blocks whose text is coming in."""
+        self._flags: dict[str, Flag] = {}
+        """What is wrong with what somebody is about to have said, by name."""
+        self._speech = Speech()
         self.round: RoundStarted | None = None
         """The round in progress."""
         self.turns: int = 0
         """The turns that have started."""
 
-    def follow(self, event: object) -> Iterator[Section]:
-        """The sections of `event`, and who is at work after it, where it changes that."""
+    def follow(self, event: object) -> Iterator[LiveSection]:
+        """The sections of `event` for text that only grows, and who is at work after it, where it changes that."""
         yield from self.sections(event)
         if self._changes_work(event) and self._calls:
             yield self._working()
 
+    def take(self, event: object, start: int | None = None) -> bool:
+        """Take in `event`; whether it changes who is at work. `start` is that of a text, where it is known."""
+        for _ in self._speech.of(event, start):
+            pass
+        if isinstance(event, RoleFailed) and event.instead in ("cut_off", "empty"):
+            self._flags[event.name] = event.instead
+        return self._changes_work(event)
+
+    def tell(self, event: object) -> Iterator[Section]:
+        """Take in `event`, no text; what a page that shows each contribution whole has of it, as its document will."""
+        self.take(event)
+        if not isinstance(event, (CallRetried, CallFellBack, ToolCalled)):
+            yield from self.whole(event)
+
+    @property
+    def speaking(self) -> list[tuple[TurnStarted, str]]:
+        """The turns in progress, each with what is being said in it."""
+        return self._speech.speaking
+
+    @property
+    def at_work(self) -> list[tuple[str, str, float]]:
+        """Who is at work, what it is doing, and since when: one entry for each call in progress."""
+        return [(*self._at_work(call.block), since) for call, since in self._calls.values()]
+
+    @property
+    def doing(self) -> str:
+        """Who is at work, in a sentence; "" where nobody is."""
+        doing: dict[str, dict[str, None]] = {}
+        for who, what, _ in self.at_work:
+            doing.setdefault(what, {})[who] = None
+        return "; ".join(f"{_listed(names)} {'is' if len(names) == 1 else 'are'} {do}" for do, names in doing.items())
+
     def about(self, name: str, given: str | None = None) -> str:
         """The text beside a speaker's name: what is `given`, unless the head of the page has it already."""
-        return "" if name in self._about else given or ""
+        return "" if name in self._names else given or ""
 
-    def sections(self, event: object) -> Iterator[Section]:
-        """The sections of `event`."""
+    def about_turn(self, turn: TurnStarted | TurnFinished) -> str:
+        """The text beside the name of who has a turn."""
+        return self.about(turn.agent_name, turn.stance)
+
+    def heading(self, event: RoundStarted) -> Iterator[Section]:
+        """The heading of a round."""
+        yield round_heading(event.round, event.max_rounds)
+
+    def result(self, event: object) -> Iterator[Section]:  # noqa: ARG002 - for the patterns
+        """The result, if `event` has it."""
+        yield from ()
+
+    def said(self, turn: TurnFinished, text: str) -> Iterator[Section]:
+        """A contribution that is finished."""
+        flag = self._flags.pop(turn.agent_name, None)
+        yield Entry(name=turn.agent_name, about=self.about_turn(turn), text=text, flag=flag)
+
+    def whole(self, event: object) -> Iterator[Section]:
+        """The sections of `event` for a page that shows each contribution whole."""
+        match event:
+            case TurnFinished():
+                yield from self.said(event, self._speech.finished)
+            case RoleFailed() if event.instead in FLAGS:  # shown with what was said
+                pass
+            case _:
+                yield from self._sections(event)
+
+    def sections(self, event: object) -> Iterator[LiveSection]:
+        """The sections of `event` for text that only grows."""
+        if isinstance(event, (CallRetried, CallFellBack)):
+            yield from self.trouble(event)
+        else:
+            yield from self._sections(event)
+
+    def _sections(self, event: object) -> Iterator[Section]:
         match event:
             case RoundStarted():
-                yield round_heading(event.round, event.max_rounds)
+                yield from self.heading(event)
             case RoleFailed() if event.instead == "cut_off":  # shown with the answer
                 pass
             case RoleFailed():
                 yield role_failed(event.role, event.name, event.message, event.instead)
-            case CallRetried() | CallFellBack():
-                yield from self.trouble(event)
             case ToolCalled():
                 shown = f"{event.tool}({_cut(event.arguments)}) = {_cut(event.result)}"
                 yield Fact(label="Tool", text=shown, tone="dim")
+            case _ if type(self) is Live:
+                yield from sections_of(event)
+            case BaseEvent() if (own := self.own.get(type(event))) is not None:
+                yield from own(event)
             case _:
-                pass
+                yield from self.result(event)
 
     def progress(self) -> str:
         """How far the run is, in words; "" where that is not known."""
@@ -135,7 +229,7 @@ class Live:
             case TextDelta() if event.block not in self._writing:
                 self._writing.add(event.block)
             case TurnStarted():
-                self._speakers[event.block] = event.agent_name, event.phase
+                self._turns[event.block] = event
                 self.turns += 1
                 return False
             case RoundStarted():
@@ -154,15 +248,10 @@ class Live:
             self.cost += sum(self._budget.price_of(each.model, each.usage) or 0.0 for each in call.attempts)
 
     def _working(self) -> Working:
-        calls = list(self._calls.values())
-        doing: dict[str, dict[str, None]] = {}
-        for call, _ in calls:
-            who, what = self._at_work(call.block)
-            doing.setdefault(what, {})[who] = None
-        models = {call.model for call, _ in calls}
+        models = {call.model for call, _ in self._calls.values()}
         return Working(
-            who="; ".join(f"{_listed(names)} {'is' if len(names) == 1 else 'are'} {do}" for do, names in doing.items()),
-            since=min(since for _, since in calls),
+            who=self.doing,
+            since=min(since for _, since in self._calls.values()),
             facts=tuple(
                 fact for fact in (self.progress(), tokens_text(self.usage), cost_text(self.cost or None)) if fact
             ),
@@ -171,13 +260,12 @@ class Live:
 
     def _at_work(self, block: str) -> tuple[str, str]:
         """Who speaks through `block`, and what it is doing."""
-        if block in self._speakers:
-            name, phase = self._speakers[block]
-            return name, "writing" if block in self._writing else _PHASES.get(phase, "thinking")
+        if (turn := self._turns.get(block)) is not None:
+            return turn.agent_name, "writing" if block in self._writing else _PHASES.get(turn.phase, "thinking")
         role = block.rsplit("-", 1)[-1]
         return (f"The {role}", self.roles[role]) if role in self.roles else (block, "at work")
 
-    def trouble(self, event: CallRetried | CallFellBack, *, who: str | None = None) -> Iterator[Section]:
+    def trouble(self, event: CallRetried | CallFellBack, *, who: str | None = None) -> Iterator[Remark]:
         """A retry or a fallback, with its reason; `who` if several are awaited."""
         before = "" if who is None else f"{who}: "
         if isinstance(event, CallFellBack):
@@ -194,12 +282,10 @@ class OneByOne(Live):
     finished.
     """
 
-    def __init__(self, plan: Plan) -> None:
-        super().__init__(plan)
-        options = plan.options
-        self._synthesizer = (
-            f"{plan.name}-synthesizer" if isinstance(options, OutputOptions) and options.synthesizes else None
-        )
+    def __init__(self, plan: Plan | None = None, document: Document | None = None) -> None:
+        super().__init__(plan, document)
+        writes = plan is not None and isinstance(plan.options, OutputOptions) and plan.options.synthesizes
+        self._synthesizer = f"{plan.name}-synthesizer" if plan is not None and writes else None
         self._speaking: str | None = None
         """The block whose text is shown."""
         self._streamed = False
@@ -207,7 +293,7 @@ class OneByOne(Live):
         self._open: dict[str, list[object]] = {}
         """The events that are still to be shown of each turn in progress, by block; none of the first turn's."""
 
-    def sections(self, event: object) -> Iterator[Section]:
+    def sections(self, event: object) -> Iterator[LiveSection]:
         block = getattr(event, "block", None)
         if isinstance(event, TurnStarted):
             self._open.setdefault(event.block, [])
@@ -220,7 +306,7 @@ class OneByOne(Live):
         if _ends_turn(event) and self._open.pop(str(block), None) is not None:
             yield from self._released()
 
-    def _released(self, *, all_turns: bool = False) -> Iterator[Section]:
+    def _released(self, *, all_turns: bool = False) -> Iterator[LiveSection]:
         """The sections of turns that waited for the one before them."""
         for block in list(self._open):
             held, self._open[block] = self._open[block], []
@@ -232,42 +318,41 @@ class OneByOne(Live):
 
     def progress(self) -> str:
         """The turn in place of the round, where every speaker has one in each round."""
-        most = len(self.plan.speakers) * self.plan.length
+        most = len(self.speakers) * (self.length or 0)
         return f"turn {self.turns} of {most}" if self.round is not None and self.turns <= most else super().progress()
 
-    def _shown(self, event: object) -> Iterator[Section]:
+    def _shown(self, event: object) -> Iterator[LiveSection]:
         match event:
             case RoleFailed() if event.instead != "cut_off":
-                yield from super().sections(event)
+                yield from self._sections(event)
                 self._streamed = False
             case TurnStarted():
-                yield Speaking(name=event.agent_name, about=self.about(event.agent_name, event.stance))
-                self.listen_to(event.block)
-            case TextDelta() if event.block == self._speaking:
+                yield Speaking(name=event.agent_name, about=self.about_turn(event))
+                self._speaking, self._streamed = event.block, False
+            case TextDelta() if self._is_shown(event.block):
                 if event.block == self._synthesizer and not self._streamed:
                     yield OutputHeading()
                 self._streamed = True
                 yield Piece(text=event.text)
-            case BlockAnswered() if event.block == self._speaking:
+            case BlockAnswered() if self._is_shown(event.block):
                 yield from self._answered(event)
             case TurnFinished():
                 yield Ending()
                 self._speaking = None
                 self._streamed = False
+            case CallRetried() | CallFellBack():
+                yield from self.trouble(event)
             case _:
-                yield from super().sections(event)
+                yield from self._sections(event)
 
-    def listen_to(self, block: str) -> None:
-        """Show what `block` says from now on."""
-        self._speaking = block
-        self._streamed = False
+    def _is_shown(self, block: str) -> bool:
+        if block == self._synthesizer and block != self._speaking:
+            self._speaking, self._streamed = block, False
+        return block == self._speaking
 
-    def await_output(self) -> None:
-        """Listen to the synthesizer, if there is one."""
-        if self._synthesizer is not None:
-            self.listen_to(self._synthesizer)
-
-    def trouble(self, event: CallRetried | CallFellBack, *, who: str | None = None) -> Iterator[Section]:
+    def trouble(  # type: ignore[override]  # with the end of a text
+        self, event: CallRetried | CallFellBack, *, who: str | None = None
+    ) -> Iterator[LiveSection]:
         """The same, after marking the text shown so far as void."""
         if self._streamed:
             yield Ending()
@@ -275,7 +360,7 @@ class OneByOne(Live):
             self._streamed = False
         yield from super().trouble(event, who=who)
 
-    def _answered(self, answer: BlockAnswered) -> Iterator[Section]:
+    def _answered(self, answer: BlockAnswered) -> Iterator[LiveSection]:
         shown = self._streamed
         if shown:
             yield Ending()
@@ -296,40 +381,49 @@ class OneByOne(Live):
 class Together(Live):
     """View of a pattern with several speakers at once: each text is shown whole, as soon as it is finished."""
 
-    def __init__(self, plan: Plan) -> None:
-        super().__init__(plan)
+    def __init__(self, plan: Plan | None = None, document: Document | None = None) -> None:
+        super().__init__(plan, document)
         self._awaited: dict[str, str] = {}
         """Who speaks, by block."""
         self._answers: dict[str, BlockAnswered] = {}
 
-    def sections(self, event: object) -> Iterator[Section]:
+    def sections(self, event: object) -> Iterator[LiveSection]:
         match event:
             case TurnStarted():
                 self._awaited[event.block] = event.agent_name
             case BlockAnswered() if event.block in self._awaited:
                 self._answers[event.block] = event
             case TurnFinished():
-                yield from self._said(event)
+                yield from self._answered(event)
             case RoleFailed() if event.instead != "cut_off":
-                yield from super().sections(event)
+                yield from self._sections(event)
                 self._awaited.pop(event.block, None)
             case CallRetried() | CallFellBack():
                 yield from self.trouble(event, who=self._awaited.get(event.block, event.block.rsplit("-", 1)[-1]))
             case _:
-                yield from super().sections(event)
+                yield from self._sections(event)
 
-    def forget(self, turn: TurnFinished) -> None:
-        """Await this turn no longer, and show nothing of it."""
-        self._answers.pop(turn.block, None)
-        self._awaited.pop(turn.block, None)
-
-    def _said(self, turn: TurnFinished) -> Iterator[Section]:
+    def _answered(self, turn: TurnFinished) -> Iterator[Section]:
         answer = self._answers.pop(turn.block, None)
         del self._awaited[turn.block]
-        if answer is None:  # of a human, who sees what it types
-            return
-        flag: Flag | None = "cut_off" if answer.truncated else None
-        yield Entry(name=turn.agent_name, about="", text=str(answer.output), flag=flag)
+        if answer is not None:  # a human sees what it types
+            if answer.truncated:
+                self._flags[turn.agent_name] = "cut_off"
+            yield from self.said(turn, str(answer.output))
+
+
+def sections_of(event: object) -> Iterable[Section]:
+    """What an event of any pattern's own looks like; nothing for events of runs, and for those of applications."""
+    own = _all_own().get(type(event))
+    return () if own is None else own(event)
+
+
+@cache
+def _all_own() -> Mapping[type[Any], Callable[[Any], Iterable[Section]]]:
+    found: dict[type[Any], Callable[[Any], Iterable[Section]]] = {}
+    for info in PATTERNS.values():
+        found |= info.load_page().live.own
+    return found
 
 
 def tokens_text(usage: Usage) -> str:

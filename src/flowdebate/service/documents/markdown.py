@@ -7,7 +7,7 @@ link, no image and no HTML, in CommonMark and in what GitHub adds to it.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from flowdebate.service.documents.document import as_json
 from flowdebate.service.documents.live import cost_text
@@ -122,8 +122,8 @@ def _section(section: Section) -> Iterable[str]:  # noqa: PLR0911 - one case for
             return ("## Output", "", shown, "")  # no line of JSON begins with a backtick
         case Remark():
             return (f"({escaped(section.text)})", "")
-        case _:  # live only
-            return ()
+        case _:
+            assert_never(section)
 
 
 def _group(group: Group) -> Iterator[str]:

@@ -172,10 +172,10 @@ class Working:
     """The model that is asked; "" for several."""
 
 
-Section: TypeAlias = (
-    Heading | Entry | Fact | Group | Card | Output | Remark | Speaking | OutputHeading | Piece | Ending | Working
-)
-"""One part of a page."""
+Section: TypeAlias = Heading | Entry | Fact | Group | Card | Output | Remark
+"""One part of a page. Whoever prints sections ends with `assert_never`, so that a new kind cannot vanish silently."""
+LiveSection: TypeAlias = Section | Speaking | OutputHeading | Piece | Ending | Working
+"""One part of a live view whose text only grows."""
 
 
 # Sections of reports alone

@@ -20,7 +20,7 @@ from flowdebate.patterns.consensus.schemas import ConsensusOutput  # noqa: TC001
 from flowdebate.patterns.events import RoleFailed
 from flowdebate.runs.events import CallFellBack, CallRetried
 from flowdebate.service.documents.document import Document, Speaker
-from flowdebate.service.documents.live import Live
+from flowdebate.service.documents.live import Live, OwnSections
 from flowdebate.service.documents.page import PatternPage
 from flowdebate.service.documents.sections import Card, Entry, Fact, Heading, Section, failures, round_heading
 from flowdebate.service.plans.options import (
@@ -232,24 +232,27 @@ class ConsensusLive(Live):
 
     roles: ClassVar[Mapping[str, str]] = {"judge": "asking whether all is said", "tiebreak": "breaking the tie"}
 
+    own: ClassVar[OwnSections] = {
+        CritiqueMade: lambda event: (critique_fact(event.critique),),
+        PollVoteCast: lambda event: (poll_fact(event.ballot),),
+        VoteCast: lambda event: (ballot_fact(event.ballot),),
+    }
+
+    def whole(self, event: object) -> Iterator[Section]:
+        return self.sections(event)  # every answer has an event of its own
+
     def sections(self, event: object) -> Iterator[Section]:
         match event:
             case StageEntered() if event.stage.stage in _HEADINGS:
                 yield Heading(title=_HEADINGS[event.stage.stage])
             case AgentMessage():
                 yield Entry(name=event.agent, about="", text=event.text)
-            case CritiqueMade():
-                yield critique_fact(event.critique)
-            case PollVoteCast():
-                yield poll_fact(event.ballot)
-            case VoteCast():
-                yield ballot_fact(event.ballot)
             case RoleFailed(phase=str(phase)):
                 yield _failed(event.name, phase, event.target, event.message, event.instead)
             case CallRetried() | CallFellBack():
-                yield from self.trouble(event, who=event.block.split("-", 2)[-1])  # consensus-propose-Ann
+                yield from Live.trouble(self, event, who=event.block.split("-", 2)[-1])  # consensus-propose-Ann
             case _:
-                yield from super().sections(event)
+                yield from self._sections(event)
 
 
 def critique_fact(critique: Critique) -> Fact:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from flowdebate.patterns.council.schemas import CouncilOutput, ReviewFinished
-from flowdebate.patterns.events import RoundStarted, TurnFinished
 from flowdebate.service.documents.document import STOP_REASONS, Document, Speaker
-from flowdebate.service.documents.live import Together
+from flowdebate.service.documents.live import OwnSections, Together
 from flowdebate.service.documents.page import PatternPage
 from flowdebate.service.documents.sections import Card, Entry, Fact, Group, Heading, Output, Section, failures
 from flowdebate.service.plans.options import ModelName, Option, OutputOptions, PersonaEntry, Text, roster_option
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
 
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.patterns.council.schemas import CouncilReview
+    from flowdebate.patterns.events import RoundStarted, TurnFinished
     from flowdebate.service.plans.plan import Plan
 
 
@@ -128,16 +128,13 @@ class CouncilDocument(Document):
 class CouncilLive(Together):
     """A council as it goes on."""
 
-    def sections(self, event: object) -> Iterator[Section]:
-        match event:
-            case RoundStarted():
-                yield Heading(title=_PHASES[event.round])
-            case TurnFinished(phase="review"):
-                self.forget(event)
-            case ReviewFinished():
-                yield review_group(event.review)
-            case _:
-                yield from super().sections(event)
+    own: ClassVar[OwnSections] = {ReviewFinished: lambda event: (review_group(event.review),)}
+
+    def heading(self, event: RoundStarted) -> Iterator[Section]:
+        yield Heading(title=_PHASES[event.round])
+
+    def said(self, turn: TurnFinished, text: str) -> Iterator[Section]:
+        return iter(()) if turn.phase == "review" else super().said(turn, text)
 
 
 def review_group(review: CouncilReview) -> Group:

@@ -10,7 +10,7 @@ from flowdebate.errors import ConfigurationError
 from flowdebate.patterns.debate.judging.ballots import Answer, DecidedBy, OnFlip  # noqa: TC001 - pydantic reads them
 from flowdebate.patterns.debate.schemas import BaselineName, MirrorStarted, ModeratorDecided, VerdictReached
 from flowdebate.patterns.state import TurnOrder  # noqa: TC001 - pydantic reads it
-from flowdebate.service.documents.live import Live, OneByOne
+from flowdebate.service.documents.live import Live, OneByOne, OwnSections
 from flowdebate.service.documents.page import PatternPage, roster
 from flowdebate.service.pages.debate_document import DebateDocument, decision_group, mirror_heading, verdict_card
 from flowdebate.service.plans.files import read_text
@@ -183,24 +183,19 @@ class DebateOptions(OutputOptions):
 class DebateLive(OneByOne):
     """A debate as it goes on."""
 
-    def sections(self, event: object) -> Iterator[Section]:
-        yield from super().sections(event)
-        match event:
-            case MirrorStarted():
-                yield mirror_heading()
-            case ModeratorDecided():
-                yield decision_group(event.decision)
-            case VerdictReached() if "-mirrored/" in event.path:  # shown with that on both
-                pass
-            case VerdictReached():
-                yield verdict_card(event.verdict, self.plan.speakers)
-                self.await_output()
-            case _:
-                pass
+    own: ClassVar[OwnSections] = {
+        MirrorStarted: lambda _: (mirror_heading(),),
+        ModeratorDecided: lambda event: (decision_group(event.decision),),
+    }
+
+    def result(self, event: object) -> Iterator[Section]:
+        if isinstance(event, VerdictReached) and "-mirrored/" not in event.path:  # which is shown with that on both
+            yield verdict_card(event.verdict, self.speakers)
 
     def progress(self) -> str:
         """The round, where a moderator decides who speaks in it."""
-        return Live.progress(self) if self.plan.options.moderator else super().progress()
+        moderated = self.plan is not None and self.plan.options.moderator
+        return Live.progress(self) if moderated else super().progress()
 
 
 class DebatePage(PatternPage):

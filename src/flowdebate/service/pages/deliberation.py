@@ -8,7 +8,7 @@ from pydantic import Field
 
 from flowdebate.patterns.deliberation.schemas import DeliberationOutput, ModeratorReported, ReportStatus
 from flowdebate.service.documents.document import RoundsDocument, Speaker
-from flowdebate.service.documents.live import Together
+from flowdebate.service.documents.live import OwnSections, Together
 from flowdebate.service.documents.page import PatternPage
 from flowdebate.service.documents.sections import Card, Entry, Fact, Group, Section
 from flowdebate.service.plans.options import Count, Option, PatternOptions, PersonaEntry, Text, roster_option
@@ -99,13 +99,7 @@ class DeliberationLive(Together):
 
     roles: ClassVar[Mapping[str, str]] = {"moderator": "summing up the round"}
 
-    def sections(self, event: object) -> Iterator[Section]:
-        yield from super().sections(event)
-        match event:
-            case ModeratorReported():
-                yield from report_groups(event.report)
-            case _:
-                pass
+    own: ClassVar[OwnSections] = {ModeratorReported: lambda event: report_groups(event.report)}
 
 
 def report_groups(report: ModeratorReport | None) -> Iterator[Section]:

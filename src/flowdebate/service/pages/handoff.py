@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from flowdebate.patterns.events import RoundStarted, TurnFinished, TurnStarted
+from flowdebate.patterns.events import TurnFinished, TurnStarted
 from flowdebate.patterns.handoff.schemas import HandoffAnswer, HandoffMade, HandoffOutput, OnInvalid, TransitionForm
 from flowdebate.resources.tasks import TaskChanged
 from flowdebate.runs.events import BlockAnswered
 from flowdebate.service.documents.document import Document, Speaker, reason_in_words
-from flowdebate.service.documents.live import Live
+from flowdebate.service.documents.live import Live, OwnSections
 from flowdebate.service.documents.page import PatternPage
 from flowdebate.service.documents.sections import (
     FLAGS,
@@ -19,6 +19,7 @@ from flowdebate.service.documents.sections import (
     Entry,
     Fact,
     Heading,
+    LiveSection,
     Piece,
     Remark,
     Section,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from flowdebate.blocks.sequencer import Sequencer
+    from flowdebate.patterns.events import RoundStarted
     from flowdebate.patterns.handoff.schemas import HandoffEntry
     from flowdebate.service.plans.plan import Plan
 
@@ -128,46 +130,6 @@ class HandoffDocument(Document):
             yield from failures(each for each in self.raw.losses if each.round == number)
 
 
-class HandoffLive(Live):
-    """A handoff as it goes on: a text is shown once it is recorded, since an answer also names the next speaker."""
-
-    _recorded = ""
-    """The text of the turn in progress."""
-    _answer: HandoffAnswer | None = None
-    """The last answer of its speaker."""
-    _shown = False
-    """Whether its text was shown."""
-
-    def sections(self, event: object) -> Iterator[Section]:
-        match event:
-            case RoundStarted():
-                pass
-            case TurnStarted():
-                self._recorded, self._answer, self._shown = "", None, False
-                if event.round == 1:
-                    yield _TURNS
-                yield Speaking(name=event.agent_name, about=_turn(event.round, self.plan.length))
-            case TaskChanged() if event.change == "completed":
-                self._recorded = str(event.task.output or "")
-            case BlockAnswered() if isinstance(event.output, HandoffAnswer):
-                self._answer = event.output
-            case TurnFinished():
-                yield from self._said(self._recorded)
-            case HandoffMade():  # a speaker who said nothing may have said it when asked again
-                yield from self._said("" if self._answer is None else self._answer.response)
-                yield from next_speaker(event)
-            case _:
-                yield from super().sections(event)
-
-    def _said(self, text: str) -> Iterator[Section]:
-        if text.strip() and not self._shown:
-            yield Piece(text=text)
-            yield Ending()
-            if self._answer is not None and self._answer.cut_off:
-                yield Remark(text=FLAGS["cut_off"])
-            self._shown = True
-
-
 def next_speaker(turn: HandoffEntry | HandoffMade) -> Iterator[Section]:
     """How the next speaker was chosen, and who that is; nothing where it was not decided."""
     problem = f"{turn.next_agent_name} ({turn.problem})"
@@ -183,6 +145,51 @@ def next_speaker(turn: HandoffEntry | HandoffMade) -> Iterator[Section]:
 
 def _turn(number: int, max_turns: int | None) -> str:
     return f"turn {number}" if max_turns is None else f"turn {number} of {max_turns}"
+
+
+class HandoffLive(Live):
+    """A handoff as it goes on: a text is shown once it is recorded, since an answer also names the next speaker."""
+
+    _recorded = ""
+    """The text of the turn in progress."""
+    _answer: HandoffAnswer | None = None
+    """The last answer of its speaker."""
+    _shown = False
+    """Whether its text was shown."""
+
+    own: ClassVar[OwnSections] = {HandoffMade: next_speaker}
+
+    def heading(self, event: RoundStarted) -> Iterator[Section]:
+        if event.round == 1:
+            yield _TURNS
+
+    def about_turn(self, turn: TurnStarted | TurnFinished) -> str:
+        return _turn(turn.round, self.length)
+
+    def sections(self, event: object) -> Iterator[LiveSection]:
+        match event:
+            case TurnStarted():
+                self._recorded, self._answer, self._shown = "", None, False
+                yield Speaking(name=event.agent_name, about=self.about_turn(event))
+            case TaskChanged() if event.change == "completed":
+                self._recorded = str(event.task.output or "")
+            case BlockAnswered() if isinstance(event.output, HandoffAnswer):
+                self._answer = event.output
+            case TurnFinished():
+                yield from self._said(self._recorded)
+            case HandoffMade():  # a speaker who said nothing may have said it when asked again
+                yield from self._said("" if self._answer is None else self._answer.response)
+                yield from next_speaker(event)
+            case _:
+                yield from super().sections(event)
+
+    def _said(self, text: str) -> Iterator[LiveSection]:
+        if text.strip() and not self._shown:
+            yield Piece(text=text)
+            yield Ending()
+            if self._answer is not None and self._answer.cut_off:
+                yield Remark(text=FLAGS["cut_off"])
+            self._shown = True
 
 
 class HandoffPage(PatternPage):

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import AliasChoices, Field
 
-from flowdebate.patterns.events import RoundsEnded
 from flowdebate.patterns.round_robin.schemas import RefereeReported, RoundRobinOutput
 from flowdebate.patterns.state import TurnOrder  # noqa: TC001 - pydantic reads it
 from flowdebate.service.documents.document import RoundsDocument, Speaker
-from flowdebate.service.documents.live import OneByOne
+from flowdebate.service.documents.live import OneByOne, OwnSections
 from flowdebate.service.documents.page import PatternPage
 from flowdebate.service.documents.sections import Entry, Fact, Group, Output, Section
 from flowdebate.service.plans.options import Count, Flag, Option, OutputOptions, PersonaEntry, Text, roster_option
@@ -102,15 +101,7 @@ class RoundRobinDocument(RoundsDocument):
 class RoundRobinLive(OneByOne):
     """A round robin as it goes on."""
 
-    def sections(self, event: object) -> Iterator[Section]:
-        yield from super().sections(event)
-        match event:
-            case RefereeReported():
-                yield referee_group(event.audit)
-            case RoundsEnded():
-                self.await_output()
-            case _:
-                pass
+    own: ClassVar[OwnSections] = {RefereeReported: lambda event: (referee_group(event.audit),)}
 
 
 def referee_group(audit: RefereeAudit) -> Group:

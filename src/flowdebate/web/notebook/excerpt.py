@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from flowdebate._util.text import counted
 from flowdebate.service.documents.document import as_json
@@ -68,9 +68,11 @@ def _size(section: Section) -> int:
     return len(section.text) + sum(len(fact.text) for fact in facts) + 500 * (1 + len(facts))
 
 
-def _cut(section: Section, longest: int) -> Section:
+def _cut(section: Section, longest: int) -> Section:  # noqa: PLR0911 - one case for each kind
     match section:
-        case Entry() if len(section.text) > longest:
+        case Entry():
+            if len(section.text) <= longest:
+                return section
             text = shortened(section.text, longest)
             return replace(section, text=text, quotes=tuple(each for each in section.quotes if each.end < longest))
         case Fact():
@@ -84,8 +86,10 @@ def _cut(section: Section, longest: int) -> Section:
         case Output():
             text = section.value if isinstance(section.value, str) else as_json(section.value)
             return section if len(text) <= longest else Output(value=shortened(text, longest))
-        case _:
+        case Heading() | Remark():
             return section
+        case _:
+            assert_never(section)
 
 
 _FACTS = 200

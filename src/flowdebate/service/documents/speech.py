@@ -1,4 +1,4 @@
-"""Speech of a run: who says what, piece by piece, and which of it does not count, out of the run's updates."""
+"""Speech of a run: who says what, piece by piece, and which of it does not count, out of the run's events."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from flowdebate.runs.events import BlockAnswered, CallFellBack, CallRetried, Mod
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from flowdebate.service.channel import Update
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +74,7 @@ class _Utterance:
 
 
 class Speech:
-    """Finds what is said in the updates of a run, which have to be given from the first one on.
+    """Finds what is said in the events of a run, which have to be given from the first one on.
 
     Several may speak at once. Texts of models are passed on as they come; an answer that was never streamed is one
     piece. Each utterance is opened once and closed once: void where its call is retried or fails, or where another
@@ -88,12 +86,14 @@ class Speech:
         self._open: dict[str, _Utterance] = {}
         self._numbers: Counter[str] = Counter()
         self._claimed: tuple[str, str] | None = None
+        self.finished: str = ""
+        """The text of the turn that ended last, as the transcript has it where it is there."""
 
-    def of(self, update: Update) -> Iterator[Spoken]:
-        """What is said by `update`."""
-        match update.event:
+    def of(self, event: object, start: int | None = None) -> Iterator[Spoken]:
+        """What is said by `event`; a text begins at the character `start` of its call, or goes on where it was."""
+        match event:
             case TextDelta() as delta:
-                yield from self._written(delta, update.start)
+                yield from self._written(delta, start)
             case BlockAnswered() as answer:
                 yield from self._answered(answer)
             case TaskChanged() as change:
@@ -102,8 +102,14 @@ class Speech:
                 self._turns[turn.path] = _Turn(turn, self._claimed)
             case TurnFinished() as turn:
                 yield from self._end_turn(turn)
-            case event:
+            case _:
                 yield from self._interrupted(event)
+
+    @property
+    def speaking(self) -> list[tuple[TurnStarted, str]]:
+        """The turns in progress, each with what is being said in it."""
+        texts = {id(each.turn): each.text for each in self._open.values()}
+        return [(turn.started, texts.get(id(turn), "")) for turn in self._turns.values()]
 
     def end(self) -> Iterator[Closed]:
         """Close what is open at the end of the updates, where a run was cut short."""
@@ -129,10 +135,10 @@ class Speech:
             case _:
                 pass
 
-    def _written(self, delta: TextDelta, start: int) -> Iterator[Spoken]:
+    def _written(self, delta: TextDelta, start: int | None) -> Iterator[Spoken]:
         place, text = _block_at(delta.path), delta.text
         utterance = self._open.get(place)
-        if utterance is not None and start < len(utterance.text):
+        if utterance is not None and start is not None and start < len(utterance.text):
             if start:
                 text = text[len(utterance.text) - start :]
             else:
@@ -178,6 +184,7 @@ class Speech:
         """The recorded text, where nothing that was heard is it: as of a function, or of an answer with fields."""
         yield from self._close_below(finished.path)
         turn = self._turns.get(finished.path)
+        self.finished = "" if turn is None else turn.said if turn.recorded is None else turn.recorded
         if turn is not None and turn.recorded and (turn.answered or not turn.asked):
             last = clean_text(turn.said).strip()
             if not last.startswith(turn.recorded.strip()):
