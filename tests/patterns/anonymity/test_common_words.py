@@ -16,14 +16,13 @@ ALIASES = make_aliases(["Bull", "Bear", "Advocate"], random=Random(1))
     [
         "In a bull market we gain, and we bear the cost.",
         "This is a Bull market.",
-        "So far the Bull market has paid.",
         "Unlike bear markets, these last.",
         "I agree with bull market logic.",
         "According to bull market theory, prices rise.",
     ],
 )
 def test_a_term_is_no_name(text: str) -> None:
-    """With an article, or a noun after it, the word keeps its meaning."""
+    """In lower case, or as one of many, the word keeps its meaning."""
     assert ALIASES.hide(text).text == text
 
 

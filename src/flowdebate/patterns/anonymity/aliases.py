@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from random import Random
 
-    from flowdebate.patterns.anonymity.leaks import LeakKind
     from flowdebate.patterns.anonymity.names import Meant, Names
 
 
+LeakKind = Literal["name", "model", "family"]
+"""A debater, a model of the roster, or a model family or maker that authors call their own."""
+# words for anybody who speaks: none of them says what somebody stands for, or is a role of a debate (judge, moderator)
 _NOUNS = ("Speaker", "Participant", "Discussant", "Voice", "Contributor", "Panelist")
 _MODEL_NOUNS = ("Model", "System", "Machine")
 _MAKER_NOUNS = ("Maker", "Company", "Vendor")
@@ -62,6 +64,7 @@ class Aliases:
     def names(self) -> Mapping[str, str]:
         """The aliases by model and by debater's name."""
         drawn = self._aliases
+        # a debater who is called like a model comes last, and so is the one that is meant
         return {name: drawn[kind, name] for want in ("model", "name") for kind, name in drawn if kind == want}
 
     def of(self, name: str) -> str:
@@ -75,7 +78,7 @@ class Aliases:
     def _hide(self, text: str) -> Hidden:
         leaks = self._leaks(text)
         shown, again = text, leaks
-        while again:  # a name may have hidden another one that overlapped it
+        while again:  # a name may have hidden another one that overlapped it; each pass leaves fewer words of the text
             pieces, done = [], 0
             for leak in again:
                 pieces += [shown[done : leak.start], leak.alias]
@@ -117,14 +120,18 @@ def make_aliases(
     >>> aliases.hide("As Alice, I ask: would any skeptic?").text
     'As Speaker 93, I ask: would any skeptic?'
     """
+    from flowdebate.patterns.anonymity.names import plain_words
+
     people, machines = tuple(sorted(set(names))), tuple(sorted(set(models)))
-    known, avoid = _names(people, machines, question, tuple(stances))
-    if taken:
-        avoid = avoid.union(*map(_words, taken))
+    known, words = _compile(people, machines, question, tuple(stances))
+    avoid = words.union(*map(plain_words, taken))
 
     def draw() -> Mapping[Meant, str]:
-        numbers = _numbers(len(people) + len(machines) + 2, avoid, random)
-        noun, model_noun, maker_noun = (_noun(nouns, avoid, random) for nouns in (_NOUNS, _MODEL_NOUNS, _MAKER_NOUNS))
+        # the numbers are drawn before the nouns, always: an order that changed would give a seed other aliases
+        numbers = _draw_numbers(len(people) + len(machines) + 2, avoid, random)
+        noun, model_noun, maker_noun = (
+            _choose_noun(nouns, avoid, random) for nouns in (_NOUNS, _MODEL_NOUNS, _MAKER_NOUNS)
+        )
         drawn: dict[Meant, str] = {("name", name): f"{noun} {numbers.pop()}" for name in people}
         drawn |= {("model", model): f"{model_noun} {numbers.pop()}" for model in machines}
         return drawn | {("family", ""): f"{model_noun} {numbers.pop()}", ("maker", ""): f"{maker_noun} {numbers.pop()}"}
@@ -133,25 +140,19 @@ def make_aliases(
 
 
 @lru_cache(maxsize=64)  # the same in all runs of a debate
-def _names(
-    people: tuple[str, ...], machines: tuple[str, ...], question: str, positions: tuple[str, ...]
+def _compile(
+    people: tuple[str, ...], machines: tuple[str, ...], question: str, stances: tuple[str, ...]
 ) -> tuple[Names, frozenset[str]]:
     """The compiled names, and the words that aliases must avoid."""
-    from flowdebate.patterns.anonymity.names import Names
+    from flowdebate.patterns.anonymity.names import Names, plain_words
 
-    words = frozenset().union(*map(_words, (*people, *machines, question, *positions)))
-    return Names(people, machines, question=question, stances=positions), words
-
-
-def _words(text: str) -> Iterable[str]:
-    from flowdebate.patterns.anonymity.names import plain_words
-
-    return plain_words(text)
+    words = frozenset().union(*map(plain_words, (*people, *machines, question, *stances)))
+    return Names(people, machines, question=question, stances=stances), words
 
 
-def _numbers(count: int, avoid: frozenset[str], random: Random) -> list[int]:
+def _draw_numbers(count: int, avoid: frozenset[str], random: Random) -> list[int]:
     """Distinct numbers of two digits, or of more if there are too few."""
-    low = 10
+    low = 10  # a single digit is a turn, a round or a side in many arguments
     while True:
         free: Sequence[int] = range(low, low * 10)
         if not avoid.isdisjoint(map(str, free)):
@@ -161,7 +162,7 @@ def _numbers(count: int, avoid: frozenset[str], random: Random) -> list[int]:
         low *= 10
 
 
-def _noun(nouns: Sequence[str], avoid: frozenset[str], random: Random) -> str:
+def _choose_noun(nouns: Sequence[str], avoid: frozenset[str], random: Random) -> str:
     """The first of `nouns` that is free, or a made-up word."""
     for noun in nouns:
         if noun.lower() not in avoid:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from random import Random
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from flowdebate.patterns.anonymity.aliases import Aliases, make_aliases
 from flowdebate.patterns.anonymity.leaks import leak_report
@@ -16,10 +16,7 @@ if TYPE_CHECKING:
 
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.patterns.anonymity.leaks import LeakReport
-    from flowdebate.patterns.debate.schemas import DebateContributionEntry
     from flowdebate.runs.context import Context
-
-    Entries: TypeAlias = Sequence[DebateContributionEntry]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -49,18 +46,22 @@ class Anonymity:
             )
         return aliases
 
-    def entries(self, ctx: Context) -> Entries:
-        """The transcript so far with aliases for names; an entry without names is the same object."""
+    def entries(self, ctx: Context) -> Sequence[Any]:
+        """The transcript so far with aliases for names; an entry without names is the same object.
+
+        Each argument is looked through once in a debate: `derived` keeps what earlier turns were shown. The entries are
+        of the pattern's own type, as those of `entries_of`.
+        """
         hide = self.aliases(ctx).hide
 
-        def extended(shown: Entries, entries: Entries, count: int) -> Entries:
+        def extend(shown: Sequence[Any], entries: Sequence[Any], count: int) -> Sequence[Any]:
             further = [
                 entry if (text := hide(entry.text).text) is entry.text else entry.model_copy(update={"text": text})
                 for entry in entries[count:]
             ]
             return [*shown, *further]
 
-        return derived(ctx, (self, "entries"), (), extended)
+        return derived(ctx, (self, "entries"), (), extend)
 
     def hide(self, text: str | None, ctx: Context) -> str | None:
         """Replace the names in `text` by aliases."""

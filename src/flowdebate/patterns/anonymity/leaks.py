@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, Protocol
 
 from pydantic import Field
 
 from flowdebate._util.wire import WireModel, new_list
+from flowdebate.patterns.anonymity.aliases import LeakKind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from flowdebate.patterns.anonymity.aliases import Aliases, Leak
-    from flowdebate.patterns.debate.schemas import DebateContributionEntry
+    from flowdebate.patterns.anonymity.aliases import Aliases
 
 
 _EXCERPT = 30
-"""The number of characters around a leak in its excerpt."""
+"""The number of characters around a leak in its excerpt: a few words, which show whether it is a name there."""
 
-LeakKind = Literal["name", "model", "family"]
-"""A debater, a model of the roster, or a model family or maker that authors call their own."""
+
+class Entry(Protocol):
+    """An argument in a transcript, of whatever pattern."""
+
+    @property
+    def round(self) -> int: ...
+    @property
+    def agent_name(self) -> str: ...
+    @property
+    def text(self) -> str: ...
 
 
 class LeakAt(WireModel):
@@ -78,31 +86,25 @@ class LeakReport(WireModel):
         return len({leak.entry for leak in self.leaks}) / self.entries if self.entries else 0.0
 
 
-def leak_report(entries: Sequence[DebateContributionEntry], aliases: Aliases) -> LeakReport:
+def leak_report(entries: Sequence[Entry], aliases: Aliases) -> LeakReport:
     """Report the names in the arguments of `entries`, each with its place."""
-    return LeakReport(
-        entries=len(entries),
-        leaks=[
-            LeakAt.model_construct(  # validation would take most of the time of an argument full of names
-                entry=place,
-                round=entry.round,
-                author=entry.agent_name,
-                kind=leak.kind,
-                whose="model" if leak.kind != "name" else "own" if leak.meant == entry.agent_name else "other",
-                meant=leak.meant,
-                text=leak.text,
-                start=leak.start,
-                end=leak.end,
-                excerpt=_excerpt(entry.text, leak),
+    leaks: list[LeakAt] = []
+    for place, entry in enumerate(entries):
+        for leak in aliases.hide(entry.text).leaks:
+            first, last = max(0, leak.start - _EXCERPT), leak.end + _EXCERPT
+            shown = " ".join(entry.text[first:last].split())
+            leaks.append(
+                LeakAt.model_construct(  # validation would take most of the time of an argument full of names
+                    entry=place,
+                    round=entry.round,
+                    author=entry.agent_name,
+                    kind=leak.kind,
+                    whose="model" if leak.kind != "name" else "own" if leak.meant == entry.agent_name else "other",
+                    meant=leak.meant,
+                    text=leak.text,
+                    start=leak.start,
+                    end=leak.end,
+                    excerpt=f"{'…' if first else ''}{shown}{'…' if last < len(entry.text) else ''}",
+                )
             )
-            for place, entry in enumerate(entries)
-            for leak in aliases.hide(entry.text).leaks
-        ],
-    )
-
-
-def _excerpt(text: str, leak: Leak) -> str:
-    """The leak and the text around it, on one line."""
-    first, last = max(0, leak.start - _EXCERPT), leak.end + _EXCERPT
-    shown = " ".join(text[first:last].split())
-    return f"{'…' if first else ''}{shown}{'…' if last < len(text) else ''}"
+    return LeakReport(entries=len(entries), leaks=leaks)
