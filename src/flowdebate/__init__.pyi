@@ -29,8 +29,6 @@ from .patterns.debate.judging.judge import create_judge_panel as create_judge_pa
 from .patterns.debate.judging.options import JudgeOptions as JudgeOptions
 from .patterns.debate.judging.prompt import format_transcript_for_judge as format_transcript_for_judge
 from .patterns.debate.moderator import create_moderator as create_moderator
-from .patterns.debate.proposer import create_side_proposer as create_side_proposer
-from .patterns.debate.proposer import propose_sides as propose_sides
 from .patterns.debate.schemas import DebateContributionEntry as DebateContributionEntry
 from .patterns.debate.schemas import DebateInput as DebateInput
 from .patterns.debate.schemas import DebateModeratorDecision as DebateModeratorDecision
@@ -39,7 +37,9 @@ from .patterns.debate.schemas import DebateRawOutput as DebateRawOutput
 from .patterns.debate.schemas import DebateState as DebateState
 from .patterns.debate.schemas import DebateTranscriptState as DebateTranscriptState
 from .patterns.debate.schemas import DebateVerdict as DebateVerdict
+from .patterns.debate.sides import create_side_proposer as create_side_proposer
 from .patterns.debate.sides import default_sides as default_sides
+from .patterns.debate.sides import propose_sides as propose_sides
 from .patterns.debate.synthesizer import create_synthesizer as create_synthesizer
 from .patterns.debate.transcript import create_debate_transcript as create_debate_transcript
 from .patterns.debate.transcript import create_record_argument as create_record_argument

@@ -241,7 +241,7 @@ def test_a_chat_before_the_question_is_data() -> None:
             assert "[system] Be kind." in prompts[0]
             assert "[assistant] No." in prompts[0]
             assert not any(line.startswith("[user] Yes!") for line in prompts[0].splitlines())
-        assert "**pro**: Berlin should adopt a cap" in completion.choices[0].message.content
+        assert '**pro**: The answer to "Should Berlin adopt a cap?" is yes' in completion.choices[0].message.content
 
 
 # Refusals

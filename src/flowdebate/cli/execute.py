@@ -173,7 +173,7 @@ def _propose_sides(plan: Plan, *, yes: bool) -> Plan:
 
     In a terminal the user is asked, unless `yes`, and may edit them.
     """
-    from flowdebate.patterns.debate.proposer import create_side_proposer
+    from flowdebate.patterns.debate.sides import create_side_proposer
     from flowdebate.service.plans.plan import with_sides
 
     with_sides(plan, ())  # refuses invalid options before a model is called

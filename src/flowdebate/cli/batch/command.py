@@ -286,7 +286,7 @@ class Plans:
 
         The proposals are a batch of their own, so that continuing does not ask again.
         """
-        from flowdebate.patterns.debate.proposer import create_side_proposer
+        from flowdebate.patterns.debate.sides import create_side_proposer
         from flowdebate.runs.batch.batch import Batch
         from flowdebate.runs.durable.resume import StoreOptions
 

@@ -23,11 +23,16 @@ class Entry(Protocol):
     """An argument in a transcript, of whatever pattern."""
 
     @property
-    def round(self) -> int: ...
+    def round(self) -> int:
+        """The round in which it was made."""
+
     @property
-    def agent_name(self) -> str: ...
+    def agent_name(self) -> str:
+        """Who made it."""
+
     @property
-    def text(self) -> str: ...
+    def text(self) -> str:
+        """The argument, as it was made."""
 
 
 class LeakAt(WireModel):
