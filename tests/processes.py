@@ -1,10 +1,26 @@
-"""Ctrl-C for the processes that tests start: a pytest plugin, which conftest.py registers."""
+"""Processes that tests start: Ctrl-C reaches them (a pytest plugin, which conftest.py registers), and they end."""
 
 from __future__ import annotations
 
 import signal
+import subprocess
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
-__all__ = ("pytest_configure",)
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+__all__ = ("pytest_configure", "started")
+
+
+@contextmanager
+def started(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[Any]]:
+    """A process, killed at the end: `with Popen(…)` alone waits for ever for one that a failed test has left."""
+    with subprocess.Popen(command, **options) as process:  # noqa: S603 - what tests start
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def pytest_configure() -> None:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from tests.cli.emulator import screen_of
 from tests.models.server import ChatServer, Exchange, chunk, completion, usage_chunk
+from tests.processes import started
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -232,7 +233,7 @@ class OnTerminal:
 @contextlib.contextmanager
 def on_pipes(*arguments: str) -> Iterator[subprocess.Popen[bytes]]:
     """The command with pipes for stdout and stderr."""
-    with subprocess.Popen(  # noqa: S603 - our own command
+    with started(
         command(*arguments),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -240,10 +241,7 @@ def on_pipes(*arguments: str) -> Iterator[subprocess.Popen[bytes]]:
         env=environment(),
         start_new_session=True,
     ) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
+        yield process
 
 
 def command(*arguments: str) -> list[str]:

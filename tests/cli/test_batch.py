@@ -25,6 +25,7 @@ from flowdebate.cli.batch.command import BatchView, Totals, view_of
 from flowdebate.cli.batch.files import csv_line, headers_of, open_out, read_cell, read_rows, safe_cell
 from flowdebate.models.usage import Usage
 from flowdebate.runs.batch.result import BatchItem, BatchSummary
+from tests.processes import started
 
 from .siblings import stage
 from .stage import PATIENCE, OnTerminal, Stage, command, environment
@@ -520,7 +521,7 @@ def test_a_killed_batch_goes_on_with_the_same_command(folder: Path) -> None:
     options = ("q.txt", "--max-concurrency", "2", "--out", "r.jsonl")
     with Stage(hold=(7, 0)) as played:
         arguments = on(played, *options)
-        with subprocess.Popen(command(*arguments), env=environment(), stdout=subprocess.DEVNULL) as process:  # noqa: S603 - our own
+        with started(command(*arguments), env=environment(), stdout=subprocess.DEVNULL) as process:
             played.wait_for_turn(8)
             process.kill()
             process.wait(PATIENCE)

@@ -10,6 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.processes import started
+
 from .stage import PATIENCE, OnTerminal, Stage, command, environment, on_pipes
 from .test_render import DOCUMENT
 
@@ -160,7 +162,7 @@ def test_the_second_ctrl_c_ends_at_once() -> None:
         "    while True:\n"
         "        signal.pause()\n"
     )
-    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as process:  # noqa: S603 - above
+    with started([sys.executable, "-c", script], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         for line in (b"ready\n", b"asked\n"):
             assert process.stdout.readline() == line

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import httpx2
 import pytest
 
+from tests.processes import started
 from tests.server.stage import BRIEF, read_frames
 
 if TYPE_CHECKING:
@@ -43,19 +44,14 @@ def serving(folder: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[st
     """The process, its address, and the token that it printed."""
     command = [sys.executable, "-m", "flowdebate", "serve", "--port", "0", *arguments]
     environment = {**os.environ, "FLOWDEBATE_STORE": str(folder / "default.sqlite3")}
-    with subprocess.Popen(  # noqa: S603 - our own command
-        command, stderr=subprocess.PIPE, text=True, cwd=folder, env=environment
-    ) as process:
+    with started(command, stderr=subprocess.PIPE, text=True, cwd=folder, env=environment) as process:
         assert process.stderr is not None
-        try:
-            found = None
-            while found is None:
-                line = process.stderr.readline()
-                assert line, "the server has ended"
-                found = re.search(r"Serving (http://\S+?/)(?:\?token=(\S+))?(?: |$)", line)
-            yield process, found[1].rstrip("/"), found[2] or ""
-        finally:
-            process.kill()
+        found = None
+        while found is None:
+            line = process.stderr.readline()
+            assert line, "the server has ended"
+            found = re.search(r"Serving (http://\S+?/)(?:\?token=(\S+))?(?: |$)", line)
+        yield process, found[1].rstrip("/"), found[2] or ""
 
 
 def client(url: str, token: str) -> httpx2.Client:

@@ -21,6 +21,7 @@ from flowdebate.errors import ConfigurationError, RunConflict, StoreError
 from flowdebate.store.postgres.database import _FOLDER, KNOWN
 from flowdebate.store.postgres.store import PostgresStore
 from flowdebate.testing.store.fixtures import header
+from tests.processes import started
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -403,8 +404,5 @@ def test_the_last_migration_is_the_schema_that_is_known() -> None:
 def begun(code: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     """A process, ended for sure."""
     command = [sys.executable, "-c", code, *arguments]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603
-        try:
-            yield process
-        finally:
-            process.kill()
+    with started(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        yield process

@@ -62,7 +62,7 @@ async def test_three_processes_keep_one_limit(a_server: Server) -> None:
         environment = os.environ | {"CLIENT": json.dumps({**limit, "port": models.port, "number": number})}
         command = [sys.executable, "-m", "tests.workers.rate_client"]
         clients = [subprocess.Popen(command, cwd=ROOT, env=environment) for _ in range(3)]  # noqa: ASYNC220, S603
-        assert [await asyncio.to_thread(client.wait) for client in clients] == [0, 0, 0]
+        assert [await asyncio.to_thread(client.wait, 60) for client in clients] == [0, 0, 0]
         asked = sorted(each.at for each in models.asked)
     assert len(asked) == 3 * number
     assert len({each.process for each in models.asked}) == 3

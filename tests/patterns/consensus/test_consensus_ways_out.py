@@ -291,24 +291,6 @@ def test_an_error_of_the_application_at_any_moment_leaves_what_was_done(at: int,
     assert consensus_events(handle)[-1].error == "LookupError: a mistake"
 
 
-@pytest.mark.parametrize("calls", range(1, CALLS))
-def test_a_limit_of_calls_leaves_what_was_done(calls: int) -> None:
-    """For every number of calls: as many answers, however many calls reach the limit at once."""
-    result: Any = plan(FOUR, **TWO_ROUNDS).run_sync(TASK, model=model(), limits=Limits(calls=calls))
-    check_cut_short(result, "limit", calls)
-    assert result.output is None
-    assert result.usage.calls == calls
-    assert result.raw.failures == []
-    assert "LimitReached" in consensus_events(result)[-1].error
-    assert {task.status for task in result.tasks.list()} <= {"completed", "cancelled"}
-
-
-def test_a_limit_that_is_not_reached_changes_nothing() -> None:
-    """As many calls as the debate takes are enough."""
-    result = plan(FOUR, **TWO_ROUNDS).run_sync(TASK, model=model(), limits=Limits(calls=CALLS))
-    assert (result.status, result.output.winner, result.usage.calls) == ("complete", "ann", CALLS)
-
-
 @pytest.mark.parametrize("at", [0, 2, 5, 9, 14, CALLS - 1])
 def test_a_limit_of_time_leaves_what_was_done(at: int) -> None:
     """The run's own, not the debate's."""

@@ -1,0 +1,105 @@
+"""Provider failures of a debate: what its moderator, judge and quorum of stances add to those of all patterns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from flowdebate import Debater, debate
+from flowdebate.errors import (
+    ProviderFailed,
+    QuorumLost,
+    Refused,
+)
+from flowdebate.patterns.events import RoleFailed
+from flowdebate.testing import ScriptedModel
+from tests.patterns.debates import QUESTION, SIDES, VERDICT, asked, decision, events, moderated, script
+from tests.patterns.policies import with_policy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+pytestmark = pytest.mark.anyio
+
+DOWN = ProviderFailed("the endpoint answered 503", status=503)
+
+
+def rent(**options: Any) -> Any:
+    """Two sides, two rounds, skipped turns."""
+    defaults: dict[str, Any] = {"name": "rent", "debaters": SIDES, "synthesizer": False, "on_failure": "skip"}
+    return debate(**with_policy({**defaults, **options}))
+
+
+def losses(result: Any) -> list[tuple[str, str, int, str]]:
+    """What was lost: role, name, round, instead."""
+    return [(loss.role, loss.name, loss.round, loss.instead) for loss in result.raw.losses]
+
+
+def test_the_quorum_counts_stances_and_not_more_than_were_to_speak() -> None:
+    """A moderator's round with one speaker needs that one; two debaters of one stance are one voice."""
+    alone = rent(max_rounds=1, moderator=lambda _: decision("ben"))
+    with pytest.raises(QuorumLost, match="only nobody could be heard"):
+        alone.run_sync(QUESTION, model=ScriptedModel(DOWN))
+    two = [Debater("a", "for"), Debater("b", "for"), Debater("c", "against")]
+    with pytest.raises(QuorumLost):
+        rent(debaters=two, max_rounds=1).run_sync(QUESTION, model=ScriptedModel("A", "B", DOWN))
+    result = rent(debaters=two, max_rounds=1).run_sync(QUESTION, model=ScriptedModel("A", DOWN, "C", VERDICT))
+    assert result.status == "degraded"
+
+
+@pytest.mark.parametrize("synthesizer", [None, False], ids=["with a synthesizer", "without"])
+def test_a_lost_judge_leaves_the_debate_without_a_verdict(synthesizer: Any) -> None:
+    """None is found, nothing is synthesized of it, and all that was argued is there."""
+    model = ScriptedModel("A1", "B1", "A2", "B2", Refused("I cannot judge"))
+    result = rent(synthesizer=synthesizer).run_sync(QUESTION, model=model)
+    assert (result.status, result.raw.status, result.raw.verdict) == ("no_verdict", "no_verdict", None)
+    assert result.output is (result.raw if synthesizer is False else None)
+    assert len(result.raw.transcript) == 4
+    assert losses(result) == [("judge", "rent-judge", 2, "no_verdict")]
+    assert result.raw.stop_reason == "max_rounds"
+    model.assert_complete()
+
+
+def test_a_lost_judge_does_not_reach_an_output_schema() -> None:
+    """There is nothing to validate."""
+    own: Callable[[Any], Any] = lambda raw: {"n": 1}  # noqa: E731
+    pattern = rent(synthesizer=own, output_schema={"type": "object", "required": ["n"]})
+    assert pattern.run_sync(QUESTION, model=ScriptedModel("A1", "B1", "A2", "B2", DOWN)).output is None
+    assert pattern.run_sync(QUESTION, model=script("A1", "B1", "A2", "B2")).output == {"n": 1}
+
+
+def test_a_lost_moderator_leaves_all_to_speak_in_declared_order() -> None:
+    """For that round; the next one it may open again."""
+    model = ScriptedModel(DOWN, "A1", "B1", decision("ben", "anna"), "B2", "A2", VERDICT)
+    result = rent(**moderated()).run_sync(QUESTION, model=model)
+    assert [entry.text for entry in result.output.transcript] == ["A1", "B1", "B2", "A2"]
+    assert [made.fallback for made in result.output.moderator_decisions] == [True, False]
+    assert losses(result) == [("moderator", "rent-moderator", 1, "declared_order")]
+    with pytest.raises(ProviderFailed):
+        rent(on_failure="fail", **moderated()).run_sync(QUESTION, model=ScriptedModel(DOWN))
+
+
+def test_an_inner_debate_s_loss_is_told_by_the_outer_run() -> None:
+    """The run is degraded; the outer debate's own raw output has no loss."""
+    inner = rent(name="inner", max_rounds=1, quorum=1, synthesizer=lambda raw: raw.verdict.verdict)
+    outer = rent(debaters=[Debater("anna", "for", block=inner), SIDES[1]], max_rounds=1)
+    model = ScriptedModel("IA", DOWN, VERDICT, "B", VERDICT)
+    result = outer.run_sync(QUESTION, model=model)
+    assert result.status == "degraded"
+    assert result.output.losses == []
+    assert [event.name for event in events(result, RoleFailed)] == ["ben"]
+
+
+def test_the_judge_of_a_debate_that_goes_on_is_asked_once() -> None:
+    """Guards around the roles change nothing where nothing is lost."""
+    model = script("A1", "B1", "A2", "B2")
+    plain = script("A1", "B1", "A2", "B2")
+    result, same = (
+        rent().run_sync(QUESTION, model=model, seed=1),
+        rent(on_failure="fail").run_sync(QUESTION, model=plain, seed=1),
+    )
+    assert result.raw == same.raw
+    assert asked(model) == asked(plain)
+    assert (result.status, same.status) == ("complete", "complete")

@@ -1,0 +1,155 @@
+"""Every pattern with its default blocks, three speakers, and a model that answers any of them and may fail."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from flowdebate import (
+    Debater,
+    DebaterOptions,
+    FailurePolicy,
+    Persona,
+    consensus,
+    council,
+    debate,
+    deliberation,
+    handoff,
+    round_robin,
+)
+from flowdebate.patterns.consensus.agents import create_conclusive_judge
+from flowdebate.testing import FunctionModel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from flowdebate.blocks.sequencer import Sequencer
+    from flowdebate.testing import ModelRequest
+
+NAMES = ("ann", "bob", "cy")
+QUESTION = "How can rents be affordable?"
+TURNS = {
+    "debate": ("debater",),
+    "round_robin": ("panelist",),
+    "deliberation": ("debater",),
+    "handoff": ("speaker",),
+    "consensus": ("propose", "criticise", "revise", "vote"),
+    "council": ("member", "reviewer"),
+}
+"""What the blocks of speakers are called in each kind of turn."""
+
+
+class Decider(NamedTuple):
+    """The role that decides about what was said, and what is done without its answer."""
+
+    role: str
+    instead: str
+
+
+DECIDERS = {
+    "debate": Decider("judge", "no_verdict"),
+    "round_robin": Decider("referee", "no_report"),
+    "deliberation": Decider("moderator", "no_report"),
+    "consensus": Decider("judge", "no_report"),
+    "council": Decider("chair", "no_output"),
+}
+"""Of all patterns but the handoff, in which nobody decides but the speakers."""
+WORD = re.compile(r"\bw[0-9a-f]{12}\b")
+
+
+def talk(
+    pattern: str, *, policy: FailurePolicy | None = None, block: Any = None, decider: Any = None, **options: Any
+) -> Sequencer[Any, Any]:
+    """The pattern as `x`, of two rounds if it has any; `block` speaks for bob, `decider` in the role that decides."""
+    of = {name: DebaterOptions(instructions=f"You are {name} of the city council.") for name in NAMES}
+    if block is not None:
+        del of["bob"]
+    people = [Persona(name, block=block if name == "bob" else None, options=of.get(name)) for name in NAMES]
+    given: dict[str, Any] = {"name": "x", "failures": FailurePolicy() if policy is None else policy, **options}
+    if decider is not None:
+        given[DECIDERS[pattern].role] = decider
+    match pattern:
+        case "debate":
+            sides = [
+                Debater(person.name, stance, block=person.block, options=person.options)
+                for person, stance in zip(people, ("for", "against", "neither"), strict=True)
+            ]
+            return debate(debaters=sides, max_rounds=2, **{"synthesizer": False, **given})
+        case "round_robin":
+            return round_robin(debaters=people, max_rounds=2, **{"synthesizer": False, "referee": True, **given})
+        case "deliberation":
+            return deliberation(debaters=people, max_rounds=2, **given)
+        case "handoff":
+            return handoff(debaters=people, max_turns=4, **given)
+        case "consensus":
+            judged = {"judge": create_conclusive_judge(name="x"), **given}
+            return consensus(agents=people, max_rounds=2, convergence=None, **judged)
+        case _:
+            return council(members=people, **given)
+
+
+def role_of(request: ModelRequest) -> str:
+    """What the block that asks is called, without its pattern and whom it speaks for."""
+    return request.block.removeprefix("x-").removeprefix("stand-in-").partition("-")[0]
+
+
+def words_in(raw: Any) -> set[str]:
+    """The words of answers that stand anywhere in a raw output."""
+    return set(WORD.findall(json.dumps(raw.to_wire())))
+
+
+@dataclass
+class Talkers:
+    """A model in whose every answer is a word that is nowhere else; where `lost` gives an error, the call fails.
+
+    Before a call fails it says something, which listeners hear.
+    """
+
+    lost: Callable[[ModelRequest], Exception | None] = lambda _: None
+    asked: list[ModelRequest] = field(default_factory=list)
+    words: set[str] = field(default_factory=set)
+    """The words of the calls that were answered."""
+    failed: int = 0
+
+    def model(self, name: str = "talkers") -> FunctionModel:
+        """The model."""
+        return FunctionModel(self.reply, name=name)
+
+    def reply(self, request: ModelRequest) -> Any:
+        """The answer to `request`, which depends on nothing else."""
+        self.asked.append(request)
+        word = "w" + sha256(json.dumps([request.block, request.messages], default=str).encode()).hexdigest()[:12]
+        error = self.lost(request)
+        if error is not None:
+            self.failed += 1
+            if request.on_text is not None:
+                request.on_text(f"I would say {word}.")
+            raise error
+        answer = _answer(request, word)
+        if word in str(answer):
+            self.words.add(word)
+        return answer
+
+
+def _answer(request: ModelRequest, word: str) -> Any:
+    text, name = f"I say {word}.", request.block.rpartition("-")[2]
+    if role_of(request) == "reviewer":
+        letters = re.findall(r"^\[Answer ([A-Z]+)\]", str(request.messages[-1]["content"]), re.MULTILINE)
+        return {"ranking": [{"answer": letter, "reason": word} for letter in letters]}
+    fields: dict[str, dict[str, Any]] = {
+        "speaker": {"response": text, "next_agent_name": NAMES[(NAMES.index(name) + 1) % 3] if name in NAMES else None},
+        "judge": {"reasoning": "It held.", "winner": "for", "verdict": text, "conclusive": False},
+        "referee": {"assessments": [{"agentName": "ann", "issues": ["no figures"], "score": 40}], "notes": word},
+        "moderator": {"summary": word, "status": "CONTINUE", "decision": None},
+        "criticise": {"reasoning": word, "issues": ["It has no figures."], "suggestions": [], "severity": 0.4},
+        "revise": {"proposal": text, "position": "yes", "enough": False},
+        "vote": {"reasoning": word, "choice": "ann", "confidence": 0.75},
+        "chair": {"answer": text, "dissent": None},
+    }
+    answer = fields.get(role_of(request))
+    if answer is None or request.output_schema is None:
+        return text
+    return {name: value for name, value in answer.items() if name in str(request.output_schema)}

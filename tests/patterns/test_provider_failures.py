@@ -1,0 +1,446 @@
+"""Promises of every pattern about providers that fail, calls that are late, and runs that are cut short."""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flowdebate import FailurePolicy, Limits, StandIn
+from flowdebate.errors import (
+    AuthenticationFailed,
+    ConfigurationError,
+    ConnectionLost,
+    ContentFiltered,
+    EmptyResponse,
+    FlowDebateError,
+    LimitReached,
+    ModelTimeout,
+    ProviderFailed,
+    QuorumLost,
+    RateLimited,
+    Refused,
+)
+from flowdebate.patterns.events import RoleFailed, TurnFinished, TurnStarted
+from flowdebate.runs.events import ModelCalled, RunFinished, TextDelta
+from flowdebate.testing import FunctionModel
+from flowdebate.testing.hostile import Returns, Sabotage
+from flowdebate.testing.strategies import hostile_values
+from tests.patterns.debates import events
+from tests.patterns.every import PATTERNS
+from tests.patterns.talks import DECIDERS, QUESTION, TURNS, WORD, Talkers, role_of, talk, words_in
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from flowdebate.errors import ModelError
+    from flowdebate.testing import ModelRequest
+
+pytestmark = pytest.mark.anyio
+each_pattern = pytest.mark.parametrize("pattern", PATTERNS)
+each_turn = pytest.mark.parametrize(("pattern", "turn"), [(name, turn) for name in PATTERNS for turn in TURNS[name]])
+each_decider = pytest.mark.parametrize("pattern", DECIDERS)
+
+DOWN = ProviderFailed("the endpoint answered 503", status=503)
+FAILURES: list[ModelError] = [
+    DOWN,
+    ConnectionLost("the connection broke"),
+    RateLimited("slow down"),
+    Refused("I would rather not"),
+    ContentFiltered("filtered"),
+    EmptyResponse("nothing came"),
+    ModelTimeout(1),
+]
+SKIP = FailurePolicy(on_failure="skip", quorum=1)
+ONE_AFTER_THE_OTHER = ("debate", "round_robin")
+"""Patterns in whose rounds a speaker waits for the one before it."""
+
+
+def first_call(role: str, *names: str, fails: Exception = DOWN) -> Callable[[ModelRequest], Exception | None]:
+    """Makes the first call fail of each of `names` in a role, or the first one of the role itself."""
+    left = list(names) or [role]
+
+    def lost(request: ModelRequest) -> Exception | None:
+        name = request.block.rpartition("-")[2]
+        if role_of(request) == role and name in left:
+            left.remove(name)
+            return fails
+        return None
+
+    return lost
+
+
+def losses(run: Any) -> list[tuple[str, str, str]]:
+    """What was lost: role, name, instead."""
+    return [(loss.role, loss.name, loss.instead) for loss in run.raw.losses]
+
+
+@each_turn
+def test_a_lost_turn_fails_the_run_by_default(pattern: str, turn: str) -> None:
+    """The error as it is; what was said before can be read from it, and nothing counts as skipped."""
+    failure = ProviderFailed("down", status=503)
+    talkers = Talkers(first_call(turn, "bob", fails=failure))
+    with pytest.raises(ProviderFailed) as caught:
+        talk(pattern).run_sync(QUESTION, model=talkers.model())
+    assert caught.value is failure
+    run: Any = caught.value.run
+    stop_reason = "max_rounds" if turn == "vote" else None  # voting is behind the rounds
+    assert (run.status, run.raw.status, run.raw.stop_reason) == ("failed", "failed", stop_reason)
+    assert run.raw.entries[0].speaker == "ann"
+    assert words_in(run.raw) <= talkers.words
+    assert (run.raw.losses, events(run, RoleFailed)) == ([], [])
+
+
+def check_skipped(result: Any, talkers: Talkers, error: type[Exception]) -> None:
+    """Bob's turn is absent, its task is errored, the loss says who, when and why, and all the others are heard."""
+    (loss,) = result.raw.losses
+    assert (loss.name, loss.instead) == ("bob", "skipped")
+    assert error.__name__ in loss.error
+    assert "\n" not in loss.error
+    assert words_in(result.raw) == talkers.words
+    assert (result.status, result.raw.status, result.output.status) == ("degraded", "degraded", "degraded")
+    assert [(event.name, event.instead) for event in events(result, RoleFailed)] == [("bob", "skipped")]
+    assert len(events(result, TurnStarted)) == len(events(result, TurnFinished)) + 1
+    assert [(task.assignee, task.status) for task in result.tasks.list() if task.status != "completed"] == [
+        ("bob", "errored")
+    ]
+    assert result.usage.calls == len(talkers.asked)
+
+
+@each_turn
+def test_a_skipped_turn_leaves_only_its_loss(pattern: str, turn: str) -> None:
+    """In every kind of turn."""
+    talkers = Talkers(first_call(turn, "bob"))
+    result = talk(pattern, policy=SKIP).run_sync(QUESTION, model=talkers.model())
+    check_skipped(result, talkers, ProviderFailed)
+    assert result.raw.losses[0].role == ("reviewer" if turn == "reviewer" else "debater")
+
+
+@each_pattern
+@pytest.mark.parametrize("error", FAILURES, ids=lambda error: type(error).__name__)
+def test_every_provider_failure_can_be_skipped(pattern: str, error: ModelError) -> None:
+    """Whatever the provider did."""
+    talkers = Talkers(first_call(TURNS[pattern][0], "bob", fails=error))
+    check_skipped(talk(pattern, policy=SKIP).run_sync(QUESTION, model=talkers.model()), talkers, type(error))
+
+
+@each_pattern
+async def test_what_a_failed_call_had_said_is_nowhere(pattern: str) -> None:
+    """Listeners have seen a part of it; the others are shown nothing of it, and the result has none."""
+    talkers, heard = Talkers(first_call(TURNS[pattern][0], "bob")), ""
+    handle: Any = talk(pattern, policy=SKIP).start(QUESTION, model=talkers.model())
+    async for event in handle:
+        heard += event.text if isinstance(event, TextDelta) else ""
+    result = await handle
+    unsaid = set(WORD.findall(heard)) - talkers.words
+    assert len(unsaid) == (0 if pattern == "handoff" else 1)  # a handoff's answers are data, which is not streamed
+    assert all(not unsaid & set(WORD.findall(str(request.messages))) for request in talkers.asked)
+    assert words_in(result.raw) == talkers.words
+
+
+@each_turn
+def test_a_stand_in_speaks_for_one_whose_model_failed(pattern: str, turn: str) -> None:
+    """With its prompt, under its name; nothing is missing, and the loss says that another model spoke."""
+    talkers, other = Talkers(first_call(turn, "bob")), Talkers()
+    policy = FailurePolicy(on_failure=StandIn(other.model("other")))
+    result = talk(pattern, policy=policy).run_sync(QUESTION, model=talkers.model())
+    assert [(loss.name, loss.instead) for loss in result.raw.losses] == [("bob", "stand_in")]
+    (asked,) = other.asked
+    assert (role_of(asked), asked.block) == (turn, f"x-stand-in-{turn}-bob")
+    assert "You are bob of the city council." in str(asked.messages)
+    assert words_in(result.raw) == talkers.words | other.words
+    assert (result.status, result.raw.status) == ("degraded", "degraded")
+    assert {task.status for task in result.tasks.list()} == {"completed"}
+    if turn not in ("vote", "reviewer"):
+        spoke = {entry.speaker for entry in result.raw.entries if other.words & set(WORD.findall(entry.text))}
+        assert spoke == {"bob"}
+
+
+@each_turn
+def test_a_stand_in_that_fails_as_well_leaves_the_turn_out(pattern: str, turn: str) -> None:
+    """Both failures are recorded, in their order."""
+    talkers, other = Talkers(first_call(turn, "bob")), Talkers(lambda _: Refused("not I"))
+    policy = FailurePolicy(on_failure=StandIn(other.model("other")), quorum=1)
+    result = talk(pattern, policy=policy).run_sync(QUESTION, model=talkers.model())
+    assert [(loss.name, loss.instead) for loss in result.raw.losses] == [("bob", "stand_in"), ("bob", "skipped")]
+    assert ["ProviderFailed" in loss.error for loss in result.raw.losses] == [True, False]
+    assert words_in(result.raw) == talkers.words
+    assert result.usage.calls == len(talkers.asked) + len(other.asked)
+
+
+@each_pattern
+def test_fewer_voices_than_the_quorum_end_it(pattern: str) -> None:
+    """Before anybody else is asked; a handoff, in which one speaks at a time, has no quorum."""
+    talkers = Talkers(first_call(TURNS[pattern][0], "bob", "cy"))
+    policy = FailurePolicy(on_failure="skip", quorum=2)
+    if pattern == "handoff":
+        assert talk(pattern, policy=policy).run_sync(QUESTION, model=talkers.model()).status == "degraded"
+        return
+    with pytest.raises(QuorumLost) as caught:
+        talk(pattern, policy=policy).run_sync(QUESTION, model=talkers.model())
+    assert (caught.value.heard, caught.value.quorum) == (("for" if pattern == "debate" else "ann",), 2)
+    run: Any = caught.value.run
+    assert (run.status, words_in(run.raw)) == ("failed", talkers.words)
+    assert losses(run) == [("debater", name, "skipped") for name in ("bob", "cy")]
+    assert len(talkers.asked) == 3
+    talkers = Talkers(first_call(TURNS[pattern][0], "bob"))
+    assert talk(pattern, policy=policy).run_sync(QUESTION, model=talkers.model()).status == "degraded"
+
+
+@each_decider
+@pytest.mark.parametrize("on_failure", ["skip", "stand-in"])
+def test_a_lost_decision_costs_only_itself(pattern: str, on_failure: str) -> None:
+    """All that was said is there, and the loss says what is missing; nobody stands in, and by default the run fails."""
+    role, instead = DECIDERS[pattern]
+    other = Talkers()
+    policy = SKIP if on_failure == "skip" else FailurePolicy(on_failure=StandIn(other.model("other")), quorum=1)
+    talkers = Talkers(first_call(role))
+    result = talk(pattern, policy=policy).run_sync(QUESTION, model=talkers.model())
+    assert losses(result) == [(role, f"x-{role}", instead)]
+    status = "no_verdict" if pattern == "debate" else "degraded"
+    assert (result.status, result.raw.status) == (status, status)
+    assert words_in(result.raw) == talkers.words
+    assert other.asked == []
+    with pytest.raises(ProviderFailed):
+        talk(pattern).run_sync(QUESTION, model=Talkers(first_call(role)).model())
+
+
+@pytest.mark.parametrize("pattern", ["debate", "round_robin"])
+@pytest.mark.parametrize("options", [{}, {"output_schema": dict[str, int]}], ids=["text", "schema"])
+def test_a_lost_synthesizer_leaves_the_raw_output(pattern: str, options: dict[str, Any]) -> None:
+    """There is no output, and nothing is held to its schema."""
+    talkers = Talkers(first_call("synthesizer"))
+    lost = talk(pattern, policy=SKIP, synthesizer=None, **options)
+    result = lost.run_sync(QUESTION, model=talkers.model())
+    assert (result.output, result.status, result.raw.status) == (None, "degraded", "degraded")
+    assert losses(result) == [("synthesizer", "x-synthesizer", "no_output")]
+    assert words_in(result.raw) == talkers.words
+
+
+def _raises(error: Exception) -> Callable[[object], str]:
+    def block(_: object) -> str:
+        raise error
+
+    return block
+
+
+@each_turn
+@pytest.mark.parametrize("on_failure", ["skip", "stand-in"])
+def test_errors_of_the_application_are_never_skipped(pattern: str, turn: str, on_failure: str) -> None:
+    """Exceptions of blocks and models, and a key that is wrong, reach the caller as they are; nobody stands in."""
+    other = Talkers()
+    policy = SKIP if on_failure == "skip" else FailurePolicy(on_failure=StandIn(other.model("other")), quorum=1)
+    bug, wrong_key = KeyError("a bug"), AuthenticationFailed("no such key", status=401)
+    for failure in (bug, wrong_key):
+        with pytest.raises(type(failure)) as caught:
+            talk(pattern, policy=policy).run_sync(
+                QUESTION, model=Talkers(first_call(turn, "bob", fails=failure)).model()
+            )
+        assert caught.value is failure
+    with pytest.raises(KeyError) as caught:
+        talk(pattern, block=_raises(bug), policy=policy).run_sync(QUESTION, model=Talkers().model())
+    assert caught.value is bug
+    if pattern in DECIDERS:
+        with pytest.raises(KeyError) as caught:
+            talk(pattern, decider=_raises(bug), policy=policy).run_sync(QUESTION, model=Talkers().model())
+        assert caught.value is bug
+    assert other.asked == []
+
+
+@each_pattern
+def test_a_limit_that_a_block_raises_is_an_error(pattern: str) -> None:
+    """It does not pass for the run's."""
+    own = _raises(LimitReached("calls", limit=1, used=1))
+    with pytest.raises(LimitReached):
+        talk(pattern, block=own, policy=SKIP).run_sync(QUESTION, model=Talkers().model())
+
+
+class Hanging:
+    """A block that never answers, and counts its calls that have not been cancelled."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    async def __call__(self, _: object) -> str:
+        self.calls += 1
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.calls -= 1
+        raise AssertionError
+
+
+@each_pattern
+async def test_a_turn_has_a_deadline_over_all_that_it_does(pattern: str) -> None:
+    """Whatever a block hangs in, it is cancelled; being late is a provider's failure."""
+    talkers, hang = Talkers(), Hanging()
+    late = talk(pattern, block=hang.__call__, policy=FailurePolicy(turn_timeout=0.05))
+    with pytest.raises(ModelTimeout) as caught:
+        await late.run(QUESTION, model=talkers.model())
+    assert str(caught.value.block).endswith("-bob")
+    assert "no answer within 0.05 s" in str(caught.value)
+    policy = FailurePolicy(on_failure="skip", quorum=1, turn_timeout=0.05)
+    result = await talk(pattern, block=hang.__call__, policy=policy).run(QUESTION, model=talkers.model())
+    assert {(loss.name, loss.instead) for loss in result.raw.losses} == {("bob", "skipped")}
+    assert "bob" not in {entry.speaker for entry in result.raw.entries}
+    assert hang.calls == 0
+
+
+@each_decider
+async def test_a_decision_has_the_deadline_of_a_turn(pattern: str) -> None:
+    """What is late is lost."""
+    talkers, hang = Talkers(), Hanging()
+    policy = FailurePolicy(on_failure="skip", quorum=1, turn_timeout=0.05)
+    result = await talk(pattern, decider=hang.__call__, policy=policy).run(QUESTION, model=talkers.model())
+    role, instead = DECIDERS[pattern]
+    assert {(loss[0], loss[2]) for loss in losses(result)} == {(role, instead)}
+    assert words_in(result.raw) == talkers.words
+    assert hang.calls == 0
+
+
+@pytest.mark.parametrize("pattern", [name for name in PATTERNS if name != "handoff"])
+async def test_a_round_has_a_deadline_over_all_its_turns(pattern: str) -> None:
+    """The turn in progress and those after it are lost; decisions are not, and the next round has its own time."""
+    talkers, left = Talkers(), ["bob"]
+
+    async def hang_once(request: ModelRequest) -> Any:
+        if left and role_of(request) == TURNS[pattern][0] and request.block.endswith("-bob"):
+            left.clear()
+            await asyncio.Event().wait()
+        return talkers.reply(request)
+
+    policy = FailurePolicy(on_failure="skip", quorum=1, round_timeout=0.5)
+    result = await talk(pattern, policy=policy).run(QUESTION, model=FunctionModel(hang_once))
+    late = ["bob", "cy"] if pattern in ONE_AFTER_THE_OTHER else ["bob"]
+    assert losses(result) == [("debater", name, "skipped") for name in late]
+    assert len({loss.round for loss in result.raw.losses}) == 1
+    assert words_in(result.raw) == talkers.words
+
+
+async def calls_of(pattern: str) -> int:
+    """How many calls a run of it takes."""
+    whole = Talkers()
+    await talk(pattern).run(QUESTION, model=whole.model())
+    return len(whole.asked)
+
+
+@each_pattern
+async def test_a_limit_of_the_run_leaves_what_was_said(pattern: str) -> None:
+    """No call is made beyond it, the status says so, and there is no output; a limit that suffices changes nothing."""
+    most = await calls_of(pattern)
+    for calls in range(1, most + 1):
+        talkers = Talkers()
+        result = await talk(pattern, policy=SKIP).run(QUESTION, model=talkers.model(), limits=Limits(calls=calls))
+        assert len(talkers.asked) == calls
+        assert words_in(result.raw) == talkers.words
+        if calls == most:
+            assert (result.status, result.raw.status) == ("complete", "complete")
+        else:
+            assert (result.status, result.output, result.raw.status) == ("limit", None, "limit")
+            assert losses(result) == []
+
+
+@each_pattern
+async def test_a_cancelled_run_has_what_was_said(pattern: str) -> None:
+    """At whatever call it is cancelled: nothing of what was answered is missing, and every task has ended."""
+    for number in range(await calls_of(pattern)):
+        talkers, reached = Talkers(), asyncio.Event()
+
+        async def answer(
+            request: ModelRequest, talkers: Talkers = talkers, reached: asyncio.Event = reached, number: int = number
+        ) -> Any:
+            if len(talkers.asked) >= number:
+                reached.set()
+                await asyncio.Event().wait()
+            return talkers.reply(request)
+
+        handle: Any = talk(pattern, policy=SKIP).start(QUESTION, model=FunctionModel(answer))
+        await reached.wait()
+        handle.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await handle
+        assert handle.status == handle.raw.status == "interrupted"
+        assert words_in(handle.raw) == talkers.words
+        assert all(task.finished for task in handle.tasks.list())
+        assert losses(handle) == []
+        assert events(handle, ModelCalled)[-1].error is not None
+
+
+@each_pattern
+@settings(max_examples=10)
+@given(
+    faults=st.lists(st.sampled_from([None, None, *FAILURES]), min_size=24, max_size=24),
+    quorum=st.integers(1, 2),
+)
+def test_nothing_is_made_up_and_every_failed_call_is_a_loss(
+    pattern: str, faults: list[ModelError | None], quorum: int
+) -> None:
+    """Whichever calls fail: in the raw output are the words of the answers, and nothing of the failed calls."""
+    left = iter(faults)
+    talkers = Talkers(lambda _: next(left, None))
+    policy = FailurePolicy(on_failure="skip", quorum=quorum)
+    run: Any
+    try:
+        run = talk(pattern, policy=policy).run_sync(QUESTION, model=talkers.model(), seed=1)
+    except FlowDebateError as error:
+        run = error.run
+        assert run.status == "failed"
+    else:
+        assert run.status == run.raw.status
+        assert (run.status == "complete") == (run.raw.losses == [])
+    assert words_in(run.raw) == talkers.words
+    assert len(run.raw.losses) >= talkers.failed
+    assert run.usage.calls == len(talkers.asked)
+
+
+@each_pattern
+@settings(max_examples=10)
+@given(data=st.data())
+def test_hostile_blocks_end_in_time(pattern: str, data: st.DataObject) -> None:
+    """Whatever functions return or raise in the roles of bob and the decider, the run ends, and says so."""
+
+    def role() -> Returns:
+        return Returns(*data.draw(st.lists(hostile_values(), min_size=1, max_size=3)), wait=data.draw(st.booleans()))
+
+    policy = FailurePolicy(on_failure=data.draw(st.sampled_from(["fail", "skip"])), quorum=1)
+    block = talk(pattern, block=role(), decider=role() if pattern in DECIDERS else None, policy=policy)
+
+    async def ended() -> Any:
+        handle = block.start(QUESTION, model=Talkers().model())
+        try:
+            await handle
+        except (FlowDebateError, Sabotage):
+            assert handle.status == "failed"
+        return handle
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        run = asyncio.run(ended())
+    assert isinstance(run.events[-1], RunFinished)
+    assert all(task.finished for task in run.tasks.list())
+
+
+@each_pattern
+@pytest.mark.parametrize(
+    ("policy", "field"),
+    [
+        ({"on_failure": "ignore"}, "on_failure"),
+        ({"on_failure": StandIn("nobody/knows")}, "on_failure"),
+        ({"on_failure": None}, "on_failure"),
+        ({"quorum": 0}, "quorum"),
+        ({"quorum": True}, "quorum"),
+        ({"turn_timeout": 0}, "turn_timeout"),
+        ({"round_timeout": float("nan")}, "round_timeout"),
+        ({"round_timeout": "1"}, "round_timeout"),
+    ],
+    ids=str,
+)
+def test_an_impossible_policy_is_refused_before_anything_runs(pattern: str, policy: dict[str, Any], field: str) -> None:
+    """With the field, what was given and what is allowed."""
+    with pytest.raises(ConfigurationError) as caught:
+        talk(pattern, policy=FailurePolicy(**policy))
+    assert caught.value.field == field
