@@ -133,9 +133,9 @@ def pytest_configure(config: pytest.Config) -> None:
     emit, tell = Records.emit, Records.tell
 
     @wraps(emit)
-    def emit_watched(records: Records, event: object, /, path: str = "") -> None:
+    def emit_watched(records: Records, event: object, /, path: str = "", role: str | None = None) -> None:
         if not records.closed:
-            emit(records, event, path)
+            emit(records, event, path, role)
             watch.look(event)
 
     @wraps(tell)

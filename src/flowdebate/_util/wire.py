@@ -68,6 +68,10 @@ def as_list(value: object) -> object:
     return list(value) if isinstance(value, tuple) else value
 
 
+SPARSE: Mapping[str, Any] = {"sparse": True}
+"""Metadata of a field that is written only where it differs from its default."""
+
+
 @dataclass(slots=True, kw_only=True)
 class BaseEvent:
     """An event of a run. Emitting it fills in `at`, and `path` where it is not given."""
@@ -91,8 +95,12 @@ class BaseEvent:
         return wire
 
 
-SPARSE: Mapping[str, Any] = {"sparse": True}
-"""Metadata of a field that is written only where it differs from its default."""
+@dataclass(slots=True, kw_only=True)
+class BlockEvent(BaseEvent):
+    """An event of a block. Emitting it fills in the `role` of the block as well."""
+
+    role: str | None = field(default=None, compare=False, repr=False, metadata=SPARSE)
+    """What the block does in its pattern, such as "judge"; None, and not written, for one outside of all roles."""
 
 
 @lru_cache(maxsize=512)

@@ -101,6 +101,16 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
         self.hidden: Mapping[str, Resource] = _NONE if hidden is None else hidden
         """Its private resources, by key; no other block may use another object under these keys."""
 
+    role: str | None = None
+    """What it does in its pattern, such as "judge", set by the pattern that makes it; None outside of all roles."""
+
+    def in_role(self, role: str) -> Block[InT_contra, OutT_co]:
+        """This block as it acts in `role` of a pattern, for blocks that a pattern is given.
+
+        The block itself is not changed: the application may put the same one into another role, or another pattern.
+        """
+        return self if self.role == role else InRole(self, role)
+
     @abstractmethod
     async def act(self, value: InT_contra, ctx: Context, /) -> OutT_co:
         """Compute the output; `ctx` is the block's own context."""
@@ -111,6 +121,8 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
 
     async def __call__(self, value: InT_contra, ctx: Context, /) -> OutT_co:
         """Act; an exception gets a note that names the block."""
+        if self.role is not None:
+            ctx.role = self.role
         try:
             return await self.act(value, ctx)
         except Exception as error:
@@ -353,10 +365,22 @@ class Wrapped(Block[Any, Any]):
 
     def __init__(self, inner: Block[Any, Any]) -> None:
         super().__init__(inner.name, resources=inner.resources, hidden=inner.hidden)
+        self.role = inner.role
         self._inner = inner
 
     def outline(self) -> Outline:
         return self._inner.outline()
+
+
+class InRole(Wrapped):
+    """`inner` in `role`. A wrapper and no copy: a block of the application's may count its calls in an attribute."""
+
+    def __init__(self, inner: Block[Any, Any], role: str) -> None:
+        super().__init__(inner)
+        self.role = role
+
+    async def act(self, value: Any, ctx: Context, /) -> Any:  # noqa: ANN401 - what the inner block takes and gives
+        return await self._inner.act(value, ctx)  # no call: a judge who is put among the debaters debates
 
 
 def _note(error: Exception, block: str, path: str) -> None:

@@ -150,6 +150,7 @@ class Generator(Block[Any, OutT]):
         request = ModelRequest(
             messages=[*messages[:-1], {"role": "user", "content": second.user}],
             block=self.name,
+            role=ctx.role,
             settings=self._settings,
             on_text=self._text_listener(ctx, path),
             **second.form,
@@ -166,6 +167,7 @@ class Generator(Block[Any, OutT]):
             request = ModelRequest(
                 messages=messages,
                 block=self.name,
+                role=ctx.role,
                 output=self.output,
                 choices=self.choices,
                 tools=self._specs,
@@ -197,7 +199,7 @@ class Generator(Block[Any, OutT]):
     def _text_listener(self, ctx: Context, path: str) -> Callable[[str], None] | None:
         if self.output is not None or self.choices or not self.visibility.client or not ctx.run.records.listeners:
             return None
-        return lambda text: ctx.run.tell(TextDelta(block=self.name, text=text, path=path, at=ctx.now()))
+        return lambda text: ctx.run.tell(TextDelta(block=self.name, role=ctx.role, text=text, path=path, at=ctx.now()))
 
     async def _tool_message(self, call: ToolCall, ctx: Context, place: str) -> Message:
         """The message with the result of `call`; `place` counts the calls, since their ids are chosen by the model."""

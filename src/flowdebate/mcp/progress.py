@@ -77,7 +77,7 @@ class Progress:
                 self._speakers[event.block] = event.agent_name
                 self._who = f"{tag_name(event.agent_name)} speaks"
             case CallStarted() if event.block not in self._speakers:
-                self._who = f"{tag_name(event.block.rsplit('-', 1)[-1])} is asked"
+                self._who = f"{tag_name(event.role or event.block)} is asked"
             case ModelCalled():
                 self.calls += 1
             case HumanAsked():

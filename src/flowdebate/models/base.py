@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias, runtime_checkable
 
-from flowdebate._util.wire import BaseEvent
+from flowdebate._util.wire import BlockEvent
 from flowdebate.models.usage import Attempts, Usage
 from flowdebate.prompts.template import check_profile
 
@@ -86,6 +86,8 @@ class ModelRequest:
     messages: Sequence[Message]
     block: str
     """Name of the calling block."""
+    role: str | None = None
+    """What the block does in its pattern, such as "judge"; None outside of all roles."""
     output: OutputSchema | None = None
     """Schema of the answer; None for text."""
     tools: Sequence[ToolSpec] = ()
@@ -175,7 +177,7 @@ def profile_of(model: Model) -> Profile:
 
 
 @dataclass(slots=True, kw_only=True)
-class CallRetried(BaseEvent):
+class CallRetried(BlockEvent):
     """A call failed and is retried after `wait` seconds; text that it has streamed so far does not count."""
 
     kind: ClassVar[str] = "call_retried"
@@ -194,7 +196,7 @@ class CallRetried(BaseEvent):
 
 
 @dataclass(slots=True, kw_only=True)
-class CallFellBack(BaseEvent):
+class CallFellBack(BlockEvent):
     """A model failed for good and a fallback is asked; text that the first has streamed does not count."""
 
     kind: ClassVar[str] = "call_fell_back"
@@ -215,7 +217,7 @@ CircuitState: TypeAlias = Literal["closed", "open", "half_open"]
 
 
 @dataclass(slots=True, kw_only=True)
-class CircuitChanged(BaseEvent):
+class CircuitChanged(BlockEvent):
     """A circuit breaker changed its state."""
 
     kind: ClassVar[str] = "circuit_changed"

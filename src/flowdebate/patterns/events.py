@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from flowdebate._util.wire import BaseEvent
+from flowdebate._util.wire import BaseEvent, BlockEvent
 
 if TYPE_CHECKING:
     from flowdebate.patterns.state import Recovery, Role, TurnOrder
@@ -36,7 +36,7 @@ class TurnsOrdered(BaseEvent):
 
 
 @dataclass(slots=True, kw_only=True)
-class TurnStarted(BaseEvent):
+class TurnStarted(BlockEvent):
     """A debater or agent is asked to speak."""
 
     kind: ClassVar[str] = "turn_started"
@@ -55,7 +55,7 @@ class TurnStarted(BaseEvent):
 
 
 @dataclass(slots=True, kw_only=True)
-class TurnFinished(BaseEvent):
+class TurnFinished(BlockEvent):
     """The text of a debater or agent is recorded."""
 
     kind: ClassVar[str] = "turn_finished"
@@ -74,7 +74,7 @@ class TurnFinished(BaseEvent):
 
 
 @dataclass(slots=True, kw_only=True)
-class RoleFailed(BaseEvent):
+class RoleFailed(BlockEvent):
     """A provider failed for good, and the debate goes on without what this role should have said."""
 
     kind: ClassVar[str] = "role_failed"

@@ -293,12 +293,11 @@ class UnboundRole(Block[Any, Any]):
         return Outline(text=self.name, kind="generator")
 
     def _refusal(self) -> ConfigurationError:
-        role = self._maker.role
         return ConfigurationError(
             self.name,
             ", ".join(self._missing),
             None,
-            f"given, or filled in by the pattern: {self._maker.pattern}({role}={self.name})",
+            f"given, or filled in by the pattern: {self._maker.pattern}({self._maker.option}={self.name})",
         )
 
 
@@ -309,12 +308,14 @@ class Bindable(Generic[P, BlockT]):
         self, create: Callable[P, BlockT], needs: tuple[str, ...], pattern: str, role: str, template: type[Template]
     ) -> None:
         update_wrapper(self, create)
-        self.create = create
         self.template = template
         """The kind of its templates."""
         self.name: str = create.__name__
         self.pattern = pattern
-        self.role = role
+        self.option = "block" if role == "debater" else role
+        """The option of `pattern` that takes such a block."""
+        self._create = create
+        self._role = role
         self._needs = needs
         parameters = signature(create).parameters.values()
         own = [each.name for each in parameters if each.kind is Parameter.KEYWORD_ONLY]
@@ -333,6 +334,12 @@ class Bindable(Generic[P, BlockT]):
         if args or not missing:
             return self.create(*args, **given)
         return UnboundRole(self, {key: value for key, value in given.items() if value is not None}, missing)
+
+    def create(self, *args: P.args, **given: P.kwargs) -> BlockT:
+        """The block, which knows its role."""
+        block = self._create(*args, **given)
+        block.role = self._role
+        return block
 
 
 def bindable(

@@ -201,7 +201,7 @@ class Loop:
         name = f"{self.name}-{self.spec.speaker}-{member.name}"
         block = as_block(member.block, name=name, where=self.where, field=f"block of {member.name!r}")
         who = render_who(member.name, stance=getattr(member, "stance", None), role=member.role)
-        return with_answer_schema(block, who=who)
+        return with_answer_schema(block, who=who).in_role("debater")
 
     def speakers(
         self,
@@ -243,7 +243,7 @@ class Loop:
         if isinstance(block, RosterBlock) and names is not None and sorted(block.roster_names) != sorted(names):
             allowed = f"made with the debaters' names, roster_names={names}"
             raise ConfigurationError(self.where, role, list(block.roster_names), allowed)
-        return block
+        return block.in_role(role)
 
     def guarded(self, role: Block[Any, Any], recover: Callable[[Exception, Any, Context], object]) -> Block[Any, Any]:
         """`role` with its deadline; `recover` replaces its answer if its provider fails and failures are tolerated."""

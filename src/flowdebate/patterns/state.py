@@ -21,7 +21,11 @@ T = TypeVar("T")
 InputT = TypeVar("InputT", bound="PatternInput")
 
 Role: TypeAlias = str
-"""Who acts in a pattern: "debater", "moderator", "judge", "synthesizer", "referee", "reviewer", "chair" and so on."""
+"""Who acts in a pattern.
+
+"debater" (whoever has turns: debaters, personas, agents, members), "moderator", "judge", "synthesizer", "referee",
+"reviewer" and "chair"; around a debate also "proposer" (of its sides) and "baseline". Other patterns may have others.
+"""
 
 
 def _on_one_line(text: str) -> str:

@@ -337,7 +337,7 @@ async def take_turn(
 
     `lose` records each tolerated provider failure. None if no speaker is left and the turn is skipped.
     """
-    facts: dict[str, Any] = {"block": speakers[0].name, "path": ctx.path, **about}
+    facts: dict[str, Any] = {"block": speakers[0].name, "role": speakers[0].role, "path": ctx.path, **about}
     try:
         with TurnTask(ctx, goal, agent_name=facts["agent_name"], metadata=metadata) as task:
             ctx.emit(TurnStarted(**facts))

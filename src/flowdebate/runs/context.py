@@ -198,9 +198,9 @@ class _Named(Protocol):
 class Context:
     """The second argument of every block: `def block(input, ctx)`."""
 
-    __slots__ = ("_random", "_steps", "block", "path", "run", "scope")
+    __slots__ = ("_random", "_steps", "block", "path", "role", "run", "scope")
 
-    def __init__(self, run: Run, scope: Scope, block: str, path: str) -> None:
+    def __init__(self, run: Run, scope: Scope, block: str, path: str, role: str | None = None) -> None:
         self.run: Run = run
         """The run that the block is part of."""
         self.scope: Scope = scope
@@ -209,6 +209,8 @@ class Context:
         """The block's name."""
         self.path: str = path
         """The block's place in the run: the same in every run of the pattern that takes the same branches."""
+        self.role: str | None = role
+        """What the block does in its pattern, such as "judge"; inside it, the same. None outside of all roles."""
         self._random: Random | None = None
         self._steps: dict[str, int] | None = None
 
@@ -268,7 +270,7 @@ class Context:
 
     def emit(self, event: object, /) -> None:
         """Add `event`, of any type, to the run's stream and to `result.events`; ours get their place and time."""
-        self.run.emit(event, self.path)
+        self.run.emit(event, self.path, self.role)
 
     async def step(
         self,
@@ -302,8 +304,8 @@ class Context:
 
     def below(self, block: _Named, /) -> Context:
         """Return the context in which this block runs `block`: `await block(value, ctx.below(block))`."""
-        return Context(self.run, self.scope, block.name, f"{self.path}/{block.place}")
+        return Context(self.run, self.scope, block.name, f"{self.path}/{block.place}", self.role)
 
     def child(self, block: str, path: str, scope: Scope | None = None) -> Context:
         """Return the context of a block inside this one."""
-        return Context(self.run, self.scope if scope is None else scope, block, path)
+        return Context(self.run, self.scope if scope is None else scope, block, path, self.role)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from flowdebate._util.wire import SPARSE, BaseEvent
+from flowdebate._util.wire import SPARSE, BaseEvent, BlockEvent
 from flowdebate.models.base import CallFellBack as CallFellBack
 from flowdebate.models.base import CallRetried as CallRetried
 from flowdebate.models.base import CircuitChanged as CircuitChanged
@@ -61,7 +61,7 @@ class RunFinished(BaseEvent):
 
 
 @dataclass(slots=True, kw_only=True)
-class HumanAsked(BaseEvent):
+class HumanAsked(BlockEvent):
     """A human is asked; the answer is a `BlockAnswered`, after a resume if the run was suspended for it."""
 
     kind: ClassVar[str] = "human_asked"
@@ -70,7 +70,7 @@ class HumanAsked(BaseEvent):
 
 
 @dataclass(slots=True, kw_only=True)
-class TextDelta(BaseEvent):
+class TextDelta(BlockEvent):
     """A piece of text as the model writes it (an item; live only); its path is that of the call."""
 
     kind: ClassVar[str] = "text_delta"
@@ -81,7 +81,7 @@ class TextDelta(BaseEvent):
 
 
 @dataclass(slots=True, kw_only=True)
-class ToolCalled(BaseEvent):
+class ToolCalled(BlockEvent):
     """A model called a tool (an item)."""
 
     kind: ClassVar[str] = "tool_called"
@@ -96,7 +96,7 @@ class ToolCalled(BaseEvent):
 
 
 @dataclass(slots=True, kw_only=True)
-class BlockAnswered(BaseEvent):
+class BlockAnswered(BlockEvent):
     """A generator's answer: text, or the validated value (an item)."""
 
     kind: ClassVar[str] = "block_answered"
@@ -113,7 +113,7 @@ class BlockAnswered(BaseEvent):
 
 
 @dataclass(slots=True, kw_only=True)
-class CallStarted(BaseEvent):
+class CallStarted(BlockEvent):
     """A model is asked; `ModelCalled` with the same path follows (live only).
 
     An answer that is replayed from a store is not announced. Whoever begins to follow a run gets the calls in progress.
@@ -127,7 +127,7 @@ class CallStarted(BaseEvent):
 
 
 @dataclass(slots=True, kw_only=True)
-class ModelCalled(BaseEvent):
+class ModelCalled(BlockEvent):
     """One call of a model, answered or failed, after all attempts."""
 
     kind: ClassVar[str] = "model_called"

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from pydantic_core import to_json
 
-from flowdebate._util.wire import BaseEvent
+from flowdebate._util.wire import BaseEvent, BlockEvent
 from flowdebate.errors import FlowDebateWarning, LimitReached, ModelError, error_text
 from flowdebate.models import call
 from flowdebate.models.codec import attempts_of, attempts_row, call_row, digest_of, json_text, read_call
 from flowdebate.models.usage import Usage, estimated_tokens, total_usage
 from flowdebate.runs.context import Context, Scope
 from flowdebate.runs.durable.journal import failed_text
+from flowdebate.runs.durable.suspend import role_in_name
 from flowdebate.runs.events import CallStarted, ModelCalled, RunFinished, RunStarted
 from flowdebate.runs.limits import Budget
 from flowdebate.runs.log import log_end
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from flowdebate.store.base import StepRow
 
     class _Emit(Protocol):
-        def __call__(self, event: object, /, path: str = "") -> None: ...
+        def __call__(self, event: object, /, path: str = "", role: str | None = None) -> None: ...
 
 
 ACTING: ContextVar[str | None] = ContextVar("flowdebate_acting", default=None)
@@ -86,14 +87,19 @@ class Records:
         """Undo `subscribe`; others that are being called meanwhile are not disturbed."""
         self.listeners = [each for each in self.listeners if each != listener]
 
-    def emit(self, event: object, /, path: str = "") -> None:
-        """Record `event`, which happened at `path`, and pass it to the listeners; do nothing once the run is over."""
+    def emit(self, event: object, /, path: str = "", role: str | None = None) -> None:
+        """Record `event`, which happened at `path` to a block in `role`, and pass it to the listeners.
+
+        Do nothing once the run is over.
+        """
         if self.closed:
             return
         if isinstance(event, BaseEvent):
             event.at = self.now()
             if not event.path:
                 event.path = path
+            if role is not None and isinstance(event, BlockEvent) and event.role is None:
+                event.role = role
         self.events.append(event)
         if self.observe is not None:
             self.observe(event)
@@ -105,9 +111,9 @@ class Records:
         for listener in self.listeners:
             listener(event)
 
-    def call_started(self, block: str, model: str, path: str) -> CallStarted:
+    def call_started(self, request: ModelRequest, model: str, path: str) -> CallStarted:
         """Announce a model call, which is in `calls` until `call_ended`."""
-        event = CallStarted(block=block, model=model, path=path, at=self.now())
+        event = CallStarted(block=request.block, role=request.role, model=model, path=path, at=self.now())
         self.calls[id(event)] = event
         self.tell(event)
         return event
@@ -374,9 +380,9 @@ class Run:
             if row is not None:
                 return self._replay(model, request, path, row, odd=() if row.request == digest else ("other_request",))
         attempts = request.attempts.belong_to(
-            meter=self.budget, tell=lambda event: self.emit(event, path), seed=(self.seed, path)
+            meter=self.budget, tell=lambda event: self.emit(event, path, request.role), seed=(self.seed, path)
         )
-        calling = self.records.call_started(request.block, model.name, path)
+        calling = self.records.call_started(request, model.name, path)
         started = time.perf_counter()
         response, error = None, None
         acting = ACTING.get()
@@ -401,7 +407,12 @@ class Run:
             if isinstance(failure, ModelError):
                 failure.block = failure.block or request.block
             if journal is not None and isinstance(failure, (ModelError, LimitReached)):
-                about = {"block": request.block, "model": model.name, "seconds": time.perf_counter() - started}
+                about = {
+                    "block": request.block,
+                    "role": request.role,
+                    "model": model.name,
+                    "seconds": time.perf_counter() - started,
+                }
                 await journal.fail(path, failed_text(error, **about, attempts=attempts_row(attempts.made)))
             raise
         finally:
@@ -410,7 +421,14 @@ class Run:
             seconds = time.perf_counter() - started
             self._count_tokens(attempts.made, request, response)
             self._called(
-                request.block, model.name, path, response=response, made=attempts.made, seconds=seconds, error=error
+                request.block,
+                request.role,
+                model.name,
+                path,
+                response=response,
+                made=attempts.made,
+                seconds=seconds,
+                error=error,
             )
         return response
 
@@ -425,6 +443,7 @@ class Run:
                 self._count_tokens(made, None, None)
                 self._called(
                     failure["block"],
+                    failure["role"] if "role" in failure else role_in_name(failure["block"], path),
                     failure["model"],
                     key,
                     response=None,
@@ -447,6 +466,7 @@ class Run:
             self.budget.count(paid, request)
         self._called(
             request.block,
+            request.role,
             model.name,
             path,
             response=response,
@@ -472,6 +492,7 @@ class Run:
     def _called(  # noqa: PLR0913 - the fields of the event
         self,
         block: str,
+        role: str | None,
         model: str,
         path: str,
         *,
@@ -487,6 +508,7 @@ class Run:
         self.emit(
             ModelCalled(
                 block=block,
+                role=role,
                 path=path,
                 model=model,
                 usage=usage,

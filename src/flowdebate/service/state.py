@@ -25,6 +25,8 @@ class PendingInput(WireModel):
 
     block: str
     """The name of the block that asks."""
+    role: str | None = None
+    """What it does in its pattern, such as "judge"; None outside of all roles."""
     place: str
     """Its place in the run: pass it as `place=` with the answer."""
     shown: str
@@ -41,6 +43,7 @@ class PendingInput(WireModel):
         """The request, as it is shown."""
         return cls(
             block=request.block,
+            role=request.role,
             place=request.place,
             shown=request.shown,
             expects=request.expects,

@@ -156,10 +156,10 @@ async def _carried_on(job: Job, killer: Killer, model: Any, store: Any) -> Any:
 def _kill_between_rounds(killer: Killer) -> None:
     emit = Records.emit
 
-    def told(self: Records, event: object, /, path: str = "") -> None:
+    def told(self: Records, event: object, /, path: str = "", role: str | None = None) -> None:
         if isinstance(event, RoundStarted) and event.round > 1:
             killer.at("between rounds")
-        emit(self, event, path)
+        emit(self, event, path, role)
 
     Records.emit = told  # type: ignore[method-assign]
 

@@ -75,6 +75,12 @@ class Human(Block[Any, Any]):
         fitted._who = self._who if who is None else who  # noqa: SLF001 - its own class
         return fitted
 
+    def in_role(self, role: str) -> Self:
+        """This human in `role`: a copy, so that a pattern can still say which answer it needs."""
+        placed = copy.copy(self)
+        placed.role = role
+        return placed
+
     async def act(self, value: Any, ctx: Context, /) -> Any:  # noqa: ANN401 - the type is that of the schema
         check = _Check(self.name, self._output_for(value))
         request = await self._request(value, ctx, check)
@@ -128,6 +134,7 @@ class Human(Block[Any, Any]):
         )
         return HumanRequest(
             block=self.name,
+            role=ctx.role,
             place=ctx.path,
             shown=shown,
             expects=render_expected(schema),

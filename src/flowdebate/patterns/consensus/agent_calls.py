@@ -109,6 +109,7 @@ class AgentCalls(Block[Any, None]):
             return output
 
         inside = ctx.below(block)
+        inside.role = block.role
         try:
             step = await _admitted(agent, inside, ctx)
         except CircuitOpen as refusal:

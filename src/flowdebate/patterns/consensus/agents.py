@@ -143,7 +143,7 @@ def _block(
             asked = replace(asked, proposals=proposals)
         return render_turn(asked, length=prompt.length(ctx), template=texts(ctx))
 
-    return generator(
+    block = generator(
         name=name,
         prompt=system,
         user=turn,
@@ -151,6 +151,8 @@ def _block(
         transform=transform,
         **generator_options(options, intent, NOT_KEPT, where=name),
     ).with_form(prompt.room)
+    block.role = "judge" if agent is None else "debater"
+    return block
 
 
 def _context(ctx: Context) -> ConsensusContext | None:

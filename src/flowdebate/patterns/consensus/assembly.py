@@ -274,4 +274,4 @@ def _own_block(options: ConsensusOptions, agent: Persona) -> Block[Any, Any] | N
         return None
     name = f"{options.name}-agent-{agent.name}"
     block = as_block(agent.block, name=name, where=options.where, field=f"block of {agent.name!r}")
-    return with_answer_schema(block, who=render_who(agent.name, role=agent.role))
+    return with_answer_schema(block, who=render_who(agent.name, role=agent.role)).in_role("debater")

@@ -195,4 +195,4 @@ def _optional(
         return create(**defaults)
     if isinstance(value, RoleOptions):
         return create(**{**defaults, **value.for_block()})
-    return as_block(value, name=name, where=where, field=field)
+    return as_block(value, name=name, where=where, field=field).in_role("judge")

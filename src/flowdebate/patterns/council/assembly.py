@@ -118,7 +118,7 @@ def _review(council: CouncilOptions, member: Persona) -> ReviewTurn:
     loop, stand_in = council.loop, council.loop.failures.stand_in
     reviewers: list[MakeReviewer] = [partial(_reviewer, council, member)]
     if own_options(member.block) is None:
-        own = loop.own_debater(member)
+        own = loop.own_debater(member).in_role("reviewer")
         reviewers = [lambda _: own]
     if stand_in is not None:
         reviewers.append(partial(_reviewer, council, member, stand_in=stand_in))

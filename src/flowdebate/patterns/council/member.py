@@ -118,7 +118,7 @@ def render_answers(answers: Sequence[tuple[str, str]]) -> str:
     return "\n".join(f"[Answer {letter}] {quoted(text)}" for letter, text in answers)
 
 
-@bindable("name", "agent_name", "transcript", pattern="Persona", role="block", template=CouncilMemberTemplate)
+@bindable("name", "agent_name", "transcript", pattern="Persona", role="debater", template=CouncilMemberTemplate)
 def create_council_member(
     *,
     name: str,
@@ -173,10 +173,12 @@ def create_council_reviewer(
         shown = filled(template.answers, question=quoted(value.question), answers=render_answers(value.answers))
         return f"{shown}\n\n{template.review}"
 
-    return generator(
+    reviewer: Generator[Any] = generator(
         name=block_name,
         prompt=system,
         user=turn,
         output_schema=ranking_of(tuple(letters)),
         **generator_options(options, "intent/chat", NOT_KEPT, where=block_name),
     )
+    reviewer.role = "reviewer"
+    return reviewer

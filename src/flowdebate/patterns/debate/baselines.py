@@ -185,6 +185,8 @@ class _Vote:
 class Baselines(Block[Any, list[BaselineAnswer]]):
     """Answers that took no debate; made by `create_baselines`."""
 
+    role = "baseline"
+
     def __init__(
         self,
         name: str,

@@ -319,7 +319,7 @@ _COMMON = frozenset(
 )
 
 
-@bindable("name", "agent_name", "stance", "transcript", pattern="Debater", role="block", template=DebaterTemplate)
+@bindable("name", "agent_name", "stance", "transcript", pattern="Debater", role="debater", template=DebaterTemplate)
 def create_debater(  # noqa: PLR0913 - what a debater may be told
     *,
     name: str,

@@ -230,7 +230,7 @@ def create_side_proposer(
     def turn(value: object, ctx: Context) -> str:
         return filled(template.question, question=quoted(question_of(value, ctx)))
 
-    return generator(
+    proposer: Generator[list[Debater]] = generator(
         name=name,
         prompt=system,
         user=turn,
@@ -238,6 +238,8 @@ def create_side_proposer(
         transform=_make_debaters,
         **generator_options(options, "intent/chat", NOT_KEPT, where=name),
     )
+    proposer.role = "proposer"
+    return proposer
 
 
 async def propose_sides(question: str, *, model: Model | str | None = None) -> list[Debater]:

@@ -188,7 +188,7 @@ def _names(names: Iterable[str]) -> str:
     return f"{', '.join(others)} or {final}" if others else final
 
 
-@bindable("name", "agent_name", "transcript", pattern="Persona", role="block", template=PersonaTemplate)
+@bindable("name", "agent_name", "transcript", pattern="Persona", role="debater", template=PersonaTemplate)
 def create_persona_debater(  # noqa: PLR0913 - what a debater is made of, each with its default
     *,
     name: str,

@@ -89,7 +89,7 @@ class Speaker(Block[Any, HandoffDecision]):
         return self._inner.outline()
 
 
-@bindable("name", "agent_name", "speakers", "transcript", pattern="Persona", role="block", template=SpeakerTemplate)
+@bindable("name", "agent_name", "speakers", "transcript", pattern="Persona", role="debater", template=SpeakerTemplate)
 def create_speaker(  # noqa: PLR0913 - what a speaker is made of, each with its default
     *,
     name: str,

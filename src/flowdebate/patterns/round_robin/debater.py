@@ -219,7 +219,7 @@ def _common(
     return "\n\n".join([system, *([template.referee] if refereed else []), rules])
 
 
-@bindable("name", "agent_name", "transcript", pattern="Persona", role="block", template=RoundRobinDebaterTemplate)
+@bindable("name", "agent_name", "transcript", pattern="Persona", role="debater", template=RoundRobinDebaterTemplate)
 def create_round_robin_debater(  # noqa: PLR0913 - what a debater is made of, each with its default
     *,
     name: str,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -23,6 +24,8 @@ class HumanRequest:
 
     block: str
     """The name of the block that asks."""
+    role: str | None = field(default=None, compare=False)
+    """What it does in its pattern, such as "judge"; None outside of all roles."""
     place: str
     """Its place in the run, which is unique."""
     shown: str
@@ -47,7 +50,31 @@ def request_of(place: str, text: str) -> HumanRequest:
     """Read the request that was stored as `text`; ValueError, KeyError or TypeError for another text."""
     stored = json.loads(text)
     names = ("block", "shown", "expects", "schema", "problem")
-    return HumanRequest(place=place, **{name: stored[name] for name in names})
+    role = role_in_name(stored["block"], place)
+    return HumanRequest(place=place, role=role, **{name: stored[name] for name in names})
+
+
+_ROLES_IN_NAMES = {
+    **dict.fromkeys(("debater", "speaker", "member", "agent", "propose", "criticise", "revise", "vote"), "debater"),
+    **{role: role for role in ("moderator", "judge", "synthesizer", "chair", "referee", "reviewer")},
+}
+
+
+def role_in_name(block: str, path: str) -> str | None:
+    """The role of a block, from its name: for what runs have stored of it, which says no more.
+
+    Failed calls have their roles in the journal since events have them; requests to humans never do, since a resumed
+    run has to find them as they were. Patterns name their blocks "{pattern}-{role}" or "{pattern}-{role}-{member}".
+    None for a block that the application named.
+
+    >>> role_in_name("rent-debater-ann", "rent/round[1]/rent-turn-ann"), role_in_name("solomon", "rent/solomon")
+    ('debater', None)
+    """
+    for pattern in path.split("/"):
+        before, found, name = block.partition(f"{unquote(pattern)}-")
+        if found and not before:
+            return _ROLES_IN_NAMES.get(name.removeprefix("stand-in-").partition("-")[0])
+    return None
 
 
 def answer_text(answer: object, *, suspended: bool, by: str | None = None) -> str:

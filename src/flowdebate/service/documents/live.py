@@ -67,7 +67,7 @@ _ROLES: Mapping[str, str] = {
     "referee": "reviewing the round",
     "chair": "writing the answer",
 }
-"""What another role is doing, by the end of its block's name."""
+"""What another role is doing."""
 
 
 OwnSections: TypeAlias = "Mapping[type[BaseEvent], Callable[[Any], Iterable[Section]]]"
@@ -146,7 +146,7 @@ class Live:
     @property
     def at_work(self) -> list[tuple[str, str, float]]:
         """Who is at work, what it is doing, and since when: one entry for each call in progress."""
-        return [(*self._at_work(call.block), since) for call, since in self._calls.values()]
+        return [(*self._at_work(call), since) for call, since in self._calls.values()]
 
     @property
     def doing(self) -> str:
@@ -258,12 +258,14 @@ class Live:
             model=models.pop() if len(models) == 1 else "",
         )
 
-    def _at_work(self, block: str) -> tuple[str, str]:
-        """Who speaks through `block`, and what it is doing."""
-        if (turn := self._turns.get(block)) is not None:
-            return turn.agent_name, "writing" if block in self._writing else _PHASES.get(turn.phase, "thinking")
-        role = block.rsplit("-", 1)[-1]
-        return (f"The {role}", self.roles[role]) if role in self.roles else (block, "at work")
+    def _at_work(self, call: CallStarted) -> tuple[str, str]:
+        """Who makes `call`, and what it is doing."""
+        if (turn := self._turns.get(call.block)) is not None:
+            writing = call.block in self._writing
+            return turn.agent_name, "writing" if writing else _PHASES.get(turn.phase, "thinking")
+        if call.role is not None and call.role in self.roles:
+            return f"The {call.role}", self.roles[call.role]
+        return call.block, "at work"
 
     def trouble(self, event: CallRetried | CallFellBack, *, who: str | None = None) -> Iterator[Remark]:
         """A retry or a fallback, with its reason; `who` if several are awaited."""
@@ -399,7 +401,7 @@ class Together(Live):
                 yield from self._sections(event)
                 self._awaited.pop(event.block, None)
             case CallRetried() | CallFellBack():
-                yield from self.trouble(event, who=self._awaited.get(event.block, event.block.rsplit("-", 1)[-1]))
+                yield from self.trouble(event, who=self._awaited.get(event.block, event.role or event.block))
             case _:
                 yield from self._sections(event)
 

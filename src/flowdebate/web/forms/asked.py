@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.blocks.human.prompt import RequestParts, Said, parse_request
+from flowdebate.runs.context import place_of
+from flowdebate.runs.durable.suspend import role_in_name
 from flowdebate.service.documents.sections import Entry
 from flowdebate.web.run.sheet import Turn, parties_of
 
@@ -40,9 +42,10 @@ def role_in_words(block: str, pattern: str) -> str:
     >>> role_in_words("rent-judge", "rent"), role_in_words("rent-debater-Ann", "rent"), role_in_words("chair", "rent")
     ('the judge', 'Ann', 'chair')
     """
-    role = block.removeprefix(f"{pattern}-")
-    name = role.removeprefix("debater-")
-    return name if name != role or role == block else f"the {role}"
+    role = role_in_name(block, place_of(pattern))
+    if role is None:
+        return block
+    return block.removeprefix(f"{pattern}-").partition("-")[2] if role in ("debater", "reviewer") else f"the {role}"
 
 
 def said_since(document: Document, answer: object) -> list[Turn]:

@@ -181,7 +181,7 @@ class Progress:
 
     changed: bool = True
     """Whether there was news since this was last set to False."""
-    calls: dict[str, str] = field(default_factory=dict)
+    calls: dict[str, CallStarted] = field(default_factory=dict)
     """The blocks that are asked, by the path of the call."""
     texts: dict[str, tuple[str, str]] = field(default_factory=dict)
     """The block and the last part of its text, by the path of the call."""
@@ -202,7 +202,7 @@ class Progress:
                 self.turns.pop(event.block, None)
                 self.texts = {path: text for path, text in self.texts.items() if text[0] != event.block}
             case CallStarted():
-                self.calls[event.path] = event.block
+                self.calls[event.path] = event
                 self.texts.pop(event.path, None)
             case TextDelta():
                 _, before = self.texts.get(event.path, ("", ""))
@@ -223,7 +223,7 @@ class Progress:
     @property
     def work(self) -> list[str]:
         """What other roles are doing."""
-        roles = dict.fromkeys(block.rsplit("-", 1)[-1] for block in self.calls.values() if block not in self.turns)
+        roles = dict.fromkeys(call.role or call.block for call in self.calls.values() if call.block not in self.turns)
         return [f"The {role} is {Live.roles[role]}" if role in Live.roles else f"{role} is at work" for role in roles]
 
 

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from flowdebate.events import TaskChanged, TurnStarted
+from flowdebate.events import HumanAsked, ModelCalled, TaskChanged, TurnStarted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -113,10 +113,11 @@ class Trace:
 
 
 def trace_of(steps: Sequence[StepState], events: Sequence[object], parties: Mapping[str, Party]) -> Trace:
-    """The trace of a run's steps; its events say whose turn each of them was."""
+    """The trace of a run's steps; its events say whose turn each of them was, and in which role others were asked."""
     turns = {event.path: event.agent_name for event in events if isinstance(event, TurnStarted)}
+    asked = {event.path: event for event in events if isinstance(event, (ModelCalled, HumanAsked))}
     answered = [step for step in steps if step.kind in ("call", "human") and step.finished]
-    calls = tuple(_call(number, step, turns, parties) for number, step in enumerate(answered, 1))
+    calls = tuple(_call(number, step, turns, asked, parties) for number, step in enumerate(answered, 1))
     timed = [call for call in calls if _is_timed(call)]
     return Trace(calls=calls) if not timed or len(timed) > _MOST_DRAWN else _drawn(calls, timed)
 
@@ -126,14 +127,22 @@ def _is_timed(call: Call) -> bool:
     return None not in (call.starts, call.seconds) and (call.seconds or 0) >= 0 and abs(call.starts or 0) < _LAST_TIME
 
 
-def _call(number: int, step: StepState, turns: Mapping[str, str], parties: Mapping[str, Party]) -> Call:
-    who = next((name for path, name in turns.items() if step.place.startswith(f"{path}/")), None)
-    party = None if who is None else parties.get(who)
+def _call(
+    number: int,
+    step: StepState,
+    turns: Mapping[str, str],
+    asked: Mapping[str, ModelCalled | HumanAsked],
+    parties: Mapping[str, Party],
+) -> Call:
+    speaker = next((name for path, name in turns.items() if step.place.startswith(f"{path}/")), None)
+    call = asked.get(step.place) or asked.get(step.place.partition("#")[0])
+    role = step.place if call is None else call.role or call.block
+    party = None if speaker is None else parties.get(speaker)
     usage = step.usage
     return Call(
         number=number,
         place=step.place,
-        who=who or _role(step.place),
+        who=speaker or role[:1].upper() + role[1:],
         party=party,
         model=step.model,
         attempts=max(step.attempts, 1) if step.kind == "call" else 0,
@@ -145,16 +154,6 @@ def _call(number: int, step: StepState, turns: Mapping[str, str], parties: Mappi
         origin=step.origin or "asked",
         text=step.text,
     )
-
-
-def _role(place: str) -> str:
-    """The last word of the block that asks, as a heading: "Judge" for "rent/rent-judge/ballot[0]"."""
-    for name in reversed(place.split("/")):
-        plain = name.partition("#")[0]
-        if not plain.endswith("]"):
-            word = plain.rsplit("-", 1)[-1]
-            return word[:1].upper() + word[1:]
-    return place
 
 
 def _drawn(calls: tuple[Call, ...], timed: Sequence[Call]) -> Trace:

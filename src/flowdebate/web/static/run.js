@@ -6,7 +6,7 @@ import { ask, become, element, Refusal, root } from "./page.js";
 const run = /** @type {HTMLElement} */ (document.querySelector("#run"));
 const id = encodeURIComponent(run.dataset.run ?? "");
 
-/** A call of a model that has not been answered yet. @typedef {{block: string, since: number}} Open */
+/** A call of a model that has not been answered yet. @typedef {{block: string, role?: string, since: number}} Open */
 /** @type {Map<string, Open>} */
 const calls = new Map();
 /** Whose turn each path is, while it lasts. @type {Map<string, {name: string, turn: HTMLElement | null, text: string}>} */
@@ -81,7 +81,7 @@ function follow() {
     for (const each of [turns, calls, names]) each.clear();
     document.querySelector("#speaking")?.replaceChildren();
   });
-  on("call_started", (event) => calls.set(event.path, { block: event.block, since: event.at * 1000 }));
+  on("call_started", (event) => calls.set(event.path, { block: event.block, role: event.role, since: event.at * 1000 }));
   on("text_delta", (event) => write(event.path, event.from, event.text));
   on("call_retried", (event) => write(event.path, 0, ""));
   on("call_fell_back", (event) => write(event.path, 0, ""));
@@ -167,7 +167,7 @@ function thinking() {
 /** Who is at work, what it has taken so far, and for how long. */
 function tellWork() {
   const now = new Map();
-  for (const call of calls.values()) now.set(names.get(call.block) ?? role(call.block), call.since);
+  for (const call of calls.values()) now.set(names.get(call.block) ?? (call.role ? `The ${call.role}` : call.block), call.since);
   for (const turn of turns.values()) show(turn);
   const who = [...now.keys()];
   const writing = [...turns.values()].some((each) => each.text);
@@ -177,11 +177,6 @@ function tellWork() {
   put("#tokens", spent.tokens ? `${spent.tokens.toLocaleString("en")} tokens` : "");
   const since = now.size ? Math.min(...now.values()) : began;
   put("#time", who.length ? `${Math.max(0, Math.round((Date.now() - since) / 1000))} s` : "");
-}
-
-/** @param {string} block */
-function role(block) {
-  return `The ${block.split("-").at(-1)}`;
 }
 
 /** @param {string} text */

@@ -1,0 +1,95 @@
+"""Blocks know their roles, and events carry them: those of default blocks, and of blocks that a pattern is given."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from flowdebate import Debater, council, debate, generator, human, sequencer
+from flowdebate.events import BlockAnswered, HumanAsked, ModelCalled, TurnStarted
+from flowdebate.runs.durable.suspend import request_of, role_in_name
+from flowdebate.testing import FunctionModel
+
+from .every import PATTERNS, VERDICT, every_pattern
+
+if TYPE_CHECKING:
+    from flowdebate.runs.result import RunResult
+    from flowdebate.testing import ModelRequest
+
+SIDES = [Debater("ann", "for"), Debater("bob", "against")]
+
+
+def answer(request: ModelRequest) -> Any:
+    """What the schema of the request, or the role of the one who asks it, has to be answered."""
+    fields = (request.output_schema or {}).get("properties", {})
+    if "ranking" in fields:
+        letter = "B" if request.block.endswith("-ann") else "A"
+        return {"ranking": [{"answer": letter, "reason": "Sound."}]}
+    if "nextSpeakers" in fields:
+        return {"nextSpeakers": ["ann", "bob"], "briefing": "-", "newAngle": None, "done": False}
+    return VERDICT if "verdict" in fields else {"answer": "Wait."} if "answer" in fields else "I say so."
+
+
+def roles(result: RunResult[Any]) -> dict[str, str | None]:
+    """The role of each block that was asked or that answered."""
+    kinds = (ModelCalled, BlockAnswered, HumanAsked)
+    return {event.block: event.role for event in result.events if isinstance(event, kinds)}
+
+
+def test_default_blocks_know_their_roles() -> None:
+    """Of a debate and a council."""
+    built = debate(name="rent", debaters=SIDES, moderator=True, max_rounds=1)
+    assert roles(built.run_sync("Cap rents?", model=FunctionModel(answer))) == {
+        "rent-moderator": "moderator",
+        "rent-debater-ann": "debater",
+        "rent-debater-bob": "debater",
+        "rent-judge": "judge",
+        "rent-synthesizer": "synthesizer",
+    }
+    asked = council(name="c", members=[{"name": "ann"}, {"name": "bob"}])
+    assert roles(asked.run_sync("Cap rents?", model=FunctionModel(answer))) == {
+        "c-member-ann": "debater",
+        "c-member-bob": "debater",
+        "c-reviewer-ann": "reviewer",
+        "c-reviewer-bob": "reviewer",
+        "c-chair": "chair",
+    }
+
+
+def test_a_given_block_has_the_role_of_its_place_and_is_not_changed() -> None:
+    """Also in two places at once, and with blocks inside."""
+    solomon = generator(name="solomon", output_schema=None)
+    inner = sequencer(name="own").then(generator(name="draft")).then(generator(name="polish"))
+    sides = [Debater("ann", "for", block=inner), Debater("bob", "against", block=solomon)]
+    built = debate(
+        name="rent", debaters=sides, judge=human(name="eve", ask=lambda _: VERDICT), synthesizer=solomon, max_rounds=1
+    )
+    result = built.run_sync("Cap rents?", model=FunctionModel(answer))
+    said = [(event.block, event.role) for event in result.events if isinstance(event, ModelCalled)]
+    assert said == [
+        ("draft", "debater"),
+        ("polish", "debater"),
+        ("solomon", "debater"),
+        ("solomon", "synthesizer"),
+    ]
+    assert roles(result)["eve"] == "judge"
+    assert solomon.role is None
+    assert roles(solomon.run_sync("Who?", model=FunctionModel(answer))) == {"solomon": None}
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_turns_carry_the_role_of_their_speakers(pattern: str) -> None:
+    """In all patterns, with blocks of the application's own."""
+    result = every_pattern(lambda *_: None)[pattern].run_sync("Cap rents?")
+    started = [event for event in result.events if isinstance(event, TurnStarted)]
+    assert {event.role for event in started} <= {"debater", "reviewer"}
+    assert all(event.to_wire()["role"] == event.role for event in started)
+
+
+def test_a_stored_request_has_the_role_in_its_block_s_name() -> None:
+    """A request is stored without a role: a resumed run has to find it as it was."""
+    text = '{"block": "rent-judge", "shown": "", "expects": "", "schema": null, "problem": null}'
+    assert request_of("rent/rent-judge", text).role == "judge"
+    assert role_in_name("a/b-stand-in-member-x-judge", "a%2Fb/round[1]") == "debater"
+    assert role_in_name("rents-judge", "rent/rents-judge") is None
