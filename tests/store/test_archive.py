@@ -15,7 +15,7 @@ from flowdebate import consensus
 from flowdebate.errors import ConfigurationError, StoreError
 from flowdebate.measures import Ballot, Position
 from flowdebate.patterns.consensus.schemas import CritiqueAsked, ProposalAsked, RevisionAsked, VoteAsked
-from flowdebate.resources.archive import Archive, CritiquePattern, PastDebate, PersonaRecord, VerdictOutcome
+from flowdebate.resources.archive import Archive, CritiquePattern, Log, PastDebate, PersonaRecord, VerdictOutcome
 from flowdebate.store.archive import stored_archive
 from flowdebate.store.memory import MemoryStore
 from flowdebate.store.sqlite.store import SqliteStore
@@ -270,7 +270,9 @@ async def test_a_document_that_cannot_be_read_is_named(body: str, problem: str) 
 
 def test_it_has_all_the_parts_of_an_archive() -> None:
     """None of them is left in memory."""
-    archive, memory = stored_archive(MemoryStore(), patience=3.0), Archive()
+    archive = stored_archive(MemoryStore(), patience=3.0)
     assert archive.patience == 3.0
-    parts = [field.name for field in fields(Archive) if field.name != "patience"]
-    assert all(type(getattr(archive, part)) is not type(getattr(memory, part)) for part in parts)
+    parts = [getattr(archive, field.name) for field in fields(Archive) if field.name != "patience"]
+    logs = [getattr(part, field.name) for part in parts for field in fields(part)]
+    assert len(logs) == 7
+    assert all(type(log) is not Log for log in logs)

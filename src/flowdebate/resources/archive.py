@@ -1,13 +1,15 @@
 """Archive beyond single runs: past debates, critique patterns, ratings, positions, persona records and outcomes.
 
-Each is a small asynchronous interface with an implementation in memory; a persistent store implements the same.
+Each is a small asynchronous interface; an application may implement it. Ours are functions of a `Log`, which has one
+value for each debate: in memory, or as documents of a store (`store/archive.py`).
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, Self
+from functools import reduce
+from typing import TYPE_CHECKING, Generic, Literal, NamedTuple, Protocol, Self, TypeVar
 
 from pydantic import model_validator
 
@@ -17,6 +19,32 @@ from flowdebate.measures import Ballot, Position, Strength
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+ValueT = TypeVar("ValueT")
+
+
+class PastDebate(WireModel):
+    """An earlier debate, as it is shown to later ones."""
+
+    id: str
+    task: str
+    outcome: Literal["consensus", "no_consensus"]
+    answer: str | None = None
+    winner: str | None = None
+    strength: Strength | None = None
+    confidence: float = 0.0
+    at: float = 0.0
+    """The time of the debate, in seconds since the epoch."""
+
+
+class CritiquePattern(WireModel):
+    """A point of a critic, with how often it helped."""
+
+    issue: str
+    suggestion: str = ""
+    successes: int = 0
+    """How often the criticised proposal was revised and then won."""
+    uses: int = 0
 
 
 class Rating(WireModel):
@@ -41,6 +69,30 @@ class PersonaRecord(WireModel):
     def plus(self, other: PersonaRecord) -> PersonaRecord:
         """The sum of both records."""
         return PersonaRecord(**{name: getattr(self, name) + getattr(other, name) for name in type(self).model_fields})
+
+
+class VerdictOutcome(WireModel):
+    """What turned out after a debate: whose proposal was right, or, if that is not known, whose was wrong."""
+
+    right: str | None = None
+    wrong: str | None = None
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        if (self.right is None) is (self.wrong is None):
+            message = "either `right` or `wrong` must name an agent"
+            raise ValueError(message)
+        return self
+
+
+class Forecast(NamedTuple):
+    """A vote, after it turned out whether the choice was right."""
+
+    confidence: float
+    right: bool
+
+
+# The parts. Everything is written by debate, and a debate that writes twice (it was resumed) changes nothing.
 
 
 class PastDebates(Protocol):
@@ -93,27 +145,6 @@ class Personas(Protocol):
         """Add to the records; a second call for the same debate changes nothing."""
 
 
-class VerdictOutcome(WireModel):
-    """What turned out after a debate: whose proposal was right, or, if that is not known, whose was wrong."""
-
-    right: str | None = None
-    wrong: str | None = None
-
-    @model_validator(mode="after")
-    def _one_of_both(self) -> Self:
-        if (self.right is None) is (self.wrong is None):
-            message = "either `right` or `wrong` must name an agent"
-            raise ValueError(message)
-        return self
-
-
-class Forecast(NamedTuple):
-    """A vote, after it turned out whether the choice was right."""
-
-    confidence: float
-    right: bool
-
-
 class Outcomes(Protocol):
     """Votes of debates, and which choices turned out right."""
 
@@ -127,127 +158,133 @@ class Outcomes(Protocol):
         """Store what turned out; a second call for the same debate changes nothing."""
 
     async def of(self, names: Sequence[str], /) -> Mapping[str, Sequence[Forecast]]:
-        """The votes of `names` in debates whose outcome is known, as `forecasts` has them."""
+        """The votes of `names` that turned out right or wrong, in debates whose outcome is known."""
 
 
-def forecasts(
-    ballots: Mapping[str, Sequence[Ballot]], outcomes: Mapping[str, VerdictOutcome], names: Sequence[str]
-) -> dict[str, list[Forecast]]:
-    """The votes of `names` that turned out right or wrong, from votes and outcomes by debate.
+class Log(Generic[ValueT]):
+    """One value for each debate, in the order in which they were added; the first of a debate counts."""
 
-    If only the wrong proposal is known, votes for others say nothing.
-    """
-    found: dict[str, list[Forecast]] = {}
-    for debate, outcome in outcomes.items():
-        for ballot in ballots.get(debate, ()):
-            known = outcome.right is not None or ballot.choice == outcome.wrong
-            if known and ballot.voter in names:
-                right = ballot.choice == outcome.right
-                found.setdefault(ballot.voter, []).append(Forecast(ballot.confidence, right))
-    return found
+    def __init__(self) -> None:
+        self.values: dict[str, ValueT] = {}
+
+    async def add(self, debate: str, value: ValueT) -> None:
+        """Add the value of `debate`, unless it has one already."""
+        self.values.setdefault(debate, value)
+
+    async def read(self) -> Mapping[str, ValueT]:
+        """The values by debate; a view, which later ones join."""
+        return self.values
 
 
 @dataclass(slots=True)
-class _Debates:
-    debates: dict[str, PastDebate] = field(default_factory=dict)
+class LoggedDebates:
+    """`PastDebates` over a log."""
+
+    log: Log[PastDebate] = field(default_factory=Log)
 
     async def recent(self, task: str, /, *, limit: int) -> Sequence[PastDebate]:
-        words = _words(task)
-        ranked = sorted(self.debates.values(), key=lambda past: (-len(words & _words(past.task)), -past.at, past.id))
+        words, debates = _words(task), (await self.log.read()).values()
+        ranked = sorted(debates, key=lambda past: (-len(words & _words(past.task)), -past.at, past.id))
         return [past for past in ranked if words & _words(past.task)][:limit]
 
     async def add(self, debate: PastDebate, /) -> None:
-        self.debates.setdefault(debate.id, debate)
+        await self.log.add(debate.id, debate)
 
 
 @dataclass(slots=True)
-class _Patterns:
-    patterns: dict[tuple[str, str], CritiquePattern] = field(default_factory=dict)
-    seen: set[str] = field(default_factory=set)
+class LoggedPatterns:
+    """`CritiquePatterns` over a log."""
+
+    log: Log[list[CritiquePattern]] = field(default_factory=Log)
 
     async def successful(self, *, limit: int) -> Sequence[CritiquePattern]:
-        ranked = sorted(self.patterns.values(), key=lambda item: (-item.successes, item.uses, item.issue))
+        found: dict[tuple[str, str], CritiquePattern] = {}
+        for new in (pattern for patterns in (await self.log.read()).values() for pattern in patterns):
+            # Models say the same point with other capitals and spaces.
+            key = (_folded(new.issue), _folded(new.suggestion))
+            known = found.setdefault(key, new)
+            if known is not new:
+                counts = {"successes": known.successes + new.successes, "uses": known.uses + new.uses}
+                found[key] = known.model_copy(update=counts)
+        ranked = sorted(found.values(), key=lambda item: (-item.successes, item.uses, item.issue))
         return [item for item in ranked if item.successes][:limit]
 
     async def record(self, debate: str, patterns: Iterable[CritiquePattern], /) -> None:
-        if debate in self.seen:
-            return
-        self.seen.add(debate)
-        for new in patterns:
-            key = (_folded(new.issue), _folded(new.suggestion))
-            known = self.patterns.get(key)
-            if known is not None:
-                counts = {"successes": known.successes + new.successes, "uses": known.uses + new.uses}
-                self.patterns[key] = known.model_copy(update=counts)
-            else:
-                self.patterns[key] = new
+        await self.log.add(debate, list(patterns))
 
 
 @dataclass(slots=True)
-class _Ratings:
-    ratings: dict[str, Rating] = field(default_factory=dict)
-    seen: set[str] = field(default_factory=set)
+class LoggedRatings:
+    """`Ratings` over a log of changes."""
+
+    log: Log[dict[str, float]] = field(default_factory=Log)
 
     async def of(self, names: Sequence[str], /) -> Mapping[str, Rating]:
-        return {name: self.ratings[name] for name in names if name in self.ratings}
+        found: dict[str, Rating] = {}
+        for changes in (await self.log.read()).values():
+            for name in changes.keys() & names:
+                old = found.get(name, Rating())
+                found[name] = Rating(elo=old.elo + changes[name], debates=old.debates + 1)
+        return found
 
     async def apply(self, debate: str, changes: Mapping[str, float], /) -> None:
-        if debate in self.seen:
-            return
-        self.seen.add(debate)
-        for name, change in changes.items():
-            old = self.ratings.get(name, Rating())
-            self.ratings[name] = old.model_copy(update={"elo": old.elo + change, "debates": old.debates + 1})
+        await self.log.add(debate, dict(changes))
 
 
 @dataclass(slots=True)
-class _Positions:
-    positions: dict[str, list[Position]] = field(default_factory=dict)
-    seen: set[str] = field(default_factory=set)
+class LoggedPositions:
+    """`Positions` over a log."""
+
+    log: Log[list[Position]] = field(default_factory=Log)
 
     async def of(self, agent: str, /) -> Sequence[Position]:
-        return list(self.positions.get(agent, ()))
+        debates = (await self.log.read()).values()
+        return [position for positions in debates for position in positions if position.agent == agent]
 
     async def add(self, debate: str, positions: Iterable[Position], /) -> None:
-        if debate in self.seen:
-            return
-        self.seen.add(debate)
-        for position in positions:
-            self.positions.setdefault(position.agent, []).append(position)
+        await self.log.add(debate, list(positions))
 
 
 @dataclass(slots=True)
-class _Personas:
-    records: dict[str, PersonaRecord] = field(default_factory=dict)
-    seen: set[str] = field(default_factory=set)
+class LoggedPersonas:
+    """`Personas` over a log."""
+
+    log: Log[dict[str, PersonaRecord]] = field(default_factory=Log)
 
     async def of(self, agent: str, /) -> PersonaRecord:
-        return self.records.get(agent, PersonaRecord())
+        found = [records[agent] for records in (await self.log.read()).values() if agent in records]
+        return reduce(PersonaRecord.plus, found, PersonaRecord())
 
     async def record(self, debate: str, records: Mapping[str, PersonaRecord], /) -> None:
-        if debate in self.seen:
-            return
-        self.seen.add(debate)
-        for name, record in records.items():
-            self.records[name] = self.records.get(name, PersonaRecord()).plus(record)
+        await self.log.add(debate, dict(records))
 
 
 @dataclass(slots=True)
-class _Outcomes:
-    votes: dict[str, Sequence[Ballot]] = field(default_factory=dict)
-    outcomes: dict[str, VerdictOutcome] = field(default_factory=dict)
+class LoggedOutcomes:
+    """`Outcomes` over two logs."""
+
+    votes: Log[list[Ballot]] = field(default_factory=Log)
+    outcomes: Log[VerdictOutcome] = field(default_factory=Log)
 
     async def add(self, debate: str, ballots: Iterable[Ballot], /) -> None:
-        self.votes.setdefault(debate, list(ballots))
+        await self.votes.add(debate, list(ballots))
 
     async def ballots(self, debate: str, /) -> Sequence[Ballot]:
-        return self.votes.get(debate, ())
+        return (await self.votes.read()).get(debate, ())
 
     async def resolve(self, debate: str, outcome: VerdictOutcome, /) -> None:
-        self.outcomes.setdefault(debate, outcome)
+        await self.outcomes.add(debate, outcome)
 
     async def of(self, names: Sequence[str], /) -> Mapping[str, Sequence[Forecast]]:
-        return forecasts(self.votes, self.outcomes, names)
+        votes, found = await self.votes.read(), dict[str, list[Forecast]]()
+        for debate, outcome in (await self.outcomes.read()).items():
+            for ballot in votes.get(debate, ()):
+                # If only the wrong proposal is known, votes for others say nothing.
+                known = outcome.right is not None or ballot.choice == outcome.wrong
+                if known and ballot.voter in names:
+                    forecast = Forecast(ballot.confidence, ballot.choice == outcome.right)
+                    found.setdefault(ballot.voter, []).append(forecast)
+        return found
 
 
 @dataclass(slots=True, kw_only=True)
@@ -260,12 +297,12 @@ class Archive:
     >>> archive = Archive()
     """
 
-    past_debates: PastDebates = field(default_factory=_Debates)
-    critique_patterns: CritiquePatterns = field(default_factory=_Patterns)
-    ratings: Ratings = field(default_factory=_Ratings)
-    positions: Positions = field(default_factory=_Positions)
-    personas: Personas = field(default_factory=_Personas)
-    outcomes: Outcomes = field(default_factory=_Outcomes)
+    past_debates: PastDebates = field(default_factory=LoggedDebates)
+    critique_patterns: CritiquePatterns = field(default_factory=LoggedPatterns)
+    ratings: Ratings = field(default_factory=LoggedRatings)
+    positions: Positions = field(default_factory=LoggedPositions)
+    personas: Personas = field(default_factory=LoggedPersonas)
+    outcomes: Outcomes = field(default_factory=LoggedOutcomes)
     patience: float = 10.0
     """Seconds that a debate waits for each read or write; then it continues without."""
 
@@ -309,27 +346,3 @@ def _words(text: str) -> frozenset[str]:
     """The words by which tasks are compared: the longer ones, or all if there are none."""
     words = re.findall(r"[^\W_]+", text.casefold())
     return frozenset([word for word in words if len(word) > _SHORT] or words or [_folded(text)])
-
-
-class PastDebate(WireModel):
-    """An earlier debate, as it is shown to later ones."""
-
-    id: str
-    task: str
-    outcome: Literal["consensus", "no_consensus"]
-    answer: str | None = None
-    winner: str | None = None
-    strength: Strength | None = None
-    confidence: float = 0.0
-    at: float = 0.0
-    """The time of the debate, in seconds since the epoch."""
-
-
-class CritiquePattern(WireModel):
-    """A point of a critic, with how often it helped."""
-
-    issue: str
-    suggestion: str = ""
-    successes: int = 0
-    """How often the criticised proposal was revised and then won."""
-    uses: int = 0

@@ -141,8 +141,8 @@ async def test_an_agent_without_a_vote_may_have_been_right() -> None:
     """It proposed, nobody chose it, and its own vote failed: then all votes were wrong."""
     archive = Archive()
     first = await held(archive)
-    (ballots,) = archive.outcomes.votes.values()  # type: ignore[attr-defined]  # of the archive in memory
-    archive.outcomes.votes["without bob"] = [each for each in ballots if each.voter != "bob"]  # type: ignore[attr-defined]
+    ballots = await archive.outcomes.ballots(first.feedback.debate)
+    await archive.outcomes.add("without bob", [each for each in ballots if each.voter != "bob"])
     await archive.record_outcome("without bob", right="bob")
     assert first.feedback.debate != "without bob"
     assert await archive.outcomes.of(("ann", "cy")) == {"ann": [(0.9, False)], "cy": [(0.8, False)]}

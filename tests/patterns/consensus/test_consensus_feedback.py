@@ -192,8 +192,8 @@ async def test_points_of_critics_helped_where_their_target_won() -> None:
     assert list(found) == [
         CritiquePattern(issue="bob is vague", suggestion="say more on bob", successes=2, uses=2),
     ]
-    known = archive.critique_patterns.patterns  # type: ignore[attr-defined]  # the store in memory
-    assert {point.issue: (point.successes, point.uses) for point in known.values()} == {
+    (known,) = archive.critique_patterns.log.values.values()  # type: ignore[attr-defined]  # the log in memory
+    assert {point.issue: (point.successes, point.uses) for point in known} == {
         "ann is vague": (0, 2),
         "bob is vague": (2, 2),
         "cy is vague": (0, 2),

@@ -15,7 +15,7 @@ from flowdebate.errors import ConnectionLost, RosterError
 from flowdebate.measures import vote_weight
 from flowdebate.patterns.consensus.agents import create_tie_judge, named_agent
 from flowdebate.prompts.escaping import tag_name
-from flowdebate.resources.archive import Archive, Rating
+from flowdebate.resources.archive import Archive, LoggedRatings, Rating
 from flowdebate.testing import ATTACKS
 from tests.prompts.nasty import texts
 
@@ -287,10 +287,19 @@ def test_votes_may_weigh_differently(weights: Any, winner: str | None, reached: 
     assert (output.winner, output.consensus_reached) == (winner, reached)
 
 
+class Known(LoggedRatings):
+    """Ratings that were found elsewhere."""
+
+    known: dict[str, Rating]
+
+    async def of(self, names: Sequence[str], /) -> Mapping[str, Rating]:
+        return {name: self.known[name] for name in names if name in self.known}
+
+
 def _rated(**ratings: Rating) -> Archive:
-    archive = Archive()
-    archive.ratings.ratings.update(ratings)  # type: ignore[attr-defined]  # the store in memory
-    return archive
+    known = Known()
+    known.known = ratings
+    return Archive(ratings=known)
 
 
 def test_votes_weigh_by_the_ratings_of_the_archive() -> None:
