@@ -19,14 +19,14 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from flowdebate.errors import RunConflict, StoreError
+from flowdebate.errors import StoreError
 from flowdebate.store.memory import MemoryStore
-from flowdebate.testing.store.fixtures import NASTY, header
+from flowdebate.testing.store.suite import NASTY, header
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from flowdebate.store.base import Store, StoredRun
+    from flowdebate.store.base import Store
 
 
 _TEXTS = st.sampled_from(NASTY) | st.text(max_size=8)
@@ -52,13 +52,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.model: MemoryStore = MemoryStore()
         self.owners: dict[str, Store] = {}
         self.mark: str = str(next(_NUMBERS))
-        """Marks the runs of this sequence among others in the same place."""
-        self.before: tuple[float, str] | None = None
-        """Where the next page of the list begins that is read meanwhile."""
-        self.listed: set[tuple[float, str]] = set()
-        """The positions on its pages so far."""
-        self.due: set[tuple[float, str]] = set()
-        """The positions that it had when its first page was read."""
+        """Marks the runs of this sequence: all sequences of a test have one place."""
 
     @initialize(target=runs)
     def begin(self) -> str:
@@ -69,31 +63,28 @@ class StoreMachine(RuleBasedStateMachine):
     def create(self, name: str, which: int, question: str, block: str) -> str:
         """Create a run, possibly under an id that exists."""
         run_id = f"{self.mark}:{name}"
-        store = self.at(which)
         given = header(run_id, question=question, block=block, labels={"mark": self.mark})
-        if self.both(store.create(given), lambda: self.model.create(given)) is None:
-            self.owners[run_id] = store
+        if self.both(which, lambda store: store.create(given)) is None:
+            self.owners[run_id] = self.at(which)
         return run_id
 
     @rule(run_id=runs, which=_OBJECTS)
     def take(self, run_id: str, which: int) -> None:
-        """Take a run, if it has no owner."""
-        store = self.at(which)
+        """Take a run, if it has no owner; a server may notice a moment later that an owner is gone."""
         end = time.monotonic() + self.take_within
         expected = self.done(self.model.take(run_id))
-        got = self.done(store.take(run_id))
+        got = self.done(self.at(which).take(run_id))
         while got == "RunConflict" != expected and time.monotonic() < end:
-            got = self.done(store.take(run_id))
+            got = self.done(self.at(which).take(run_id))
         assert _without_time(got) == _without_time(expected)
         if not isinstance(got, str):
-            self.owners[run_id] = store
+            self.owners[run_id] = self.at(which)
 
     @rule(run_id=runs, which=_OBJECTS)
     def release(self, run_id: str, which: int) -> None:
         """Release a run, whoever owns it."""
-        store = self.at(which)
-        assert self.done(store.release(run_id)) is None
-        if self.owners.get(run_id) is store:
+        assert self.done(self.at(which).release(run_id)) is None
+        if self.owners.get(run_id) is self.at(which):
             self.done(self.model.release(run_id))
             del self.owners[run_id]
 
@@ -109,8 +100,13 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(run_id=runs, which=_OBJECTS, key=_KEYS, failure=_TEXTS)
     def fail(self, run_id: str, which: int, key: str, failure: str) -> None:
-        """Record a failed attempt."""
-        self.write(run_id, which, lambda store: _attempt(store, run_id, key, failure))
+        """Start a step that fails."""
+
+        async def attempt(store: Store) -> None:
+            await store.intend(run_id, key, "call", None)
+            await store.fail(run_id, key, failure)
+
+        self.write(run_id, which, attempt)
 
     @rule(run_id=runs, which=_OBJECTS, status=_ENDS, outcome=st.none() | st.dictionaries(_TEXTS, _TEXTS, max_size=2))
     def finish(self, run_id: str, which: int, status: Any, outcome: dict[str, str] | None) -> None:  # noqa: ANN401
@@ -121,29 +117,24 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(run_id=runs, which=_OBJECTS)
     def delete(self, run_id: str, which: int) -> None:
         """Delete a run, if it has no owner."""
-        self.both(self.at(which).delete(run_id), lambda: self.model.delete(run_id))
+        self.both(which, lambda store: store.delete(run_id))
 
-    @rule(source=runs, which=_OBJECTS, name=_TEXTS, target_again=st.booleans())
-    def add(self, source: str, which: int, name: str, target_again: bool) -> None:  # noqa: FBT001
-        """Add a copy of a run under another id."""
+    @rule(source=runs, which=_OBJECTS, name=st.none() | _TEXTS)
+    def add(self, source: str, which: int, name: str | None) -> None:
+        """Add a copy of a run under another id, or under its own, which is taken."""
         run = self.done(self.model.run(source))
         if isinstance(run, str):
             return
-        run_id = source if target_again else f"{self.mark}:copy {name}"
+        run_id = source if name is None else f"{self.mark}:copy {name}"
         copy = replace(run, header=replace(run.header, run_id=run_id))
         rows = self.done(self.model.steps(source))
-        self.both(self.at(which).add(copy, rows), lambda: self.model.add(copy, rows))
-        assert self.seen(self.at(which).run(run_id)) == self.seen(self.model.run(run_id))
+        self.both(which, lambda store: store.add(copy, rows))
 
     @rule(which=_OBJECTS, key=_KEYS, body=st.sampled_from("xyz"), expected=st.none() | st.sampled_from("xyz"))
     def put(self, which: int, key: str, body: str, expected: str | None) -> None:
         """Change a document if the expected text matches."""
-        store = self.at(which)
-        self.both(
-            store.put(self.mark, key, body, expected=expected),
-            lambda: self.model.put(self.mark, key, body, expected=expected),
-        )
-        documents = self.done(store.documents(self.mark))
+        self.both(which, lambda store: store.put(self.mark, key, body, expected=expected))
+        documents = self.done(self.at(which).documents(self.mark))
         assert list(documents.items()) == list(self.done(self.model.documents(self.mark)).items())
 
     @rule(which=_OBJECTS)
@@ -165,28 +156,15 @@ class StoreMachine(RuleBasedStateMachine):
         text=st.none() | _TEXTS,
         prefix=st.none() | _TEXTS,
         limit=st.none() | st.integers(0, 3),
+        after=st.none() | st.integers(0, 5),
     )
-    def find(self, which: int, limit: int | None, **asked: Any) -> None:  # noqa: ANN401
-        """Find runs by any filters."""
-        labels = {"mark": self.mark}
-        found = self.done(self.at(which).runs(labels=labels, limit=limit, **asked))
-        expected = self.done(self.model.runs(labels=labels, limit=limit, **asked))
-        assert [run.header.created_at for run in found] == [run.header.created_at for run in expected]
-
-    @rule(which=_OBJECTS, size=st.integers(1, 3))
-    def read_on(self, which: int, size: int) -> None:
-        """Read the next page of a list; at its end, begin another."""
-        there = {run.position for run in self.done(self.model.runs())}
-        if self.before is None:
-            self.listed, self.due = set(), there
-        page = self.done(self.at(which).runs(labels={"mark": self.mark}, limit=size, before=self.before))
-        positions = {run.position for run in page}
-        assert len(positions) == len(page) <= size
-        assert not positions & self.listed
-        self.listed |= positions
-        self.before = page[-1].position if len(page) == size else None
-        if self.before is None:
-            assert self.due & there <= self.listed
+    def find(self, which: int, after: int | None, **asked: Any) -> None:  # noqa: ANN401
+        """Find runs by any filters, from the beginning or after any run."""
+        positions = [run.position for run in self.done(self.model.runs())]
+        before = positions[after % len(positions)] if positions and after is not None else None
+        asked |= {"labels": {"mark": self.mark}, "before": before}
+        found, expected = self.done(self.at(which).runs(**asked)), self.done(self.model.runs(**asked))
+        assert [run.position for run in found] == [run.position for run in expected]
 
     @invariant()
     def all_see_the_same(self) -> None:
@@ -221,46 +199,30 @@ class StoreMachine(RuleBasedStateMachine):
         except StoreError as error:
             return type(error).__name__
 
-    def seen(self, call: Coroutine[Any, Any, StoredRun]) -> object:
-        """The run that `call` returns, without its time."""
-        return _without_time(self.done(call))
-
-    def both(self, call: Coroutine[Any, Any, Any], model: Callable[[], Coroutine[Any, Any, Any]]) -> object:
-        """The result of both calls, which must be equal."""
-        got = self.done(call)
-        assert got == self.done(model())
+    def both(self, which: int, call: Callable[[Store], Coroutine[Any, Any, Any]]) -> object:
+        """The result of the call on the object and on the MemoryStore, which must be equal."""
+        got = self.done(call(self.at(which)))
+        assert got == self.done(call(self.model))
         return got
 
     def write(self, run_id: str, which: int, call: Callable[[Store], Coroutine[Any, Any, Any]]) -> object:
         """The result of a write: equal to that in memory for the owner, refused for others."""
-        store = self.at(which)
-        if self.owners.get(run_id) is store:
-            return self.both(call(store), lambda: call(self.model))
-        known = isinstance(self.done(self.model.run(run_id)), str)
-        got = self.done(call(store))
-        assert got == ("RunNotFound" if known else RunConflict.__name__)
+        if self.owners.get(run_id) is self.at(which):
+            return self.both(which, call)
+        missing = isinstance(self.done(self.model.run(run_id)), str)
+        got = self.done(call(self.at(which)))
+        assert got == ("RunNotFound" if missing else "RunConflict")
         return got
 
 
 def check_sequences(make: Callable[[], Store], *, shared: bool, take_within: float, examples: int) -> None:
     """Run the machine on the stores of `make`."""
-
-    class Machine(StoreMachine):
-        def __init__(self) -> None:
-            super().__init__(make, shared=shared, take_within=take_within)
-
     run_state_machine_as_test(
-        Machine,
+        lambda: StoreMachine(make, shared=shared, take_within=take_within),  # type: ignore[arg-type]  # it only calls it
         settings=settings(
             deadline=None, max_examples=examples, stateful_step_count=25, suppress_health_check=list(HealthCheck)
         ),
     )
-
-
-async def _attempt(store: Store, run_id: str, key: str, failure: str) -> None:
-    """A step that starts and fails."""
-    await store.intend(run_id, key, "call", None)
-    await store.fail(run_id, key, failure)
 
 
 def _without_time(run: Any) -> object:  # noqa: ANN401 - or the name of an error

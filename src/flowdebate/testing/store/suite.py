@@ -1,17 +1,121 @@
-"""The suite: all tests of a store in one class."""
+"""Store conformance suite: each promise of `flowdebate.store.Store` as a test."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+import inspect
+import time
+from contextlib import suppress
+from dataclasses import replace
+from functools import update_wrapper
+from itertools import count
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from flowdebate.testing.store.lists import ListTests
-from flowdebate.testing.store.runs import OwningTests, StepTests
+from flowdebate.errors import ConfigurationError, RunConflict, RunExists, RunNotFound, StoreError
+from flowdebate.store.base import RunHeader, StepRow, Store, StoredRun
 
 if TYPE_CHECKING:
-    from flowdebate.testing.store.fixtures import MakeStore
+    from collections.abc import Callable, Coroutine, Mapping
 
 
-class StoreConformance(OwningTests, StepTests, ListTests):
+MakeStore: TypeAlias = "Callable[[], Store]"
+"""Returns another store object of the test's place."""
+
+NASTY = (
+    "plain",
+    "with space and / and %s and %(x)s and $1 and {0} and ?",
+    "quote ' and \" and \\ and -- and ; DROP TABLE runs",
+    "line\nbreak\r\ttab",
+    "nothing\x00in between",
+    "\x00",
+    "\x1a0000",
+    "\ud800 half of a pair",
+    "half \udfff",
+    "\N{LATIN SMALL LETTER E WITH ACUTE}e\N{COMBINING ACUTE ACCENT}",
+    "\N{RIGHT-TO-LEFT OVERRIDE}\N{ZERO WIDTH JOINER}\N{NO-BREAK SPACE}",
+    "\U0001f469\u200d\U0001f680 \U0010ffff",
+    "../../etc",
+    " ends in blanks ",
+    "",
+)
+"""Texts that a store must neither change nor confuse."""
+
+_LATER = count(1)
+
+
+def header(run_id: str, **values: Any) -> RunHeader:  # noqa: ANN401 - fields of RunHeader
+    """The header of a new run, newer than all earlier ones."""
+    given: Mapping[str, Any] = {
+        "block": "debate",
+        "seed": 7,
+        "created_at": time.time() + next(_LATER) / 1000,
+        "question": "May cars go?",
+        "input": {"question": "May cars go?"},
+        "fingerprint": {"block": "one", "limits": "two"},
+    }
+    return RunHeader(run_id=run_id, **{**given, **values})
+
+
+def _promise(check: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """A test that opens as many objects of one place as `check` takes, and runs it in a new event loop.
+
+    No pytest plugin is needed so. Tests of two objects are skipped for a store that cannot be shared.
+    """
+    objects = len(inspect.signature(check).parameters) - 1
+
+    def test(self: StoreConformance, make: MakeStore) -> None:
+        if objects > 1 and not self.shared:
+            import pytest
+
+            pytest.skip("this store cannot be shared")
+
+        async def act() -> None:
+            stores = [make() for _ in range(objects)]
+            try:
+                await check(self, *stores)
+            finally:
+                for store in stores:
+                    await store.close()
+
+        asyncio.run(act())
+
+    update_wrapper(test, check)
+    del test.__wrapped__  # type: ignore[attr-defined]  # pytest would read the parameters of `check` from it
+    return test
+
+
+async def _refuses(expected: type[StoreError], *calls: Coroutine[Any, Any, object]) -> None:
+    """Check that each call raises exactly `expected`, with the name of the run "r"."""
+    for call in calls:
+        try:
+            await call
+        except StoreError as error:
+            assert type(error) is expected, error
+            assert getattr(error, "run_id", "r") == "r"
+        else:
+            raise AssertionError(f"nothing was raised, but {expected.__name__} is promised")
+
+
+def _writes(store: Store) -> list[Coroutine[Any, Any, object]]:
+    """All writes to the run "r" that only its owner may do."""
+    return [
+        store.intend("r", "k", "call", None),
+        store.commit("r", "k", "call", "2", 2.0),
+        store.fail("r", "k", "failure"),
+        store.finish("r", "complete", {"output": 1}),
+    ]
+
+
+async def _ids(store: Store, **asked: Any) -> list[str]:  # noqa: ANN401 - filters of `runs`
+    return [run.header.run_id for run in await store.runs(**asked)]
+
+
+async def _add_old(store: Store, run_id: str, at: float, status: Any = "complete", **values: Any) -> None:  # noqa: ANN401
+    run = StoredRun(header=header(run_id, created_at=at, **values), status=status, updated_at=at, steps=0)
+    await store.add(run, [])
+
+
+class StoreConformance:
     """The tests of a store: derive a class from it that has a pytest fixture `make`.
 
         class TestMyStore(StoreConformance):
@@ -24,6 +128,435 @@ class StoreConformance(OwningTests, StepTests, ListTests):
     seconds after the end of its owner within which a run can be taken. `examples`: the number of random sequences.
     Needs `flowdebate[testing]`.
     """
+
+    shared = True
+    take_within: float = 5.0
+    examples = 25
+
+    @_promise
+    async def test_a_new_run_is_there_whole(self, store: Store) -> None:
+        """It is running, owned, without steps or outcome, and its header is what was given; its id is taken."""
+        more = {"plan": {"kind": "debate"}, "session": {"state": {}}, "labels": {"team": "red"}, "foreign": True}
+        given = header("r", seed=2**80, question="Straße?", input={"a": [1, 2.5, None, True, "ü\x00"]}, **more)
+        before = time.time()
+        await store.create(given)
+        run = await store.run("r")
+        assert run == StoredRun(header=given, status="running", updated_at=run.updated_at, steps=0, owned=True)
+        assert before <= run.updated_at <= time.time()
+        assert list(await store.steps("r")) == []
+        await _refuses(RunExists, store.create(header("r", block="second")), store.add(run, []))
+        assert await store.run("r") == run
+
+    @_promise
+    async def test_an_unknown_run_is_not_found(self, store: Store) -> None:
+        """Every operation raises RunNotFound with the id, except `release`."""
+        await store.create(header("other"))
+        calls = [call("r") for call in (store.run, store.steps, store.take, store.delete)]
+        await _refuses(RunNotFound, *calls, *_writes(store))
+        await store.release("r")
+
+    @_promise
+    async def test_a_finished_run_has_its_outcome_and_no_owner(self, store: Store) -> None:
+        """It cannot be written until it is taken; then it can be finished again."""
+        outcome = {"output": {"text": "ü\x00\ud800"}, "seconds": 1.5, "error": None}
+        await store.create(header("r"))
+        await store.finish("r", "interrupted", outcome)
+        run = await store.run("r")
+        assert (run.status, run.outcome, run.owned) == ("interrupted", outcome, False)
+        await _refuses(RunConflict, *_writes(store))
+        assert await store.run("r") == run
+        taken = await store.take("r")
+        assert (taken.status, taken.outcome, taken.recoveries) == ("interrupted", outcome, 0)
+        assert (await store.run("r")).status == "running"
+        await store.finish("r", "complete", None)
+        run = await store.run("r")
+        assert (run.status, run.outcome, run.owned) == ("complete", None, False)
+
+    @_promise
+    async def test_a_released_run_is_as_it_was(self, store: Store) -> None:
+        """Nothing but its owner changes, and it cannot be written until it is taken."""
+        await store.create(header("r"))
+        await store.commit("r", "k", "call", "{}", 1.0)
+        await store.intend("r", "open", "call", None)
+        before = await store.run("r"), await store.steps("r")
+        await store.release("r")
+        await store.release("r")
+        await _refuses(RunConflict, *_writes(store))
+        assert (replace(await store.run("r"), owned=True), await store.steps("r")) == before
+        await store.take("r")
+        assert await store.intend("r", "open", "call", None) == 2
+
+    @_promise
+    async def test_a_run_is_taken_once(self, store: Store) -> None:
+        """Of many concurrent attempts one succeeds; the others raise RunConflict."""
+        await store.create(header("r"))
+        await _refuses(RunConflict, store.take("r"))
+        await store.release("r")
+        tries = await asyncio.gather(*(store.take("r") for _ in range(10)), return_exceptions=True)
+        assert sorted(type(result).__name__ for result in tries) == ["RunConflict"] * 9 + ["StoredRun"]
+
+    @_promise
+    async def test_recoveries_are_counted_until_there_is_progress(self, store: Store) -> None:
+        """Taking a running run is a recovery from a crash; a committed step resets the count."""
+        await store.create(header("r"))
+        for number in (1, 2, 3):
+            await store.release("r")
+            assert (await store.take("r")).recoveries == (await store.run("r")).recoveries == number
+            await store.intend("r", "k", "call", None)
+        await store.commit("r", "k", "call", "{}", 1.0)
+        assert (await store.run("r")).recoveries == 0
+
+    @_promise
+    async def test_another_object_is_another_owner(self, one: Store, other: Store) -> None:
+        """It can read the run, but neither take, write, delete nor release it until its owner releases it."""
+        await one.create(header("r"))
+        await one.commit("r", "k", "call", "1", 1.0)
+        assert await other.run("r") == await one.run("r")
+        assert [run.owned for run in await other.runs()] == [True]
+        await _refuses(RunConflict, other.take("r"), other.delete("r"), *_writes(other))
+        await _refuses(RunExists, other.create(header("r")))
+        await other.release("r")
+        await one.intend("r", "k2", "call", None)
+        await one.release("r")
+        await other.take("r")
+        await _refuses(RunConflict, *_writes(one))
+        assert [row.key for row in await one.steps("r")] == ["k", "k2"]
+
+    @_promise
+    async def test_an_abandoned_run_can_be_taken_and_resumed(self, one: Store, other: Store) -> None:
+        """A closed object owns nothing: another one finds everything that it wrote, and takes the run."""
+        await one.create(header("r"))
+        await one.commit("r", "a", "call", "1", 1.0)
+        await one.intend("r", "b", "effect", "hash")
+        await one.fail("r", "b", "it broke")
+        await one.put("c", "k", "1")
+        await one.close()
+        assert not (await other.run("r")).owned
+        end = time.monotonic() + self.take_within
+        while True:  # a server may notice a moment later that the owner is gone
+            try:
+                taken = await other.take("r")
+            except RunConflict:
+                assert time.monotonic() < end
+                await asyncio.sleep(0.02)
+            else:
+                break
+        assert (taken.status, taken.steps, taken.recoveries) == ("running", 1, 1)
+        found = [(row.key, row.body, row.failures) for row in await other.steps("r")]
+        assert found == [("a", "1", ()), ("b", None, ("it broke",))]
+        assert await other.documents("c") == {"k": "1"}
+        assert await other.intend("r", "b", "effect", "hash") == 2
+
+    @_promise
+    async def test_a_step_is_an_intent_and_its_result(self, store: Store) -> None:
+        """Attempts are numbered from 1, failures are in order, and a finished step has a sequence number and a time."""
+        await store.create(header("r"))
+        assert await store.intend("r", "k", "call", "hash") == 1
+        assert list(await store.steps("r")) == [StepRow(key="k", kind="call", request="hash")]
+        await store.fail("r", "k", "first")
+        assert await store.intend("r", "k", "call", "hash2") == 2
+        await store.fail("r", "k", "first")
+        open_one = StepRow(key="k", kind="call", request="hash2", attempts=2, failures=("first", "first"))
+        assert list(await store.steps("r")) == [open_one]
+        assert (await store.run("r")).steps == 0
+        await store.commit("r", "k", "loss", '{"a": 1}', 12.25)
+        assert list(await store.steps("r")) == [replace(open_one, kind="loss", seq=1, at=12.25, body='{"a": 1}')]
+        run = await store.run("r")
+        assert run.steps == 1
+        assert abs(run.updated_at - time.time()) < 60
+
+    @_promise
+    async def test_the_first_commit_wins(self, store: Store) -> None:
+        """Another commit of the same key changes nothing, also at the same time."""
+        await store.create(header("r"))
+        await store.commit("r", "k", "call", "1", 1.0)
+        before = await store.run("r"), await store.steps("r")
+        await store.commit("r", "k", "loss", "2", 2.0)
+        assert (await store.run("r"), await store.steps("r")) == before
+        await asyncio.gather(*(store.commit("r", "at once", "call", str(n), 1.0) for n in range(10)))
+        assert (await store.run("r")).steps == 2
+        assert [(row.key, row.seq) for row in await store.steps("r")] == [("k", 1), ("at once", 2)]
+
+    @_promise
+    async def test_steps_are_in_order(self, store: Store) -> None:
+        """Finished ones in the order of their commits, then open ones by key."""
+        await store.create(header("r"))
+        for key in ("z", "B", "a", "é", "\U0001f469", "\uffff", "C"):
+            await store.intend("r", key, "call", None)
+        for key in ("z", "C"):
+            await store.commit("r", key, "call", "0", 1.0)
+        found = [(row.key, row.seq) for row in await store.steps("r")]
+        assert found == [("z", 1), ("C", 2), *((key, None) for key in ("B", "a", "é", "\uffff", "\U0001f469"))]
+
+    @_promise
+    async def test_any_text_is_stored_unchanged(self, store: Store) -> None:
+        """Ids, keys, hashes, bodies, failures, labels, questions and documents are neither changed nor confused."""
+        for text in NASTY:
+            await store.create(header(text, block=text, question=text, labels={text: text}, plan={text: text}))
+            await store.intend(text, text, "call", text)
+            await store.fail(text, text, text)
+            for key in NASTY:
+                await store.commit(text, key, "effect", key, 1.0)
+            assert await store.put(text, text, text)
+        for text in NASTY:
+            run = await store.run(text)
+            assert (run.header.run_id, run.header.labels, run.steps) == (text, {text: text}, len(NASTY))
+            rows = {row.key: row for row in await store.steps(text)}
+            assert {key: row.body for key, row in rows.items()} == dict(zip(NASTY, NASTY, strict=True))
+            assert (rows[text].request, rows[text].failures) == (text, (text,))
+            assert await _ids(store, labels={text: text}) == await _ids(store, block=text) == [text]
+            assert await store.documents(text) == {text: text}
+            assert await store.put(text, text, "new", expected=text)
+            await store.finish(text, "complete", {text: text})
+            await store.delete(text)
+        assert list(await store.runs()) == []
+
+    @_promise
+    async def test_many_at_once_lose_nothing(self, store: Store) -> None:
+        """Fifty runs of ten steps each, all at once."""
+
+        async def step(run_id: str, key: str) -> None:
+            assert await store.intend(run_id, key, "call", key) == 1
+            await store.commit(run_id, key, "call", f"{run_id} {key}", 1.0)
+
+        async def act(run_id: str) -> None:
+            await store.create(header(run_id))
+            await asyncio.gather(*(step(run_id, f"k{n}") for n in range(10)))
+            await store.finish(run_id, "complete", {"id": run_id})
+
+        await asyncio.gather(*(act(f"r{n}") for n in range(50)))
+        runs = await store.runs()
+        assert {run.header.run_id for run in runs} == {f"r{n}" for n in range(50)}
+        for run in runs:
+            run_id = run.header.run_id
+            rows = await store.steps(run_id)
+            assert [row.seq for row in rows] == list(range(1, 11))
+            assert {row.body for row in rows} == {f"{run_id} k{n}" for n in range(10)}
+            assert run.outcome == {"id": run_id}
+
+    @_promise
+    async def test_a_write_whose_caller_is_cancelled_is_written(self, store: Store) -> None:
+        """However often it is cancelled; and later writes come after it."""
+        await store.create(header("r"))
+        tasks = [asyncio.create_task(store.commit("r", f"k{n}", "call", "{}", 1.0)) for n in range(30)]
+        await asyncio.sleep(0)
+        for task in tasks:
+            task.cancel()
+            task.cancel()
+        await store.finish("r", "interrupted", None)
+        for task in tasks:
+            with suppress(asyncio.CancelledError):
+                await task
+        assert [row.key for row in await store.steps("r")] == [f"k{n}" for n in range(30)]
+
+    def test_it_can_be_used_from_several_event_loops_in_turn(self, make: MakeStore) -> None:
+        """As `run_sync` does, which creates a loop for each run."""
+        store = make()
+        asyncio.run(store.create(header("r")))
+        for number in (1, 2, 3):
+            assert asyncio.run(store.intend("r", "k", "call", None)) == number
+        asyncio.run(store.close())
+
+    @_promise
+    async def test_runs_are_found_by_all_filters(self, store: Store) -> None:
+        """The newest first by their start, whatever was written since; by each filter alone, and by several."""
+        sigma = "\N{GREEK CAPITAL LETTER SIGMA}\N{GREEK SMALL LETTER FINAL SIGMA}"
+        labels, block = {"t": "1"}, {"block": "x"}
+        await store.create(header("b", created_at=2.0, question=f"ÉCOLE İ {sigma}", labels=labels, **block))
+        await store.create(header("c", created_at=3.0, block="y", question="a\x00b \ud800", labels={"t": "2"}))
+        await store.create(
+            header("a", created_at=1.0, question="Die Straße, 100%_\\?", labels=labels | {"u": "2"}, **block)
+        )
+        await store.finish("b", "complete", None)
+        await store.commit("a", "k", "call", "1", 9.0)
+        texts = {"STRASSE": "a", "école": "b", "\N{GREEK SMALL LETTER SIGMA}" * 2: "b", "i\u0307": "b", "ss": "a"}
+        texts |= {"0%_\\": "a", "s%e": "", "A\x00B": "c", "0": "a", "\ud800": "c", "": "cba"}
+        cases: list[tuple[dict[str, Any], str]] = [
+            *(({"text": text}, expected) for text, expected in texts.items()),
+            *(({"limit": limit}, "cba"[:limit]) for limit in range(5)),
+            ({"status": "complete"}, "b"),
+            ({"status": "failed"}, ""),
+            (block, "ba"),
+            ({"block": "X"}, ""),
+            ({"labels": {"t": "1"}}, "ba"),
+            ({"labels": {"t": "1", "u": "2"}}, "a"),
+            ({"labels": {"1": "t"}}, ""),
+            ({"labels": {}}, "cba"),
+            ({"labels": {"t": "1"}, "block": "x", "status": "running", "text": "die", "limit": 5}, "a"),
+        ]
+        for asked, expected in cases:
+            assert "".join(await _ids(store, **asked)) == expected, asked
+        assert list(await store.runs()) == [await store.run(name) for name in "cba"]
+
+    @_promise
+    async def test_runs_are_found_by_the_beginning_of_their_id(self, store: Store) -> None:
+        """Exactly, in any script, and with any signs that databases use in patterns."""
+        ids = ("ab", "abc", "aBc", "a%c", "a_c", "b", "xab", "ä1", "a\x00", "a\x00b", "\ud800x", "ab\U0010ffff!", "\\a")
+        for run_id in ids:
+            await store.create(header(run_id))
+        for prefix in ("", "a", "ab", "aB", "a%", "a_", "ä", "a\x00", "\ud800", "ab\U0010ffff", "\\", "abcd", *ids):
+            expected = {run_id for run_id in ids if run_id.startswith(prefix)}
+            assert set(await _ids(store, prefix=prefix)) == expected, repr(prefix)
+        assert await _ids(store, prefix="a", limit=1) == ["ab\U0010ffff!"]
+
+    @_promise
+    async def test_the_pages_of_a_list_are_the_list(self, store: Store) -> None:
+        """With every filter and any size of a page, also where several runs have one time or strange ids."""
+        for number, name in enumerate(("b", "a", "\x00", "\ud800", "ä", "", "c", "B", "\U0001f469")):
+            status = "complete" if number % 4 == 1 else "failed"
+            values = {"block": "xy"[number % 2], "labels": {"t": str(number % 3)}}
+            await _add_old(store, name, float(number // 4), status, **values)
+        several = {"labels": {"t": "1"}, "block": "x", "status": "failed", "text": "cars"}
+        alone: list[dict[str, Any]] = [{}, {"status": "queued"}, {"prefix": "\x00"}]
+        for asked in (*alone, several, *({name: value} for name, value in several.items())):
+            whole = list(await store.runs(**asked))
+            for size in (1, 2, 3, 4, 9, 10):
+                before = None
+                for begin in range(0, len(whole) + 1, size):
+                    page = list(await store.runs(**asked, limit=size, before=before))
+                    assert page == whole[begin : begin + size], (asked, size, begin)
+                    before = page[-1].position if page else None
+
+    @_promise
+    async def test_a_list_is_read_while_runs_come_and_go(self, store: Store) -> None:
+        """No run is listed twice, and none is skipped that was there from the beginning and still is."""
+        for number in range(10, 20):
+            await _add_old(store, f"r{number}", float(number))
+        await _add_old(store, "r16, too", 16.0)
+        first = await store.runs(limit=4)
+        assert [run.header.run_id for run in first] == ["r19", "r18", "r17", "r16"]
+        for name, at in (("newest", 30.0), ("between those listed", 17.5), ("r15a", 15.0)):
+            await _add_old(store, name, at)
+        for listed_last_or_not_yet in ("r16", "r14"):
+            await store.delete(listed_last_or_not_yet)
+        second = await store.runs(limit=4, before=first[-1].position)
+        assert [run.header.run_id for run in second] == ["r16, too", "r15", "r15a", "r13"]
+        third = await store.runs(limit=4, before=second[-1].position)
+        assert [run.header.run_id for run in third] == ["r12", "r11", "r10"]
+        assert list(await store.runs(limit=4, before=third[-1].position)) == []
+
+    @_promise
+    async def test_a_page_that_cannot_be_is_refused(self, store: Store) -> None:
+        """Raises ConfigurationError that names the argument; nothing is listed by mistake."""
+        positions: tuple[Any, ...] = (
+            *("a", 1.0, (), (1.0,), (1.0, "a", "b"), [1.0, "a"], (None, "a"), ("1", "a"), (1.0, 2), (1.0, None)),
+            *((True, "a"), (float("nan"), "a"), (float("inf"), "a"), (-float("inf"), "a"), (10**400, "a")),
+        )
+        limits: tuple[Any, ...] = (-1, True, 1.0, "1", 2**63)
+        await store.create(header("r"))
+        for field, value in (*(("before", each) for each in positions), *(("limit", each) for each in limits)):
+            try:
+                await store.runs(**{field: value})
+            except ConfigurationError as error:
+                assert error.field == field
+            else:
+                raise AssertionError(f"ConfigurationError is promised for {field}={value!r}")
+        assert len(await store.runs(limit=2**63 - 1, before=(2**80, ""))) == 1
+
+    @_promise
+    async def test_a_deleted_run_leaves_nothing(self, store: Store) -> None:
+        """Neither to a new run with its id nor to one that is added; with an owner it is not deleted."""
+        await store.create(header("stays"))
+        await store.commit("stays", "k", "call", "1", 1.0)
+        for again in range(3):
+            await store.create(header("r"))
+            assert (list(await store.steps("r")), (await store.run("r")).steps) == ([], 0)
+            assert await store.intend("r", "open", "call", None) == 1
+            await store.fail("r", "failed", "no")
+            await store.commit("r", f"done {again}", "call", "1", 1.0)
+            copy = await store.run("r")
+            await _refuses(RunConflict, store.delete("r"))
+            await store.release("r")
+            await store.delete("r")
+            await _refuses(RunNotFound, store.run("r"))
+            await store.add(replace(copy, owned=False, steps=0), [])
+            await store.take("r")
+            assert list(await store.steps("r")) == []
+            await store.commit("r", "done", "call", "1", 1.0)
+            await store.finish("r", "complete", None)
+            await store.delete("r")
+        assert len(await store.steps("stays")) == 1
+
+    @_promise
+    async def test_a_run_of_another_store_is_added_as_it_is(self, store: Store) -> None:
+        """With its outcome and steps, also open ones, and without an owner; it can be taken and resumed."""
+        rows = [
+            StepRow(key="b", kind="call", request="h", attempts=3, failures=("x", "y"), seq=1, at=5.5, body="{}"),
+            StepRow(key="a", kind="human", seq=2, at=6.5, body="[]"),
+            StepRow(key="c", kind="effect", attempts=2),
+        ]
+        more: dict[str, Any] = {"recoveries": 2, "owned": True, "outcome": {"output": "ü"}}
+        run = StoredRun(header=header("r"), status="running", updated_at=9.25, steps=2, **more)
+        await store.add(run, rows)
+        assert await store.run("r") == replace(run, owned=False)
+        assert list(await store.steps("r")) == rows
+        assert (await store.take("r")).recoveries == 3
+        assert await store.intend("r", "c", "effect", None) == 3
+        await store.commit("r", "c", "effect", "1", 7.0)
+        assert [row.seq for row in await store.steps("r")] == [1, 2, 3]
+
+    @_promise
+    async def test_documents_are_compared_and_set(self, store: Store) -> None:
+        """New if there was none, changed if the expected text matches; listed in the order of their first write."""
+        assert await store.documents("c") == {}
+        assert await store.put("c", "z", "1")
+        assert not await store.put("c", "z", "2")
+        assert not await store.put("c", "z", "1")
+        assert await store.put("c", "a", "1")
+        assert await store.put("d", "z", "other")
+        assert not await store.put("c", "z", "2", expected="other")
+        assert not await store.put("c", "none", "2", expected="1")
+        assert await store.put("c", "z", "2", expected="1")
+        assert list((await store.documents("c")).items()) == [("z", "2"), ("a", "1")]
+        assert await store.documents("d") == {"z": "other"}
+
+    def test_many_change_one_document(self, make: MakeStore) -> None:
+        """Reading, writing, and repeating after a refusal loses no change."""
+
+        async def add_one(store: Store) -> None:
+            old = (await store.documents("c"))["n"]
+            while not await store.put("c", "n", str(int(old) + 1), expected=old):
+                old = (await store.documents("c"))["n"]
+
+        async def act() -> None:
+            one = make()
+            other = make() if self.shared else one
+            await one.put("c", "n", "0")
+            await asyncio.gather(*(add_one(store) for store in (one, other) * 10))
+            assert await other.documents("c") == {"n": "20"}
+            await one.close()
+            await other.close()
+
+        asyncio.run(act())
+
+    @_promise
+    async def test_a_closed_store_refuses_everything(self, store: Store) -> None:
+        """Raises StoreError; earlier writes are done; closing twice is harmless, and so before anything is done."""
+        await store.create(header("r"))
+        writing = [asyncio.create_task(store.commit("r", f"k{n}", "call", "{}", 1.0)) for n in range(20)]
+        await asyncio.sleep(0)
+        await store.close()
+        await asyncio.gather(*writing)
+        await store.close()
+        calls = (store.create(header("s")), store.release("r"), store.runs(), store.run("r"))
+        await _refuses(StoreError, *calls, store.documents("c"), store.put("c", "k", "1"))
+
+    @_promise
+    async def test_what_a_closed_store_has_written_is_there(self, one: Store, other: Store) -> None:
+        """Also what was being written when it was closed."""
+        await one.create(header("r"))
+        writing = [asyncio.create_task(one.commit("r", f"k{n}", "call", "{}", 1.0)) for n in range(20)]
+        await asyncio.sleep(0)
+        await one.close()
+        await asyncio.gather(*writing)
+        assert (await other.run("r")).steps == 20
+
+    @_promise
+    async def test_an_unused_store_can_be_closed(self, store: Store) -> None:
+        """It has a name before."""
+        assert isinstance(store, Store)
+        assert store.name
+        await store.close()
 
     def test_any_sequence_comes_to_the_same_as_in_memory(self, make: MakeStore) -> None:
         """After any sequence of operations, of two objects if possible, all objects have the content of MemoryStore."""
