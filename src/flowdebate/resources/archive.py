@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from functools import reduce
 from typing import TYPE_CHECKING, Generic, Literal, NamedTuple, Protocol, Self, TypeVar
 
 from pydantic import model_validator
@@ -65,10 +64,6 @@ class PersonaRecord(WireModel):
     """Failed calls."""
     critiques: int = 0
     flips: int = 0
-
-    def plus(self, other: PersonaRecord) -> PersonaRecord:
-        """The sum of both records."""
-        return PersonaRecord(**{name: getattr(self, name) + getattr(other, name) for name in type(self).model_fields})
 
 
 class VerdictOutcome(WireModel):
@@ -177,7 +172,7 @@ class Log(Generic[ValueT]):
 
 
 @dataclass(slots=True)
-class LoggedDebates:
+class LoggedDebates(PastDebates):
     """`PastDebates` over a log."""
 
     log: Log[PastDebate] = field(default_factory=Log)
@@ -192,21 +187,23 @@ class LoggedDebates:
 
 
 @dataclass(slots=True)
-class LoggedPatterns:
+class LoggedPatterns(CritiquePatterns):
     """`CritiquePatterns` over a log."""
 
     log: Log[list[CritiquePattern]] = field(default_factory=Log)
 
     async def successful(self, *, limit: int) -> Sequence[CritiquePattern]:
-        found: dict[tuple[str, str], CritiquePattern] = {}
-        for new in (pattern for patterns in (await self.log.read()).values() for pattern in patterns):
+        found: dict[tuple[str, str], list[CritiquePattern]] = {}
+        for point in (point for points in (await self.log.read()).values() for point in points):
             # Models say the same point with other capitals and spaces.
-            key = (_folded(new.issue), _folded(new.suggestion))
-            known = found.setdefault(key, new)
-            if known is not new:
-                counts = {"successes": known.successes + new.successes, "uses": known.uses + new.uses}
-                found[key] = known.model_copy(update=counts)
-        ranked = sorted(found.values(), key=lambda item: (-item.successes, item.uses, item.issue))
+            found.setdefault((_folded(point.issue), _folded(point.suggestion)), []).append(point)
+        sums = [
+            same[0].model_copy(
+                update={name: sum(getattr(each, name) for each in same) for name in ("successes", "uses")}
+            )
+            for same in found.values()
+        ]
+        ranked = sorted(sums, key=lambda item: (-item.successes, item.uses, item.issue))
         return [item for item in ranked if item.successes][:limit]
 
     async def record(self, debate: str, patterns: Iterable[CritiquePattern], /) -> None:
@@ -214,25 +211,26 @@ class LoggedPatterns:
 
 
 @dataclass(slots=True)
-class LoggedRatings:
+class LoggedRatings(Ratings):
     """`Ratings` over a log of changes."""
 
     log: Log[dict[str, float]] = field(default_factory=Log)
 
     async def of(self, names: Sequence[str], /) -> Mapping[str, Rating]:
-        found: dict[str, Rating] = {}
-        for changes in (await self.log.read()).values():
-            for name in changes.keys() & names:
-                old = found.get(name, Rating())
-                found[name] = Rating(elo=old.elo + changes[name], debates=old.debates + 1)
-        return found
+        told = (await self.log.read()).values()
+        changes = {name: [changes[name] for changes in told if name in changes] for name in names}
+        return {
+            name: Rating(elo=sum(found, start=Rating().elo), debates=len(found))
+            for name, found in changes.items()
+            if found
+        }
 
     async def apply(self, debate: str, changes: Mapping[str, float], /) -> None:
         await self.log.add(debate, dict(changes))
 
 
 @dataclass(slots=True)
-class LoggedPositions:
+class LoggedPositions(Positions):
     """`Positions` over a log."""
 
     log: Log[list[Position]] = field(default_factory=Log)
@@ -246,21 +244,22 @@ class LoggedPositions:
 
 
 @dataclass(slots=True)
-class LoggedPersonas:
+class LoggedPersonas(Personas):
     """`Personas` over a log."""
 
     log: Log[dict[str, PersonaRecord]] = field(default_factory=Log)
 
     async def of(self, agent: str, /) -> PersonaRecord:
         found = [records[agent] for records in (await self.log.read()).values() if agent in records]
-        return reduce(PersonaRecord.plus, found, PersonaRecord())
+        names = PersonaRecord.model_fields
+        return PersonaRecord(**{name: sum(getattr(record, name) for record in found) for name in names})
 
     async def record(self, debate: str, records: Mapping[str, PersonaRecord], /) -> None:
         await self.log.add(debate, dict(records))
 
 
 @dataclass(slots=True)
-class LoggedOutcomes:
+class LoggedOutcomes(Outcomes):
     """`Outcomes` over two logs."""
 
     votes: Log[list[Ballot]] = field(default_factory=Log)
