@@ -123,3 +123,9 @@ def data(value: WireModel | Sequence[WireModel], status: int = 200, **headers: s
 def limits_of(body: LimitsBody | None) -> Limits | None:
     """The limits of a body."""
     return None if body is None else Limits(**body.model_dump())
+
+
+def root_of(request: Request) -> str:
+    """The path under which the application is mounted."""
+    root: str = request.scope.get("root_path", "")
+    return root.rstrip("/")

@@ -1,4 +1,4 @@
-"""Server-sent events: updates of runs as frames, for any number of readers who come and go."""
+"""Server-sent events: updates of runs, and pieces of their pages, as frames for readers who come and go."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import logging
 import re
 from collections import Counter
 from contextlib import aclosing
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import quote, unquote
@@ -17,15 +18,17 @@ from starlette.exceptions import HTTPException
 from flowdebate._util.json_data import json_text
 from flowdebate.errors import FlowDebateError
 from flowdebate.server.problems import problem_of
+from flowdebate.web.run.live import LivePage
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
+    from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Mapping
 
     from starlette.types import Receive, Scope, Send
 
     from flowdebate.service.channel import Update
     from flowdebate.service.owned import OwnedService
     from flowdebate.service.service import Service
+    from flowdebate.service.state import RunDetails
 
 
 _Item: TypeAlias = "tuple[str, Update | FlowDebateError]"
@@ -38,6 +41,12 @@ _MOST = 64
 """Readers of one run."""
 _AHEAD = 16
 """Updates that are taken before the reader has got those before them."""
+_PACE = 0.05
+"""Seconds in which pieces of a page are gathered: what ends together is sent together."""
+_BEHIND = 32
+"""Messages of a page that wait for a slow reader, who then gets the whole page in their place."""
+_GOES_ON = ("queued", "running", "left_behind")
+"""Statuses of runs that may go on: a server that recovers its runs resumes one that its process has left behind."""
 _KIND = re.compile(r'\{"kind":"(\w+)"')
 _HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 
@@ -66,6 +75,8 @@ class Readers:
         self._most = most
         self._reading: Counter[str] = Counter()
         self._queues: set[_Queue] = set()
+        self._pages: dict[str, _Following] = {}
+        """The pages that somebody looks at, by run."""
         self._closed = False
 
     def close(self) -> None:
@@ -75,17 +86,55 @@ class Readers:
             while not queue.empty():
                 queue.get_nowait()
             queue.put_nowait(None)
+        for page in self._pages.values():
+            page.end()
+
+    def _count(self, run_ids: Collection[str]) -> Callable[[], None]:
+        """Count a reader of runs, 429 where one has too many; call what is returned once the reader leaves."""
+        if any(self._reading[run_id] >= self._most for run_id in run_ids):
+            detail = f"The run has {self._most} readers already."
+            raise HTTPException(HTTPStatus.TOO_MANY_REQUESTS, detail, {"retry-after": "5"})
+        self._reading.update(run_ids)
+        return lambda: self._reading.subtract(run_ids)
+
+    def page(self, service: Service, run_id: str, *, link: str) -> EventStream:
+        """The response with the pieces of a run's page as it goes on, after all that there are by now.
+
+        However many look at the page, the run is followed once. `link` is the address of its steps.
+        """
+        leave = self._count([run_id])
+        following = self._pages.get(run_id)
+        if following is None or following.is_over:
+            following = self._pages[run_id] = _Following(service, run_id, link=link)
+        return EventStream(self._page_chunks(following), ended=leave)
+
+    async def _page_chunks(self, following: _Following) -> AsyncGenerator[bytes]:
+        reader = following.join()
+        try:
+            yield _RETRY
+            while not self._closed:
+                try:
+                    async with asyncio.timeout(self._ping):
+                        await reader.news.wait()
+                except TimeoutError:
+                    yield _PING
+                    continue
+                if chunk := following.take(reader):
+                    yield chunk
+                if following.is_over:
+                    return
+        finally:
+            following.leave(reader)
+            if not following.readers and self._pages.get(following.run_id) is following:
+                del self._pages[following.run_id]
 
     def stream(
         self, service: Service | OwnedService, marks: Mapping[str, str | None], *, texts: bool, several: bool = False
     ) -> EventStream:
         """The response that follows runs, each from behind its mark; 429 where a run has too many readers."""
-        if any(self._reading[run_id] >= self._most for run_id in marks):
-            detail = f"The run has {self._most} readers already."
-            raise HTTPException(HTTPStatus.TOO_MANY_REQUESTS, detail, {"retry-after": "5"})
-        self._reading.update(marks.keys())
+        leave = self._count(marks.keys())
         frames = _Frames(marks, texts=texts, several=several)
-        return EventStream(self._chunks(service, frames), ended=lambda: self._reading.subtract(marks.keys()))
+        return EventStream(self._chunks(service, frames), ended=leave)
 
     async def _chunks(self, service: Service | OwnedService, frames: _Frames) -> AsyncGenerator[bytes]:
         """Frames of runs, until all have ended or wait for a human; with pings where nothing happens."""
@@ -168,6 +217,117 @@ class _Frames:
             self.marks[run_id] = mark
             mark = joined_marks(self.marks.values()) if self._several else mark
         return format_sse_event(data_str=data, event=event, id=mark)
+
+
+@dataclass(eq=False, slots=True)
+class _PageReader:
+    """One reader of a page."""
+
+    frames: list[bytes] = field(default_factory=list)
+    is_behind: bool = True
+    """Whether it gets the whole page next, in place of what is new."""
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class _Following:
+    """One run, followed for everybody who looks at its page: each piece, and each frame, is made once."""
+
+    def __init__(self, service: Service, run_id: str, *, link: str) -> None:
+        self.run_id = run_id
+        self.readers: set[_PageReader] = set()
+        self.is_over = False
+        self._service = service
+        self._link = link
+        self._page: LivePage | None = None
+        self._mark: str | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._last = b""
+        """The last frame: "end", or the problem that ended it."""
+        self._task = asyncio.get_running_loop().create_task(self._follow())
+
+    def join(self) -> _PageReader:
+        """A new reader."""
+        reader = _PageReader()
+        self.readers.add(reader)
+        if self._page is not None or self.is_over:
+            reader.news.set()
+        return reader
+
+    def leave(self, reader: _PageReader) -> None:
+        """The last one who leaves ends the following."""
+        self.readers.discard(reader)
+        if not self.readers:
+            self._task.cancel()
+            self.end()
+
+    def take(self, reader: _PageReader) -> bytes:
+        """What the reader has not had."""
+        reader.news.clear()
+        if reader.is_behind and self._page is not None:
+            self._flush()  # what is new is then part of the whole, and of nothing else
+            reader.is_behind, reader.frames = False, [self._frame(self._page.whole())]
+        frames, reader.frames = reader.frames, []
+        return b"".join([*frames, self._last])
+
+    def end(self) -> None:
+        """End all streams."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self.is_over = True
+        for reader in self.readers:
+            reader.news.set()
+
+    async def _follow(self) -> None:
+        try:
+            details = await self._service.run(self.run_id)
+            if details.status in _GOES_ON:
+                self._page = LivePage(details.document, link=self._link)
+                async with aclosing(self._service.follow(self.run_id)) as updates:
+                    async for update in updates:
+                        self._take(update, details)
+                self._flush()
+            self._last = format_sse_event(data_str="{}", event="end")
+        except FlowDebateError as error:
+            problem = json_text(problem_of(error).model_dump(exclude_none=True))
+            self._last = format_sse_event(data_str=problem, event="problem")
+        except Exception:  # noqa: BLE001 - a piece that cannot be made ends the page, and not the server
+            _LOG.exception("the page of run %s is not followed any further", self.run_id)
+        finally:
+            self.end()
+
+    def _take(self, update: Update, details: RunDetails) -> None:
+        assert self._page is not None  # noqa: S101 - it is what is followed for
+        if update.kind == "reset":
+            self._page, self._mark = LivePage(details.document, link=self._link), None
+            for reader in self.readers:
+                reader.is_behind = True
+        elif update.kind == "text":
+            if self._page.take(update.event, update.start) or self._timer is not None:
+                self._flush()
+            self._send(format_sse_event(data_str=update.to_json(), event=update.event.kind))
+        elif update.kind == "event":
+            self._mark = update.mark or self._mark
+            if self._page.take(update.event) and self._timer is None:
+                self._timer = asyncio.get_running_loop().call_later(_PACE, self._flush)
+
+    def _flush(self) -> None:
+        """Send the pieces that are new."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._page is not None and (news := self._page.news()):
+            self._send(self._frame(news))
+
+    def _frame(self, message: str) -> bytes:
+        return format_sse_event(data_str=message, event="page", id=self._mark)
+
+    def _send(self, frame: bytes) -> None:
+        for reader in self.readers:
+            if not reader.is_behind and len(reader.frames) < _BEHIND:
+                reader.frames.append(frame)
+            else:
+                reader.is_behind, reader.frames = True, []
+            reader.news.set()
 
 
 def joined_marks(marks: Iterable[str | None]) -> str:

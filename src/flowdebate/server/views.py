@@ -5,16 +5,18 @@ from __future__ import annotations
 import re
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from urllib.parse import quote
 
 from fastapi import APIRouter, Header, Query, Response
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 from starlette.exceptions import HTTPException
+from starlette.requests import Request  # noqa: TC002 - FastAPI reads it
 from starlette.responses import StreamingResponse
 
 from flowdebate.errors import BadFile
 from flowdebate.events import TaskChanged, event_schema
-from flowdebate.server.front import FrontOf, ServiceOf, data, stored_run
+from flowdebate.server.front import FrontOf, ServiceOf, data, root_of, stored_run
 from flowdebate.server.problems import JSONData, responses
 from flowdebate.server.sse import split_marks
 from flowdebate.service.documents.markdown import report
@@ -46,20 +48,29 @@ router: APIRouter = APIRouter(tags=["runs"])
 
 _After = Annotated[str | None, Query(max_length=_LONGEST_MARKS, description="Continue behind the frame with this id.")]
 _LastEventId = Annotated[str | None, Header(alias="Last-Event-ID", max_length=_LONGEST_MARKS)]
+_Page = Annotated[
+    bool, Query(description="1 sends `page` with the pieces of the page that are new, in place of recorded events.")
+]
 _Texts = Annotated[bool, Query(alias="text", description="0 leaves out the text that models are writing.")]
 
 
 @router.get("/runs/{run_id}/events", response_class=Response, responses=_FRAMES)
 async def events(
     run_id: str,
+    request: Request,
     front: FrontOf,
     service: ServiceOf,
     after: _After = None,
     last_event_id: _LastEventId = None,
     texts: _Texts = True,  # noqa: FBT002 - a parameter of a query
+    page: _Page = False,  # noqa: FBT002 - a parameter of a query
 ) -> Response:
     """Follow a run as it happens, or from the beginning if it is over."""
     await stored_run(service, run_id)
+    if page:
+        return front.readers.page(
+            front.service, run_id, link=f"{root_of(request)}/runs/{quote(run_id, safe='')}/travel"
+        )
     return front.readers.stream(service, {run_id: last_event_id or after}, texts=texts)
 
 

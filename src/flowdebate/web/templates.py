@@ -36,6 +36,21 @@ def render(template: str, **data: Any) -> str:  # noqa: ANN401 - what the templa
     return _environment().get_template(f"{template}.html").render(**data)
 
 
+def macro(name: str, *given: Any) -> str:  # noqa: ANN401 - what the macro shows
+    """A piece of a page: what the macro `name` makes of what it is given, in which all text is escaped."""
+    return str(getattr(_pieces(), name)(*given))
+
+
+@cache
+def _pieces() -> Any:  # noqa: ANN401 - a module of Jinja's
+    return _environment().get_template("pieces.html").module
+
+
+def _unprintable(part: object) -> str:
+    """Raise for a part of a page of a kind that no template has: it must not vanish silently."""
+    raise TypeError(type(part).__name__)
+
+
 @cache
 def assets() -> dict[str, bytes]:
     """Style sheets, scripts and pictures by name: everything that pages load."""
@@ -78,6 +93,7 @@ def _environment() -> Environment:
         kind=lambda value: type(value).__name__,
         status=status_words,
         form=lambda status: FORMS.get(status, "none"),
+        unprintable=_unprintable,
         is_long=lambda text: len(text) > _LONG,
         ratio=lambda values: " : ".join(f"{100 * value:.0f}" for value in values),
     )

@@ -11,9 +11,8 @@ from starlette.requests import Request  # noqa: TC002 - FastAPI reads it
 from starlette.responses import HTMLResponse
 
 from flowdebate.errors import FlowDebateError
-from flowdebate.events import CHANGES
 from flowdebate.patterns import PATTERNS
-from flowdebate.server.front import API, Front, FrontOf, ServiceOf
+from flowdebate.server.front import API, Front, FrontOf, ServiceOf, root_of
 from flowdebate.server.requests import RunsQuery  # noqa: TC001 - FastAPI reads it
 from flowdebate.service.plans.options import State
 from flowdebate.service.steps import StepState
@@ -90,7 +89,6 @@ async def run(run_id: str, request: Request, front: FrontOf, service: ServiceOf)
         kicker=() if sheet is None else sheet.kicker,
         people=[each for each in people if each not in asked],
         live=details.status in _LIVE,
-        changes=[each.kind for each in CHANGES],
         api=f"{root_of(request)}{API}/runs/{address}",
         step_link=f"{root_of(request)}/runs/{address}/travel",
     )
@@ -125,9 +123,3 @@ def page(
     entries = [("Runs", "/"), *new, ("Audit", "/audit")] if menu else []
     html = render(name, root=root_of(request), menu=entries, here=here, writable=writable, **data)
     return HTMLResponse(html.encode(errors="replace"), status)
-
-
-def root_of(request: Request) -> str:
-    """The path under which the application is mounted."""
-    root: str = request.scope.get("root_path", "")
-    return root.rstrip("/")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
 
 from flowdebate.events import HumanAsked, ModelCalled, TaskChanged, TurnStarted
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from flowdebate.service.steps import StepState
     from flowdebate.web.run.sheet import Party
 
+
+T = TypeVar("T")
 
 _LEFT, _WIDTH, _HEIGHT = 66.0, 258.0, 20.0
 """Of the drawing, in its own units: where the bars begin, how far they go, and the height of a row."""
@@ -117,14 +119,14 @@ def trace_of(steps: Sequence[StepState], events: Sequence[object], parties: Mapp
     turns = {event.path: event.agent_name for event in events if isinstance(event, TurnStarted)}
     asked = {event.path: event for event in events if isinstance(event, (ModelCalled, HumanAsked))}
     answered = [step for step in steps if step.kind in ("call", "human") and step.finished]
-    calls = tuple(_call(number, step, turns, asked, parties) for number, step in enumerate(answered, 1))
-    timed = [call for call in calls if _is_timed(call)]
-    return Trace(calls=calls) if not timed or len(timed) > _MOST_DRAWN else _drawn(calls, timed)
+    return draw(tuple(_call(number, step, turns, asked, parties) for number, step in enumerate(answered, 1)))
 
 
-def _is_timed(call: Call) -> bool:
-    """Whether its times are known, and can be: a journal that was imported may say anything."""
-    return None not in (call.starts, call.seconds) and (call.seconds or 0) >= 0 and abs(call.starts or 0) < _LAST_TIME
+def turn_at(place: str, turns: Mapping[str, T]) -> T | None:
+    """The innermost of the turns, by their paths, that `place` is in."""
+    while place and place not in turns:
+        place = place.rpartition("/")[0]
+    return turns.get(place)
 
 
 def _call(
@@ -134,16 +136,14 @@ def _call(
     asked: Mapping[str, ModelCalled | HumanAsked],
     parties: Mapping[str, Party],
 ) -> Call:
-    speaker = next((name for path, name in turns.items() if step.place.startswith(f"{path}/")), None)
+    speaker = turn_at(step.place, turns)
     call = asked.get(step.place) or asked.get(step.place.partition("#")[0])
-    role = step.place if call is None else call.role or call.block
-    party = None if speaker is None else parties.get(speaker)
     usage = step.usage
     return Call(
         number=number,
         place=step.place,
-        who=speaker or role[:1].upper() + role[1:],
-        party=party,
+        who=speaker or (step.place if call is None else _role(call)),
+        party=parties.get(speaker or ""),
         model=step.model,
         attempts=max(step.attempts, 1) if step.kind == "call" else 0,
         failures=tuple(step.failures),
@@ -156,7 +156,43 @@ def _call(
     )
 
 
-def _drawn(calls: tuple[Call, ...], timed: Sequence[Call]) -> Trace:
+def call_of(
+    number: int, event: ModelCalled | HumanAsked, turns: Mapping[str, str], parties: Mapping[str, Party]
+) -> Call:
+    """The answer that an event tells of: as `trace_of` has it from the journal, but for its text and failures."""
+    speaker, call = turn_at(event.path, turns), event if isinstance(event, ModelCalled) else None
+    return Call(
+        number=number,
+        place=event.path,
+        who=speaker or _role(event),
+        party=parties.get(speaker or ""),
+        model=None if call is None else call.model,
+        attempts=0 if call is None else 1,
+        failures=(),
+        prompt_tokens=None if call is None else call.usage.prompt_tokens,
+        completion_tokens=None if call is None else call.usage.completion_tokens,
+        seconds=None if call is None else call.seconds,
+        starts=None if call is None else call.at - call.seconds,
+        origin="asked" if call is None else call.origin,
+        text="",
+    )
+
+
+def _role(event: ModelCalled | HumanAsked) -> str:
+    role = event.role or event.block
+    return role[:1].upper() + role[1:]
+
+
+def draw(calls: tuple[Call, ...]) -> Trace:
+    """The trace of these calls, with a drawing unless there are too many of them, or none whose times are known."""
+
+    def is_timed(call: Call) -> bool:  # the journal of a run that was imported may say anything
+        known = None not in (call.starts, call.seconds)
+        return known and (call.seconds or 0) >= 0 and abs(call.starts or 0) < _LAST_TIME
+
+    timed = list(filter(is_timed, calls))
+    if not timed or len(timed) > _MOST_DRAWN:
+        return Trace(calls=calls)
     begins = min(call.starts or 0.0 for call in timed)
     lasts = max(max((call.starts or 0.0) + (call.seconds or 0.0) for call in timed) - begins, 0.001)
     step = next((each for each in _STEPS_OF_TIME if lasts / each <= _TICKS), lasts / _TICKS)
@@ -199,16 +235,17 @@ def _time(seconds: float) -> str:
 class Board:
     """The tasks of a run as they are now: open ones first."""
 
-    tasks: tuple[tuple[Task, Party | None], ...] = field(default=())
-
-    @property
-    def completed(self) -> int:
-        """The tasks that are completed."""
-        return sum(task.status == "completed" for task, _ in self.tasks)
+    tasks: tuple[tuple[Task, Party | None], ...] = ()
+    number: int = 0
+    completed: int = 0
 
 
 def board_of(events: Sequence[object], parties: Mapping[str, Party]) -> Board:
     """The board at the end of these events."""
     tasks = {(event.collection_id, event.task.id): event.task for event in events if isinstance(event, TaskChanged)}
     ordered = sorted(tasks.values(), key=lambda task: task.finished)
-    return Board(tasks=tuple((task, parties.get(task.assignee or "")) for task in ordered))
+    return Board(
+        tasks=tuple((task, parties.get(task.assignee or "")) for task in ordered),
+        number=len(ordered),
+        completed=sum(task.status == "completed" for task in ordered),
+    )

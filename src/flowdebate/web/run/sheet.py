@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from flowdebate.service.documents.sections import Card, Entry, Fact, Group, Heading, Output, Remark, Section
 from flowdebate.service.runs import WORDS, moment
@@ -84,11 +84,14 @@ class Round:
 
     number: int
     title: str
-    angle: str | None
-    """What the moderator asks to be considered in it."""
-    notes: tuple[Group, ...]
+    notes: tuple[Group, ...] = ()
     """What its moderator said before it."""
-    parts: tuple[Turn | Fact | Group | Remark, ...]
+    parts: tuple[Turn | Fact | Group | Remark, ...] = ()
+
+    @property
+    def angle(self) -> str | None:
+        """The moderator's question that it is to consider."""
+        return next((fact.text for note in self.notes for fact in note.facts if fact.apart == "heading"), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,26 +200,29 @@ def duration(seconds: float) -> str:
 _FEW, _MINUTES = 10, 180
 
 
-def _rounds(sections: Iterable[Section], parties: dict[str, Party], trace: Trace) -> Iterable[Round]:
+def _rounds(sections: Iterable[Section], parties: dict[str, Party], trace: Trace) -> Iterable[Round]:  # noqa: C901 - a case for each kind
     """The sections between headings; those of the result are shown elsewhere."""
-    title, held, number, turns, quotes = "", list[Section](), 0, 0, 0
+    title, held, number, turns, quotes = "", list[Entry | Fact | Group | Remark](), 0, 0, 0
     calls = {name: list(trace.calls_of(name)) for name in parties}
 
     def finished() -> Round:
         nonlocal turns, quotes
         notes = [each for each in held if isinstance(each, Group) and each.opens]
-        angle = next((fact.text for note in notes for fact in note.facts if fact.apart == "heading"), None)
         shown: list[Turn | Fact | Group | Remark] = []
         for part in held:
-            if isinstance(part, Entry):
-                turns += 1
-                party, call = parties.get(part.name), _taken(calls.get(part.name, []), part.text)
-                cited = citations_in(part, party, after=quotes)
-                quotes += len(cited)
-                shown.append(Turn(number=turns, entry=part, party=party, call=call, citations=cited))
-            elif isinstance(part, (Fact, Group, Remark)) and part not in notes:
-                shown.append(part)
-        return Round(number=number, title=title, angle=angle, notes=tuple(notes), parts=tuple(shown))
+            match part:
+                case Entry():
+                    turns += 1
+                    party, call = parties.get(part.name), _taken(calls.get(part.name, []), part.text)
+                    cited = citations_in(part, party, after=quotes)
+                    quotes += len(cited)
+                    shown.append(Turn(number=turns, entry=part, party=party, call=call, citations=cited))
+                case Fact() | Group() | Remark():
+                    if part not in notes:
+                        shown.append(part)
+                case _:
+                    assert_never(part)
+        return Round(number=number, title=title, notes=tuple(notes), parts=tuple(shown))
 
     for section in sections:
         if isinstance(section, Heading):

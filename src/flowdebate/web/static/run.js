@@ -6,15 +6,11 @@ import { ask, become, element, Refusal, root } from "./page.js";
 const run = /** @type {HTMLElement} */ (document.querySelector("#run"));
 const id = encodeURIComponent(run.dataset.run ?? "");
 
-/** A call of a model that has not been answered yet. @typedef {{block: string, role?: string, since: number}} Open */
-/** @type {Map<string, Open>} */
-const calls = new Map();
-/** Whose turn each path is, while it lasts. @type {Map<string, {name: string, turn: HTMLElement | null, text: string}>} */
-const turns = new Map();
-/** The names of those who have spoken, by block. @type {Map<string, string>} */
-const names = new Map();
-const spent = { calls: 0, tokens: 0 };
-const began = Date.now();
+/** A turn in progress, as far as its text has come. @typedef {{path: string, name: string, side: number | null, text: string}} Turn */
+/** @type {{turn: Turn, shown: HTMLElement}[]} */
+let turns = [];
+/** Since when somebody is at work, in seconds since 1970; null while nobody is. @type {number | null} */
+let since = null;
 
 /** @param {Event} event */
 async function act(event) {
@@ -68,42 +64,18 @@ async function look() {
 }
 
 function follow() {
-  const events = new EventSource(`${root}/api/v1/runs/${id}/events`);
-  const clock = setInterval(tellWork, 1000);
+  const events = new EventSource(`${root}/api/v1/runs/${id}/events?page=1`);
+  const clock = setInterval(tellTime, 1000);
   /** @param {string} kind @param {(event: any) => void} react */
-  const on = (kind, react) =>
-    events.addEventListener(kind, (message) => {
-      react(JSON.parse(/** @type {MessageEvent} */ (message).data || "null"));
-      tellWork();
-    });
+  const on = (kind, react) => events.addEventListener(kind, (message) => react(JSON.parse(/** @type {MessageEvent} */ (message).data)));
 
-  on("reset", () => {
-    for (const each of [turns, calls, names]) each.clear();
-    document.querySelector("#speaking")?.replaceChildren();
-  });
-  on("call_started", (event) => calls.set(event.path, { block: event.block, role: event.role, since: event.at * 1000 }));
+  on("page", showNews);
   on("text_delta", (event) => write(event.path, event.from, event.text));
-  on("call_retried", (event) => write(event.path, 0, ""));
-  on("call_fell_back", (event) => write(event.path, 0, ""));
-  on("model_called", (event) => {
-    calls.delete(event.path);
-    spent.calls += 1;
-    spent.tokens += (event.usage?.promptTokens ?? 0) + (event.usage?.completionTokens ?? 0);
-  });
-  on("turn_started", (event) => {
-    names.set(event.block, event.agentName);
-    turns.set(event.path, { name: event.agentName, turn: null, text: "" });
-  });
-  on("turn_finished", (event) => finish(event.path));
-  on("role_failed", (event) => finish(event.path));
-  for (const kind of JSON.parse(run.dataset.live ?? "[]")) on(kind, refresh); // after these there is more to show
   events.addEventListener("open", () => say(""));
   events.addEventListener("error", () => say("The connection is lost, and is tried again. The run goes on."));
   const over = async () => {
     events.close();
     clearInterval(clock);
-    turns.clear();
-    calls.clear();
     document.querySelector("#live")?.remove();
     await refresh();
     document.querySelector("#speaking")?.remove();
@@ -113,13 +85,44 @@ function follow() {
   events.addEventListener("problem", over);
 }
 
-/** A turn is over: what is shown of it stays until the page has it. @param {string} path */
-function finish(path) {
-  for (const [place, turn] of turns) {
-    if (path !== place && !path.startsWith(`${place}/`)) continue;
-    turns.delete(place);
-    if (turn.turn) finished.push(turn.turn);
-  }
+/** A piece of the page: it takes the place of the one with its id, or goes to the end of `at`. @typedef {{id: string, at: string, html: string, last?: string}} Piece */
+
+/**
+ * What the server has made of the run since the last time, or all of it.
+ * @param {{whole: boolean, pieces: Piece[], speaking: Turn[], doing: string, since: number | null, calls: number, tokens: number}} news
+ */
+function showNews(news) {
+  if (news.whole) {
+    const all = /** @type {HTMLElement} */ (run.cloneNode(true));
+    for (const name of ["said", "steps", "tasks"])
+      if (news.pieces.some((piece) => piece.at === name)) all.querySelector(`#${name}`)?.replaceChildren();
+    for (const piece of news.pieces) put(all, piece);
+    if (news.pieces.length) become(run, all);
+  } else for (const piece of news.pieces) put(run, piece);
+  const place = document.querySelector("#speaking");
+  const before = turns;
+  turns = news.speaking.map((turn) => ({ turn, shown: before.find((each) => each.turn.path === turn.path)?.shown ?? article(turn) }));
+  place?.replaceChildren(...turns.map((each) => each.shown));
+  for (const each of turns) show(each);
+  since = news.since;
+  if (news.doing) say(news.doing);
+  tell("#calls", news.calls ? `${news.calls} ${news.calls === 1 ? "call" : "calls"}` : "");
+  tell("#tokens", news.tokens ? `${news.tokens.toLocaleString("en")} tokens` : "");
+  tellTime();
+}
+
+/** @param {HTMLElement} page @param {Piece} piece */
+function put(page, piece) {
+  const template = document.createElement("template");
+  template.innerHTML = piece.html;
+  const made = /** @type {Element} */ (template.content.firstElementChild);
+  const there = page.querySelector(`#${CSS.escape(piece.id)}`);
+  if (there && !piece.last) return become(there, made);
+  there?.remove();
+  if (made.querySelector("#speaking")) page.querySelector("#speaking")?.remove(); // who speaks, speaks in the last round
+  const place = page.querySelector(`#${CSS.escape(piece.at)}`);
+  const before = place?.querySelector(piece.at === "run" ? ":scope > #reading" : ":scope > #speaking");
+  place?.insertBefore(made, before ?? null);
 }
 
 /**
@@ -129,98 +132,61 @@ function finish(path) {
  * @param {string} text
  */
 function write(path, from, text) {
-  for (const [place, turn] of turns) {
-    if (!path.startsWith(`${place}/`)) continue;
-    turn.text = [...turn.text].slice(0, from).join("") + text;
-    show(turn);
-    return;
-  }
+  const each = turns.find(({ turn }) => path.startsWith(`${turn.path}/`));
+  if (!each) return;
+  each.turn.text = [...each.turn.text].slice(0, from).join("") + text;
+  show(each);
 }
 
-/** Show a turn as far as it is written. @param {{name: string, turn: HTMLElement | null, text: string}} turn */
-function show(turn) {
-  if (turn.turn === null) {
-    const known = [...document.querySelectorAll("#masthead .who")].find((each) => each.textContent === turn.name);
-    const side = /** @type {HTMLElement | undefined} */ (known)?.dataset.side;
-    const head = element("h3", { class: "who" }, element("i", { class: "mark" }), turn.name);
-    turn.turn = element("article", { class: "turn", "aria-label": turn.name, "aria-busy": "true", ...(side ? { "data-side": side } : {}) }, element("header", {}, head));
-    document.querySelector("#speaking")?.append(turn.turn);
-  }
+/** @param {Turn} turn */
+function article(turn) {
+  const head = element("h3", { class: "who" }, element("i", { class: "mark" }), turn.name);
+  const side = turn.side === null ? {} : { "data-side": String(turn.side) };
+  return element("article", { class: "turn", "aria-label": turn.name, "aria-busy": "true", ...side }, element("header", {}, head));
+}
+
+/** Show a turn as far as it is written. @param {{turn: Turn, shown: HTMLElement}} each */
+function show({ turn, shown }) {
   const isData = turn.text.trimStart().startsWith("{");
   const lines = isData ? [] : turn.text.split("\n").filter((line) => line.trim());
-  const shown = turn.turn.querySelectorAll("p");
-  shown.forEach((each, at) => at >= lines.length && each.remove());
+  const there = shown.querySelectorAll("p");
+  there.forEach((each, at) => at >= lines.length && each.remove());
   lines.forEach((line, at) => {
     const last = at === lines.length - 1;
-    const paragraph = shown[at] ?? turn.turn?.appendChild(document.createElement("p"));
+    const paragraph = there[at] ?? shown.appendChild(document.createElement("p"));
     if (last) paragraph.replaceChildren(line, element("i", { class: "caret", role: "img", "aria-label": "still speaking" }));
     else if (paragraph.textContent !== line) paragraph.replaceChildren(line);
   });
-  turn.turn.querySelector(".think")?.remove();
-  if (lines.length === 0) turn.turn.querySelector("h3")?.append(thinking());
+  shown.querySelector(".think")?.remove();
+  if (lines.length === 0) shown.querySelector("h3")?.append(thinking());
 }
 
 function thinking() {
   return element("span", { class: "think", role: "img", "aria-label": "thinking" }, element("i"), element("i"), element("i"));
 }
 
-/** Who is at work, what it has taken so far, and for how long. */
-function tellWork() {
-  const now = new Map();
-  for (const call of calls.values()) now.set(names.get(call.block) ?? (call.role ? `The ${call.role}` : call.block), call.since);
-  for (const turn of turns.values()) show(turn);
-  const who = [...now.keys()];
-  const writing = [...turns.values()].some((each) => each.text);
-  const does = who.length > 1 ? "are at work" : writing ? "is speaking" : "is thinking";
-  if (who.length) say(`${who.join(", ")} ${does}`);
-  put("#calls", spent.calls ? `${spent.calls} ${spent.calls === 1 ? "call" : "calls"}` : "");
-  put("#tokens", spent.tokens ? `${spent.tokens.toLocaleString("en")} tokens` : "");
-  const since = now.size ? Math.min(...now.values()) : began;
-  put("#time", who.length ? `${Math.max(0, Math.round((Date.now() - since) / 1000))} s` : "");
+function tellTime() {
+  tell("#time", since === null ? "" : `${Math.max(0, Math.round(Date.now() / 1000 - since))} s`);
 }
 
 /** @param {string} text */
 function say(text) {
-  put("#doing", text);
+  tell("#doing", text);
 }
 
 /** @param {string} place @param {string} text */
-function put(place, text) {
+function tell(place, text) {
   const there = document.querySelector(place);
   if (there && there.textContent !== text) there.textContent = text;
 }
 
-/** Turns that are over, until the page has them. @type {HTMLElement[]} */
-const finished = [];
-/** The fetching of pages, while it goes on. @type {Promise<void> | null} */
-let fetching = null;
-let again = false;
-
-/** Make the page that of what is finished by now. */
-function refresh() {
-  again = true;
-  fetching ??= (async () => {
-    while (again) {
-      await new Promise((go) => setTimeout(go, 60)); // what ends together is fetched together
-      again = false;
-      const over = finished.splice(0);
-      const answer = await fetch(location.href).catch(() => null);
-      if (answer?.ok) showPage(new DOMParser().parseFromString(await answer.text(), "text/html"));
-      for (const each of over) each.remove();
-    }
-    fetching = null;
-  })();
-  return fetching;
-}
-
-/** @param {Document} page */
-function showPage(page) {
-  const then = page.querySelector("#run");
-  if (then === null) return;
-  const speaking = document.querySelector("#speaking");
+/** Make the page the one of a run that is over. */
+async function refresh() {
+  const answer = await fetch(location.href).catch(() => null);
+  const page = answer?.ok ? new DOMParser().parseFromString(await answer.text(), "text/html") : null;
+  const then = page?.querySelector("#run");
+  if (!page || !then) return;
   become(run, then);
-  const place = document.querySelector("#speaking");
-  if (speaking && place && place !== speaking) place.replaceWith(speaking);
   document.title = page.title;
   listen();
 }

@@ -1,0 +1,208 @@
+"""A run as it goes on, as pieces of its page: each is rendered once, for everybody who looks at it."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, assert_never
+
+from flowdebate._util.text import clean_text
+from flowdebate.events import TaskChanged, TurnStarted
+from flowdebate.patterns import PATTERNS
+from flowdebate.runs.events import BlockAnswered, HumanAsked, ModelCalled
+from flowdebate.service.documents.live import Live
+from flowdebate.service.documents.sections import Card, Entry, Fact, Group, Heading, Output, Remark
+from flowdebate.web.run.record import Board, Trace, call_of, draw
+from flowdebate.web.run.sheet import Party, Round, Turn, parties_of
+from flowdebate.web.templates import macro
+
+if TYPE_CHECKING:
+    from flowdebate.service.documents.document import Document
+    from flowdebate.service.documents.sections import Section
+    from flowdebate.web.run.record import Call
+
+
+_REDRAWN = 1.25
+"""The drawing of the trace shows all calls, so it is made anew only when there are a quarter more than in the last one:
+all drawings of a run together then cost about as much as five of its last one, however long it is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Result:
+    """What a pattern has come to, before its page is the finished one."""
+
+    card: Card | None
+    outputs: tuple[Output, ...]
+    names: dict[str, Party]
+
+
+class LivePage:
+    """The pieces of one run's page. Give it all events from the first one on.
+
+    A piece is an element with an id. It goes into the element `at`, at its end, or takes the place of the one with its
+    id. `news` has those since the last time, as a message; `whole` has all of them, for whoever comes later.
+    """
+
+    def __init__(self, document: Document | None, *, link: str = "") -> None:
+        live: type[Live] = Live if document is None else PATTERNS[document.pattern].load_page().live
+        self._live = live(document=document)
+        self._live.clock = time.time  # which browsers have as well
+        self._names = {} if document is None else parties_of(document)
+        self._link = link
+        self._pieces: dict[str, dict[str, str]] = {}
+        self._new: dict[str, dict[str, str]] = {}
+        self._changed = False
+        self.rendered: int = 0
+        """Number of pieces that were rendered."""
+        self._round = Round(number=0, title="")
+        self._parts = 0
+        self._turns: dict[str, str] = {}
+        """Who speaks, by the path of each turn."""
+        self._said = 0
+        self._calls: list[Call] = []
+        self._last: dict[str, Call] = {}
+        """The last call of each one in its turn, by name."""
+        self._drawn = 0
+        self._people: dict[str, HumanAsked] = {}
+        """The people who have been asked, by place."""
+        self._tasks: dict[tuple[str, str], str] = {}
+        self._completed: set[str] = set()
+        self._result = _Result(card=None, outputs=(), names=self._names)
+
+    def take(self, event: object, start: int | None = None) -> bool:
+        """Take in `event`, or a text from its character `start` on; whether there is news other than that text."""
+        if start is not None:
+            self._changed |= (changed := self._live.take(event, start))
+            return changed
+        self._changed = True
+        match event:
+            case TurnStarted():
+                self._turns[event.path] = event.agent_name
+                self._last.pop(event.agent_name, None)
+                if event.agent_name not in self._names:
+                    about, number = event.stance or "", len(self._names)
+                    self._names[event.agent_name] = Party(name=event.agent_name, about=about, number=number)
+            case ModelCalled() if event.error is None:
+                self._answer(event)
+            case HumanAsked():
+                self._people[event.path] = event
+            case BlockAnswered() if event.path in self._people:
+                self._answer(self._people.pop(event.path))
+            case TaskChanged():
+                self._task(event)
+            case _:
+                pass
+        for section in self._live.tell(event):
+            self._show(section)
+        return True
+
+    def news(self) -> str:
+        """What is new since the last time, as a message in JSON; "" for nothing."""
+        if not self._changed:
+            return ""
+        self._changed = False
+        self._sum_up()
+        new, self._new = list(self._new.values()), {}
+        return self._message(new, whole=False)
+
+    def whole(self) -> str:
+        """Everything up to the last news, as a message in JSON."""
+        return self._message(list(self._pieces.values()), whole=True)
+
+    def _message(self, pieces: list[dict[str, str]], *, whole: bool) -> str:
+        speaking = [
+            {
+                "path": turn.path,
+                "name": turn.agent_name,
+                "side": party.side if (party := self._names.get(turn.agent_name)) is not None else None,
+                "text": text,
+            }
+            for turn, text in self._live.speaking
+        ]
+        usage = self._live.usage
+        about = {
+            "doing": self._live.doing.replace(" is writing", " is speaking"),
+            "since": min((since for *_, since in self._live.at_work), default=None),
+            "calls": len(self._calls),
+            "tokens": (usage.prompt_tokens or 0) + (usage.completion_tokens or 0),
+        }
+        message = {"kind": "page", "whole": whole, "pieces": pieces, "speaking": speaking, **about}
+        return clean_text(json.dumps(message, ensure_ascii=False, separators=(",", ":")))
+
+    def _put(self, name: str, at: str, template: str, *given: Any) -> None:  # noqa: ANN401 - what the macro shows
+        self.rendered += 1
+        self._pieces[name] = self._new[name] = {"id": name, "at": at, "html": macro(template, *given).strip()}
+
+    # What was said
+
+    def _show(self, section: Section) -> None:
+        place = f"round-{self._round.number}"
+        match section:
+            case Heading():
+                number = self._round.number + 1
+                self._round = Round(number=number, title=section.title)
+                self._parts = 0
+                self._put_round()
+            case Group() if section.opens and not self._parts:
+                self._round = replace(self._round, notes=(*self._round.notes, section))
+                self._put_round()
+            case Entry():
+                self._said += 1
+                party, call = self._names.get(section.name), self._last.get(section.name)
+                turn = Turn(number=self._said, entry=section, party=party, call=call)
+                self._put_part(f"turn-{self._said}", place, turn)
+            case Fact() | Group() | Remark():
+                self._put_part(f"{place}-{self._parts + 1}", place, section)
+            case Card():
+                self._result = replace(self._result, card=section)
+                self._put("verdict", "run", "result", self._result)
+            case Output():
+                self._result = replace(self._result, outputs=(*self._result.outputs, section))
+                self._put("verdict", "run", "result", self._result)
+            case _:
+                assert_never(section)
+
+    def _put_round(self) -> None:
+        self._put(f"round-{self._round.number}", "said", "live_round", self._round, self._names)
+
+    def _put_part(self, name: str, place: str, part: Turn | Fact | Group | Remark) -> None:
+        if place not in self._pieces:  # what comes before the first heading
+            self._put_round()
+        self._parts += 1
+        self._put(name, place, "part", part, self._names, self._link, name)
+
+    # The record
+
+    def _answer(self, event: ModelCalled | HumanAsked) -> None:
+        call = call_of(len(self._calls) + 1, event, self._turns, self._names)
+        self._calls.append(call)
+        if call.party is not None:
+            self._last[call.party.name] = call
+        self._put(f"step-{call.number}", "steps", "step", call, self._link)
+
+    def _task(self, event: TaskChanged) -> None:
+        key = event.collection_id, event.task.id
+        name = self._tasks.setdefault(key, f"task-{len(self._tasks) + 1}")
+        if event.task.status == "completed":
+            self._completed.add(name)
+        if event.task.finished:  # behind all others that are
+            self._pieces.pop(name, None)
+        self._put(name, "tasks", "task", event.task, self._names.get(event.task.assignee or ""), name)
+        if event.task.finished:
+            self._pieces[name]["last"] = "last"
+
+    def _sum_up(self) -> None:
+        """The sums of what has come since the last time."""
+        if not self._new:
+            return
+        if any(piece["at"] == "steps" for piece in self._new.values()):
+            trace = Trace(calls=tuple(self._calls))
+            if len(self._calls) >= _REDRAWN * self._drawn:
+                self._drawn, trace = len(self._calls), draw(trace.calls)
+                self._put("drawing", "trace", "drawing", trace)
+            self._put("steps-sum", "trace", "sum", trace)
+            self._put("requests", "trace", "requests", trace)
+        if any(piece["at"] == "tasks" for piece in self._new.values()):
+            board = Board(number=len(self._tasks), completed=len(self._completed))
+            self._put("done", "board", "done", board)
