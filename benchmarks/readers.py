@@ -1,22 +1,30 @@
-"""What following a run costs: the CPU of a debate that 0, 1 and 100 readers follow while it is written.
+"""What following a run costs: the CPU of a debate that 0, 1 and 100 readers follow, as events and as pages.
 
-The debate has 13 calls. Each argument has 640 characters and is streamed in pieces of six, one every two milliseconds,
-which is faster than models write.
+As events, the debate has 13 calls. Each argument has 640 characters and is streamed in pieces of six, one every two
+milliseconds, which is faster than models write. As pages, it has 5 debaters and 20 or 40 rounds, whose arguments come
+whole, and slowly enough for each to be sent by itself. A reader is a tab of a browser without the browser: it gets the
+page, follows it to the end of the run, and gets the page of the run that is over.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
+from itertools import cycle, islice
 from typing import TYPE_CHECKING, Any
 
 from flowdebate import Debater, debate
 from flowdebate.models.base import ModelResponse
+from flowdebate.server import create_app
 from flowdebate.service import Service
 from overhead import BRIEFING, NAMES, QUESTION, STANCES, VERDICT, distinct
 from report import print_table
 
 if TYPE_CHECKING:
+    from collections.abc import MutableMapping
+
+    from fastapi import FastAPI
+
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.models.base import ModelRequest
 
@@ -24,6 +32,10 @@ READERS = (0, 1, 100)
 REPEATS = 5
 PIECE = 6
 PAUSE = 0.002
+TABS = ((100, 0), (100, 1), (100, 10), (100, 100), (200, 0), (200, 1))
+"""Turns, and readers of the page."""
+GATHERED = 0.055
+"""Seconds that an answer takes: more than those in which the pieces of a page are gathered."""
 
 
 class Writing:
@@ -69,6 +81,76 @@ async def cpu_of(readers: int) -> tuple[float, int]:
         return time.process_time() - began, max(updates, default=0)
 
 
+class Answering:
+    """A model whose answers come whole."""
+
+    name = "answering"
+
+    def __init__(self) -> None:
+        self._arguments = cycle(list(islice(distinct(), 50)))
+
+    async def request(self, request: ModelRequest, /) -> ModelResponse:
+        """Answer after a moment."""
+        await asyncio.sleep(GATHERED)
+        return ModelResponse(data=VERDICT) if request.output is not None else ModelResponse(text=next(self._arguments))
+
+
+async def _get(app: FastAPI, path: str) -> int:
+    """Get a page of the application without a socket between; its bytes."""
+    path, _, query = path.partition("?")
+    asked, size = iter([{"type": "http.request", "body": b"", "more_body": False}]), 0
+
+    async def receive() -> dict[str, object]:
+        return next(asked, None) or await asyncio.Event().wait()
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        nonlocal size
+        size += len(message.get("body", b""))
+
+    about = {"type": "http", "method": "GET", "http_version": "1.1", "scheme": "http", "root_path": ""}
+    address = {"path": path, "raw_path": path.encode(), "query_string": query.encode(), "client": ("127.0.0.1", 1)}
+    headers = [(b"host", b"localhost")]
+    await app({**about, **address, "headers": headers, "server": ("localhost", 80)}, receive, send)
+    return size
+
+
+async def _look(app: FastAPI, run_id: str) -> int:
+    page = f"/runs/{run_id}"
+    return sum([await _get(app, path) for path in (page, f"/api/v1{page}/events?page=1", page)])
+
+
+async def cpu_of_pages(turns: int, readers: int) -> tuple[float, int]:
+    """Seconds of CPU of one debate with so many turns, and the bytes that a reader of its page gets."""
+    sides = [{"name": f"side {number}", "stance": f"answer {number}"} for number in range(5)]
+    options = {"rounds": turns // 5, "debaters": sides, "synthesizer": False}
+    async with Service(store="memory:", model=Answering()) as service:
+        app = create_app(service, token=False, close_service=False)
+        app.state.front.readers._most = max(readers, 1)  # noqa: SLF001 - the usual bound is 64
+        await _get(app, "/")  # templates are loaded
+        began = time.process_time()
+        run = await service.begin("debate", QUESTION, seed=1, options=options)
+        sizes = await asyncio.gather(*(_look(app, run.run_id) for _ in range(readers)))
+        await service.wait(run.run_id)
+        return time.process_time() - began, max(sizes, default=0)
+
+
+def print_pages() -> None:
+    """Print the table of pages."""
+    found = {tab: min(asyncio.run(cpu_of_pages(*tab)) for _ in range(2)) for tab in TABS}
+    rows = [
+        [
+            str(turns),
+            str(readers),
+            f"{1000 * seconds:.0f} ms",
+            f"{seconds / found[turns, 0][0]:.2f}",
+            f"{size / 1024:,.0f} KB",
+        ]
+        for (turns, readers), (seconds, size) in found.items()
+    ]
+    head = ["turns", "readers", "CPU of the debate", "to that without readers", "bytes of each"]
+    print_table("Readers of a page", head, rows)
+
+
 def main() -> None:
     """Print the table."""
     measured: dict[int, list[tuple[float, int]]] = {readers: [] for readers in READERS}
@@ -86,6 +168,7 @@ def main() -> None:
         for readers in READERS
     ]
     print_table("Readers of a run", ["readers", "CPU of the debate", "of one reader", "updates of each"], rows)
+    print_pages()
 
 
 if __name__ == "__main__":

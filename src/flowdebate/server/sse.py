@@ -119,9 +119,10 @@ class Readers:
                 except TimeoutError:
                     yield _PING
                     continue
+                was_over = following.is_over  # it may end while the reader takes its chunk
                 if chunk := following.take(reader):
                     yield chunk
-                if following.is_over:
+                if was_over:
                     return
         finally:
             following.leave(reader)

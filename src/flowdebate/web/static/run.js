@@ -121,8 +121,8 @@ function put(page, piece) {
   there?.remove();
   if (made.querySelector("#speaking")) page.querySelector("#speaking")?.remove(); // who speaks, speaks in the last round
   const place = page.querySelector(`#${CSS.escape(piece.at)}`);
-  const before = place?.querySelector(piece.at === "run" ? ":scope > #reading" : ":scope > #speaking");
-  place?.insertBefore(made, before ?? null);
+  const before = place?.querySelector(piece.at === "run" ? ":scope > #reading" : ":scope > #speaking, :scope > [data-over]");
+  place?.insertBefore(made, piece.last ? null : (before ?? null)); // tasks that are over come last
 }
 
 /**

@@ -1,0 +1,119 @@
+"""The page of a run as it goes on: how much work it is, and what a reader who comes late or is slow gets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from flowdebate.server.sse import Readers
+from flowdebate.service import Service
+from flowdebate.testing import FunctionModel
+from flowdebate.web.run import live
+from tests.server.stage import QUESTION
+
+pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore:debate 'debate'")]
+
+SIDES = [{"name": f"side {number}", "stance": f"answer {number}"} for number in range(5)]
+FINISHED = ("live_round", "part", "step", "task")
+"""Macros of what is told once; sums are made for each message."""
+
+
+@pytest.fixture
+def rendered(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often each macro was rendered."""
+    found: Counter[str] = Counter()
+    macro = live.macro
+
+    def counting(name: str, *given: Any) -> str:
+        found[name] += 1
+        return macro(name, *given)
+
+    monkeypatch.setattr(live, "macro", counting)
+    return found
+
+
+async def read(readers: Readers, service: Service, run_id: str, *, pause: float = 0.0) -> list[dict[str, Any]]:
+    """All messages of a page, to the end of its run."""
+    chunks = b""
+    async for chunk in readers.page(service, run_id, link="/travel").body_iterator:
+        chunks += bytes(chunk) if not isinstance(chunk, str) else chunk.encode()
+        await asyncio.sleep(pause)
+    assert b"event: end" in chunks
+    return [json.loads(data) for data in re.findall(rb"^data: (\{.*\"kind\":\"page\".*\})$", chunks, re.MULTILINE)]
+
+
+def texts(messages: list[dict[str, Any]]) -> list[str]:
+    """The contributions that a reader has at the end, in order."""
+    pieces: dict[str, str] = {}
+    for message in messages:
+        pieces = {} if message["whole"] else pieces
+        pieces |= {piece["id"]: piece["html"] for piece in message["pieces"] if piece["id"].startswith("turn-")}
+    return [found[1] for html in pieces.values() if (found := re.search("<p>(.*?)</p>", html))]
+
+
+async def hold(service: Service, rounds: int) -> str:
+    """The id of a debate that has begun."""
+    options = {"rounds": rounds, "debaters": SIDES, "synthesizer": False}
+    return (await service.begin("debate", QUESTION, options=options)).run_id
+
+
+async def answer(request: Any) -> Any:
+    """A verdict, or an argument, after a moment."""
+    await asyncio.sleep(0.001)
+    return {"reasoning": "-", "winner": None, "verdict": "Wait."} if request.output_schema else f"By {request.block}."
+
+
+async def followed(rounds: int, readers: int, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """What so many readers of a debate get, which is not to read its journal."""
+    async with Service(store="memory:", model=FunctionModel(answer)) as service:
+        everybody, run_id = Readers(), await hold(service, rounds)
+        monkeypatch.setattr(service.store, "steps", None)
+        return [
+            texts(each) for each in await asyncio.gather(*(read(everybody, service, run_id) for _ in range(readers)))
+        ]
+
+
+async def test_work_grows_with_the_debate_and_not_with_its_readers(
+    rendered: Counter[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each piece is rendered once for all; twice the turns are twice the pieces. No journal is read."""
+    numbers = []
+    for rounds, readers in ((4, 1), (4, 12), (8, 1)):
+        rendered.clear()
+        told = await followed(rounds, readers, monkeypatch)
+        assert told == [[f"By debate-debater-side {n}." for n in range(5)] * rounds] * readers
+        assert rendered["part"] == 5 * rounds
+        numbers.append({name: rendered[name] for name in FINISHED})
+    one, many, long = numbers
+    assert one == many
+    assert sum(long.values()) <= 2 * sum(one.values())
+
+
+async def test_who_comes_late_or_is_slow_has_the_whole_page() -> None:
+    """In one message, in the place of those that it missed."""
+    async with Service(store="memory:", model=FunctionModel(answer)) as service:
+        everybody, run_id = Readers(), await hold(service, 10)
+        first = asyncio.create_task(read(everybody, service, run_id))
+        slow = asyncio.create_task(read(everybody, service, run_id, pause=0.2))
+        await asyncio.sleep(0.1)
+        late = asyncio.create_task(read(everybody, service, run_id))
+        found = await asyncio.gather(first, slow, late)
+        assert {tuple(texts(each)) for each in found} == {tuple(f"By debate-debater-side {n}." for n in range(5)) * 10}
+        assert [each[0]["whole"] for each in found] == [True] * 3
+
+
+async def test_the_last_reader_ends_the_following() -> None:
+    """Nothing is left of it, and the next one begins anew."""
+    async with Service(store="memory:", model=FunctionModel(answer)) as service:
+        everybody, run_id = Readers(), await hold(service, 2)
+        stream = everybody.page(service, run_id, link="").body_iterator
+        assert await anext(aiter(stream)) == b"retry: 1000\n\n"
+        await stream.aclose()  # type: ignore[union-attr]  # a generator
+        assert everybody._pages == {}
+        assert texts(await read(everybody, service, run_id))
+        assert everybody._pages == {}
