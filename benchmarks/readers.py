@@ -98,10 +98,13 @@ class Answering:
 async def _get(app: FastAPI, path: str) -> int:
     """Get a page of the application without a socket between; its bytes."""
     path, _, query = path.partition("?")
-    asked, size = iter([{"type": "http.request", "body": b"", "more_body": False}]), 0
+    asked: list[dict[str, object]] = [{"type": "http.request", "body": b"", "more_body": False}]
+    size = 0
 
     async def receive() -> dict[str, object]:
-        return next(asked, None) or await asyncio.Event().wait()
+        if not asked:
+            await asyncio.Event().wait()  # it never leaves
+        return asked.pop()
 
     async def send(message: MutableMapping[str, Any]) -> None:
         nonlocal size

@@ -13,6 +13,7 @@ import pytest
 from flowdebate.server.sse import Readers
 from flowdebate.service import Service
 from flowdebate.testing import FunctionModel
+from flowdebate.web import templates
 from flowdebate.web.run import live
 from tests.server.stage import QUESTION
 
@@ -27,7 +28,7 @@ FINISHED = ("live_round", "part", "step", "task")
 def rendered(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """How often each macro was rendered."""
     found: Counter[str] = Counter()
-    macro = live.macro
+    macro = templates.macro
 
     def counting(name: str, *given: Any) -> str:
         found[name] += 1
@@ -113,7 +114,7 @@ async def test_the_last_reader_ends_the_following() -> None:
         everybody, run_id = Readers(), await hold(service, 2)
         stream = everybody.page(service, run_id, link="").body_iterator
         assert await anext(aiter(stream)) == b"retry: 1000\n\n"
-        await stream.aclose()  # type: ignore[union-attr]  # a generator
+        await stream.aclose()  # type: ignore[attr-defined]  # a generator
         assert everybody._pages == {}
         assert texts(await read(everybody, service, run_id))
         assert everybody._pages == {}
