@@ -24,7 +24,7 @@ from flowdebate.errors import FlowDebateError, ModelUnavailable
 from flowdebate.models.base import ModelSettings
 from flowdebate.models.local.model import LocalModel
 from flowdebate.patterns.debate.judging.ballots import JudgeBallot, leader_of
-from flowdebate.patterns.debate.judging.letters import NO_LOGPROBS, numbers_of
+from flowdebate.patterns.debate.judging.jurors import NO_LOGPROBS, numbers_of
 from flowdebate.patterns.debate.judging.prompt import JudgeTemplate, render_judge_system, render_judge_turn
 from flowdebate.patterns.debate.judging.schedules import JudgeView, Schedule
 from flowdebate.patterns.debate.transcript import HOW_TO_READ, render_entries

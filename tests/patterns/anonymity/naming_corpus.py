@@ -238,7 +238,6 @@ SILENT = (
     ("topic", "I think that OpenAI's argument against publishing GPT-5 is weak."),
     ("topic", "As a study by OpenAI shows, models trained by OpenAI improve."),
     ("asked", "Alice in Wonderland is a book for adults, and Alice is a child in it."),
-    ("asked", "The red queen, green tea and a Red Cross parcel; Alice falls."),
     ("virtues", "In May 2019 rents rose; in April, May and June they fell."),
     ("virtues", "We hope May brings relief. By May, rents fell."),
     ("virtues", "In hope of a grace period, tenants wait till May."),
@@ -247,6 +246,7 @@ SILENT = (
     ("virtues", "God willing, grace will follow; where there is will there is a way."),
     ("virtues", "Will it work? Will they pay? I hope so."),
     ("virtues", "Mark Twain wrote about rents. Grace Kelly did not."),
+    ("virtues", "Give me hope, not a mark on a chart."),
 )  # fmt: skip
 
 FURTHER = (
@@ -294,7 +294,6 @@ FURTHER = (
     ("models", "As Gemini 2.5 Pro, I disagree.", ("Gemini 2.5 Pro",)),
     ("topic", "I am GPT-5, made by OpenAI, and GPT-5 should be open.", ("GPT-5", "OpenAI")),
     ("topic", "Ann says that OpenAI should wait.", ("Ann",)),
-    ("virtues", "Give me hope, not a mark on a chart.", ()),
     ("virtues", "With hope, with will, with grace: we may succeed.", ()),
     ("virtues", "As May approaches, rents rise.", ()),
     ("roles", "An advocate argues, a skeptic doubts, a judge decides.", ()),
@@ -397,6 +396,7 @@ FURTHER = (
     ("virtues", "Grace, why do you ignore Vienna?", ("Grace",)),
     ("Roles", "Critic ignores the data.", ("Critic",)),
     ("Roles", "Advocate and I agree.", ("Advocate",)),
+    ("lower", "i think alice has it backwards", ("alice",)),
 )  # fmt: skip
 """Turns that were written later, with what names somebody in them."""
 
@@ -415,7 +415,6 @@ NOT_CAUGHT = (
     ("roles", "What the skeptic overlooks is time.", ("the skeptic",), ()),
     ("snake", "As the risk officer of this debate, I warn you.", ("the risk officer",), ()),
     ("letters", "You and A both agree. A and B both agree.", ("A", "A", "B"), ()),
-    ("lower", "i think alice has it backwards", ("alice",), ()),
     ("virtues", "Thank you, Will. You will not like my answer.", ("Will",), ()),
     ("virtues", "I think Will is wrong.", ("Will",), ()),
 )  # fmt: skip
@@ -435,7 +434,6 @@ FALSE_ALARMS = (
     ("roles", "Do not judge a policy by its name. Judge it by results.", ("Judge",)),
     ("Roles", "Advocate for yourself, and be a critic of your own view.", ("Advocate",)),
     ("several", "Growth is slow. Agents of change are rare. Maryland is slow too.", ("Growth",)),
-    ("local", "North of the river rents fall; south of it they rise. The local council knows.", ("North",)),
     ("virtues", "Bob Hope joked about landlords.", ("Hope",)),
     ("Roles", "Moderator variables matter in statistics.", ("Moderator",)),
     ("Roles", "Skeptic magazine ran a story.", ("Skeptic",)),
@@ -446,5 +444,7 @@ FALSE_ALARMS = (
     ("roles", "WE NEED NO ADVOCATE AND SKEPTIC.", ("SKEPTIC",)),
     ("virtues", "The May elections: the Hope argues nothing.", ("the Hope",)),
     ("market", "So far the Bull market has paid.", ("the Bull",)),
+    ("asked", "The red queen, green tea and a Red Cross parcel; Alice falls.", ("green",)),
+    ("local", "North of the river rents fall; south of it they rise. The local council knows.", ("North", "south")),
 )  # fmt: skip
 """Turns in which words look like a name that name nobody: what is replaced all the same."""

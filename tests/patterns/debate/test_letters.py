@@ -23,10 +23,17 @@ from flowdebate.patterns.debate.judging.ballots import (
     decide,
     softmax,
 )
-from flowdebate.patterns.debate.judging.letters import letter_views
+from flowdebate.patterns.debate.judging.jurors import letter_views
 from flowdebate.patterns.debate.judging.schedules import Schedule
-from flowdebate.patterns.debate.judging.statements import reply_to, sentences_of, statements_of
-from flowdebate.patterns.debate.judging.wording import HINT, headed, letter_reasoning, letter_verdict
+from flowdebate.patterns.debate.judging.verdicts import (
+    HINT,
+    add_headline,
+    letter_reasoning,
+    letter_verdict,
+    reply_to,
+    sentences_of,
+    statements_of,
+)
 from flowdebate.patterns.debate.schemas import DebateContributionEntry, DebateVerdict
 from flowdebate.testing import FunctionModel, SimJudge
 
@@ -487,7 +494,7 @@ def test_a_verdict_in_the_model_s_words_gets_a_headline_where_it_names_others_on
 ) -> None:
     """Whoever reads it reads the winner; what the model said is not lost."""
     said = words.format(named)
-    shown = headed(said, winner, SIDES)
+    shown = add_headline(said, winner, SIDES)
     assert said in shown
     assert (shown == said) is (winner is None or winner == named)
     if winner is not None:

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.blocks.base import Block, merged_resources
-from flowdebate.patterns.debate.judging.ballots import decide, firsts_of
-from flowdebate.patterns.debate.judging.judge import verdict_of
+from flowdebate.patterns.debate.judging.ballots import decide
+from flowdebate.patterns.debate.judging.verdicts import conclude
 from flowdebate.patterns.debate.schemas import DebateVerdict, MirrorStarted
 from flowdebate.patterns.state import entries_of
 
@@ -81,11 +81,7 @@ def verdict_of_both(
     spoken = [spoken_in(entries_of(ctx)), spoken_in(mirrored.transcript)]
     judging = _judging(first, second, spoken, sides=sides, on_flip=on_flip)
     found = decide(judging.ballots, sides=sides, by=judging.decided_by)
-    if judging.on_flip == "tie":
-        firsts = {side for ballot in judging.ballots if not ballot.problem for side in firsts_of(ballot, sides=sides)}
-        shares = {side: 1 / len(firsts) if side in firsts else 0.0 for side in sides}
-        return verdict_of(judging.model_copy(update={"scores": shares}), None)
-    return verdict_of(judging, None if judging.on_flip == "abstain" else found.winner)
+    return conclude(judging, found.winner, sides=sides)
 
 
 def _judging(

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 Answer = Literal["winner", "scores", "letter", "letter_after_reasons"]
 """The form of a judge's answer: a winner, a score for each side, or one letter whose log-probabilities count."""
+MOST_LETTERS = 20
+"""The most letters to choose from: servers report the log-probabilities of so few tokens."""
 DecidedBy = Literal["mean", "vote", "log_odds"]
 """The decision rule: the mean of scores, one vote per ballot for the side it ranks first, or the mean of log-odds."""
 MIN_LOG_ODDS = 0.1

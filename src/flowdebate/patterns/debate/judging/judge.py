@@ -16,6 +16,7 @@ from flowdebate.errors import BadAnswer, ConfigurationError, ModelError, error_t
 from flowdebate.models.base import profile_of
 from flowdebate.patterns.debate.judging.ballots import (
     MIN_LOG_ODDS,
+    MOST_LETTERS,
     PUBLISHED_CORRELATION,
     JudgeBallot,
     JudgeQuote,
@@ -23,13 +24,13 @@ from flowdebate.patterns.debate.judging.ballots import (
     balanced,
     decide,
     effective_n,
-    firsts_of,
     is_settled,
 )
-from flowdebate.patterns.debate.judging.juror import JudgeInput, Juror
-from flowdebate.patterns.debate.judging.letters import (
-    MOST_LETTERS,
+from flowdebate.patterns.debate.judging.jurors import (
     NO_LOGPROBS,
+    JudgeInput,
+    Juror,
+    JurorSetup,
     LetterJuror,
     letter_views,
     letters_for,
@@ -44,15 +45,19 @@ from flowdebate.patterns.debate.judging.prompt import (
     verdict_among,
 )
 from flowdebate.patterns.debate.judging.schedules import JudgeView
-from flowdebate.patterns.debate.judging.statements import reply_to, statements_of
-from flowdebate.patterns.debate.judging.wording import headed, letter_reasoning, letter_verdict
+from flowdebate.patterns.debate.judging.verdicts import (
+    conclude,
+    conclude_by_letter,
+    render_ballots,
+    reply_to,
+    statements_of,
+)
 from flowdebate.patterns.debate.quotes.prompt import quotes_line
 from flowdebate.patterns.debate.schemas import JudgedVerdict, JudgeViewMade
 from flowdebate.patterns.roles import SHOWN, generator_options
 from flowdebate.patterns.roster import bindable, with_answer_schema
 from flowdebate.patterns.state import entries_of, question_of
 from flowdebate.patterns.turn import discard, is_provider_failure, record_failure, recorded_failure
-from flowdebate.prompts.escaping import quoted, tag_text
 from flowdebate.runs.events import BlockAnswered
 
 if TYPE_CHECKING:
@@ -196,21 +201,22 @@ class Judge(Block[Any, JudgedVerdict]):
         self._visibility: Visibility = given["visibility"]
         self._model: Model | str = given["model"]
         self._profile = own.get("profile")
-        common: dict[str, Any] = {
-            "sides": sides,
-            "named": not anonymize_transcript,
-            "has_sources": bool(sources),
-            "template": how.template or JUDGE,
-            "transcript": transcript,
-        }
+        self._setup = JurorSetup(
+            name=block_name,
+            sides=sides,
+            named=not anonymize_transcript,
+            has_sources=bool(sources),
+            template=how.template or JUDGE,
+            transcript=transcript,
+            options=given,
+        )
         self._labels = labels_for(sides, how.labels, where=where)
-        self._ask = partial(Asking.of, name=block_name, given=given, common=common)
         self._asking = self._ask(how)
         lettered = how.is_open and 1 < len(sides) <= MOST_LETTERS
         self._by_letter = self._ask(replace(how, answer="letter")) if lettered else None
         for asking in (self._asking, self._by_letter):
             if asking is not None:
-                asking.planned(len(sides))
+                asking.planned(len(sides))  # refuses more sides than the schedule takes
         self._person = _person(block_name, how, sides) if how.on_flip == "human" else None
         acting = [*(juror.block for juror in self._asking.jurors), *([] if self._person is None else [self._person])]
         shared, hidden = merged_resources(f"judge {block_name!r}", acting)
@@ -238,13 +244,25 @@ class Judge(Block[Any, JudgedVerdict]):
             fallback = f"{asking.how.form} -> scores: {NO_LOGPROBS}"
             asking = self._ask(replace(asking.how, answer="scores", decided_by=None, schedule=asking.how.plan))
             ballots = await self._ballots(asking, question, ctx, step="scores")
-        verdict = await self._decided(asking, ballots, question, ctx, fallback)
+        verdict = await self._decide(asking, ballots, question, ctx, fallback)
         if self._visibility.client:
             ctx.emit(BlockAnswered(block=self.name, output=verdict))
         if self._visibility.history:
             content = verdict.model_dump_json(by_alias=True, exclude={"judging"})
             ctx.session.history.append({"role": "assistant", "name": self.name, "content": content})
         return verdict
+
+    def _ask(self, how: JudgeOptions) -> Asking:
+        """The jurors for `how`."""
+        form, setup = how.form, self._setup
+        if form != "winner":  # the history gets the verdict, not each ballot
+            hidden = Visibility(client=self._visibility.client, history=False)
+            setup = replace(setup, options={**setup.options, "visibility": hidden})
+        models = how.models or (None,)
+        if form in LETTERS:
+            reasons = form == "letter_after_reasons"
+            return Asking(how, [LetterJuror(setup, reasons=reasons, panel_model=each) for each in models])
+        return Asking(how, [Juror(setup, scored=form == "scores", panel_model=each) for each in models])
 
     def _shuffled(self, question: str, ctx: Context) -> JudgeInput:
         """The one view of a judge that is asked once: each round is shuffled separately."""
@@ -329,16 +347,14 @@ class Judge(Block[Any, JudgedVerdict]):
                 record_failure(error, ctx, block=self.name, role="judge", name=model, instead="skipped")
         return [each.ballot for each in cast]
 
-    async def _decided(
+    async def _decide(
         self, asking: Asking, ballots: list[JudgeBallot], question: str, ctx: Context, fallback: str | None
     ) -> JudgedVerdict:
-        """One verdict from all ballots."""
-        how = asking.how
-        by_letter = how.form in LETTERS
+        """One verdict from all ballots: a person's where they are to decide a flipped one, else that of the count."""
+        how, by_letter = asking.how, asking.how.form in LETTERS
         correlation = PUBLISHED_CORRELATION if self.how.correlation is None else self.how.correlation
         used = [ballot for ballot in ballots if ballot.problem is None]
         found = decide(ballots, sides=self.sides, by=how.rule, min_log_odds=how.min_log_odds)
-        on_flip = self.how.on_flip if found.flipped else None
         judging = Judging(
             answer=how.form if by_letter else None,
             fallback=fallback,
@@ -348,31 +364,22 @@ class Judge(Block[Any, JudgedVerdict]):
             planned=asking.planned(len(self.sides)),
             scores=found.scores,
             flipped=found.flipped,
-            on_flip=on_flip,
+            on_flip=self.how.on_flip if found.flipped else None,
             effective_n=effective_n(max(len({ballot.model for ballot in used}), 1), correlation),
         )
         if how.form == "letter" and how.quotes:
             judging = judging.model_copy(update={"quotes": await self._quotes(asking.jurors[0], question, ctx)})
-        if on_flip == "human" and (person := self._person) is not None:
-            shown = FlippedBallots(subject=question, ballots=ballots)
-            answer = await person(shown, ctx.below(person))
-            return JudgedVerdict(
-                verdict=answer.verdict, winner=answer.winner, reasoning=answer.reasoning, judging=judging
-            )
-        if on_flip == "tie":
-            first = {side for ballot in used for side in firsts_of(ballot, sides=self.sides)}
-            tied = {side: 1 / len(first) if side in first else 0.0 for side in self.sides}
-            return verdict_of(judging.model_copy(update={"scores": tied}), None)
-        winner = None if on_flip == "abstain" else found.winner
-        if by_letter and on_flip != "abstain":
-            usable = bool(balanced(ballots) if how.rule == "log_odds" else used)
-            words = letter_verdict(winner, len(self.sides), usable=usable)
-            if how.form == "letter":
-                why = letter_reasoning(judging, hint=self._is_concise(ctx))
-            else:
-                why = verdict_of(judging, winner).reasoning
-            return JudgedVerdict(verdict=words, winner=winner, reasoning=why, judging=judging)
-        return verdict_of(judging, winner)
+        if judging.on_flip == "human" and self._person is not None:
+            answer = await self._person(FlippedBallots(subject=question, ballots=ballots), ctx.below(self._person))
+            words = {"verdict": answer.verdict, "winner": answer.winner, "reasoning": answer.reasoning}
+            return JudgedVerdict(**words, judging=judging)
+        verdict = conclude(judging, found.winner, sides=self.sides)
+        if not by_letter:
+            return verdict
+        usable = bool(balanced(ballots) if how.rule == "log_odds" else used)
+        return conclude_by_letter(
+            verdict, len(self.sides), usable=usable, hint=how.form == "letter" and self._is_concise(ctx)
+        )
 
     async def _quotes(self, juror: Juror | LetterJuror, question: str, ctx: Context) -> list[JudgeQuote]:
         """The statement of each side that the model picks as its most concrete one."""
@@ -432,22 +439,6 @@ class Asking(NamedTuple):
     how: JudgeOptions
     jurors: Sequence[Juror | LetterJuror]
 
-    @classmethod
-    def of(cls, how: JudgeOptions, *, name: str, given: Mapping[str, Any], common: Mapping[str, Any]) -> Asking:
-        """The jurors for `how`; `given` are the options of their blocks."""
-        form, options = how.form, dict(given)
-        if form != "winner":  # the history gets the verdict, not each ballot
-            options["visibility"] = Visibility(client=given["visibility"].client, history=False)
-        models = how.models or (None,)
-        if form in LETTERS:
-            reasons = form == "letter_after_reasons"
-            return cls(
-                how,
-                [LetterJuror(name, reasons=reasons, options=options, panel_model=each, **common) for each in models],
-            )
-        scored = form == "scores"
-        return cls(how, [Juror(name, scored=scored, options=options, panel_model=each, **common) for each in models])
-
     def planned(self, sides: int) -> int:
         """The number of ballots if none is left out; ConfigurationError for more sides than the schedule takes."""
         return self.how.plan.calls(sides) * len(self.jurors) * (sides if self.how.labels == CROSSED else 1)
@@ -480,50 +471,3 @@ def _person(name: str, how: JudgeOptions, sides: Sequence[str]) -> Block[Any, An
     prompt = "The judge found otherwise when it was shown the arguments in another order. Decide."
     person = human(name=f"{name}-human", prompt=prompt, context=ballots_in_words, ask=how.ask)
     return with_answer_schema(person, lambda: verdict_among(sides))
-
-
-_UNDECIDED = {
-    "abstain": "The judge abstains: it found otherwise when it was shown the same arguments in another order.",
-    "tie": "A tie: the judge found otherwise when it was shown the same arguments in another order.",
-    None: "A tie: no position has more than all others.",
-}
-
-
-def verdict_of(judging: Judging, winner: str | None) -> JudgedVerdict:
-    """The verdict for `winner`, in the words of the ballot that is most clearly for it; its reasons if there is none.
-
-    Where positions had labels, the reasons say which is which.
-    """
-    used = [ballot for ballot in judging.ballots if ballot.problem is None]
-    if winner is None:
-        why = _UNDECIDED[judging.on_flip if judging.on_flip in ("abstain", "tie") else None]
-        return JudgedVerdict(verdict=why, winner=None, reasoning=_each(used), judging=judging)
-    best = max(used, key=lambda ballot: ballot.shares.get(winner, 0.0))  # the first of those that are as clear
-    verdict = headed(best.verdict, winner, best.order)
-    return JudgedVerdict(verdict=verdict, winner=winner, reasoning=_reasons(best), judging=judging)
-
-
-def render_ballots(ballots: Sequence[JudgeBallot]) -> str:
-    """What each ballot found, for a person who is asked to decide between them; as text that cannot forge a line."""
-    lines = []
-    for number, ballot in enumerate(ballots, start=1):
-        if ballot.problem is not None:
-            continue
-        who = "" if ballot.model is None else f" of {tag_text(ballot.model)}"
-        found = "nobody" if ballot.winner is None else tag_text(ballot.winner)
-        shares = ", ".join(f"{tag_text(side)} {share:.2f}" for side, share in ballot.shares.items())
-        first = tag_text(ballot.order[0]) if ballot.order else "nobody"
-        lines.append(f"Ballot {number}{who}, which was shown {first} first: {found} ({shares})")
-        lines.append(f"  Reasons: {quoted(_reasons(ballot))}")
-    return "\n".join(lines)
-
-
-def _each(ballots: Sequence[JudgeBallot]) -> str:
-    return "\n\n".join(f"For {ballot.winner or 'none of them'}: {_reasons(ballot)}" for ballot in ballots)
-
-
-def _reasons(ballot: JudgeBallot) -> str:
-    if ballot.labels is None:
-        return ballot.reasoning
-    called = "; ".join(f"{ballot.labels[side]}: {side}" for side in ballot.order)
-    return f"{ballot.reasoning} ({called})"

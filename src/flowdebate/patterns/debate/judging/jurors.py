@@ -1,0 +1,320 @@
+"""Jurors: one model each, asked about one judge view at a time, for a winner, for scores, or for a letter."""
+
+from __future__ import annotations
+
+import math
+import string
+from dataclasses import dataclass, replace
+from functools import cache, cached_property, partial
+from typing import TYPE_CHECKING, Any, Final
+
+from flowdebate.blocks.generator import Generator, Visibility, generator
+from flowdebate.errors import ConfigurationError
+from flowdebate.patterns.debate.judging.ballots import MOST_LETTERS, JudgeBallot, Judging, centred, leader_of, softmax
+from flowdebate.patterns.debate.judging.prompt import (
+    render_judge_office,
+    render_judge_system,
+    render_judge_turn,
+    scores_among,
+    shares_of,
+    verdict_among,
+)
+from flowdebate.patterns.debate.judging.verdicts import add_headline
+from flowdebate.patterns.debate.quotes.prompt import HOW_TO_READ_QUOTES
+from flowdebate.patterns.debate.schemas import JudgedVerdict
+from flowdebate.patterns.debate.transcript import EMPTY, render_entries
+from flowdebate.prompts.escaping import quoted
+from flowdebate.prompts.template import filled
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from flowdebate.blocks.generator import TextSlot
+    from flowdebate.models.base import Model, ModelResponse
+    from flowdebate.patterns.debate.judging.prompt import JudgeTemplate
+    from flowdebate.patterns.debate.judging.schedules import JudgeView
+    from flowdebate.patterns.debate.schemas import DebateContributionEntry
+    from flowdebate.patterns.debate.transcript import Transcript
+    from flowdebate.runs.context import Context
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeInput:
+    """Input of one call for a ballot or a verdict."""
+
+    question: str
+    view: JudgeView
+    entries: Sequence[DebateContributionEntry]
+    """The arguments in the order of the view, with aliases for names and labels for stances."""
+    notes: Sequence[str] = ()
+    """The line below each argument; empty for none."""
+    places: Sequence[int]
+    """The indices of the arguments in the transcript."""
+    number: int = 0
+    """The number of the view in the judge's schedule, from 0."""
+    model: str | None = None
+    """The model of a panel; None for the judge's own."""
+    reasons: str = ""
+    """The reasons that the model gave before it is asked for a letter."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JurorSetup:
+    """What all jurors of a judge have in common."""
+
+    name: str
+    """The judge's block."""
+    sides: tuple[str, ...]
+    named: bool
+    """Whether a juror reads who said what."""
+    has_sources: bool
+    template: JudgeTemplate
+    transcript: Transcript
+    options: Mapping[str, Any]
+    """Those of the blocks that ask the models."""
+
+    def of_panel(self, model: Model | str | None) -> JurorSetup:
+        """The set-up with a model of a panel; None for the judge's own model."""
+        return self if model is None else replace(self, options={**self.options, "model": model})
+
+    def render(self, shown: JudgeInput) -> str:
+        """The transcript as one view has it."""
+        return render_entries(shown.entries, names=self.named, below=shown.notes)
+
+    def explain(self, office: str) -> str:
+        """A system message, with what a reader of quotes has to know."""
+        return f"{office}\n\n{HOW_TO_READ_QUOTES}" if self.has_sources else office
+
+    def open_ballot(self, shown: JudgeInput, ctx: Context, **found: Any) -> JudgeBallot:  # noqa: ANN401 - fields
+        """A ballot about a view, with what was `found`."""
+        view = shown.view
+        return JudgeBallot(
+            view=shown.number,
+            order=list(view.order),
+            labels=None if view.labels is None else dict(view.labels),
+            model=ctx.model(self.options["model"]).name if shown.model is None else shown.model,
+            **found,
+        )
+
+
+def name_of(model: Model | str | None) -> str | None:
+    """The name of a panel's model; None for the judge's own."""
+    return model if model is None or isinstance(model, str) else model.name
+
+
+class Juror:
+    """One judging model that is asked for scores, or only for a winner."""
+
+    def __init__(self, setup: JurorSetup, *, scored: bool, panel_model: Model | str | None = None) -> None:
+        self._setup = setup.of_panel(panel_model)
+        self._scored = scored
+        self._generators = cache(self._generator)  # a panel reads the same few orders in all runs
+        self.voter = name_of(panel_model)
+
+    @property
+    def block(self) -> Generator[Any]:
+        """The block that asks the model, with the sides in declared order."""
+        return self._generators(self._setup.sides)
+
+    async def cast(self, shown: JudgeInput, ctx: Context) -> JudgeBallot:
+        """The ballot about one view."""
+        ballot: JudgeBallot = await self.asking(shown)(shown, ctx)
+        return ballot
+
+    def asking(self, shown: JudgeInput) -> Generator[Any]:
+        """The block for `shown`; it returns a `JudgeBallot`, or a `JudgedVerdict` if only a winner is asked for."""
+        if self._scored:
+            names = tuple(map(shown.view.named, shown.view.order))
+            return self._generators(names).with_transform(partial(self._ballot, shown))
+        return self._generators(self._setup.sides).with_transform(partial(self._verdict, shown))
+
+    def _generator(self, names: tuple[str, ...]) -> Generator[Any]:
+        setup = self._setup
+
+        def system(shown: JudgeInput) -> str:
+            if self._scored:
+                return setup.explain(render_judge_office(view=shown.view, template=setup.template))
+            return setup.explain(render_judge_system(stances=setup.sides, template=setup.template))
+
+        def turn(shown: JudgeInput) -> str:
+            return render_judge_turn(question=shown.question, transcript=setup.render(shown), template=setup.template)
+
+        return generator(
+            name=setup.name,
+            prompt=system,
+            user=turn,
+            output_schema=scores_among(names) if self._scored else verdict_among(setup.sides),
+            resources={"transcript": setup.transcript},
+            **setup.options,
+        )
+
+    def _ballot(self, shown: JudgeInput, answer: Any, _: ModelResponse, ctx: Context) -> JudgeBallot:  # noqa: ANN401 - of the schema above
+        scores = shares_of(answer.scores, {shown.view.named(side): side for side in shown.view.order})
+        winner = leader_of(scores)
+        return self._setup.open_ballot(
+            shown, ctx, scores=scores, winner=winner, verdict=answer.verdict, reasoning=answer.reasoning
+        )
+
+    def _verdict(self, shown: JudgeInput, answer: Any, _: ModelResponse, ctx: Context) -> JudgedVerdict:  # noqa: ANN401 - of the schema above
+        """The verdict of a single-view judge, whose only ballot leaves its words to it."""
+        ballot = self._setup.open_ballot(shown, ctx, winner=answer.winner)
+        return JudgedVerdict(
+            verdict=add_headline(answer.verdict, answer.winner, self._setup.sides),
+            winner=answer.winner,
+            reasoning=answer.reasoning,
+            judging=Judging(ballots=[ballot], scores=ballot.shares),
+        )
+
+
+LEAST_MASS = 0.1
+"""The smallest probability of all letters together with which a ballot is usable: below it the letters' proportions are
+those of tokens that the model hardly considers."""
+NO_LOGPROBS: Final = "the model gives no log-probabilities"
+"""The problem of the ballots of such a model."""
+_HIDDEN = Visibility(client=False, history=False)
+"""Reasons and picks are part of a verdict, and nothing that was said."""
+
+
+def letters_for(count: int, *, where: str, field: str = "stances") -> tuple[str, ...]:
+    """The first `count` letters; ConfigurationError for more than `MOST_LETTERS`.
+
+    >>> letters_for(3, where="judge")
+    ('A', 'B', 'C')
+    """
+    if count > MOST_LETTERS:
+        raise ConfigurationError(where, field, count, f"at most {MOST_LETTERS} to choose from by letter")
+    return tuple(string.ascii_uppercase[:count])
+
+
+def listed_letters(letters: Sequence[str]) -> str:
+    """The letters as a question offers them.
+
+    >>> listed_letters("ABC")
+    'A, B or C'
+    """
+    return f"{', '.join(letters[:-1])} or {letters[-1]}" if len(letters) > 1 else "".join(letters)
+
+
+def letter_views(views: Sequence[JudgeView], letters: Sequence[str], *, crossed: bool) -> tuple[JudgeView, ...]:
+    """`views` with letters in the order of the slots; crossed, each with each rotation of the letters.
+
+    Letters and slots that agree are one bias, which all orders together cancel.
+    """
+    turns = range(len(letters) if crossed else 1)
+    return tuple(
+        replace(view, labels={side: letters[(at + turn) % len(letters)] for at, side in enumerate(view.order)})
+        for view in views
+        for turn in turns
+    )
+
+
+class LetterJuror:
+    """One judging model that is asked for a letter, whose log-probabilities are the ballot.
+
+    The arguments are grouped by side, under a letter and without their positions, of which a small model would judge in
+    place of the arguments. With `reasons`, the model reads the debate by rounds, with the positions, and writes its
+    reasons before it names the letter.
+    """
+
+    def __init__(self, setup: JurorSetup, *, reasons: bool, panel_model: Model | str | None = None) -> None:
+        self._setup = setup.of_panel(panel_model)
+        self._letters = letters_for(len(setup.sides), where=f"judge {setup.name!r}")
+        self._reasons = reasons
+        self.voter = name_of(panel_model)
+
+    @cached_property
+    def block(self) -> Generator[Any]:
+        """The block that asks the model."""
+        options = {**self._setup.options, "resources": {"transcript": self._setup.transcript}}
+        return self._choose(self._system, self._turn, self._letters, options)
+
+    async def cast(self, shown: JudgeInput, ctx: Context) -> JudgeBallot:
+        """Ask about one view; the ballot has a `problem` where the letters say nothing."""
+        setup = self._setup
+        if self._reasons:
+            reasoner: Generator[str] = generator(
+                name=setup.name,
+                prompt=self._system,
+                user=self._debate,
+                resources={"transcript": setup.transcript},
+                **{**setup.options, "visibility": _HIDDEN},
+            )
+            shown = replace(shown, reasons=await reasoner(shown, ctx.child(setup.name, f"{ctx.path}/reasons")))
+        ballot: JudgeBallot = await self.block.with_transform(partial(self._ballot, shown))(shown, ctx)
+        return ballot
+
+    async def pick(self, question: str, texts: Sequence[str], ctx: Context) -> int:
+        """The index of the one of `texts` that states the most concrete fact; the first without log-probabilities."""
+        setup = self._setup
+        letters = letters_for(len(texts), where=setup.name, field="sentences")
+        sentences = "\n".join(f"{letter}: {quoted(text)}" for letter, text in zip(letters, texts, strict=True))
+
+        def likeliest(_: str, response: ModelResponse, __: Context) -> int:
+            logprobs = response.logprobs or {}
+            return max(range(len(letters)), key=lambda index: logprobs.get(letters[index], 0.0))
+
+        turn = filled(setup.template.quote_turn, question=quoted(question), sentences=sentences)
+        block = self._choose(setup.template.letter, turn, letters, {**setup.options, "visibility": _HIDDEN})
+        index: int = await block.with_transform(likeliest)(None, ctx)
+        return index
+
+    def _choose(
+        self, system: TextSlot, user: TextSlot, choices: Sequence[str], options: Mapping[str, Any]
+    ) -> Generator[Any]:
+        """A block that asks for one of `choices`, without tools."""
+        slots: dict[str, Any] = {key: value for key, value in options.items() if key != "tools"}
+        return generator(name=self._setup.name, prompt=system, user=user, choices=choices, **slots)
+
+    def _system(self, shown: JudgeInput) -> str:
+        template = self._setup.template
+        if not self._reasons:
+            return template.letter
+        return self._setup.explain(render_judge_office(view=shown.view, template=template, reasons=True))
+
+    def _debate(self, shown: JudgeInput) -> str:
+        setup = self._setup
+        return filled(setup.template.turn, question=quoted(shown.question), transcript=setup.render(shown))
+
+    def _turn(self, shown: JudgeInput) -> str:
+        template, letters = self._setup.template, listed_letters(self._letters)
+        if self._reasons:
+            asked = filled(template.after_reasons, reasons=quoted(shown.reasons), letters=letters)
+            return f"{self._debate(shown)}\n\n{asked}"
+        sides = render_sides(shown)
+        return filled(template.letter_turn, question=quoted(shown.question), sides=sides, letters=letters)
+
+    def _ballot(self, shown: JudgeInput, _: str, response: ModelResponse, ctx: Context) -> JudgeBallot:
+        labels = shown.view.labels
+        assert labels is not None  # noqa: S101 - letters are labels
+        numbers = {"problem": NO_LOGPROBS} if response.logprobs is None else numbers_of(response.logprobs, labels)
+        return self._setup.open_ballot(shown, ctx, reasoning=shown.reasons, **numbers)
+
+
+def render_sides(shown: JudgeInput) -> str:
+    """The arguments by side, in the order of the view, each under its letter."""
+    notes = [*shown.notes, *[""] * (len(shown.entries) - len(shown.notes))]
+    parts = []
+    for side in shown.view.order:
+        letter = shown.view.named(side)
+        lines = [
+            f"- {quoted(entry.text)}" + (f"\n{note}" if note else "")
+            for entry, note in zip(shown.entries, notes, strict=True)
+            if entry.stance == letter
+        ]
+        parts.append("\n".join([f"Side {letter}:", *(lines or [EMPTY])]))
+    return "\n\n".join(parts)
+
+
+def numbers_of(logprobs: Mapping[str, float], labels: Mapping[str, str]) -> dict[str, Any]:
+    """The fields of a ballot that follow from the log-probability of each side's letter."""
+    log_odds = centred({side: logprobs[letter] for side, letter in labels.items()})
+    mass = math.fsum(math.exp(logprob) for logprob in logprobs.values())
+    problem = f"the letters have only {mass:.3g} of the probability" if mass < LEAST_MASS else None
+    scores = softmax(log_odds)
+    return {
+        "log_odds": log_odds,
+        "mass": mass,
+        "scores": scores,
+        "winner": None if problem else leader_of(scores),
+        "problem": problem,
+    }

@@ -1,0 +1,210 @@
+"""Verdicts in words: the conclusion of a count, and the statements of the debate that it quotes.
+
+The words are assembled from a verdict's data, so that they cannot contradict its winner. A statement is a sentence of
+the debate that a judge picked by letter, and so is verbatim by construction.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from flowdebate.patterns.debate.judging.ballots import MOST_LETTERS, Statement, firsts_of
+from flowdebate.patterns.debate.schemas import JudgedVerdict
+from flowdebate.prompts.escaping import quoted, tag_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from flowdebate.patterns.debate.judging.ballots import JudgeBallot, Judging
+    from flowdebate.patterns.debate.schemas import DebateContributionEntry
+    from flowdebate.patterns.state import TurnOrder
+
+
+HINT = "A small model was the judge, and small models judge weakly."
+"""The last line of a verdict by a model whose profile is concise."""
+_UNDECIDED = {
+    "abstain": "The judge abstains: it found otherwise when it was shown the same arguments in another order.",
+    "tie": "A tie: the judge found otherwise when it was shown the same arguments in another order.",
+}
+"""Policies for a flipped verdict by which nobody wins, with its words."""
+_TWO = 2
+"""Sides of which one has more than the other, and not most."""
+
+
+def conclude(judging: Judging, winner: str | None, *, sides: Sequence[str]) -> JudgedVerdict:
+    """The verdict of a count in which `winner` is ahead, or nobody where `judging.on_flip` says so.
+
+    A tie has equal scores for the sides that a ballot put first; abstaining leaves the scores as they were counted. The
+    words are those of the ballot that is most clearly for the winner; without one, the reasons of all ballots.
+    """
+    used = [ballot for ballot in judging.ballots if ballot.problem is None]
+    if judging.on_flip == "tie":
+        firsts = {side for ballot in used for side in firsts_of(ballot, sides=sides)}
+        shares = {side: 1 / len(firsts) if side in firsts else 0.0 for side in sides}
+        judging = judging.model_copy(update={"scores": shares})
+    if winner is None or judging.on_flip in _UNDECIDED:
+        words = _UNDECIDED.get(judging.on_flip or "", "A tie: no position has more than all others.")
+        why = "\n\n".join(f"For {ballot.winner or 'none of them'}: {_tell_reasons(ballot)}" for ballot in used)
+        return JudgedVerdict(verdict=words, winner=None, reasoning=why, judging=judging)
+    best = max(used, key=lambda ballot: ballot.shares.get(winner, 0.0))  # the first of those that are as clear
+    words = add_headline(best.verdict, winner, best.order)
+    return JudgedVerdict(verdict=words, winner=winner, reasoning=_tell_reasons(best), judging=judging)
+
+
+def conclude_by_letter(verdict: JudgedVerdict, sides: int, *, usable: bool, hint: bool) -> JudgedVerdict:
+    """`verdict` with the words of a judge that answered with letters, which has written none itself."""
+    judging = verdict.judging
+    if judging is None or judging.on_flip in _UNDECIDED:
+        return verdict
+    words = {"verdict": letter_verdict(verdict.winner, sides, usable=usable)}
+    if judging.answer == "letter":
+        words["reasoning"] = letter_reasoning(judging, hint=hint)
+    return verdict.model_copy(update=words)
+
+
+def add_headline(verdict: str, winner: str | None, sides: Sequence[str]) -> str:
+    """`verdict`, after a headline with the winner if it names other sides only.
+
+    >>> add_headline("The shop closes.", "The shop opens", ["The shop opens", "The shop closes"])
+    'The judge sides with: The shop opens. In its own words: The shop closes.'
+    """
+    others = [side for side in sides if side != winner]
+    if winner is None or _names(verdict, winner) or not any(_names(verdict, side) for side in others):
+        return verdict
+    return f"The judge sides with: {_end(winner)} In its own words: {verdict}"
+
+
+def letter_verdict(winner: str | None, sides: int, *, usable: bool) -> str:
+    """The conclusion of a judge that answered with letters."""
+    if winner is not None:
+        return (
+            f"The judge sides with: {_end(winner)} It gave the {'more' if sides <= _TWO else 'most'} concrete evidence."
+        )
+    if not usable:
+        return "No winner: the answers of the judge were not among the letters that it was asked for."
+    return f"No winner: {'neither' if sides <= _TWO else 'no'} side gave clearly more concrete evidence."
+
+
+def letter_reasoning(judging: Judging, *, hint: bool) -> str:
+    """What was said: the statement of each side that the judge picked, and what another side said afterwards."""
+
+    def tell(said: Statement) -> str:
+        return f"(turn {said.turn}): “{' '.join(said.text.split())}”"
+
+    lines = [
+        f"{quote.side} {tell(quote.statement)} "
+        + ("Nobody else spoke after it." if quote.reply is None else f"Said afterwards {tell(quote.reply)}")
+        for quote in judging.quotes or ()
+    ]
+    if not lines:
+        shares = ", ".join(f"{side} {share:.0%}" for side, share in judging.scores.items())
+        lines.append(f"The mean of {len(judging.ballots)} ballots by letter: {shares}.")
+    return "\n\n".join([*lines, *([HINT] if hint else [])])
+
+
+def render_ballots(ballots: Sequence[JudgeBallot]) -> str:
+    """What each ballot found, for a person who is asked to decide between them; as text that cannot forge a line."""
+    lines = []
+    for number, ballot in enumerate(ballots, start=1):
+        if ballot.problem is not None:
+            continue
+        who = "" if ballot.model is None else f" of {tag_text(ballot.model)}"
+        found = "nobody" if ballot.winner is None else tag_text(ballot.winner)
+        shares = ", ".join(f"{tag_text(side)} {share:.2f}" for side, share in ballot.shares.items())
+        first = tag_text(ballot.order[0]) if ballot.order else "nobody"
+        lines.append(f"Ballot {number}{who}, which was shown {first} first: {found} ({shares})")
+        lines.append(f"  Reasons: {quoted(_tell_reasons(ballot))}")
+    return "\n".join(lines)
+
+
+def _tell_reasons(ballot: JudgeBallot) -> str:
+    """The reasons of a ballot; where positions had labels, they say which is which."""
+    if ballot.labels is None:
+        return ballot.reasoning
+    called = "; ".join(f"{ballot.labels[side]}: {side}" for side in ballot.order)
+    return f"{ballot.reasoning} ({called})"
+
+
+def _end(side: str) -> str:
+    """A stance as a sentence."""
+    return side if side.rstrip()[-1:] in (".", "!", "?", "…") else f"{side}."
+
+
+def _names(text: str, side: str) -> bool:
+    """Whether `text` names `side`, as whole words in any case."""
+    wanted = re.escape(" ".join(side.split()).rstrip(".!?…").casefold())
+    return re.search(rf"(?<!\w){wanted}(?!\w)", " ".join(text.split()).casefold()) is not None
+
+
+# Statements to quote
+
+_LONGEST = 300
+"""Characters of a statement; a longer sentence is cut before a word."""
+_FEWEST_WORDS = 5
+"""Words of a sentence that states something; shorter ones are exclamations."""
+_END = r"(?:[.!?…]+[\"'”’»)\]]*(?=\s)|[。！？]+|(?=\n))\s*"
+_ABBREVIATED = r"(?i)(?:\b(?:\w|Mrs?|Ms|Dr|Prof|St|No|vs|cf|e\.g|i\.e|approx))\.$"
+_WORD = re.compile(r"\w+")
+
+
+def sentences_of(text: str) -> list[str]:
+    """The sentences of `text`, each a substring of it.
+
+    >>> sentences_of("Dr. Lee counted 3.5 cases. Nobody replied!")
+    ['Dr. Lee counted 3.5 cases.', 'Nobody replied!']
+    """
+    found, start = [], 0
+    for end in re.finditer(_END, text):
+        if re.search(_ABBREVIATED, text[start : end.end()].rstrip()) and "\n" not in end[0]:
+            continue
+        found.append(text[start : end.end()].strip())
+        start = end.end()
+    found.append(text[start:].strip())
+    return [_cut(sentence) for sentence in found if _WORD.search(sentence)]
+
+
+def _cut(sentence: str) -> str:
+    if len(sentence) <= _LONGEST:
+        return sentence
+    whole = sentence[:_LONGEST].rsplit(None, 1)[0]
+    return whole if _WORD.search(whole) else sentence[:_LONGEST]
+
+
+def statements_of(entries: Sequence[DebateContributionEntry], side: str) -> list[Statement]:
+    """The sentences of `side` to choose a quote from, in order.
+
+    Short ones only if there are no others; of more than there are letters, the last ones.
+    """
+    every = [
+        Statement(entry=index, text=sentence)
+        for index, entry in enumerate(entries)
+        if entry.stance == side
+        for sentence in sentences_of(entry.text)
+    ]
+    long = [statement for statement in every if len(_WORD.findall(statement.text)) >= _FEWEST_WORDS]
+    return (long or every)[-MOST_LETTERS:]
+
+
+def reply_to(
+    statement: Statement, entries: Sequence[DebateContributionEntry], *, turn_order: TurnOrder = "declared"
+) -> Statement | None:
+    """The sentence of another side afterwards that shares most words with `statement`; None if nobody spoke after it.
+
+    Nothing is claimed of it: words in common do not make an answer. Of several, the first. Where the sides of a round
+    spoke at once, only later rounds are afterwards.
+    """
+
+    def words_of(text: str) -> set[str]:
+        return {word.casefold() for word in _WORD.findall(text)}
+
+    said, stated = words_of(statement.text), entries[statement.entry]
+    later = [
+        Statement(entry=index, text=sentence)
+        for index, entry in enumerate(entries)
+        if index > statement.entry
+        and entry.stance != stated.stance
+        and (turn_order != "simultaneous" or entry.round > stated.round)
+        for sentence in sentences_of(entry.text)
+    ]
+    return max(later, key=lambda other: len(said & words_of(other.text)), default=None)
