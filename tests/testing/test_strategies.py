@@ -23,7 +23,7 @@ from flowdebate import (
 from flowdebate._util.text import clean_text
 from flowdebate.errors import ModelError
 from flowdebate.patterns.events import RoundStarted
-from flowdebate.patterns.roster import checked_roster
+from flowdebate.patterns.roster import check_roster
 from flowdebate.testing import FunctionModel
 from flowdebate.testing.hostile import Returns, Sabotage, StopWhen
 from flowdebate.testing.strategies import (
@@ -92,7 +92,7 @@ def test_rosters_are_valid(data: st.DataObject) -> None:
     most = data.draw(st.integers(least, 5))
     roster = data.draw(debaters(min_size=least, max_size=most))
     assert least <= len(roster) <= most
-    assert len({side.name for side in checked_roster(roster, where="test")}) == len(roster)
+    assert len({side.name for side in check_roster(roster, where="test")}) == len(roster)
     assert debate(name="x", debaters=roster).name == "x"
 
 

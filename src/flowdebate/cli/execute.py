@@ -204,7 +204,7 @@ def _propose_sides(plan: Plan, *, yes: bool) -> Plan:
 
 def _type_sides(sides: Sequence[Debater]) -> Sequence[Debater]:
     """The sides that the user types; those that there are where they do not make a debate, with the reason."""
-    from flowdebate.patterns.roster import Debater, checked_roster
+    from flowdebate.patterns.roster import Debater, check_roster
 
     tell("Type one side on each line, as NAME = POSITION; an empty line ends.")
     lines: list[str] = []
@@ -212,7 +212,7 @@ def _type_sides(sides: Sequence[Debater]) -> Sequence[Debater]:
         lines.append(line)
     try:
         entries = [parse_entry(line, "a side", key="stance", needed=True) for line in lines]
-        return checked_roster([Debater(entry["name"], entry["stance"]) for entry in entries], where=COMMAND)
+        return check_roster([Debater(entry["name"], entry["stance"]) for entry in entries], where=COMMAND)
     except ConfigurationError as error:
         tell(f"Not changed: {error}")
         return sides

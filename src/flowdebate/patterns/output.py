@@ -12,15 +12,14 @@ from flowdebate.blocks.handler import Handler, handler
 from flowdebate.errors import OutputError, SchemaViolation
 from flowdebate.patterns.roster import own_options
 from flowdebate.patterns.state import PatternInput, anything_heard, pattern_state
-from flowdebate.patterns.turn import record_failure
+from flowdebate.patterns.turn import guarded, record_failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.models.output import OutputSchema
-    from flowdebate.patterns.roles import RoleOptions
-    from flowdebate.patterns.roster import Bindable
+    from flowdebate.patterns.roster import Role
     from flowdebate.patterns.rounds import Loop
     from flowdebate.patterns.state import DebateStatus, ProviderFailure
     from flowdebate.runs.context import Context
@@ -99,14 +98,12 @@ def stamp_subject(name: str, make_output: Callable[[Context, RunStatus], Pattern
     return stamp
 
 
-def build_output(
-    name: str, make_output: Callable[[Context, RunStatus], PatternOutput]
-) -> Handler[object, PatternOutput]:
+def build_output(loop: Loop) -> Handler[object, PatternOutput]:
     """A block that builds the raw output from the pattern's state and publishes it."""
 
-    @handler(name=f"{name}-build-output")
+    @handler(name=f"{loop.name}-build-output")
     def build(_: object, ctx: Context) -> PatternOutput:
-        return publish(make_output(ctx, status_of(ctx)), ctx)
+        return publish(loop.make_output(ctx, status_of(ctx)), ctx)
 
     return build
 
@@ -121,6 +118,12 @@ def publish(output: OutputT, ctx: Context, *, path: str | None = None) -> Output
     return output
 
 
+def ending_of(ctx: Context, status: RunStatus) -> dict[str, Any]:
+    """The fields that every raw output takes from the state and the run: how it ended, and what it went on without."""
+    state = pattern_state(ctx)
+    return {"stop_reason": state.stop_reason, "status": status, "losses": list(state.losses), "seed": ctx.seed}
+
+
 def status_of(ctx: Context) -> RunStatus:
     """The status of a pattern that completed: "no_verdict" if nothing was said, "degraded" with any loss."""
     if not anything_heard(ctx):
@@ -129,37 +132,31 @@ def status_of(ctx: Context) -> RunStatus:
     return "degraded" if pattern_state(ctx).losses else "complete"
 
 
-def with_synthesizer(
-    pipeline: Sequencer[Any, Any],
-    loop: Loop,
-    synthesizer: Any,  # noqa: ANN401 - None, a bool, options, a block or a function
-    create: Bindable[Any, Any],
-    *,
-    options: RoleOptions,
-    schema: OutputSchema | None,
-) -> Sequencer[Any, Any]:
-    """`pipeline` with its last step, unless `synthesizer` is False: the one that `create` makes, or the application's.
+def with_synthesizer(pipeline: Sequencer[Any, Any], loop: Loop, role: Role) -> Sequencer[Any, Any]:
+    """`pipeline` with its last step, the synthesizer in `role`, unless it is left out.
 
-    An output of the application's own synthesizer is validated against `schema`; the default one's model is asked for
-    it. If the synthesizer's provider fails and failures are tolerated, the output is None, and the raw output is
-    published again with that failure. Without a verdict the synthesizer is not asked, and the output is None.
+    An output of the application's own synthesizer is validated against the pattern's schema; the default one's model is
+    asked for it. If the synthesizer's provider fails and failures are tolerated, the output is None, and the raw output
+    is published again with that failure. Without a verdict the synthesizer is not asked, and the output is None.
     """
-    if synthesizer is False:
+    if not loop.has(role):
         return pipeline
-    block = loop.role(synthesizer, "synthesizer", create, options=options, answer=lambda: schema, output_schema=schema)
-    own = own_options(synthesizer)
+    schema, own = loop.schema, own_options(loop.given[role.name])
+    block = loop.role(role, answer=lambda: schema, output_schema=schema)
     if own is None:
         block = _ReadOnlyInput(block)
 
     def recover(error: Exception, _: object, ctx: Context) -> None:
-        record_failure(error, ctx, block=ctx.block, role="synthesizer", name=ctx.block, instead="no_output")
-        publish(loop.spec.make_output(ctx, status_of(ctx)), ctx)
+        record_failure(error, ctx, block=ctx.block, role=role.name, name=ctx.block, instead=role.instead)
+        publish(loop.make_output(ctx, status_of(ctx)), ctx)
 
-    pipeline = pipeline.then(SkipWithoutVerdict(loop.guarded(block, recover)))
+    pipeline = pipeline.then(SkipWithoutVerdict(guarded(block, loop.failures, recover)))
     if schema is None or (own is not None and "output_schema" not in own):
         return pipeline
     validate = _validate_output(loop.name, block.name, schema)
-    return pipeline.then_if(_is_something, validate) if loop.failures.goes_on else pipeline.then(validate)
+    if not loop.failures.goes_on:
+        return pipeline.then(validate)
+    return pipeline.then_if(lambda value: value is not None, validate)
 
 
 class _ReadOnlyInput(Wrapped):
@@ -189,7 +186,3 @@ class SkipWithoutVerdict(Wrapped):
 
     async def act(self, value: PatternOutput, ctx: Context, /) -> Any:  # noqa: ANN401 - what the synthesizer gives
         return None if value.status == "no_verdict" else await self._inner(value, ctx)
-
-
-def _is_something(value: object) -> bool:
-    return value is not None

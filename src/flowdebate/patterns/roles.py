@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypedDict, TypeVar
 
 from flowdebate._util.text import CutOff, Trimmed, is_blank
@@ -17,7 +17,6 @@ from flowdebate.prompts.template import Template, check_length, check_profile, l
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from typing import Self
 
     from flowdebate.blocks.generator import AnswerForm, MessagesSlot, SecondTry, TextSlot
     from flowdebate.blocks.outline import Outline
@@ -107,12 +106,6 @@ class RoleOptions:
 
     def __post_init__(self) -> None:
         check_profile(type(self).__name__, self.profile)
-
-    def shown(
-        self, visibility: Visibility | Mapping[str, bool] | None, default: Visibility, *, where: str, field: str
-    ) -> Self:
-        """These options with `visibility`, a pattern's option `field`."""
-        return replace(self, visibility=as_visibility(visibility, default, where=where, field=field))
 
     def for_block(self) -> BlockOptions:
         """The options that are not left open, for a `create_…` function.

@@ -1,4 +1,9 @@
-"""Roster and options: who takes part, checked, and the blocks that a pattern fills in with what it knows."""
+"""Roster: who takes part, the roles that a pattern declares, and the default blocks that are made for both.
+
+The options of a default block come in layers, of which the last that says something wins: what its pattern knows
+(name, roster, transcript), the pattern's options for all roles, those of the role, and the member's or role's own.
+`merge_options` is the one place where that is decided.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +13,7 @@ from dataclasses import MISSING, dataclass, fields
 from functools import update_wrapper
 from inspect import Parameter, signature
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, get_args, overload
 
 from flowdebate._util.text import clean_text, is_blank
 from flowdebate._util.validation import check_count, check_seconds, unknown_option
@@ -19,17 +24,19 @@ from flowdebate.blocks.router import Router
 from flowdebate.blocks.sequencer import Sequencer
 from flowdebate.errors import ConfigurationError, FlowDebateWarning
 from flowdebate.models.resolve import check_model
-from flowdebate.patterns.roles import BlockOptions, DebaterOptions, RoleOptions
+from flowdebate.patterns.roles import SHOWN, BlockOptions, RoleOptions
 from flowdebate.patterns.turn import FailurePolicy, StandIn
 from flowdebate.prompts.escaping import as_seen
-from flowdebate.prompts.template import check_length
+from flowdebate.prompts.template import check_length, check_profile
 from flowdebate.resources.resource import StateResource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from flowdebate.blocks.generator import Visibility
     from flowdebate.models.base import Model
-    from flowdebate.prompts.template import Length, Template
+    from flowdebate.patterns.state import Recovery
+    from flowdebate.prompts.template import Template
     from flowdebate.runs.context import Context
 
 
@@ -84,7 +91,7 @@ MANY_MEMBERS = 10
 MemberT = TypeVar("MemberT", Debater, Persona)
 
 
-def checked_roster(
+def check_roster(
     members: Sequence[MemberT | Mapping[str, Any]],
     *,
     where: str,
@@ -92,8 +99,12 @@ def checked_roster(
     field: str = "debaters",
     least: int = 2,
     most: int | None = MANY_MEMBERS,
+    stacklevel: int = 4,
 ) -> tuple[MemberT, ...]:
-    """`members` as they were declared, each a `kind`; ConfigurationError that names the entry and the field."""
+    """`members` as they were declared, each a `kind`; ConfigurationError that names the entry and the field.
+
+    A warning about too many points at the caller of the pattern's function, `stacklevel` frames up.
+    """
     if isinstance(members, (str, bytes, Mapping)) or not isinstance(members, Sequence):
         raise ConfigurationError(where, field, members, f"a list of {kind.__name__} or dicts")
     roster = tuple(_member(entry, kind, where, f"{field}[{index}]") for index, entry in enumerate(members))
@@ -111,7 +122,7 @@ def checked_roster(
             f"{where}: {len(roster)} {field}: each prompt shows what all of them said, so tokens grow with the square "
             f"of their number; use at most {most}",
             FlowDebateWarning,
-            stacklevel=4,  # the caller of the pattern's function
+            stacklevel=stacklevel,
         )
     _check_stances([member.stance for member in roster if hasattr(member, "stance")], where, field)
     return roster
@@ -166,8 +177,7 @@ def _member(entry: object, kind: type[MemberT], where: str, place: str) -> Membe
     return entry
 
 
-MANY_ROUNDS = 4
-"""More rounds than this are warned of."""
+# Checks of options that patterns share, made before anything is built
 
 
 def check_name(value: object, *, where: str, field: str) -> None:
@@ -176,25 +186,10 @@ def check_name(value: object, *, where: str, field: str) -> None:
         raise ConfigurationError(where, field, value, "a string that is not blank")
 
 
-def check_rounds(value: object, *, where: str) -> None:
-    """A number of rounds is an int of at least 1; a bool is not an int here."""
-    check_count(where, max_rounds=value)
-
-
-def check_synthesizer(where: str, synthesizer: object, output_schema: object) -> None:
-    """A synthesizer may be left out; an output schema would then apply to nothing."""
-    if not isinstance(synthesizer, bool):
-        check_role(where, "synthesizer", synthesizer, "None, which is the default block, False, which leaves it out,")
-    elif synthesizer is False and output_schema is not None:
-        raise ConfigurationError(
-            where, "output_schema", output_schema, "None with synthesizer=False: there is nothing to apply it to"
-        )
-
-
-def check_role(where: str, field: str, value: object, absent: str) -> None:
-    """A role is taken by a block or a function; `absent` says what else it may be."""
-    if value is not None and not isinstance(value, (Block, RoleOptions)) and not callable(value):
-        raise ConfigurationError(where, field, value, f"{absent} a block, or a function of (input, ctx)")
+def check_choice(value: object, kind: Any, *, where: str, field: str) -> None:  # noqa: ANN401 - a Literal
+    """An option of a few words is one of the words of its type."""
+    if not isinstance(value, str) or value not in get_args(kind):
+        raise ConfigurationError(where, field, value, f"one of {', '.join(map(repr, get_args(kind)))}")
 
 
 def check_predicate(value: object, *, where: str) -> None:
@@ -210,21 +205,19 @@ def check_predicate(value: object, *, where: str) -> None:
 
 def check_transcript(value: object, maker: Callable[[], StateResource[Any]], *, where: str) -> None:
     """A transcript comes from `maker`: those of other patterns have other entries."""
+    if value is None:
+        return
     kind = type(maker().initial())
-    is_one = isinstance(value, StateResource) and value.key == "transcript" and isinstance(value.initial(), kind)
-    if value is not None and not is_one:
+    if not (isinstance(value, StateResource) and value.key == "transcript" and isinstance(value.initial(), kind)):
         raise ConfigurationError(where, "transcript", value, f"what {maker.__name__}() makes, or None")
 
 
-def speaker_options(
-    where: str, defaults: RoleOptions, *, length: Length | None, template: Template | None, kind: type[Template]
-) -> DebaterOptions:
-    """The options of those who speak: `defaults`, which reach all roles, with `length` and `template`."""
-    check_length(where, length)
-    if not isinstance(template, (kind, NoneType)):
-        raise ConfigurationError(where, "template", template, f"a {kind.__name__}, or None")
-    given: Any = defaults.for_block()
-    return DebaterOptions(**given, length=length, template=template)
+def check_prompt_options(given: Mapping[str, Any], kind: type[Template], *, where: str) -> None:
+    """The options that choose the texts of prompts: a profile, a length, and a template of the speakers' `kind`."""
+    check_profile(where, given["profile"])
+    check_length(where, given["length"])
+    if not isinstance(given["template"], (kind, NoneType)):
+        raise ConfigurationError(where, "template", given["template"], f"a {kind.__name__}, or None")
 
 
 def check_failure_policy(policy: Any, *, where: str) -> None:  # noqa: ANN401 - to be checked
@@ -241,15 +234,7 @@ def check_failure_policy(policy: Any, *, where: str) -> None:  # noqa: ANN401 - 
     check_seconds(where, **{name: value for name, value in given.items() if value is not None})
 
 
-def warn_of_rounds(where: str, max_rounds: int, *, who: str) -> None:
-    """Warn of many rounds; called by the pattern's own function, whose caller is shown."""
-    if max_rounds > MANY_ROUNDS:
-        warnings.warn(
-            f"{where}: max_rounds={max_rounds}: {who} tend to agree after {MANY_ROUNDS} rounds, and each turn sends "
-            f"the whole transcript; use max_rounds <= {MANY_ROUNDS}",
-            FlowDebateWarning,
-            stacklevel=4,
-        )
+# Blocks that a pattern fills in
 
 
 P = ParamSpec("P")
@@ -364,10 +349,33 @@ def is_own(value: object) -> bool:
     return isinstance(value, coded) or (callable(value) and not isinstance(value, Block))
 
 
-def role_block(
-    value: object, makers: Sequence[Bindable[Any, BlockT]], *, where: str, field: str, defaults: dict[str, Any]
+def merge_options(*layers: Mapping[str, Any] | RoleOptions | None) -> dict[str, Any]:
+    """The options of a default block: what a layer leaves open, by None, is left to the layers before it.
+
+    >>> merge_options({"model": "a", "tools": ()}, RoleOptions(model="b"), {"model": None})
+    {'model': 'b', 'tools': ()}
+    """
+    merged: dict[str, Any] = {}
+    for layer in layers:
+        if isinstance(layer, RoleOptions):
+            merged.update(layer.for_block())
+        elif layer is not None:
+            merged.update((option, value) for option, value in layer.items() if value is not None)
+    return merged
+
+
+_FOR_ALL = ("tools", "uses", "context", "instructions", "settings", "profile")
+
+
+def options_for_all(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of a pattern's options `given` that reach the default blocks of all roles."""
+    return merge_options({option: given[option] for option in _FOR_ALL})
+
+
+def make_default(
+    value: object, makers: Sequence[Bindable[Any, BlockT]], options: Mapping[str, Any], *, where: str, field: str
 ) -> BlockT | None:
-    """The default block of a role, made of `defaults` and what `value` says; None for one of the application's own.
+    """The default block, made of `options` and what `value` says; None for one of the application's own.
 
     `value` is None, a bool, options, or the unbound block of one of `makers`, of which the first makes the default.
     """
@@ -380,36 +388,49 @@ def role_block(
         if value.maker not in named:
             raise ConfigurationError(where, field, value, f"made by {' or '.join(named)}()")
         maker = named[value.maker]
-    options = {**defaults, **own}
-    template = options.get("template")
+    given = merge_options(options, own)
+    template = given.get("template")
     if not isinstance(template, (maker.template, NoneType)):
         raise ConfigurationError(where, f"template of {field}", template, f"a {maker.template.__name__}")
-    return maker.create(**options)
+    return maker.create(**given)
 
 
-def member_options(member: Debater | Persona) -> dict[str, Any]:
-    """The options of `member` that replace the pattern's."""
-    own = {} if member.model is None else {"model": member.model}
-    return own if member.options is None else {**own, **member.options.for_block()}
+_ABSENT = {
+    "never": "None, which is the default block,",
+    "if False": "None, which is the default block, False, which leaves it out,",
+    "by default": "None or False, which leave it out, True, the default one,",
+}
+"""What else than a block or a function fills a role, by when it is absent."""
 
 
-def debater_of(
-    member: Debater | Persona,
-    maker: Bindable[Any, BlockT],
-    *,
-    where: str,
-    defaults: dict[str, Any],
-    stand_in: Model | None = None,
-) -> BlockT | None:
-    """The default block of `member`, with its own options; None for a block of the application's own.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Role:
+    """A role as its pattern declares it: its default blocks, who sees them, and what its failure means."""
 
-    With `stand_in`, the default block in any case, for that model.
-    """
-    defaults = {**defaults, **member_options(member)}
-    if stand_in is None:
-        return role_block(member.block, [maker], where=where, field=f"block of {member.name!r}", defaults=defaults)
-    own = own_options(member.block) or {}
-    return maker.create(**{**defaults, **own, "model": stand_in, "name": f"{defaults['name']}-stand-in"})
+    name: str
+    """The pattern's option for it; `{pattern}-{name}` is the name of its block."""
+    create: Sequence[Bindable[Any, Any]]
+    """Makers of default blocks; the first makes the one that None stands for."""
+    instead: Recovery = "skipped"
+    """What happens in place of its answer if its provider fails, and the failure policy goes on."""
+    absent: Literal["never", "if False", "by default"] = "never"
+    """When a pattern is built without it."""
+    visibility: Visibility = SHOWN
+    """That of its default blocks; the option `{name}_visibility`, where a pattern has it, replaces it."""
+    word: str = ""
+    """Its word in the names of blocks, where it is another than `name`: stored runs know blocks by their names."""
+
+    def check(self, value: object, *, where: str) -> None:
+        """ConfigurationError for what cannot fill the role."""
+        if isinstance(value, bool) and self.absent != "never":
+            return
+        if value is not None and not isinstance(value, (Block, RoleOptions)) and not callable(value):
+            allowed = f"{_ABSENT[self.absent]} a block, or a function of (input, ctx)"
+            raise ConfigurationError(where, self.name, value, allowed)
+
+    def is_filled(self, value: object) -> bool:
+        """Whether a pattern that was given `value` has the role."""
+        return value is not False and (value is not None or self.absent != "by default")
 
 
 def with_answer_schema(

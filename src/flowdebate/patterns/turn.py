@@ -387,8 +387,8 @@ class Turn(Block[Any, Any]):
         stand_in: Block[Any, Any] | None = None,
         failures: FailurePolicy,
     ) -> None:
-        self._speakers = [debater] if stand_in is None else [debater, stand_in]
-        shared, hidden = merged_resources(f"turn {name!r}", [*self._speakers, record], closed=self._speakers)
+        self.speakers = [debater] if stand_in is None else [debater, stand_in]
+        shared, hidden = merged_resources(f"turn {name!r}", [*self.speakers, record], closed=self.speakers)
         super().__init__(name, resources=shared, hidden=hidden)
         self.agent_name = agent_name
         self.stance = stance
@@ -403,7 +403,7 @@ class Turn(Block[Any, Any]):
         number = state.round
         return await take_turn(
             ctx,
-            self._speakers,
+            self.speakers,
             lambda debater, task: self._argued(debater, state.question, task, ctx, seen),
             goal=f"Speak in round {number}" if stance is None else f"Argue {stance!r} in round {number}",
             metadata={"round": number} if stance is None else {"round": number, "stance": stance},
@@ -428,7 +428,7 @@ class Turn(Block[Any, Any]):
         record_failure(
             error,
             ctx,
-            block=self._speakers[0].name,
+            block=self.speakers[0].name,
             role="debater",
             name=self.agent_name,
             stance=self.stance,
@@ -436,7 +436,7 @@ class Turn(Block[Any, Any]):
         )
 
     def outline(self) -> Outline:
-        children = (self._speakers[0].outline(), self._record.outline())
+        children = (self.speakers[0].outline(), self._record.outline())
         return Outline(text=self.name, kind="sequencer", children=children)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.patterns.debate import debate
-from flowdebate.patterns.roster import checked_roster
+from flowdebate.patterns.roster import check_roster
 from flowdebate.testing.models import FunctionModel
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class DebateCase:
     @property
     def roster(self) -> tuple[Debater, ...]:
         """The debaters, as `Debater` objects."""
-        return checked_roster(self.options["debaters"], where="case")
+        return check_roster(self.options["debaters"], where="case")
 
     @property
     def stances(self) -> list[str]:

@@ -35,7 +35,7 @@ from flowdebate.patterns.debate.schemas import (
     DebateVerdict,
 )
 from flowdebate.patterns.debate.transcript import create_debate_transcript
-from flowdebate.patterns.roster import Debater, Persona, checked_roster
+from flowdebate.patterns.roster import Debater, Persona, check_roster
 from flowdebate.patterns.state import TURN_ORDERS
 from flowdebate.patterns.turn import FailurePolicy
 from flowdebate.prompts.escaping import as_seen
@@ -171,7 +171,7 @@ def transcripts(
 
     A round has at most `max_turns` turns, and may have none.
     """
-    sides = checked_roster(draw(debaters()) if roster is None else roster, where="transcripts()")
+    sides = check_roster(draw(debaters()) if roster is None else roster, where="transcripts()")
     text = arguments() if texts is None else texts
     turns = st.lists(st.tuples(st.sampled_from(sides), text), max_size=max_turns)
     rounds = draw(st.lists(turns, max_size=max_rounds))
@@ -290,7 +290,7 @@ def debates(
     options: dict[str, Any] = {"name": "debate", **fixed}
     if "debaters" not in fixed:
         options["debaters"] = [replace(side, block=_own(draw, said)) for side in draw(_rosters())]
-    roster = checked_roster(options["debaters"], where="debates()")
+    roster = check_roster(options["debaters"], where="debates()")
     if "max_rounds" not in fixed:
         options["max_rounds"] = draw(st.integers(1, up_to_rounds))
     verdict = verdicts([side.stance for side in roster], valid=None if hostile else True)

@@ -43,9 +43,8 @@ from flowdebate.patterns.roster import (
     check_failure_policy,
     check_name,
     check_predicate,
-    check_rounds,
     is_own,
-    member_options,
+    merge_options,
     with_answer_schema,
 )
 from flowdebate.patterns.rounds import input_validator, note_of_ends
@@ -60,7 +59,6 @@ if TYPE_CHECKING:
     from flowdebate.blocks.handler import Invocation
     from flowdebate.models.base import Model
     from flowdebate.models.resolve import ModelChoice
-    from flowdebate.patterns.roles import BlockOptions
     from flowdebate.patterns.roster import Persona
     from flowdebate.patterns.turn import FailurePolicy
     from flowdebate.runs.context import Context
@@ -101,7 +99,7 @@ class ConsensusOptions:
     shuffle: bool
     model: ModelChoice
     """For all blocks inside that name none."""
-    defaults: BlockOptions
+    defaults: Mapping[str, Any]
     """Options that reach the default blocks only."""
     collection_id: str
 
@@ -112,7 +110,7 @@ class ConsensusOptions:
 
     def __post_init__(self) -> None:
         where = self.where
-        check_rounds(self.max_rounds, where=where)
+        check_count(where, max_rounds=self.max_rounds)
         self._check_topology()
         self._check_bounds()
         self._check_vote()
@@ -252,12 +250,10 @@ def _calls(options: ConsensusOptions, phase: Phase, create: Callable[..., Block[
     model = options.failures.stand_in
 
     def default(agent: Persona, stand_in: Model | None = None) -> Block[Any, Any]:
-        own: dict[str, Any] = {**options.defaults, **member_options(agent), **given}
+        own = merge_options(options.defaults, {"model": agent.model}, agent.options, given, {"model": stand_in})
         if phase not in (PROPOSING, REVISING):
             own.pop("length", None)
-        if stand_in is None:
-            return create(name=options.name, agent=agent, **own)
-        return create(name=f"{options.name}-stand-in", agent=agent, **{**own, "model": stand_in})
+        return create(name=options.name if stand_in is None else f"{options.name}-stand-in", agent=agent, **own)
 
     return AgentCalls(
         f"{options.name}-{phase.name}",

@@ -6,15 +6,22 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from flowdebate._util.validation import suggesting
+from flowdebate.blocks.generator import as_visibility
 from flowdebate.blocks.handler import as_block, invocation
 from flowdebate.measures import best_similarity
 from flowdebate.patterns.consensus.agents import create_conclusive_judge, create_tie_judge
 from flowdebate.patterns.consensus.assembly import ConsensusOptions, assemble
 from flowdebate.patterns.consensus.prompts import ConsensusTemplate
 from flowdebate.patterns.roles import NOT_KEPT, RoleOptions
-from flowdebate.patterns.roster import Persona, check_name, checked_roster, speaker_options
+from flowdebate.patterns.roster import (
+    Persona,
+    check_name,
+    check_prompt_options,
+    check_roster,
+    merge_options,
+    options_for_all,
+)
 from flowdebate.patterns.turn import FailurePolicy
-from flowdebate.prompts.template import check_profile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -137,15 +144,15 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
     >>> output.outcome, output.winner, output.strength, output.early_end
     ('consensus', 'ann', 'unanimous', None)
     """
+    given = locals()
     check_name(name, where="consensus", field="name")
     where = f"consensus {name!r}"
-    check_profile(where, profile)
-    defaults = RoleOptions(
-        tools=tools, uses=uses, context=context, instructions=instructions, settings=settings, profile=profile
-    )
-    speakers = speaker_options(where, defaults, length=length, template=template, kind=ConsensusTemplate)
-    roster = checked_roster(agents, where=where, kind=Persona, field="agents", least=1)
-    of_judges = {"name": name, **defaults.for_block()}
+    check_prompt_options(given, ConsensusTemplate, where=where)
+    roster = check_roster(agents, where=where, kind=Persona, field="agents", least=1)
+    seen = as_visibility(agent_visibility, NOT_KEPT, where=where, field="agent_visibility")
+    defaults = options_for_all(given)
+    of_agents = merge_options(defaults, {"length": length, "template": template, "visibility": seen})
+    of_judges = {"name": name, **defaults}
     breaks_ties = partial(create_tie_judge, choices=[agent.name for agent in roster])
     options = ConsensusOptions(
         name=name,
@@ -173,7 +180,7 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
         research=None if research is None else invocation(research, where=where, field="research"),
         shuffle=shuffle,
         model=model,
-        defaults=speakers.shown(agent_visibility, NOT_KEPT, where=where, field="agent_visibility").for_block(),
+        defaults=of_agents,
         collection_id=name if collection_id is None else collection_id,
         failures=CONSENSUS_FAILURES if failures is None else failures,
     )
@@ -194,5 +201,5 @@ def _optional(
     if value is True:
         return create(**defaults)
     if isinstance(value, RoleOptions):
-        return create(**{**defaults, **value.for_block()})
+        return create(**merge_options(defaults, value))
     return as_block(value, name=name, where=where, field=field).in_role("judge")

@@ -6,15 +6,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 from flowdebate._util.validation import check_count, suggesting
 from flowdebate.errors import ConfigurationError
-from flowdebate.models.output import OutputSchema
 from flowdebate.patterns.anonymity.anonymity import Anonymity, named_models
-from flowdebate.patterns.council.assembly import CouncilOptions, assemble, council_spec
-from flowdebate.patterns.council.member import CouncilMemberTemplate
-from flowdebate.patterns.council.schemas import CouncilTranscript, create_council_transcript
-from flowdebate.patterns.roles import NOT_KEPT, SHOWN, CommonKeywords, RoleOptions
-from flowdebate.patterns.roster import Persona, check_name, check_role, checked_roster, speaker_options
-from flowdebate.patterns.rounds import checked_loop
-from flowdebate.prompts.template import check_profile
+from flowdebate.patterns.council.assembly import COUNCIL, assemble
+from flowdebate.patterns.roles import CommonKeywords, RoleOptions
+from flowdebate.patterns.rounds import check_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,7 +20,9 @@ if TYPE_CHECKING:
     from flowdebate.blocks.tools import Capability, ToolLike
     from flowdebate.models.base import ModelSettings
     from flowdebate.models.resolve import ModelChoice
-    from flowdebate.patterns.council.schemas import CouncilOutput, ReviewScope
+    from flowdebate.patterns.council.member import CouncilMemberTemplate
+    from flowdebate.patterns.council.schemas import CouncilOutput, CouncilTranscript, ReviewScope
+    from flowdebate.patterns.roster import Persona
     from flowdebate.patterns.turn import FailurePolicy
     from flowdebate.prompts.template import Length, Profile
 
@@ -137,42 +134,11 @@ def council(  # noqa: PLR0913 - the pattern's options, each with its default
     >>> result.output.answer, result.usage.calls, len(result.output.ranking)
     ('Wait a week.', 7, 3)
     """
-    check_name(name, where="council", field="name")
-    where = f"council {name!r}"
-    roster = checked_roster(members, where=where, kind=Persona, field="members")
-    check_role(where, "chair", chair, "None, which is the default block,")
+    loop = check_options(COUNCIL, locals(), max_rounds=2 if review else 1)
     if review not in ("others", "all", False):
-        raise ConfigurationError(where, "review", review, '"others", "all" or False')
+        raise ConfigurationError(loop.where, "review", review, '"others", "all" or False')
     if max_concurrency is not None:
-        check_count(where, max_concurrency=max_concurrency)
-    loop = checked_loop(
-        name=name,
-        where=where,
-        max_rounds=2 if review else 1,
-        terminate_when=None,
-        transcript=transcript,
-        create_transcript=create_council_transcript,
-        model=model,
-        collection_id=collection_id,
-        failures=failures,
-        spec=council_spec(roster),
-    )
-    names = tuple(member.name for member in roster)
-    check_profile(where, profile)
-    defaults = RoleOptions(
-        tools=tools, uses=uses, context=context, instructions=instructions, settings=settings, profile=profile
-    )
-    speakers = speaker_options(where, defaults, length=length, template=template, kind=CouncilMemberTemplate)
+        check_count(loop.where, max_concurrency=max_concurrency)
     return assemble(
-        CouncilOptions(
-            loop=loop,
-            roster=roster,
-            chair=chair,
-            review=review or None,
-            max_concurrency=max_concurrency,
-            output_schema=None if output_schema is None else OutputSchema.of(output_schema, where=where),
-            anonymity=Anonymity(names=names, models=named_models(model, roster)) if hide_names else None,
-            of_members=speakers.shown(member_visibility, NOT_KEPT, where=where, field="member_visibility"),
-            of_chair=defaults.shown(chair_visibility, SHOWN, where=where, field="chair_visibility"),
-        )
+        loop, Anonymity(names=tuple(loop.names), models=named_models(model, loop.roster)) if hide_names else None
     )

@@ -168,15 +168,13 @@ def read_review(answer: object, asked: ReviewAsked, order: Sequence[str], *, blo
     )
 
 
-def sum_up_reviews(
-    loop: Loop, members: Sequence[str], *, reviewed: bool, anonymity: Anonymity | None
-) -> Handler[Any, ChairAsked]:
+def sum_up_reviews(loop: Loop, *, reviewed: bool, anonymity: Anonymity | None) -> Handler[Any, ChairAsked]:
     """A block that ranks the answers by all reviews, and returns the chair's input."""
 
     @handler(name=f"{loop.name}-rank")
     def rank(_: object, ctx: Context) -> ChairAsked:
         state = council_state(ctx)
-        names = [name for name in members if name in state.heard]
+        names = [name for name in loop.names if name in state.heard]
         ranking = rank_answers(state.reviews, names)
         reason = "reviewed" if reviewed else "not_reviewed"
         ctx.scope.handle.deadline = None

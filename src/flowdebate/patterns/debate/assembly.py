@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from flowdebate._util.frozen import frozen
 from flowdebate.blocks.handler import Handler, handler
 from flowdebate.blocks.router import router
 from flowdebate.blocks.sequencer import sequencer
@@ -33,11 +32,13 @@ from flowdebate.patterns.debate.schemas import (
     VerdictReached,
 )
 from flowdebate.patterns.debate.synthesizer import create_synthesizer
-from flowdebate.patterns.output import publish, status_of, with_synthesizer
-from flowdebate.patterns.roster import is_own
-from flowdebate.patterns.rounds import Loop, PatternSpec
-from flowdebate.patterns.state import accepted, as_model, entries_of, state_of
-from flowdebate.patterns.turn import MISSING, IfHeard, WithFallback, is_provider_failure, record_failure, record_turn
+from flowdebate.patterns.debate.transcript import create_debate_transcript
+from flowdebate.patterns.output import ending_of, publish, status_of, with_synthesizer
+from flowdebate.patterns.roles import NOT_KEPT
+from flowdebate.patterns.roster import Debater, Role, is_own, merge_options
+from flowdebate.patterns.rounds import MANY_ROUNDS, Loop, PatternSpec
+from flowdebate.patterns.state import TurnOrder, accepted, as_model, entries_of, state_of
+from flowdebate.patterns.turn import MISSING, WithFallback, record_failure, record_turn
 from flowdebate.prompts.escaping import as_seen
 
 if TYPE_CHECKING:
@@ -45,134 +46,78 @@ if TYPE_CHECKING:
 
     from flowdebate.blocks.base import Block
     from flowdebate.blocks.sequencer import Sequencer
-    from flowdebate.models.output import OutputSchema
-    from flowdebate.patterns.anonymity.anonymity import Anonymity
     from flowdebate.patterns.debate.judging.ballots import OnFlip
     from flowdebate.patterns.debate.quotes.schemas import VerifiedQuote
     from flowdebate.patterns.debate.schemas import DebateModeratorDecision, StopReason
-    from flowdebate.patterns.roles import RoleOptions
-    from flowdebate.patterns.roster import Debater
-    from flowdebate.patterns.state import TurnOrder
-    from flowdebate.patterns.turn import Turn
     from flowdebate.runs.context import Context
     from flowdebate.runs.events import RunStatus
 
 
-class DebateOptions(NamedTuple):
-    """The checked options of a debate. Those of a role reach its default block only."""
-
-    loop: Loop
-    roster: tuple[Debater, ...]
-    judge: Any
-    """Options, a block or a function."""
-    synthesizer: Any
-    """None, False, options, a block or a function."""
-    moderator: Any
-    """None for none, True, options, a block or a function."""
-    output_schema: OutputSchema | None
-    of_debaters: RoleOptions
-    of_judge: RoleOptions
-    of_moderator: RoleOptions
-    of_synthesizer: RoleOptions
-    anonymize_transcript: bool
-    shuffle_for_judge: bool
-    anonymity: Anonymity | None
-    sources: Mapping[str, str] | None
-    mirror: bool = False
-    """Whether the debate is held again, with the order of speakers reversed."""
-
-    @property
-    def names(self) -> list[str]:
-        """The debaters' names, in declared order."""
-        return [debater.name for debater in self.roster]
-
-    @property
-    def stances(self) -> list[str]:
-        """The debaters' stances, in declared order."""
-        return [debater.stance for debater in self.roster]
-
-
-def assemble(debate: DebateOptions) -> Sequencer[Any, Any]:
+def assemble(loop: Loop) -> Sequencer[Any, Any]:
     """The debate as a block: opening, rounds of turns, judge, raw output, synthesizer."""
-    loop = debate.loop
-    turns = {debater.name: _turn(debate, debater) for debater in debate.roster}
-    judge = _judge(debate)
+    given = loop.given
+    turns = {
+        debater.name: loop.turn(
+            debater,
+            partial(
+                record_turn,
+                entry=partial(DebateContributionEntry, agent_name=debater.name, stance=debater.stance),
+                stance=debater.stance,
+            ),
+            stance=debater.stance,
+            role=debater.role,
+            max_rounds=loop.max_rounds,
+            stances=_stances(loop),
+            anonymity=given["anonymity"],
+            sources=given["sources"],
+        )
+        for debater in loop.roster
+    }
+    judge = _judge(loop)
+    moderated = loop.has(MODERATOR)
 
     pipeline = loop.opening()
-    if debate.moderator is None:
+    if not moderated:
         pipeline = loop.with_turns(pipeline, turns)
     elif loop.turn_order != "declared" or loop.reverse:
-        pipeline = loop.with_turns(pipeline.tap(_moderation(debate)), turns, speakers=partial(_speakers_of_round, None))
+        pipeline = loop.with_turns(pipeline.tap(_moderation(loop)), turns, speakers=partial(_speakers_of_round, None))
     else:
         dispatch = router(name=f"{loop.name}-dispatch", choose=_itself, routes=turns)
-        pipeline = pipeline.tap(_moderation(debate)).tap_each(dispatch, over=_speakers_of_round, max_concurrency=1)
-    pipeline = loop.until_stopped(pipeline, *([] if debate.moderator is None else ["done (moderator)"]))
+        pipeline = pipeline.tap(_moderation(loop)).tap_each(dispatch, over=_speakers_of_round, max_concurrency=1)
+    pipeline = loop.until_stopped(pipeline, *(["done (moderator)"] if moderated else []))
     on_flip: OnFlip | None = None
-    if debate.mirror:
+    if given["mirror"]:
         on_flip = judge.how.on_flip if isinstance(judge, Judge) else "average"
         if on_flip == "human":
             raise ConfigurationError(loop.where, "mirror", True, "left out with on_flip='human'")  # noqa: FBT003
-        mirrored = debate._replace(loop=mirrored_loop(loop), synthesizer=False, output_schema=None, mirror=False)
-        pipeline = pipeline.tap(Mirror(assemble(mirrored)))
-    judged = IfHeard(loop.guarded(judge, without_verdict), role="judge", instead="no_verdict")
-    build = build_raw_output(loop, judge.name, debate.roster, own=is_own(debate.judge), on_flip=on_flip)
-    pipeline = pipeline.then(judged).then(build)
-    return with_synthesizer(
-        pipeline,
-        loop,
-        debate.synthesizer,
-        create_synthesizer,
-        options=debate.of_synthesizer,
-        schema=debate.output_schema,
-    )
+        pipeline = pipeline.tap(Mirror(assemble(mirrored_loop(loop))))
+    build = build_raw_output(loop, judge.name, own=is_own(given["judge"]), on_flip=on_flip)
+    return with_synthesizer(pipeline.then(loop.guard(JUDGE, judge)).then(build), loop, SYNTHESIZER)
 
 
-def _turn(debate: DebateOptions, debater: Debater) -> Turn:
-    loop = debate.loop
-    block, stand_in = loop.speakers(
-        debater,
-        create_debater,
-        options=debate.of_debaters,
-        stance=debater.stance,
-        role=debater.role,
-        max_rounds=loop.max_rounds,
-        stances=debate.stances,
-        anonymity=debate.anonymity,
-        sources=debate.sources,
-    )
-    record = record_turn(
-        name=loop.name,
-        agent_name=debater.name,
-        transcript=loop.transcript,
-        collection_id=loop.collection_id,
-        entry=partial(DebateContributionEntry, agent_name=debater.name, stance=debater.stance),
-        stance=debater.stance,
-        own=is_own(debater.block),
-    )
-    return loop.turn(debater, debater=block, stand_in=stand_in, record=record, stance=debater.stance)
+def _stances(loop: Loop) -> list[str]:
+    """The debaters' stances, in declared order."""
+    return [debater.stance for debater in loop.roster]
 
 
-def _moderation(debate: DebateOptions) -> Block[Any, Any]:
+def _moderation(loop: Loop) -> Block[Any, Any]:
     """The moderator's decision, checked; the declared order if its model gives none that can be used."""
-    loop, names = debate.loop, debate.names
+    names = loop.names
     moderator = loop.role(
-        debate.moderator,
-        "moderator",
-        create_moderator,
-        options=debate.of_moderator,
+        MODERATOR,
         answer=lambda: decision_among(names),
         roster_names=names,
         transcript=loop.transcript,
         max_rounds=loop.max_rounds,
     )
     stash = stash_moderator_decision(
-        name=loop.name, moderator=moderator.name, roster_names=names, own=is_own(debate.moderator)
+        name=loop.name, moderator=moderator.name, roster_names=names, own=is_own(loop.given["moderator"])
     )
     is_default = isinstance(moderator, Moderator)
 
     def losses(error: BaseException) -> bool:
         unusable = is_default and isinstance(error, (BadAnswer, RosterError))
-        return unusable or (loop.failures.goes_on and is_provider_failure(error))
+        return unusable or loop.failures.tolerates(error)
 
     def recover(error: Exception, _: object, ctx: Context) -> DebateModeratorDecision:
         return decide_declared_order(error, ctx, moderator=moderator.name, roster_names=names)
@@ -181,49 +126,30 @@ def _moderation(debate: DebateOptions) -> Block[Any, Any]:
     return WithFallback(opening, recover=recover, losses=losses, timeout=loop.failures.turn_timeout)
 
 
-def _judge(debate: DebateOptions) -> Block[Any, Any]:
-    loop, stances = debate.loop, debate.stances
-    defaults: dict[str, Any] = {
+def _judge(loop: Loop) -> Block[Any, Any]:
+    given, stances = loop.given, _stances(loop)
+    judge, names = given["judge"], ("anonymize_transcript", "shuffle_for_judge", "anonymity", "sources")
+    facts: dict[str, Any] = {
         "transcript": loop.transcript,
         "stances": stances,
-        "anonymize_transcript": debate.anonymize_transcript,
-        "shuffle_for_judge": debate.shuffle_for_judge,
-        "anonymity": debate.anonymity,
-        "sources": debate.sources,
         "turn_order": loop.turn_order,
+        **{name: given[name] for name in names},
     }
-    if isinstance(debate.judge, JudgeOptions):
-        options: Any = {**debate.of_judge.for_block(), **debate.judge.for_block()}
-        return Judge(debate.judge, name=loop.name, **defaults, options=options)
-    makers = (create_judge, create_judge_panel)
-    answer = partial(verdict_among, stances)
-    return loop.role(debate.judge, "judge", *makers, options=debate.of_judge, answer=answer, **defaults)
+    if isinstance(judge, JudgeOptions):
+        options: Any = merge_options(loop.options_of(JUDGE), judge.for_block())
+        return Judge(judge, name=loop.name, **facts, options=options)
+    return loop.role(JUDGE, answer=partial(verdict_among, stances), **facts)
 
 
-def debate_spec(
-    max_rounds: int,
-    roster: Sequence[Debater] = (),
-    sources: Mapping[str, str] | None = None,
-    anonymity: Anonymity | None = None,
-    turn_order: TurnOrder = "declared",
-) -> PatternSpec:
-    """The loop's parts for a debate: it stops by its cap or its moderator, and its voices are stances."""
-    stances = {debater.name: debater.stance for debater in roster}
+def _first_state(loop: Loop) -> DebateState:
+    stances = {debater.name: debater.stance for debater in loop.roster}
     # of checked values: nothing has to be validated, by a schema as large as the output's
-    start = frozen(DebateState.model_construct(stances=stances, max_rounds=max_rounds))
+    return DebateState.model_construct(stances=stances, max_rounds=loop.max_rounds)
 
-    def stops(state: DebateState) -> StopReason | None:
-        done = state.decision is not None and state.decision.done
-        return stop_reason(state.round, max_rounds=max_rounds, moderator_done=done)
 
-    return PatternSpec(
-        input_type=DebateInput,
-        new_state=lambda: start,
-        make_output=partial(raw_output, sources=sources, anonymity=anonymity, turn_order=turn_order),
-        stop_reason=stops,
-        voice_of=attrgetter("stance"),
-        speaker="debater",
-    )
+def _stop_reason(state: DebateState, max_rounds: int) -> StopReason | None:
+    done = state.decision is not None and state.decision.done
+    return stop_reason(state.round, max_rounds=max_rounds, moderator_done=done)
 
 
 def stop_reason(round: int, *, max_rounds: int, moderator_done: bool) -> StopReason | None:  # noqa: A002
@@ -237,31 +163,21 @@ def stop_reason(round: int, *, max_rounds: int, moderator_done: bool) -> StopRea
     return "moderator_done" if moderator_done else None
 
 
-def raw_output(
-    ctx: Context,
-    status: RunStatus,
-    *,
-    sources: Mapping[str, str] | None = None,
-    anonymity: Anonymity | None = None,
-    turn_order: TurnOrder = "declared",
-) -> DebateRawOutput:
+def raw_output(loop: Loop, ctx: Context, status: RunStatus) -> DebateRawOutput:
     """The raw output of the debate around a step, so far."""
-    state = state_of(ctx, DebateState)
+    state, anonymity = state_of(ctx, DebateState), loop.given["anonymity"]
     return DebateRawOutput(
         rounds=state.round,
         question=state.question,
         transcript=list(entries_of(ctx)),
         verdict=state.verdict,
         moderator_decisions=list(state.moderator_decisions),
-        stop_reason=state.stop_reason,
-        status=status,
-        losses=list(state.losses),
-        seed=ctx.seed,
         leaks=None if anonymity is None else anonymity.leaks(ctx),
-        quotes=_quotes(ctx, sources),
-        turn_order=turn_order,
+        quotes=_quotes(ctx, loop.given["sources"]),
+        turn_order=loop.turn_order,
         mirrored=state.mirrored,
         first_verdict=state.first_verdict,
+        **ending_of(ctx, status),
     )
 
 
@@ -273,19 +189,17 @@ def _quotes(ctx: Context, sources: Mapping[str, str] | None) -> list[list[Verifi
     return quotes_in(entries_of(ctx), sources)
 
 
-def build_raw_output(
-    loop: Loop, judge: str, roster: Sequence[Debater], *, own: bool, on_flip: OnFlip | None = None
-) -> Handler[Any, DebateRawOutput]:
+def build_raw_output(loop: Loop, judge: str, *, own: bool, on_flip: OnFlip | None) -> Handler[Any, DebateRawOutput]:
     """A block that takes the judge's verdict, or `MISSING`, and publishes the raw output.
 
     With `on_flip` the debate was mirrored: its verdict is that on both.
     """
-    stances = list(dict.fromkeys(debater.stance for debater in roster))
+    stances = list(dict.fromkeys(_stances(loop)))
 
     @handler(name=f"{loop.name}-build-raw-output")
     async def build(value: object, ctx: Context) -> DebateRawOutput:
         status: RunStatus = "no_verdict"
-        record_unheard(roster, ctx)
+        record_unheard(loop.roster, ctx)
         if value is not MISSING:
             read = partial(as_model, value, DebateVerdict, block=judge)
             verdict = await accepted(read, ctx, returns=DebateVerdict, own=own)
@@ -297,7 +211,7 @@ def build_raw_output(
                 ctx.scope.handle.update(verdict=found)
                 ctx.emit(VerdictReached(block=judge, verdict=found))
                 status = _worse(status_of(ctx), state_of(ctx, DebateState).mirrored)
-        raw: Any = loop.spec.make_output(ctx, status)
+        raw: Any = loop.make_output(ctx, status)
         published: DebateRawOutput = publish(raw, ctx)
         return published
 
@@ -343,12 +257,6 @@ def record_unheard(roster: Sequence[Debater], ctx: Context) -> None:
             record_failure(error, ctx, block=ctx.block, instead="unheard", **about)
 
 
-def without_verdict(error: Exception, _: object, ctx: Context) -> object:
-    """Go on without the verdict of a judge whose provider failed."""
-    record_failure(error, ctx, block=ctx.block, role="judge", name=ctx.block, instead="no_verdict")
-    return MISSING
-
-
 def _speakers_of_round(_: object, ctx: Context) -> list[str]:
     decision = state_of(ctx, DebateState).decision
     return [] if decision is None else decision.next_speakers
@@ -356,3 +264,22 @@ def _speakers_of_round(_: object, ctx: Context) -> list[str]:
 
 def _itself(speaker: str) -> str:
     return speaker
+
+
+JUDGE = Role(name="judge", create=[create_judge, create_judge_panel], instead="no_verdict")
+MODERATOR = Role(name="moderator", create=[create_moderator], instead="declared_order", absent="by default")
+SYNTHESIZER = Role(name="synthesizer", create=[create_synthesizer], instead="no_output", absent="if False")
+DEBATE = PatternSpec(
+    name="debate",
+    speaker=Role(name="debater", create=[create_debater], visibility=NOT_KEPT),
+    roles=[JUDGE, MODERATOR, SYNTHESIZER],
+    choices={"turn_order": TurnOrder},
+    input_type=DebateInput,
+    new_state=_first_state,
+    make_output=raw_output,
+    create_transcript=create_debate_transcript,
+    stop_reason=_stop_reason,
+    voice_of=attrgetter("stance"),
+    member=Debater,
+    many_rounds=MANY_ROUNDS,
+)

@@ -25,7 +25,7 @@ from flowdebate.models.usage import Usage
 from flowdebate.patterns.debate.schemas import BASELINES, BaselineAnswer, DebateRawOutput
 from flowdebate.patterns.output import publish
 from flowdebate.patterns.roles import generator_options
-from flowdebate.patterns.roster import checked_roster
+from flowdebate.patterns.roster import check_roster
 from flowdebate.patterns.state import question_of
 from flowdebate.patterns.turn import in_time, is_provider_failure
 from flowdebate.prompts.escaping import quoted, tag_text
@@ -384,7 +384,7 @@ def with_baselines(
     >>> [(found.name, found.winner, found.calls) for found in result.raw.baselines]
     [('single', 'free rents', 1), ('drafts', 'free rents', 2), ('self_consistency', 'free rents', 3)]
     """
-    roster = checked_roster(debaters, where=f"with_baselines({pattern.name!r})", most=None)
+    roster = check_roster(debaters, where=f"with_baselines({pattern.name!r})", most=None)
     model = options.pop("model", None)
     return compared(
         pattern, roster, model=model, baselines=baselines, max_samples=max_samples, equal=equal, options=options

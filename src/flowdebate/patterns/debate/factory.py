@@ -7,27 +7,14 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 from flowdebate._util.validation import suggesting
 from flowdebate.errors import ConfigurationError, FlowDebateWarning
-from flowdebate.models.output import OutputSchema
 from flowdebate.models.resolve import of_intent
 from flowdebate.patterns.anonymity.anonymity import Anonymity, named_models
-from flowdebate.patterns.debate.assembly import DebateOptions, assemble, debate_spec
-from flowdebate.patterns.debate.debater import DebaterTemplate
+from flowdebate.patterns.debate.assembly import DEBATE, assemble
 from flowdebate.patterns.debate.judging.options import JudgeOptions, as_judge_options
 from flowdebate.patterns.debate.quotes.schemas import check_sources
-from flowdebate.patterns.debate.transcript import Transcript, create_debate_transcript
-from flowdebate.patterns.roles import NOT_KEPT, SHOWN, PatternKeywords, RoleOptions
-from flowdebate.patterns.roster import (
-    Debater,
-    check_name,
-    check_role,
-    check_synthesizer,
-    checked_roster,
-    own_options,
-    speaker_options,
-    warn_of_rounds,
-)
-from flowdebate.patterns.rounds import checked_loop
-from flowdebate.prompts.template import check_profile
+from flowdebate.patterns.roles import PatternKeywords
+from flowdebate.patterns.roster import Debater, options_for_all, own_options
+from flowdebate.patterns.rounds import check_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -39,8 +26,10 @@ if TYPE_CHECKING:
     from flowdebate.blocks.tools import Capability, ToolLike
     from flowdebate.models.base import Model, ModelSettings
     from flowdebate.models.resolve import ModelChoice
+    from flowdebate.patterns.debate.debater import DebaterTemplate
     from flowdebate.patterns.debate.judging.schedules import ScheduleLike
     from flowdebate.patterns.debate.schemas import BaselineName, DebateRawOutput
+    from flowdebate.patterns.debate.transcript import Transcript
     from flowdebate.patterns.roles import ModeratorOptions, SynthesizerOptions
     from flowdebate.patterns.state import TurnOrder
     from flowdebate.patterns.turn import FailurePolicy
@@ -211,59 +200,19 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
     >>> result.output.rounds, result.output.verdict.winner
     (1, 'cap rents')
     """
-    check_name(name, where="debate", field="name")
-    where = f"debate {name!r}"
-    roster = checked_roster(debaters, where=where)
-    asked = as_judge_options(judge, where=where)
-    if asked is None:
-        check_role(where, "judge", judge, "None, which is the default block,")
-    if not isinstance(moderator, bool):
-        check_role(where, "moderator", moderator, "None or False, which leave it out, True, the default one,")
-    check_synthesizer(where, synthesizer, output_schema)
+    given = locals()
+    asked = as_judge_options(judge, where=f"debate {name!r}")
+    loop = check_options(DEBATE, {**given, "judge": judge if asked is None else None})
+    where, roster = loop.where, loop.roster
     check_mirror(mirror, turn_order, where=where)
-    texts = check_sources(sources, where=where)
-    given = [judge if asked is None else None, *(debater.block for debater in roster)]
-    ours = any(own_options(block) is not None for block in given)
-    anonymity = _anonymity(roster, model, asked) if hide_names and ours else None
-    loop = checked_loop(
-        name=name,
-        where=where,
-        max_rounds=max_rounds,
-        terminate_when=terminate_when,
-        transcript=transcript,
-        create_transcript=create_debate_transcript,
-        model=model,
-        collection_id=collection_id,
-        failures=failures,
-        spec=debate_spec(max_rounds, roster, texts, anonymity, turn_order),
-        turn_order=turn_order,
+    ours = [judge if asked is None else None, *(debater.block for debater in roster)]
+    hidden = hide_names and any(own_options(block) is not None for block in ours)
+    loop = loop.with_given(
+        judge=asked or (JudgeOptions() if judge is None else judge),
+        sources=check_sources(sources, where=where),
+        anonymity=_anonymity(roster, model, asked) if hidden else None,
     )
-    own_judge: Any = judge  # a block or a function: what else it may be is in `asked`
-    check_profile(where, profile)
-    defaults = RoleOptions(
-        tools=tools, uses=uses, context=context, instructions=instructions, settings=settings, profile=profile
-    )
-    speakers = speaker_options(where, defaults, length=length, template=template, kind=DebaterTemplate)
-    pipeline = assemble(
-        DebateOptions(
-            loop=loop,
-            roster=roster,
-            judge=asked or (JudgeOptions() if judge is None else own_judge),
-            synthesizer=synthesizer,
-            moderator=None if moderator is False else moderator,
-            output_schema=None if output_schema is None else OutputSchema.of(output_schema, where=where),
-            of_debaters=speakers.shown(debater_visibility, NOT_KEPT, where=where, field="debater_visibility"),
-            of_judge=defaults.shown(judge_visibility, SHOWN, where=where, field="judge_visibility"),
-            of_moderator=defaults,
-            of_synthesizer=defaults.shown(synthesizer_visibility, SHOWN, where=where, field="synthesizer_visibility"),
-            anonymity=anonymity,
-            sources=texts,
-            anonymize_transcript=anonymize_transcript,
-            shuffle_for_judge=shuffle_for_judge,
-            mirror=mirror,
-        )
-    )
-    warn_of_rounds(where, max_rounds, who="debaters")
+    pipeline = assemble(loop)
     if asked is not None:
         judges = asked.models or ([] if asked.model is None else [asked.model])
         warn_of_kin(where, judges, roster, model=model)
@@ -273,7 +222,8 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
         return pipeline
     from flowdebate.patterns.debate.baselines import compared
 
-    return compared(pipeline, roster, baselines=baselines, model=model, options=defaults.for_block())
+    options: Any = options_for_all(given)
+    return compared(pipeline, roster, baselines=baselines, model=model, options=options)
 
 
 def check_mirror(mirror: object, turn_order: object, *, where: str) -> None:

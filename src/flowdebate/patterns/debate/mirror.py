@@ -25,10 +25,11 @@ if TYPE_CHECKING:
 def mirrored_loop(loop: Loop) -> Loop:
     """The loop of the mirrored debate: its names, its transcript and its audit trail are its own."""
     return replace(
-        loop,
+        loop.with_given(synthesizer=False, mirror=False),
         name=f"{loop.name}-mirrored",
         owns_transcript=True,
         collection_id=f"{loop.collection_id}-mirrored",
+        schema=None,
         reverse=True,
     )
 

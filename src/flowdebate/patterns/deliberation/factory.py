@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from flowdebate._util.validation import suggesting
 from flowdebate.blocks.sequencer import sequencer
 from flowdebate.patterns.deliberation.debater import PersonaTemplate, create_persona_debater
-from flowdebate.patterns.deliberation.moderator import (
-    ReportForm,
-    check_report_form,
-    create_moderator,
-    stash_report,
-    without_report,
-)
+from flowdebate.patterns.deliberation.moderator import ReportForm, check_report_form, create_moderator, stash_report
 from flowdebate.patterns.deliberation.schemas import (
     DeliberationInput,
     DeliberationOutput,
@@ -28,26 +21,24 @@ from flowdebate.patterns.deliberation.transcript import (
     record_round,
     said_in_progress,
 )
-from flowdebate.patterns.output import build_output
-from flowdebate.patterns.roles import NOT_KEPT, SHOWN, RoleOptions
-from flowdebate.patterns.roster import Persona, check_name, check_role, checked_roster, is_own, speaker_options
-from flowdebate.patterns.rounds import Loop, PatternSpec, checked_loop
+from flowdebate.patterns.output import build_output, ending_of
+from flowdebate.patterns.roles import NOT_KEPT
+from flowdebate.patterns.roster import Persona, Role, is_own
+from flowdebate.patterns.rounds import Loop, PatternSpec, check_options
 from flowdebate.patterns.state import entries_of, state_of
-from flowdebate.patterns.turn import IfHeard, hear
-from flowdebate.prompts.template import check_profile
+from flowdebate.patterns.turn import hear
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from flowdebate.blocks.base import Block
     from flowdebate.blocks.generator import MessagesSlot, TextSlot, Visibility
     from flowdebate.blocks.handler import BlockLike
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.blocks.tools import Capability, ToolLike
     from flowdebate.models.base import ModelSettings
     from flowdebate.models.resolve import ModelChoice
-    from flowdebate.patterns.roles import Members, ModeratorOptions
-    from flowdebate.patterns.turn import FailurePolicy, Turn
+    from flowdebate.patterns.roles import ModeratorOptions
+    from flowdebate.patterns.turn import FailurePolicy
     from flowdebate.prompts.template import Length, Profile
     from flowdebate.runs.context import Context
     from flowdebate.runs.events import RunStatus
@@ -118,113 +109,51 @@ def deliberation(  # noqa: PLR0913 - the pattern's options, each with its defaul
     >>> output.rounds, output.is_settled, output.final_decision
     (1, True, 'Invest half now.')
     """
-    check_name(name, where="deliberation", field="name")
-    where = f"deliberation {name!r}"
-    roster = checked_roster(debaters, where=where, kind=Persona)
-    if not isinstance(moderator, bool):
-        check_role(where, "moderator", moderator, "None, which is the default block, False, which leaves it out,")
-    check_report_form(report, where=where)
-    loop = checked_loop(
-        name=name,
-        where=where,
-        max_rounds=max_rounds,
-        terminate_when=terminate_when,
-        transcript=transcript,
-        create_transcript=create_deliberation_transcript,
-        model=model,
-        collection_id=collection_id,
-        failures=failures,
-        spec=deliberation_spec(roster, max_rounds),
-    )
-    check_profile(where, profile)
-    defaults = RoleOptions(
-        tools=tools, uses=uses, context=context, instructions=instructions, settings=settings, profile=profile
-    )
-    speakers = speaker_options(where, defaults, length=length, template=template, kind=PersonaTemplate)
-    of_debaters = speakers.shown(debater_visibility, NOT_KEPT, where=where, field="debater_visibility")
-    of_moderator = defaults.shown(moderator_visibility, SHOWN, where=where, field="moderator_visibility")
-
-    members = members_of(roster)
-    turns = {persona.name: _turn(loop, persona, members, of_debaters) for persona in roster}
+    loop = check_options(DELIBERATION, locals())
+    check_report_form(report, where=loop.where)
+    members = loop.members
+    turns = {}
+    for persona in loop.roster:
+        turns[persona.name] = loop.turn(
+            persona,
+            hear,
+            role=persona.role,
+            system_prompt=persona.system_prompt,
+            participants=members,
+            max_rounds=max_rounds,
+        )
     record = record_round(name=loop.name, participants=members, transcript=loop.transcript)
     pipeline = loop.opening()
     pipeline = pipeline.tap(sequencer(name=f"{loop.name}-debate-round").parallel(turns).then(record))
     pipeline = pipeline.tap(loop.end_of_turns())
-    if moderator is not False:
-        pipeline = pipeline.tap(_closing(loop, moderator, members, report, of_moderator))
-    return loop.until_stopped(pipeline, *([] if moderator is False else ["settled (moderator)"])).then(
-        build_output(loop.name, loop.spec.make_output)
-    )
+    if not loop.has(MODERATOR):
+        return loop.until_stopped(pipeline).then(build_output(loop))
+    pipeline = pipeline.tap(_closing(loop))
+    return loop.until_stopped(pipeline, "settled (moderator)").then(build_output(loop))
 
 
-def _turn(loop: Loop, persona: Persona, members: Members, options: RoleOptions) -> Turn:
-    block, stand_in = loop.speakers(
-        persona,
-        create_persona_debater,
-        options=options,
-        role=persona.role,
-        system_prompt=persona.system_prompt,
-        participants=members,
-        max_rounds=loop.max_rounds,
-    )
-    record = hear(
-        name=loop.name,
-        agent_name=persona.name,
-        transcript=loop.transcript,
-        collection_id=loop.collection_id,
-        own=is_own(persona.block),
-    )
-    return loop.turn(persona, debater=block, stand_in=stand_in, record=record)
-
-
-def _closing(
-    loop: Loop,
-    own: BlockLike | RoleOptions | Literal[True] | None,
-    members: Members,
-    report: ReportForm,
-    options: RoleOptions,
-) -> Block[Any, Any]:
+def _closing(loop: Loop) -> Sequencer[Any, Any]:
     """The moderator's report; if its provider fails, the round is closed without one."""
     moderator = loop.role(
-        own,
-        "moderator",
-        create_moderator,
-        options=options,
+        MODERATOR,
         answer=lambda: ModeratorReport,
         transcript=loop.transcript,
-        participants=members,
+        participants=loop.members,
         max_rounds=loop.max_rounds,
-        report=report,
+        report=loop.given["report"],
     )
     return (
         sequencer(name=f"{loop.name}-close-round")
-        .then(IfHeard(loop.guarded(moderator, without_report), role="moderator", instead="no_report"))
-        .then(stash_report(loop.name, moderator.name, own=is_own(own)))
+        .then(loop.guard(MODERATOR, moderator))
+        .then(stash_report(loop.name, moderator.name, own=is_own(loop.given["moderator"])))
     )
 
 
-def members_of(roster: Sequence[Persona]) -> Members:
-    """The roles of all who take part, by name."""
-    return {persona.name: persona.role for persona in roster}
-
-
-def deliberation_spec(roster: Sequence[Persona], max_rounds: int) -> PatternSpec:
-    """The loop's parts for a deliberation: it stops when it is settled, and its voices are names."""
-    return PatternSpec(
-        input_type=DeliberationInput,
-        new_state=DeliberationState,
-        make_output=partial(raw_output, participants=members_of(roster)),
-        stop_reason=partial(stop_reason, max_rounds=max_rounds),
-        voice_of=attrgetter("name"),
-        speaker="debater",
-    )
-
-
-def stop_reason(state: DeliberationState, *, max_rounds: int) -> str | None:
+def stop_reason(state: DeliberationState, max_rounds: int) -> str | None:
     """The deliberation's own reason to end after the round that was just closed, or None; the first that holds wins.
 
     >>> from flowdebate.patterns.deliberation.schemas import DeliberationState
-    >>> stop_reason(DeliberationState(round=3), max_rounds=3)
+    >>> stop_reason(DeliberationState(round=3), 3)
     'max_rounds'
     """
     if state.is_settled:
@@ -232,27 +161,33 @@ def stop_reason(state: DeliberationState, *, max_rounds: int) -> str | None:
     return "max_rounds" if state.round >= max_rounds else None
 
 
-def raw_output(ctx: Context, status: RunStatus, *, participants: Members) -> DeliberationOutput:
+def raw_output(loop: Loop, ctx: Context, status: RunStatus) -> DeliberationOutput:
     """The raw output of the deliberation around a step, with what was said in a round that was cut short."""
     state = state_of(ctx, DeliberationState)
+    decision = None if state.report is None else state.report.decision
+    if state.report is not None and decision is None and state.is_settled:
+        decision = state.report.summary
     return DeliberationOutput(
         topic=state.question,
         rounds=state.round,
-        history=[*entries_of(ctx), *said_in_progress(ctx, participants)],
+        history=[*entries_of(ctx), *said_in_progress(ctx, loop.members)],
         summaries=["" if report is None else report.summary for report in state.reports],
-        final_decision=_decision(state),
+        final_decision=decision,
         is_settled=state.is_settled,
         reports=list(state.reports),
-        stop_reason=state.stop_reason,
-        status=status,
-        losses=list(state.losses),
-        seed=ctx.seed,
+        **ending_of(ctx, status),
     )
 
 
-def _decision(state: DeliberationState) -> str | None:
-    """If settled, the decision, or the summary without one; else the last report's decision, if any."""
-    report = state.report
-    if report is None:
-        return None
-    return report.summary if state.is_settled and report.decision is None else report.decision
+MODERATOR = Role(name="moderator", create=[create_moderator], instead="no_report", absent="if False")
+DELIBERATION = PatternSpec(
+    name="deliberation",
+    speaker=Role(name="debater", create=[create_persona_debater], visibility=NOT_KEPT),
+    roles=[MODERATOR],
+    input_type=DeliberationInput,
+    new_state=lambda _: DeliberationState(),
+    make_output=raw_output,
+    create_transcript=create_deliberation_transcript,
+    stop_reason=stop_reason,
+    voice_of=attrgetter("name"),
+)

@@ -19,7 +19,7 @@ from flowdebate.patterns.deliberation.transcript import render_said, system_for_
 from flowdebate.patterns.roles import HOW_TO_READ_SAID, SHOWN, RolePrompt, generator_options
 from flowdebate.patterns.roster import bindable
 from flowdebate.patterns.state import accepted, as_model, entries_of, pattern_state, question_of, state_of
-from flowdebate.patterns.turn import MISSING, record_failure
+from flowdebate.patterns.turn import MISSING
 from flowdebate.prompts.escaping import tag_name
 from flowdebate.prompts.template import Profiles, Template, filled, uses
 
@@ -231,9 +231,3 @@ def _as_report(value: object, moderator: str) -> ModeratorReport:
     if isinstance(value, str):
         return parse_report(clean_text(str(value)))
     return as_model(value, ModeratorReport, block=moderator)
-
-
-def without_report(error: Exception, _: object, ctx: Context) -> object:
-    """Close a round without the report of a moderator whose provider failed."""
-    record_failure(error, ctx, block=ctx.block, role="moderator", name=ctx.block, instead="no_report")
-    return MISSING

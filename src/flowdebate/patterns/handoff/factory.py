@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
-from flowdebate._util.validation import check_count, suggesting
-from flowdebate.blocks.base import Block
+from flowdebate._util.validation import suggesting
 from flowdebate.blocks.router import router
 from flowdebate.blocks.sequencer import sequencer
 from flowdebate.errors import ConfigurationError
@@ -23,24 +22,24 @@ from flowdebate.patterns.handoff.decision import (
     needs_another_word,
     record_said,
 )
-from flowdebate.patterns.handoff.prompts import SpeakerTemplate
 from flowdebate.patterns.handoff.schemas import HandoffInput, HandoffOutput, HandoffState, OnInvalid, TransitionForm
 from flowdebate.patterns.handoff.speaker import Speaker, create_speaker
-from flowdebate.patterns.output import build_output
-from flowdebate.patterns.roles import NOT_KEPT, RoleOptions
-from flowdebate.patterns.roster import Persona, check_name, checked_roster, is_own, speaker_options, with_answer_schema
-from flowdebate.patterns.rounds import Loop, PatternSpec, checked_loop
+from flowdebate.patterns.output import build_output, ending_of
+from flowdebate.patterns.roles import NOT_KEPT
+from flowdebate.patterns.roster import Persona, Role
+from flowdebate.patterns.rounds import Loop, PatternSpec, check_options
 from flowdebate.patterns.state import entries_of, state_of
-from flowdebate.patterns.turn import FailurePolicy
-from flowdebate.prompts.template import check_profile
+from flowdebate.patterns.turn import guarded
 
 if TYPE_CHECKING:
+    from flowdebate.blocks.base import Block
     from flowdebate.blocks.generator import MessagesSlot, TextSlot, Visibility
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.blocks.tools import Capability, ToolLike
     from flowdebate.models.base import ModelSettings
     from flowdebate.models.resolve import ModelChoice
-    from flowdebate.patterns.turn import Turn
+    from flowdebate.patterns.handoff.prompts import SpeakerTemplate
+    from flowdebate.patterns.turn import FailurePolicy, Turn
     from flowdebate.prompts.template import Length, Profile
     from flowdebate.runs.context import Context
     from flowdebate.runs.events import RunStatus
@@ -111,106 +110,43 @@ def handoff(  # noqa: PLR0913 - the pattern's options, each with its default
     >>> [(turn.agent_name, turn.text) for turn in pattern.run_sync("AI may decide.", model=model).output.transcript]
     [('Pro', 'Machines are fair.'), ('Con', 'Fair to whom?')]
     """
-    check_name(name, where="handoff", field="name")
-    where = f"handoff {name!r}"
-    roster = checked_roster(_with_plain_names(debaters), where=where, kind=Persona)
-    opens = _checked_first(first, roster, where=where)
-    _check_choice(where, transition=(transition, TransitionForm), on_invalid=(on_invalid, OnInvalid))
-    check_count(where, max_turns=max_turns)
-    if isinstance(failures, FailurePolicy) and failures.round_timeout is not None:
-        raise ConfigurationError(where, "round_timeout", failures.round_timeout, "None: a handoff has no rounds")
-    loop = checked_loop(
-        name=name,
-        where=where,
-        max_rounds=max_turns,
-        terminate_when=terminate_when,
-        transcript=transcript,
-        create_transcript=create_handoff_transcript,
-        model=model,
-        collection_id=collection_id,
-        failures=failures,
-        spec=handoff_spec(first=opens, max_turns=max_turns),
-    )
-    check_profile(where, profile)
-    defaults = RoleOptions(
-        tools=tools, uses=uses, context=context, instructions=instructions, settings=settings, profile=profile
-    )
-    speakers = speaker_options(where, defaults, length=length, template=template, kind=SpeakerTemplate)
-    of_debaters = speakers.shown(debater_visibility, NOT_KEPT, where=where, field="debater_visibility")
-    turn = _turn_of_speaker(loop, roster, transition=transition, on_invalid=on_invalid, options=of_debaters)
-    return loop.until_stopped(loop.opening().tap(turn)).then(build_output(loop.name, loop.spec.make_output))
+    loop = check_options(HANDOFF, {**locals(), "debaters": _with_plain_names(debaters)})
+    if loop.failures.round_timeout is not None:
+        raise ConfigurationError(
+            loop.where, "round_timeout", loop.failures.round_timeout, "None: a handoff has no rounds"
+        )
+    return loop.until_stopped(loop.opening().tap(_turn_of_speaker(loop))).then(build_output(loop))
 
 
-def _turn_of_speaker(
-    loop: Loop, roster: Sequence[Persona], *, transition: TransitionForm, on_invalid: OnInvalid, options: RoleOptions
-) -> Sequencer[Any, Any]:
+def _turn_of_speaker(loop: Loop) -> Sequencer[Any, Any]:
     """Whoever has the floor speaks, is asked once more if it named nobody, and hands over."""
-    names = [persona.name for persona in roster]
+    names, given = loop.names, loop.given
     turns: dict[str, Turn] = {}
-    speakers: list[Speaker] = []
-    for persona in roster:
-        block, stand_in = loop.speakers(
+    for persona in loop.roster:
+        turns[persona.name] = loop.turn(
             persona,
-            create_speaker,
-            options=options,
-            speakers={each.name: each.role for each in roster},
+            partial(record_said, names=names),
+            answer=partial(handoff_schema, [name for name in names if name != persona.name]),
+            speakers=loop.members,
             system_prompt=persona.system_prompt,
-            transition=transition,
+            transition=given["transition"],
             max_turns=loop.max_rounds,
         )
-        if isinstance(persona.block, Block) and not isinstance(block, Speaker):
-            others = [name for name in names if name != persona.name]
-            block = with_answer_schema(block, partial(handoff_schema, others))
-        record = record_said(
-            name=loop.name,
-            agent_name=persona.name,
-            names=names,
-            transcript=loop.transcript,
-            collection_id=loop.collection_id,
-            own=is_own(persona.block),
-        )
-        turns[persona.name] = loop.turn(persona, debater=block, stand_in=stand_in, record=record)
-        speakers += [each for each in (block, stand_in) if isinstance(each, Speaker)]
-
     floor = router(name=f"{loop.name}-floor", choose=_speaker, routes=turns)
     pipeline = sequencer(name=f"{loop.name}-take-turn").then(floor)
-    if on_invalid == "retry" and speakers:
+    speakers = [each for turn in turns.values() for each in turn.speakers if isinstance(each, Speaker)]
+    if given["on_invalid"] == "retry" and speakers:
         again = router(name=f"{loop.name}-ask-again", choose=_asked, routes=speakers)
-        pipeline = pipeline.then_if(needs_another_word, loop.guarded(again, draw_instead))
-    return pipeline.then(hand_over(name=loop.name, names=names, on_invalid=on_invalid, transcript=loop.transcript))
+        pipeline = pipeline.then_if(needs_another_word, guarded(again, loop.failures, draw_instead))
+    hand = hand_over(name=loop.name, names=names, on_invalid=given["on_invalid"], transcript=loop.transcript)
+    return pipeline.then(hand)
 
 
-def handoff_spec(*, first: str, max_turns: int) -> PatternSpec:
-    """The loop's parts for a handoff: `first` has the floor, it stops by its cap, and it needs no quorum.
-
-    A turn has one voice: if its provider fails, somebody else is next.
-    """
-
-    def stops(state: HandoffState) -> str | None:
-        return "max_turns" if state.round >= max_turns else None
-
-    return PatternSpec(
-        input_type=HandoffInput,
-        new_state=partial(HandoffState, speaker=first),
-        make_output=raw_output,
-        stop_reason=stops,
-        voice_of=None,
-        speaker="speaker",
-        round="turn",
-    )
-
-
-def raw_output(ctx: Context, status: RunStatus) -> HandoffOutput:
+def raw_output(_: Loop, ctx: Context, status: RunStatus) -> HandoffOutput:
     """The raw output of the handoff around a step, so far."""
     state = state_of(ctx, HandoffState)
     return HandoffOutput(
-        proposition=state.question,
-        turns=state.round,
-        transcript=list(entries_of(ctx)),
-        stop_reason=state.stop_reason,
-        status=status,
-        losses=list(state.losses),
-        seed=ctx.seed,
+        proposition=state.question, turns=state.round, transcript=list(entries_of(ctx)), **ending_of(ctx, status)
     )
 
 
@@ -237,16 +173,24 @@ def _with_plain_names(debaters: Any) -> Any:  # noqa: ANN401 - it is checked beh
     return plain
 
 
-def _checked_first(first: object, roster: Sequence[Persona], *, where: str) -> str:
-    names = [persona.name for persona in roster]
+def _first_state(loop: Loop) -> HandoffState:
+    """The state in which the first speaker has the floor."""
+    first, names = loop.given["first"], loop.names
     plain = first.value if isinstance(first, Enum) else names[0] if first is None else first
     if not isinstance(plain, str) or plain not in names:
-        raise ConfigurationError(where, "first", first, f"None, or one of {', '.join(map(repr, names))}")
-    return plain
+        raise ConfigurationError(loop.where, "first", first, f"None, or one of {', '.join(map(repr, names))}")
+    return HandoffState(speaker=plain)
 
 
-def _check_choice(where: str, **options: tuple[object, Any]) -> None:
-    """Each option is one of the values of its type."""
-    for field, (value, kind) in options.items():
-        if not isinstance(value, str) or value not in get_args(kind):
-            raise ConfigurationError(where, field, value, f"one of {', '.join(map(repr, get_args(kind)))}")
+HANDOFF = PatternSpec(
+    name="handoff",
+    speaker=Role(name="debater", word="speaker", create=[create_speaker], visibility=NOT_KEPT),
+    choices={"transition": TransitionForm, "on_invalid": OnInvalid},
+    input_type=HandoffInput,
+    new_state=_first_state,
+    make_output=raw_output,
+    create_transcript=create_handoff_transcript,
+    cap="max_turns",
+    round="turn",
+)
+"""It has no quorum: a turn has one voice, and if its provider fails, somebody else is next."""

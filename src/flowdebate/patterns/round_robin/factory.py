@@ -8,21 +8,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 from flowdebate._util.validation import suggesting
 from flowdebate.blocks.sequencer import sequencer
-from flowdebate.models.output import OutputSchema
-from flowdebate.patterns.output import build_output, with_synthesizer
-from flowdebate.patterns.roles import NOT_KEPT, SHOWN, PatternKeywords, RoleOptions
-from flowdebate.patterns.roster import (
-    Persona,
-    check_name,
-    check_role,
-    check_synthesizer,
-    checked_roster,
-    is_own,
-    speaker_options,
-    warn_of_rounds,
-)
+from flowdebate.patterns.output import build_output, ending_of, with_synthesizer
+from flowdebate.patterns.roles import NOT_KEPT, PatternKeywords
+from flowdebate.patterns.roster import Persona, Role, is_own
 from flowdebate.patterns.round_robin.debater import RoundRobinDebaterTemplate, create_round_robin_debater
-from flowdebate.patterns.round_robin.referee import create_referee, stash_audit, without_report
+from flowdebate.patterns.round_robin.referee import create_referee, stash_audit
 from flowdebate.patterns.round_robin.schemas import (
     RefereeReport,
     RoundRobinEntry,
@@ -32,10 +22,9 @@ from flowdebate.patterns.round_robin.schemas import (
 )
 from flowdebate.patterns.round_robin.synthesizer import create_round_robin_synthesizer
 from flowdebate.patterns.round_robin.transcript import RoundRobinTranscript, create_round_robin_transcript
-from flowdebate.patterns.rounds import Loop, PatternSpec, checked_loop
-from flowdebate.patterns.state import entries_of, state_of
-from flowdebate.patterns.turn import IfHeard, record_turn
-from flowdebate.prompts.template import check_profile
+from flowdebate.patterns.rounds import MANY_ROUNDS, Loop, PatternSpec, check_options
+from flowdebate.patterns.state import TurnOrder, entries_of, state_of
+from flowdebate.patterns.turn import record_turn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -47,9 +36,8 @@ if TYPE_CHECKING:
     from flowdebate.blocks.tools import Capability, ToolLike
     from flowdebate.models.base import ModelSettings
     from flowdebate.models.resolve import ModelChoice
-    from flowdebate.patterns.roles import Members, RefereeOptions, SynthesizerOptions
-    from flowdebate.patterns.state import TurnOrder
-    from flowdebate.patterns.turn import FailurePolicy, Turn
+    from flowdebate.patterns.roles import RefereeOptions, SynthesizerOptions
+    from flowdebate.patterns.turn import FailurePolicy
     from flowdebate.prompts.template import Length, Profile
     from flowdebate.runs.context import Context
     from flowdebate.runs.events import RunStatus
@@ -193,109 +181,43 @@ def round_robin(  # noqa: PLR0913 - the pattern's options, each with its default
     >>> result.output, [entry.agent_name for entry in result.raw.transcript]
     ('In June.', ['Ada', 'Ben'])
     """
-    check_name(name, where="round_robin", field="name")
-    where = f"round_robin {name!r}"
-    roster = checked_roster(debaters, where=where, kind=Persona)
-    if not isinstance(referee, bool):
-        check_role(where, "referee", referee, "None or False, which leave it out, True, the default one,")
-    check_synthesizer(where, synthesizer, output_schema)
-    loop = checked_loop(
-        name=name,
-        where=where,
-        max_rounds=max_rounds,
-        terminate_when=terminate_when,
-        transcript=transcript,
-        create_transcript=create_round_robin_transcript,
-        model=model,
-        collection_id=collection_id,
-        failures=failures,
-        spec=round_robin_spec(max_rounds, turn_order),
-        turn_order=turn_order,
-    )
-    check_profile(where, profile)
-    defaults = RoleOptions(
-        tools=tools, uses=uses, context=context, instructions=instructions, settings=settings, profile=profile
-    )
-    speakers = speaker_options(where, defaults, length=length, template=template, kind=RoundRobinDebaterTemplate)
-    of_debaters = speakers.shown(debater_visibility, NOT_KEPT, where=where, field="debater_visibility")
-    of_synthesizer = defaults.shown(synthesizer_visibility, SHOWN, where=where, field="synthesizer_visibility")
-    schema = None if output_schema is None else OutputSchema.of(output_schema, where=where)
-
-    members = {debater.name: debater.role for debater in roster}
-    refereed = referee is not None and referee is not False
-    turns = {debater.name: _turn(loop, debater, members, of_debaters, refereed=refereed) for debater in roster}
+    loop = check_options(ROUND_ROBIN, locals())
+    members, has_referee = loop.members, loop.has(REFEREE)
+    turns = {}
+    for member in loop.roster:
+        turns[member.name] = loop.turn(
+            member,
+            partial(record_turn, entry=partial(RoundRobinEntry, agent_name=member.name, role=member.role)),
+            role=member.role,
+            system_prompt=member.system_prompt,
+            members=members,
+            max_rounds=max_rounds,
+            refereed=has_referee,
+        )
     pipeline = loop.with_turns(loop.opening(), turns)
-    if referee is not None and referee is not False:
-        pipeline = pipeline.tap(_audit(loop, referee, list(members), defaults))
-    pipeline = loop.until_stopped(pipeline).then(build_output(loop.name, loop.spec.make_output))
-    pipeline = with_synthesizer(
-        pipeline, loop, synthesizer, create_round_robin_synthesizer, options=of_synthesizer, schema=schema
-    )
-    warn_of_rounds(where, max_rounds, who="debaters")
-    return pipeline
+    if has_referee:
+        pipeline = pipeline.tap(_audit(loop))
+    return with_synthesizer(loop.until_stopped(pipeline).then(build_output(loop)), loop, SYNTHESIZER)
 
 
-def _turn(loop: Loop, debater: Persona, members: Members, options: RoleOptions, *, refereed: bool) -> Turn:
-    block, stand_in = loop.speakers(
-        debater,
-        create_round_robin_debater,
-        options=options,
-        role=debater.role,
-        system_prompt=debater.system_prompt,
-        members=members,
-        max_rounds=loop.max_rounds,
-        refereed=refereed,
-    )
-    record = record_turn(
-        name=loop.name,
-        agent_name=debater.name,
-        transcript=loop.transcript,
-        collection_id=loop.collection_id,
-        entry=partial(RoundRobinEntry, agent_name=debater.name, role=debater.role),
-        own=is_own(debater.block),
-    )
-    return loop.turn(debater, debater=block, stand_in=stand_in, record=record)
-
-
-def _audit(
-    loop: Loop, own: BlockLike | RoleOptions | Literal[True], names: list[str], options: RoleOptions
-) -> Block[Any, Any]:
+def _audit(loop: Loop) -> Sequencer[Any, Any]:
     """The referee's audit of a round's turns; if its provider fails, the round has none."""
     referee = loop.role(
-        own,
-        "referee",
-        create_referee,
-        options=options,
+        REFEREE,
         answer=lambda: RefereeReport,
-        roster_names=names,
+        roster_names=loop.names,
         transcript=loop.transcript,
         max_rounds=loop.max_rounds,
     )
     return (
         sequencer(name=f"{loop.name}-audit-round")
         .tap(loop.end_of_turns())
-        .then(IfHeard(loop.guarded(referee, without_report), role="referee", instead="no_report"))
-        .then(stash_audit(loop.name, referee.name, loop.transcript, own=is_own(own)))
+        .then(loop.guard(REFEREE, referee))
+        .then(stash_audit(loop.name, referee.name, loop.transcript, own=is_own(loop.given["referee"])))
     )
 
 
-def round_robin_spec(max_rounds: int, turn_order: TurnOrder = "declared") -> PatternSpec:
-    """The loop's parts for a round robin: it stops by its cap, and its voices are names."""
-
-    def stops(state: RoundRobinState) -> str | None:
-        return "max_rounds" if state.round >= max_rounds else None
-
-    return PatternSpec(
-        input_type=RoundRobinInput,
-        new_state=RoundRobinState,
-        make_output=partial(raw_output, turn_order=turn_order),
-        stop_reason=stops,
-        voice_of=attrgetter("agent_name"),
-        speaker="panelist",
-    )
-
-
-def raw_output(ctx: Context, status: RunStatus, *, turn_order: TurnOrder = "declared") -> RoundRobinOutput:
+def raw_output(loop: Loop, ctx: Context, status: RunStatus) -> RoundRobinOutput:
     """The raw output of the round robin around a step, so far."""
     state = state_of(ctx, RoundRobinState)
     return RoundRobinOutput(
@@ -303,9 +225,22 @@ def raw_output(ctx: Context, status: RunStatus, *, turn_order: TurnOrder = "decl
         rounds=state.round,
         transcript=list(entries_of(ctx)),
         audits=list(state.audits),
-        stop_reason=state.stop_reason,
-        status=status,
-        losses=list(state.losses),
-        seed=ctx.seed,
-        turn_order=turn_order,
+        turn_order=loop.turn_order,
+        **ending_of(ctx, status),
     )
+
+
+REFEREE = Role(name="referee", create=[create_referee], instead="no_report", absent="by default")
+SYNTHESIZER = Role(name="synthesizer", create=[create_round_robin_synthesizer], instead="no_output", absent="if False")
+ROUND_ROBIN = PatternSpec(
+    name="round_robin",
+    speaker=Role(name="debater", word="panelist", create=[create_round_robin_debater], visibility=NOT_KEPT),
+    roles=[REFEREE, SYNTHESIZER],
+    choices={"turn_order": TurnOrder},
+    input_type=RoundRobinInput,
+    new_state=lambda _: RoundRobinState(),
+    make_output=raw_output,
+    create_transcript=create_round_robin_transcript,
+    voice_of=attrgetter("agent_name"),
+    many_rounds=MANY_ROUNDS,
+)

@@ -24,7 +24,7 @@ from flowdebate.patterns.round_robin.schemas import (
 )
 from flowdebate.patterns.round_robin.transcript import HOW_TO_READ_AUDITS, render_contributions
 from flowdebate.patterns.state import accepted, as_model, entries_of, question_of, state_of
-from flowdebate.patterns.turn import MISSING, record_failure
+from flowdebate.patterns.turn import MISSING
 from flowdebate.prompts.escaping import name_among, quoted, tag_name
 from flowdebate.prompts.template import Profiles, Template, filled, listed, uses
 
@@ -264,9 +264,3 @@ def stash_audit(
         return audit
 
     return stash
-
-
-def without_report(error: Exception, _: object, ctx: Context) -> object:
-    """Go on without the audit of a referee whose provider failed."""
-    record_failure(error, ctx, block=ctx.block, role="referee", name=ctx.block, instead="no_report")
-    return MISSING

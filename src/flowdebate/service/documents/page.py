@@ -98,7 +98,7 @@ def roster(
     options: PatternOptions, made: Models, *, kind: type[Any], default: Sequence[Mapping[str, Any]], least: int = 2
 ) -> tuple[Any, ...]:
     """The speakers, each a `kind`; ConfigurationError for too few of them, or two of one name."""
-    from flowdebate.patterns.roster import checked_roster
+    from flowdebate.patterns.roster import check_roster
 
     key = options.ROSTER
     given = getattr(options, key)
@@ -108,7 +108,7 @@ def roster(
         if "model" in member:
             member["model"] = made(member["model"], where, f"{field}[{index}].model")
     try:
-        return checked_roster(members, where=where, kind=kind, field=key, least=least)
+        return check_roster(members, where=where, kind=kind, field=key, least=least)
     except ConfigurationError as error:
         if error.field == key:
             names = [member["name"] for member in members]
