@@ -97,7 +97,7 @@ assert generator(name="g").run_sync("Should we?", model=model).output == "Yes."
 """,
     "local": "import xllamacpp; from flowdebate.models import LocalModel",
     "local-model": "from flowdebate.models.local import gguf; assert gguf.local_model_installed()",
-    "mcp": "import mcp, flowdebate.mcp.serve",
+    "mcp": "import mcp, flowdebate.mcp.server",
     "notebook": """
 import asyncio
 

@@ -6,7 +6,6 @@ The SDK evaluates annotations when a tool is registered, so this module does wit
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 from mcp.server.mcpserver import Context as ToolContext
@@ -17,12 +16,10 @@ from flowdebate.blocks.handler import handler
 from flowdebate.blocks.sequencer import Sequencer, sequencer
 from flowdebate.errors import RunChanged, RunExists
 from flowdebate.evaluation.judges.rejudge import ArguedDebate
-from flowdebate.mcp.arguments import Question, Seconds, ServiceOf
 from flowdebate.mcp.progress import wait_with_progress
 from flowdebate.mcp.reports import HOW_TO_READ, fenced, next_of
-from flowdebate.mcp.tools import ASKS_MODELS, described
+from flowdebate.mcp.tools import ASKS_MODELS, Question, Seconds, ServiceOf, described
 from flowdebate.models.base import profile_of
-from flowdebate.patterns.debate.judging.ballots import JudgeBallot
 from flowdebate.patterns.debate.judging.judge import Judge
 from flowdebate.patterns.debate.judging.options import JudgeOptions
 from flowdebate.patterns.debate.schemas import (
@@ -49,7 +46,7 @@ Texts = Annotated[
     list[Annotated[str, Field(max_length=50_000, pattern=r"\S")]],
     Field(min_length=2, max_length=6, description="The texts to compare, as they are: answers, drafts, arguments."),
 ]
-_STOPPED = ("failed", "interrupted", "left_behind", "limit")
+_RESUMED = ("failed", "interrupted", "left_behind", "limit")
 
 
 class Ballot(BaseModel):
@@ -105,7 +102,12 @@ def add_judge_tool(server: MCPServer[Any], service_of: ServiceOf) -> None:
 
 async def _begun(service: "Service", question: str, texts: Sequence[str], seed: int | None) -> RunState:
     """The run about these texts: the one that there is, resumed if it stopped, or a new one."""
-    argued = ArguedDebate(question=question, transcript=[_entry(*each) for each in enumerate(texts, 1)])
+    names = [f"Text {number}" for number in range(1, len(texts) + 1)]
+    entries = [
+        DebateContributionEntry(round=1, agent_name=name, stance=name, text=text)
+        for name, text in zip(names, texts, strict=True)
+    ]
+    argued = ArguedDebate(question=question, transcript=entries)
     value = argued.model_dump(mode="json", by_alias=True)
     about = json.dumps([question, list(texts), seed]).encode()
     run_id = f"judge-{hashlib.blake2b(about, digest_size=10).hexdigest()}"
@@ -113,12 +115,7 @@ async def _begun(service: "Service", question: str, texts: Sequence[str], seed: 
         run = await service.begin(NAME, value, run_id=run_id, seed=seed)
     except (RunChanged, RunExists):  # another model has judged them, or another user asked
         return await service.begin(NAME, value, seed=seed)
-    return await service.resume(run.run_id) if run.status in _STOPPED else run
-
-
-def _entry(number: int, text: str) -> DebateContributionEntry:
-    name = f"Text {number}"
-    return DebateContributionEntry(round=1, agent_name=name, stance=name, text=text)
+    return await service.resume(run.run_id) if run.status in _RESUMED else run
 
 
 def _verdict_of(run: RunDetails) -> TextVerdict:
@@ -133,19 +130,18 @@ def _verdict_of(run: RunDetails) -> TextVerdict:
         scores=None if judging is None else judging.scores,
         verdict=None if found is None else fenced(found.verdict),
         reasoning=None if found is None else fenced(found.reasoning),
-        ballots=[] if judging is None else [_ballot(each) for each in judging.ballots],
+        ballots=[
+            Ballot(
+                order=each.order,
+                winner=each.winner,
+                scores=each.scores,
+                reasoning=fenced(each.reasoning) or "",
+                problem=fenced(each.problem),
+            )
+            for each in (() if judging is None else judging.ballots)
+        ],
         error=fenced(run.error or run.problem),
         next="Call judge again with the same arguments." if run.status == "running" else next_of(run.status),
-    )
-
-
-def _ballot(ballot: JudgeBallot) -> Ballot:
-    return Ballot(
-        order=ballot.order,
-        winner=ballot.winner,
-        scores=ballot.scores,
-        reasoning=fenced(ballot.reasoning) or "",
-        problem=fenced(ballot.problem),
     )
 
 
@@ -175,15 +171,11 @@ def judge_texts() -> Sequencer[Any, DebateRawOutput]:
         path = ctx.sequencer.path
         ctx.run.register_partial_output(path, lambda status: read.model_copy(update={"status": status}))
         ctx.resources.transcript.set(DebateTranscriptState(entries=argued.transcript))
-        verdict = await Judge(_options(ctx), name=NAME, transcript=transcript, stances=argued.sides)(argued, ctx)
+        # a small model's scores say little, its letters can be weighed; either way the order must not decide
+        small = profile_of(ctx.model("intent/synthesize")) == "concise"
+        options = JudgeOptions() if small else JudgeOptions(schedule="cyclic", answer="scores")
+        verdict = await Judge(options, name=NAME, transcript=transcript, stances=argued.sides)(argued, ctx)
         done = {"verdict": verdict, "status": "complete", "stop_reason": "max_rounds"}
         return publish(read.model_copy(update=done), ctx)
 
     return sequencer(name=NAME, state=DebateState).then(decide)
-
-
-def _options(ctx: Context) -> JudgeOptions:
-    """A judge by letter for small models, by scores for all others; in each case in all orders."""
-    options = JudgeOptions()
-    concise = profile_of(ctx.model("intent/synthesize")) == "concise"
-    return options if concise else replace(options, schedule="cyclic", answer="scores")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer
     from mcp.server.subscriptions import SubscriptionBus
 
-    from flowdebate.mcp.arguments import ServiceOf
+    from flowdebate.mcp.tools import ServiceOf
     from flowdebate.service.documents.document import Document
     from flowdebate.service.service import Service
 

@@ -1,9 +1,16 @@
-"""The MCP server: runs, turns of people and verdicts as tools, runs as resources, and prompts."""
+"""The MCP server of a service, and serving it over stdio or HTTP until the client leaves or a signal arrives.
+
+Calls in flight then end, and are stored.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from contextlib import contextmanager
+import os
+import signal
+import socket
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from mcp.server.mcpserver import Context, MCPServer
@@ -11,17 +18,17 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.subscriptions import InMemorySubscriptionBus
 from mcp.server.transport_security import TransportSecuritySettings
 
+from flowdebate.errors import ConfigurationError
 from flowdebate.mcp.errors import sentence_of
 from flowdebate.mcp.judging import NAME as JUDGE
 from flowdebate.mcp.judging import add_judge_tool, judge_texts
-from flowdebate.mcp.prompts import add_prompts
 from flowdebate.mcp.reports import HOW_TO_READ
 from flowdebate.mcp.resources import Subscriptions, add_resources
-from flowdebate.mcp.tools import add_run_tools
+from flowdebate.mcp.tools import add_prompts, add_run_tools
 from flowdebate.mcp.turns import add_turn_tools
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
     from mcp_types import CallToolResult, InputRequiredResult
     from starlette.applications import Starlette
@@ -118,3 +125,73 @@ def _logging_unchanged() -> Iterator[None]:
         yield
     finally:
         root.removeHandler(handler)
+
+
+# Serving
+
+_PATIENCE = 30.0
+"""Seconds for calls in flight, as in `create_app`: an answer that is paid for should be recorded."""
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+async def serve_stdio(service: Service, *, patience: float = _PATIENCE) -> None:
+    """Serve `service` over stdin and stdout until stdin ends; then close it.
+
+    Calls in flight have `patience` seconds to end. A signal closes the service likewise and then ends the process: the
+    reading of stdin cannot be interrupted. A second signal ends it at once.
+    """
+    loop = asyncio.get_running_loop()
+    ending: list[asyncio.Task[None]] = []
+
+    async def end(number: int) -> None:
+        await service.close(patience)
+        signal.raise_signal(number)
+
+    def received(number: int) -> None:
+        for each in _SIGNALS:
+            loop.remove_signal_handler(each)
+            signal.signal(each, signal.SIG_DFL)
+        ending.append(loop.create_task(end(number)))
+
+    with suppress(NotImplementedError):  # Windows: there a signal ends the process at once
+        for number in _SIGNALS:
+            loop.add_signal_handler(number, received, number)
+    try:
+        await create_server(service).run_stdio_async()
+    except* BrokenPipeError:  # nobody reads the answers any more: the host has left
+        pass
+    finally:
+        await service.close(patience)
+
+
+async def serve_http(
+    service: Service, *, port: int, patience: float = _PATIENCE, started: Callable[[str], object] | None = None
+) -> None:
+    """Serve `service` at `http://127.0.0.1:{port}/mcp` until a signal arrives; then close it.
+
+    Port 0 takes a free one; `started` is called with the address. Calls in flight have `patience` seconds to end.
+    """
+    import uvicorn
+
+    app = http_app(create_server(service))
+    inner = app.router.lifespan_context
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[Any]:
+        try:
+            async with inner(app) as state:
+                yield state
+        finally:
+            await service.close(patience)  # here, since uvicorn raises the signal again after the lifespan
+
+    app.router.lifespan_context = lifespan
+    try:
+        bound = socket.create_server(("127.0.0.1", port))
+    except OSError as error:
+        allowed = f"one that can be bound ({os.strerror(error.errno or 0)})"
+        raise ConfigurationError("serve_http()", "port", port, allowed) from None
+    with bound:
+        if started is not None:
+            started(f"http://127.0.0.1:{bound.getsockname()[1]}/mcp")
+        config = uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=1)
+        await uvicorn.Server(config).serve(sockets=[bound])

@@ -1,31 +1,94 @@
-"""Tools of runs: start, wait, read, cancel, resume, fork and delete.
+"""Tools of runs and their arguments: start, wait, read, cancel, resume, fork and delete; and prompts that use them.
 
-Annotations are evaluated when a tool is registered, so this module does without postponed ones.
+The SDK evaluates annotations when a tool is registered, so this module does without postponed ones.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from inspect import cleandoc
-from typing import Annotated, Any, Literal
+from string import ascii_uppercase
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from mcp.server.mcpserver import Context, MCPServer
 from mcp_types import ToolAnnotations
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from flowdebate.errors import ConfigurationError
-from flowdebate.mcp.arguments import (
-    Question,
-    Rounds,
-    RunId,
-    Seconds,
-    Seen,
-    ServiceOf,
-    Sides,
-    options_of,
-    pattern_names,
-)
 from flowdebate.mcp.progress import wait_with_progress
 from flowdebate.mcp.reports import HOW_TO_READ, RunList, RunReport, report_of, runs_of
+from flowdebate.patterns import PATTERNS, find_pattern
+from flowdebate.prompts.escaping import quoted
+from flowdebate.prompts.template import filled
 from flowdebate.service.plans.options import State
+from flowdebate.service.service import Service
+
+ServiceOf: TypeAlias = Callable[[Context[Any, Any]], Service]
+"""Gives the service for a call of a tool: where there are several users, that of the one who called."""
+
+
+# Arguments
+
+
+class Side(BaseModel):
+    """Somebody who takes part."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+    stance: str = Field(
+        max_length=500, description="In a debate the position to argue, as a claim; in other patterns the role."
+    )
+    name: str | None = Field(default=None, max_length=60, description="Default: Side A, Side B, …")
+    human: bool = Field(default=False, description="The person at this host argues this side. Only in a debate.")
+
+
+Question: TypeAlias = Annotated[str, Field(min_length=1, max_length=20_000, description="The question or the task.")]
+Sides: TypeAlias = Annotated[
+    list[Side],
+    Field(
+        min_length=2,
+        max_length=6,
+        description="Who argues what. Left out, a plain yes-or-no question gives its own two sides, and other "
+        "patterns have speakers of their own.",
+    ),
+]
+Rounds: TypeAlias = Annotated[int, Field(ge=1, le=10, description="Rounds at most (turns in a handoff).")]
+Seconds: TypeAlias = Annotated[
+    float, Field(ge=0, le=50, description="Seconds to wait at most: hosts cut calls of a minute.")
+]
+RunId: TypeAlias = Annotated[str, Field(min_length=1, max_length=200, description="The id of a run.")]
+Place: TypeAlias = Annotated[
+    str, Field(max_length=1_000, description="Which request, as `pending` names it; needed where there are several.")
+]
+Seen: TypeAlias = Annotated[int, Field(ge=0, description="Parts that you have read: `said` has only later ones.")]
+
+
+def options_of(pattern: str, sides: Sequence[Side] | None, rounds: int | None) -> dict[str, Any] | None:
+    """The options of a plan of the built-in `pattern`; None without any.
+
+    ConfigurationError for what the pattern does not have.
+    """
+    info = find_pattern(pattern)
+    if info is None:
+        allowed = f"one of {', '.join(PATTERNS)}, or one of the application's"
+        raise ConfigurationError("start_debate", "pattern", pattern, allowed)
+    kind = info.load_page().options
+    options: dict[str, Any] = {}
+    if sides:
+        key = "stance" if info.name == "debate" else "role"
+        names = [side.name or f"Side {ascii_uppercase[at]}" for at, side in enumerate(sides)]
+        humans = [name for name, side in zip(names, sides, strict=True) if side.human]
+        if humans and "humans" not in kind.model_fields:
+            allowed = f"without `human`: in {info.name} only models speak"
+            raise ConfigurationError("start_debate", "sides", humans, allowed)
+        options[kind.ROSTER] = [{"name": name, key: side.stance} for name, side in zip(names, sides, strict=True)]
+        if humans:
+            options |= {"humans": humans, "suspend": True}
+    if rounds is not None:
+        if kind.LENGTH not in kind.model_fields:
+            raise ConfigurationError("start_debate", "rounds", rounds, f"left out: {info.name} has no rounds")
+        options[kind.LENGTH] = rounds
+    return options or None
+
+
+# Tools
 
 READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 ASKS_MODELS = ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=True)
@@ -153,7 +216,7 @@ class RunTools:
 def add_run_tools(server: MCPServer[Any], service_of: ServiceOf, *, patterns: Collection[str], plans: bool) -> None:
     """Register the tools of runs, for the application's own `patterns` and, with `plans`, the built-in ones."""
     tools = RunTools(service_of, patterns)
-    known = f"`pattern` is one of {pattern_names(patterns, plans=plans)}."
+    known = f"`pattern` is one of {', '.join(dict.fromkeys([*patterns, *(PATTERNS if plans else ())]))}."
     for tool, hints, more in (
         (tools.start_debate, ASKS_MODELS, (known, HOW_TO_READ)),
         (tools.wait_for_run, READS, (HOW_TO_READ,)),
@@ -170,3 +233,40 @@ def add_run_tools(server: MCPServer[Any], service_of: ServiceOf, *, patterns: Co
 def described(tool: Callable[..., Any]) -> str:
     """The docstring of a tool, as its description."""
     return cleandoc(tool.__doc__ or "")
+
+
+# Prompts that a host offers to its user
+
+_DEBATE = (
+    "Hold a debate on a question with the tools of flowdebate.\n\n"
+    "Question: {question}\n\n"
+    "1. If it is not a plain question of yes or no, find two to four positions that exclude each other, and word each "
+    "as a claim.\n"
+    "2. Call start_debate with the question and these positions as `sides`, then wait_for_run until it is over.\n"
+    "3. Report the strongest argument of each side, what was said against it, the verdict, and how sure it is. Say "
+    "what is your own view and what the debaters said."
+)
+_STEELMAN = (
+    "Find the strongest case for a position, and what it has to answer, with the tools of flowdebate.\n\n"
+    "Position: {position}\n\n"
+    "1. Word the opposite position as its best advocates would.\n"
+    "2. Call start_debate with the question behind both and the two positions as `sides`, then wait_for_run until it "
+    "is over.\n"
+    "3. Write the case for the position as its best advocate would after this debate: only arguments that held, the "
+    "strongest objection, and the best answer to it. Do not mention the debaters."
+)
+
+
+def add_prompts(server: MCPServer[Any]) -> None:
+    """Register `debate_this` and `steelman`."""
+
+    def debate_this(question: Annotated[str, Field(description="What to debate.")]) -> str:
+        """Let language models debate a question, and report what came of it."""
+        return filled(_DEBATE, question=quoted(question))
+
+    def steelman(position: Annotated[str, Field(description="The position to defend.")]) -> str:
+        """Find the strongest case for a position by debating it."""
+        return filled(_STEELMAN, position=quoted(position))
+
+    server.prompt(title="Debate this")(debate_this)
+    server.prompt(title="Steelman a position")(steelman)

@@ -8,16 +8,14 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from mcp.server.mcpserver import AcceptedElicitation, Context, Elicit, ElicitationResult, MCPServer, Resolve
 from mcp.server.mcpserver.exceptions import ToolError
-from mcp_types import ClientCapabilities
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from flowdebate.blocks.human.prompt import kind_of
 from flowdebate.blocks.human.terminal import value_typed
 from flowdebate.errors import NotAwaited
-from flowdebate.mcp.arguments import Place, RunId, Seconds, ServiceOf
 from flowdebate.mcp.progress import wait_with_progress
 from flowdebate.mcp.reports import HOW_TO_READ, RunReport, report_of
-from flowdebate.mcp.tools import ASKS_MODELS, described
+from flowdebate.mcp.tools import ASKS_MODELS, Place, RunId, Seconds, ServiceOf, described
 from flowdebate.service.state import PendingInput, RunDetails
 
 
@@ -26,9 +24,11 @@ def add_turn_tools(server: MCPServer[Any], service_of: ServiceOf) -> None:
 
     async def ask(ctx: Context[Any, Any], run_id: str, place: str | None) -> Elicit[Form]:
         request = _pending_of(await service_of(ctx).run(run_id), place)
-        if not _can_ask(ctx.client_capabilities):
+        able = None if ctx.client_capabilities is None else ctx.client_capabilities.elicitation
+        if able is None or (able.form is None and able.url is not None):
             raise ToolError(_CANNOT_ASK)
-        return Elicit(message_of(request), form_of(request))
+        problem = "" if request.problem is None else f"\n\nThe answer before does not fit: {request.problem}"
+        return Elicit(f"{request.shown}\n\n[{request.block}] {request.expects}{problem}", form_of(request))
 
     async def take_turn(
         ctx: Context[Any, Any],
@@ -113,18 +113,15 @@ def form_of(request: PendingInput) -> type[Form]:
     fields: dict[str, Any] = {}
     for number, (name, part) in enumerate(schema.get("properties", {}).items()):
         kind, nullable = _kind_of(part, known)
-        about = {"alias": name, "title": name, "description": _about(part, known)}
+        described_by, typed_as = part.get("description"), kind_of(part, known)
+        about = f"{described_by} ({typed_as})" if described_by else typed_as
         optional = nullable or name not in required
-        fields[f"field_{number}"] = (kind | None, Field(None, **about)) if optional else (kind, Field(**about))
+        default: Any = None if optional else ...
+        field = Field(default, alias=name, title=name, description=about)
+        fields[f"field_{number}"] = (kind | None if optional else kind, field)  # a name of the schema may be none here
     form = create_model("Answer", __base__=Form, **fields)
     form.request = request
     return form
-
-
-def message_of(request: PendingInput) -> str:
-    """The text above the form."""
-    problem = "" if request.problem is None else f"\n\nThe answer before does not fit: {request.problem}"
-    return f"{request.shown}\n\n[{request.block}] {request.expects}{problem}"
 
 
 def _pending_of(run: RunDetails, place: str | None) -> PendingInput:
@@ -134,12 +131,6 @@ def _pending_of(run: RunDetails, place: str | None) -> PendingInput:
         where = "" if place is None else f" at {place}"
         raise NotAwaited("", run.run_id, f"waits for no answer{where}", [each.place for each in run.pending])
     return waiting[0]
-
-
-def _can_ask(capabilities: ClientCapabilities | None) -> bool:
-    """Whether the host can show a form to its user."""
-    able = None if capabilities is None else capabilities.elicitation
-    return able is not None and (able.form is not None or able.url is None)
 
 
 _TEXT = {"type": "string", "description": "Your answer, as text"}
@@ -161,9 +152,3 @@ def _kind_of(part: Mapping[str, Any], known: Mapping[str, Any]) -> tuple[Any, bo
         all_texts = len(texts) == len([each for each in allowed if each is not None])
         return (Literal[tuple(texts)] if texts and all_texts else str), None in allowed
     return _PRIMITIVES.get(str(part.get("type")), str), False
-
-
-def _about(part: Mapping[str, Any], known: Mapping[str, Any]) -> str:
-    described = part.get("description")
-    kind = kind_of(part, known)
-    return f"{described} ({kind})" if described else kind
