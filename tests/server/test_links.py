@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flowdebate.server.links import Link, Links
+from flowdebate.server.guard import Link, Links
 from flowdebate.service.service import Service
 from flowdebate.testing import FunctionModel
 from tests.server.stage import TOKEN, Stage, debater, staged

@@ -171,7 +171,7 @@ def judge_texts() -> Sequencer[Any, DebateRawOutput]:
         path = ctx.sequencer.path
         ctx.run.register_partial_output(path, lambda status: read.model_copy(update={"status": status}))
         ctx.resources.transcript.set(DebateTranscriptState(entries=argued.transcript))
-        # a small model's scores say little, its letters can be weighed; either way the order must not decide
+        # the default lets a small model judge by letter in all orders, since its reasons may contradict its winner
         small = profile_of(ctx.model("intent/synthesize")) == "concise"
         options = JudgeOptions() if small else JudgeOptions(schedule="cyclic", answer="scores")
         verdict = await Judge(options, name=NAME, transcript=transcript, stances=argued.sides)(argued, ctx)

@@ -12,13 +12,11 @@ from flowdebate import __version__
 from flowdebate._util.validation import check_library
 from flowdebate.errors import ConfigurationError
 from flowdebate.models.openai.endpoint import check_address
-from flowdebate.server import catalog, link_routes, routes, views
+from flowdebate.server import catalog, links, routes, views
 from flowdebate.server.front import API, Front
-from flowdebate.server.guard import LOOPBACK, Guard, GuardOptions
-from flowdebate.server.links import Links
-from flowdebate.server.pages import audit as audit_page
-from flowdebate.server.pages import blind as blind_page
+from flowdebate.server.guard import LOOPBACK, Guard, GuardOptions, Links
 from flowdebate.server.pages import forms as form_pages
+from flowdebate.server.pages import judging as judging_pages
 from flowdebate.server.pages import runs as pages
 from flowdebate.server.pages import travel as travel_pages
 from flowdebate.server.problems import FieldProblem, Problem, handle_problems
@@ -95,9 +93,9 @@ def create_app(  # noqa: PLR0913 - keyword-only
         front=front,
         patience=patience if close_service else None,
     )
-    for router in (routes.router, views.router, link_routes.router, catalog.router):
+    for router in (routes.router, views.router, links.router, catalog.router):
         app.include_router(router, prefix=API)
-    for router in (pages.router, form_pages.router, travel_pages.router, blind_page.router, audit_page.router, *others):
+    for router in (pages.router, form_pages.router, travel_pages.router, judging_pages.router, *others):
         app.include_router(router)
     handle_problems(app)
     return app

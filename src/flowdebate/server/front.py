@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from starlette.responses import Response
 
-    from flowdebate.server.links import Links
+    from flowdebate.server.guard import Links
     from flowdebate.server.requests import LimitsBody
     from flowdebate.server.sse import Readers
     from flowdebate.service.plans.options import PatternOptions
@@ -75,7 +75,7 @@ class Front:
 
 
 def _is_below(url: str, allowed: str) -> bool:
-    """Whether `url` is `allowed`, or an address below it on the same server."""
+    """Whether `url` is `allowed`, or below it on the same server; `..` could lead out again, so it never is."""
     given, base = urlsplit(url), urlsplit(allowed)
     if (given.scheme, given.netloc.lower()) != (base.scheme, base.netloc.lower()) or given.query or given.fragment:
         return False

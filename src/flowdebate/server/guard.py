@@ -1,10 +1,13 @@
-"""Guard of the HTTP server: ASGI middleware that checks host, origin, token and body before anything else runs."""
+"""Guard of the HTTP server: host, origin, token and body are checked before anything else runs; and signed links."""
 
 from __future__ import annotations
 
+import base64
 import hmac
+import json
 import re
-from dataclasses import dataclass, field
+import time
+from dataclasses import astuple, dataclass, field, fields
 from hashlib import sha256
 from http import HTTPStatus
 from inspect import isawaitable
@@ -61,7 +64,7 @@ class GuardOptions:
     refusals: Mapping[str, Callable[[Exception], Response]] = field(default_factory=dict)
     """How refusals are said to clients of another protocol, by the beginnings of its paths."""
     max_body: int = 1_000_000
-    """Maximum number of bytes in a request's body."""
+    """Bytes of a request's body: fifty times the longest question, and nothing that fills the memory."""
 
 
 def owner_of(scope: Mapping[str, Any]) -> str | None:
@@ -95,31 +98,27 @@ class Guard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        send = _with_headers(send)
+        send = _add_headers(send)
         request = Request(scope)
         try:
             _check_host(request.headers, self.options.hosts)
             _check_origin(request)
-            if (exchanged := self._exchanged(request)) is not None:
+            if (exchanged := self._exchange(request)) is not None:
                 await exchanged(scope, receive, send)
                 return
             await self._authenticate(request)
             _check_type(request)
-            receive = self._limited(request.headers, receive)
+            receive = self._limit(request.headers, receive)
         except HTTPException as refusal:
-            await self._refused(refusal, path_of(scope))(scope, receive, send)
+            path = path_of(scope)
+            said = (respond for start, respond in self.options.refusals.items() if path.startswith(start))
+            await next(said, problem_response)(refusal)(scope, receive, send)
             return
         await self.app(scope, receive, send)
 
-    def _refused(self, refusal: HTTPException, path: str) -> Response:
-        for beginning, respond in self.options.refusals.items():
-            if path.startswith(beginning):
-                return respond(refusal)
-        return problem_response(refusal)
-
     # Who asks
 
-    def _exchanged(self, request: Request) -> RedirectResponse | None:
+    def _exchange(self, request: Request) -> RedirectResponse | None:
         """The redirect to the same URL without its token, which sets the cookie; None where it has no correct one."""
         token, scope = self.options.token, request.scope
         if token is None or request.method != "GET" or _TOKEN not in request.query_params:
@@ -127,7 +126,7 @@ class Guard:
         given = request.query_params[_TOKEN]
         rest = [pair for pair in parse_qsl(scope["query_string"].decode("latin-1")) if pair[0] != _TOKEN]
         scope["query_string"] = urlencode(rest).encode()  # what a server's access log shows
-        if not _same(given, token):
+        if not is_same(given, token):
             raise _unauthorized("The token in this URL is not that of this start of the server.")
         clean = f"{scope['path']}?{urlencode(rest)}" if rest else scope["path"]
         response = RedirectResponse(f"/{clean.lstrip('/')}", HTTPStatus.SEE_OTHER)
@@ -152,14 +151,21 @@ class Guard:
             if not owner:
                 raise _unauthorized("The user is not known here.")
             request.scope[_OWNER] = owner
-        elif token is not None and not _has_token(request, token):
-            raise _unauthorized(
-                "Open the URL that the server printed at its start, or send its token as `Authorization: Bearer TOKEN`."
-            )
+        elif token is not None:
+            scheme, _, given = request.headers.get("authorization", "").partition(" ")
+            if scheme.lower() == "bearer":
+                right = is_same(given.strip(), token)
+            else:
+                right = is_same(request.cookies.get(_cookie_name(request), ""), _cookie_value(token))
+            if not right:
+                raise _unauthorized(
+                    "Open the URL that the server printed at its start, "
+                    "or send its token as `Authorization: Bearer TOKEN`."
+                )
 
     # What is sent
 
-    def _limited(self, headers: Headers, receive: Receive) -> Receive:
+    def _limit(self, headers: Headers, receive: Receive) -> Receive:
         """`receive`, raising 413 when the body gets longer than allowed."""
         most, read = self.options.max_body, 0
         too_large = HTTPException(
@@ -180,7 +186,7 @@ class Guard:
         return limited
 
 
-def _with_headers(send: Send) -> Send:
+def _add_headers(send: Send) -> Send:
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
@@ -193,6 +199,7 @@ def _with_headers(send: Send) -> Send:
 
 
 def _check_host(headers: Headers, allowed: frozenset[str]) -> None:
+    """421 for an unknown name: a page elsewhere may let its own name point to this address (DNS rebinding)."""
     found = _HOST.fullmatch(headers.get("host", "").lower())
     if found is None or found["name"] not in allowed:
         raise HTTPException(HTTPStatus.MISDIRECTED_REQUEST, "This server does not answer to that host name.")
@@ -210,7 +217,7 @@ def _check_origin(request: Request) -> None:
 
 
 def _check_type(request: Request) -> None:
-    """415 for a body that is not JSON."""
+    """415 for a body that is not JSON: a form on another site can send the other types without asking first."""
     headers = request.headers
     kind = headers.get("content-type")
     has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
@@ -218,13 +225,6 @@ def _check_type(request: Request) -> None:
         return
     if (kind or "").partition(";")[0].strip().lower() != "application/json":
         raise HTTPException(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "Send the body as application/json.")
-
-
-def _has_token(request: Request, token: str) -> bool:
-    scheme, _, given = request.headers.get("authorization", "").partition(" ")
-    if scheme.lower() == "bearer":
-        return _same(given.strip(), token)
-    return _same(request.cookies.get(_cookie_name(request), ""), _cookie_value(token))
 
 
 def _cookie_name(request: Request) -> str:
@@ -238,10 +238,73 @@ def _cookie_value(token: str) -> str:
     return hmac.new(token.encode(), b"cookie", sha256).hexdigest()
 
 
-def _same(given: str, wanted: str) -> bool:
+def is_same(given: str, wanted: str) -> bool:
     """Compare two secrets in a time that says nothing about where they differ."""
     return hmac.compare_digest(given.encode(errors="replace"), wanted.encode())
 
 
 def _unauthorized(detail: str) -> HTTPException:
     return HTTPException(HTTPStatus.UNAUTHORIZED, detail, {"www-authenticate": "Bearer"})
+
+
+# Signed links
+
+
+@dataclass(frozen=True, kw_only=True)
+class Link:
+    """What a link gives access to."""
+
+    run_id: str
+    began: float
+    """When the run began, in seconds since the epoch: a later one of the same id is another run."""
+    place: str | None = None
+    """Of the one request that it is for; None for all those of `role`."""
+    role: str | None = None
+    """The name of the block that asks; None for one request."""
+    expires_at: float
+    """Seconds since the epoch."""
+
+    def covers(self, *, block: str, place: str) -> bool:
+        """Whether it is for the request at `place`, which `block` asks."""
+        return place == self.place if self.role is None else block == self.role
+
+
+@dataclass(frozen=True)
+class Links:
+    """Signs links and reads them, with one secret.
+
+    >>> links = Links("secret", clock=lambda: 0.0)
+    >>> code = links.sign(Link(run_id="city", began=0.0, place="debate/ann", expires_at=60.0))
+    >>> links.read(code).place
+    'debate/ann'
+    >>> links.read(code[:-1] + "x") is None
+    True
+    """
+
+    secret: str = field(repr=False)
+    clock: Callable[[], float] = time.time
+
+    def sign(self, link: Link) -> str:
+        """The code of a link, which is safe in a URL."""
+        text = json.dumps(astuple(link), separators=(",", ":")).encode()
+        return f"{_encode(text)}.{self._mac(text)}"
+
+    def read(self, code: str) -> Link | None:
+        """The link of a code; None for one that was not signed here, or has expired."""
+        body, _, mac = code.partition(".")
+        try:
+            text = base64.b64decode(body + "=" * (-len(body) % 4), altchars=b"-_", validate=True)
+        except ValueError:
+            return None
+        # base64 has several spellings of some bytes; only ours counts, so that a link has one code
+        if _encode(text) != body or not is_same(mac, self._mac(text)):
+            return None
+        link = Link(**dict(zip((each.name for each in fields(Link)), json.loads(text), strict=True)))
+        return link if self.clock() < link.expires_at else None
+
+    def _mac(self, text: bytes) -> str:
+        return _encode(hmac.new(self.secret.encode(), b"link 2\n" + text, sha256).digest())
+
+
+def _encode(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")

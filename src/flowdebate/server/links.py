@@ -1,82 +1,122 @@
-"""Signed links: each lets one person answer one request, or play one role, of one run, until it expires."""
+"""Endpoints of signed links: one person answers one request or plays one role of one run, and reaches nothing else."""
 
 from __future__ import annotations
 
-import base64
-import hmac
-import json
-import time
-from dataclasses import astuple, dataclass, field, fields
-from hashlib import sha256
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+from fastapi import APIRouter, Body, Response
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+from starlette.exceptions import HTTPException
+from starlette.requests import Request  # noqa: TC002 - FastAPI reads it
+
+from flowdebate.errors import ConfigurationError, NotAwaited, RunNotFound
+from flowdebate.server.front import API, Front, FrontOf, ServiceOf, data, stored_run
+from flowdebate.server.guard import Link
+from flowdebate.server.problems import JSONData, responses
+from flowdebate.server.requests import LinkAnswerBody, LinkBody
+from flowdebate.service.state import PendingInput
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterable
+
+    from flowdebate.service.owned import OwnedService
+    from flowdebate.service.service import Service
+    from flowdebate.store.base import StoredRun
 
 
-@dataclass(frozen=True, kw_only=True)
-class Link:
-    """What a link gives access to."""
-
-    run_id: str
-    began: float
-    """When the run began, in seconds since the epoch: a later one of the same id is another run."""
-    place: str | None = None
-    """Of the one request that it is for; None for all those of `role`."""
-    role: str | None = None
-    """The name of the block that asks; None for one request."""
-    expires_at: float
-    """Seconds since the epoch."""
-
-    def covers(self, *, block: str, place: str) -> bool:
-        """Whether it is for the request at `place`, which `block` asks."""
-        return place == self.place if self.role is None else block == self.role
+router: APIRouter = APIRouter(tags=["links"])
 
 
-_FIELDS = tuple(each.name for each in fields(Link))
+class LinkMade(BaseModel):
+    """A link for a human."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(alias_generator=to_camel, validate_by_name=True)
+    path: str = Field(description="Of the endpoint; behind the address under which people reach this server.")
+    page: str = Field(description="The path of the page for a browser: send this one.")
+    place: str | None
+    role: str | None
+    expires_at: float = Field(description="Seconds since the epoch.")
 
 
-@dataclass(frozen=True)
-class Links:
-    """Signs links and reads them, with one secret.
-
-    >>> links = Links("secret", clock=lambda: 0.0)
-    >>> code = links.sign(Link(run_id="city", began=0.0, place="debate/ann", expires_at=60.0))
-    >>> links.read(code).place
-    'debate/ann'
-    >>> links.read(code[:-1] + "x") is None
-    True
-    """
-
-    secret: str = field(repr=False)
-    clock: Callable[[], float] = time.time
-
-    def sign(self, link: Link) -> str:
-        """The code of a link, which is safe in a URL."""
-        text = json.dumps(astuple(link), separators=(",", ":")).encode()
-        return f"{_encoded(text)}.{_encoded(self._mac(text))}"
-
-    def read(self, code: str) -> Link | None:
-        """The link of a code; None for one that was not signed here, or has expired."""
-        body, _, mac = code.partition(".")
-        text = _decoded(body)
-        if text is None or not hmac.compare_digest(_encoded(self._mac(text)), mac.encode("ascii", "replace").decode()):
-            return None
-        link = Link(**dict(zip(_FIELDS, json.loads(text), strict=True)))
-        return link if self.clock() < link.expires_at else None
-
-    def _mac(self, text: bytes) -> bytes:
-        return hmac.new(self.secret.encode(), b"link 2\n" + text, sha256).digest()
+@router.post(
+    "/runs/{run_id}/links",
+    status_code=HTTPStatus.CREATED,
+    response_model=LinkMade,
+    responses=responses(404, 409),
+)
+async def make_link(
+    run_id: str,
+    front: FrontOf,
+    service: ServiceOf,
+    request: Request,
+    body: Annotated[LinkBody | None, Body()] = None,
+) -> Response:
+    """Make a link with which somebody without a token can answer one request of a run, or all those of a role."""
+    front.check_writable()
+    body = body or LinkBody()
+    began = (await stored_run(service, run_id)).header.created_at
+    place = None if body.role is not None else await _place(run_id, body.place, front, service)
+    if body.role is not None and body.role not in (roles := await service.people(run_id)):
+        raise ConfigurationError("POST /runs/{id}/links", "role", body.role, f"one of {', '.join(roles) or 'none'}")
+    expires_at = front.links.clock() + body.seconds
+    link = Link(run_id=run_id, began=began, place=place, role=body.role, expires_at=expires_at)
+    root, code = request.scope.get("root_path", ""), front.links.sign(link)
+    path = f"{root}{API}/links/{code}"
+    made = LinkMade(path=path, page=f"{root}/answer/{code}", place=place, role=link.role, expires_at=expires_at)
+    return JSONData(made.model_dump(by_alias=True), HTTPStatus.CREATED, {"location": path})
 
 
-def _encoded(data: bytes) -> str:
-    return base64.urlsafe_b64encode(data).decode().rstrip("=")
+async def _place(run_id: str, place: str | None, front: Front, service: Service | OwnedService) -> str:
+    """Where a run waits: at `place`, or at the only one; NotAwaited anywhere else."""
+    places = [each.place for each in (await service.run(run_id)).pending]
+    if place in places or (place is None and len(places) == 1):
+        return place or places[0]
+    where = f"does not wait at {place}" if place else "waits in several places"
+    raise NotAwaited(front.service.store.name, run_id, where if places else "does not wait", places)
 
 
-def _decoded(text: str) -> bytes | None:
-    """The data of `text`; None if it is not exactly what `_encoded` writes."""
-    try:
-        data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-    except ValueError:
-        return None
-    return data if _encoded(data) == text else None
+@router.get("/links/{code}", response_model=PendingInput, responses=responses(404, 409))
+async def request_of_link(code: str, front: FrontOf) -> Response:
+    """Look at the request that a link is for, or at the one that waits for its role. Needs no token."""
+    link, _ = await link_of(front, code)
+    return data(await _awaited(front, link))
+
+
+@router.post("/links/{code}", status_code=HTTPStatus.NO_CONTENT, responses=responses(404, 409))
+async def answer_by_link(code: str, body: LinkAnswerBody, front: FrontOf) -> Response:
+    """Answer the request that a link is for, or the one that waits for its role. Needs no token."""
+    front.check_writable()
+    link, _ = await link_of(front, code)
+    place = link.place or (await _awaited(front, link)).place
+    if body.place not in (None, place):
+        raise NotAwaited(front.service.store.name, link.run_id, f"does not wait at {body.place} any more", [place])
+    await front.service.answer(link.run_id, body.answer, place=place, by=f"a link for {link.role or place}")
+    return Response(status_code=HTTPStatus.NO_CONTENT)
+
+
+async def _awaited(front: Front, link: Link) -> PendingInput:
+    """The request that waits for whoever has the link; NotAwaited where none does."""
+    found = request_for((await front.service.run(link.run_id)).pending, link)
+    if found is None:
+        problem = "has this answer already, or does not wait for it now"
+        raise NotAwaited(front.service.store.name, link.run_id, problem)
+    return found
+
+
+def request_for(pending: Iterable[PendingInput], link: Link) -> PendingInput | None:
+    """The request among those that wait which a link is for; None for none of them."""
+    return next((each for each in pending if link.covers(block=each.block, place=each.place)), None)
+
+
+async def link_of(front: Front, code: str) -> tuple[Link, StoredRun]:
+    """The link of a code, and its run; 404 for one that is not valid, and where the run was deleted."""
+    link = front.links.read(code)
+    if link is not None:
+        with suppress(RunNotFound):
+            stored = await front.service.store.run(link.run_id)
+            if stored.header.created_at == link.began:
+                return link, stored
+    raise HTTPException(HTTPStatus.NOT_FOUND, "This link is not valid, or not any more.")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("flowdebate.server")
 _ERROR = "urn:flowdebate:error:"
 _LONGEST, _SHOWN = 50, 3
-"""Maximum number of invalid fields in a response, and in its sentence."""
+"""Invalid fields in a response, and in its sentence: a body of 1 MB can have a million of them."""
 _OUR_FAULT = "The server failed; its log says why."
 
 STATUSES: Mapping[type[FlowDebateError], HTTPStatus] = {
@@ -119,8 +119,13 @@ def handle_problems(app: FastAPI) -> None:
 
 def problem_response(error: Exception) -> ProblemResponse:
     """The response to an error."""
-    problem = problem_of(error)
-    headers = dict(getattr(error, "headers", None) or {}) if isinstance(error, HTTPException) else _wait(error, problem)
+    problem, headers = problem_of(error), dict[str, str]()
+    if isinstance(error, HTTPException):
+        headers = dict(error.headers or {})
+    elif problem.status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
+        open_for = error.seconds if isinstance(error, errors.CircuitOpen) else None
+        seconds = getattr(error, "retry_after", None) or open_for
+        headers = {} if seconds is None else {"retry-after": str(max(1, math.ceil(seconds)))}
     return ProblemResponse(problem.model_dump(exclude_none=True), status_code=problem.status, headers=headers)
 
 
@@ -147,42 +152,26 @@ def _of_library(error: FlowDebateError) -> Problem:
     status, kind = status_of(error), type(error).__name__
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         _LOG.error("%s", errors.error_text(error))
-    return Problem(
-        type=f"{_ERROR}{kind}",
-        title=_words(kind),
-        status=status,
-        detail=_detail(error, status),
-        errors=_fields(error)[:_LONGEST] or None,
-        open=list(error.open) if isinstance(error, NotAwaited) else None,
-    )
-
-
-def _wait(error: Exception, problem: Problem) -> dict[str, str]:
-    """The header that says when to try again, where the error knows it."""
-    seconds = getattr(error, "retry_after", None) or (error.seconds if isinstance(error, errors.CircuitOpen) else None)
-    if seconds is None or problem.status not in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
-        return {}
-    return {"retry-after": str(max(1, math.ceil(seconds)))}
-
-
-def _detail(error: FlowDebateError, status: HTTPStatus) -> str:
-    """The sentence of `error`, without the place of the store, which is nothing that a client should know."""
-    if isinstance(error, errors.StoreError):
-        return error.problem if status < HTTPStatus.INTERNAL_SERVER_ERROR else _OUR_FAULT
-    return str(error) if status is not HTTPStatus.INTERNAL_SERVER_ERROR else _OUR_FAULT
-
-
-def _fields(error: FlowDebateError) -> list[FieldProblem]:
+    detail, found = str(error), list[FieldProblem]()
     match error:
+        case errors.StoreError():  # its sentence names the place of the store, which concerns no client
+            detail = error.problem if status < HTTPStatus.INTERNAL_SERVER_ERROR else _OUR_FAULT
         case ConfigurationError():
             given = None if error.got is None else shown(error.got)
-            hint = f". {error.hint}" if error.hint else ""
-            problem = f"must be {error.allowed}{hint}"
-            return [FieldProblem(field=error.field, problem=problem, given=given, allowed=error.allowed)]
+            problem = f"must be {error.allowed}{f'. {error.hint}' if error.hint else ''}"
+            found = [FieldProblem(field=error.field, problem=problem, given=given, allowed=error.allowed)]
         case OutputError() | SchemaViolation():
-            return [FieldProblem(field=field, problem=problem) for field, problem in error.problems]
-        case _:
-            return []
+            found = [FieldProblem(field=field, problem=problem) for field, problem in error.problems]
+    if status is HTTPStatus.INTERNAL_SERVER_ERROR:
+        detail = _OUR_FAULT
+    return Problem(
+        type=f"{_ERROR}{kind}",
+        title=re.sub(r"(?<=[a-z])([A-Z])", lambda found: f" {found[1].lower()}", kind),
+        status=status,
+        detail=detail,
+        errors=found[:_LONGEST] or None,
+        open=list(error.open) if isinstance(error, NotAwaited) else None,
+    )
 
 
 def _of_pydantic(error: Mapping[str, Any]) -> FieldProblem:
@@ -198,12 +187,3 @@ def _of_pydantic(error: Mapping[str, Any]) -> FieldProblem:
 
 def _blank(status: HTTPStatus, detail: str, fields: list[FieldProblem] | None = None) -> Problem:
     return Problem(type="about:blank", title=status.phrase, status=status, detail=detail, errors=fields)
-
-
-def _words(name: str) -> str:
-    """The name of a class as words.
-
-    >>> _words("RunNotFound")
-    'Run not found'
-    """
-    return re.sub(r"(?<=[a-z])([A-Z])", lambda found: f" {found[1].lower()}", name)

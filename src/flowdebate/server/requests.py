@@ -14,28 +14,25 @@ from flowdebate.service.plans.options import State
 LONGEST_QUESTION = 20_000
 """Characters of a question; of one that is no text, those of its JSON."""
 _DEEPEST = 50
+"""Levels of JSON: Python's own recursion limit is met at some hundreds, in code that is not ours."""
 _LONGEST_ID = 200
 _MOST_LABELS = 32
 _MOST_EDITS = 200
 _YEAR = 31_536_000
 
-
 _EMPTY = BeforeValidator(lambda value: None if value == "" else value)
 """A field of a form that was left empty."""
 
 
-def _is_text(value: str) -> bool:
-    return value.encode(errors="replace").decode() == value
-
-
-def _checked_text(value: str) -> str:
-    if not _is_text(value):
+def _check_text(value: str) -> str:
+    """Refuse half surrogate pairs, which JSON can say, but neither UTF-8 nor a store can hold."""
+    if value.encode(errors="replace").decode() != value:
         raise ValueError("must be text without half surrogate pairs")
     return value
 
 
-def checked_data(value: Any) -> Any:  # noqa: ANN401 - JSON data
-    """JSON data that can be stored, shown and sent on."""
+def check_data(value: Any) -> Any:  # noqa: ANN401 - JSON data
+    """Refuse what cannot be stored, shown and sent on. Level by level: recursion is what deep data attacks."""
     level, depth = [value], 0
     while level:
         depth += 1
@@ -48,22 +45,22 @@ def checked_data(value: Any) -> Any:  # noqa: ANN401 - JSON data
             elif isinstance(each, list):
                 found += each
             elif isinstance(each, str):
-                _checked_text(each)
+                _check_text(each)
             elif isinstance(each, float) and not math.isfinite(each):
                 raise ValueError("must be JSON, which has no NaN and no infinity")
         level = found
     return value
 
 
-def _checked_question(value: Any) -> Any:  # noqa: ANN401 - JSON data
+def _check_question(value: Any) -> Any:  # noqa: ANN401 - JSON data
     length = len(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
     if length > LONGEST_QUESTION:
         raise ValueError(f"must have at most {LONGEST_QUESTION:,} characters, has {length:,}")
     return value
 
 
-Data = Annotated[Any, AfterValidator(checked_data)]
-_Text = Annotated[str, AfterValidator(_checked_text)]
+Data = Annotated[Any, AfterValidator(check_data)]
+_Text = Annotated[str, AfterValidator(_check_text)]
 _RunId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._~-]*$", max_length=_LONGEST_ID)]
 _Place = Annotated[_Text, Field(min_length=1, max_length=1_000)]
 _Name = Annotated[_Text, Field(min_length=1, max_length=_LONGEST_ID)]
@@ -71,7 +68,7 @@ _Count = Annotated[int, Field(ge=1, le=10**9)]
 _Amount = Annotated[float, Field(gt=0, le=10**9, allow_inf_nan=False)]
 _Seed = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 _Labels = Annotated[dict[_Name, Annotated[_Text, Field(max_length=_LONGEST_ID)]], Field(max_length=_MOST_LABELS)]
-_Options = Annotated[dict[str, Data], AfterValidator(checked_data)]
+_Options = Annotated[dict[str, Data], AfterValidator(check_data)]
 
 
 class _Body(BaseModel):
@@ -93,7 +90,7 @@ class BeginBody(_Body):
     """A run to begin."""
 
     pattern: _Name = Field(description="A name of GET /patterns.")
-    question: Annotated[Data, AfterValidator(_checked_question)] = Field(
+    question: Annotated[Data, AfterValidator(_check_question)] = Field(
         None, description="What the run is about: text, or the JSON input of a registered pattern."
     )
     options: _Options | None = Field(None, description="Options of a built-in pattern, as in a plan file.")

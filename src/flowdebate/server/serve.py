@@ -18,11 +18,13 @@ if TYPE_CHECKING:
 
 
 _CONNECTIONS = 2_000
+"""Twice the 1,000 debates at once that benchmarks/http_runs.py holds; more are answered with 503."""
 _LONGEST_HEADERS = 32_768
+"""Twice what h11 allows by itself: a browser sends the cookies of all servers on this host."""
 _KEEP_ALIVE = 75
 """Seconds for which an idle connection stays open: longer than `?wait=`, so that clients can use it again."""
 _GRACE = 5
-"""Seconds that responses have to end."""
+"""Seconds that responses have to end: streams have ended before, and calls in flight have their own patience."""
 
 
 class Server(uvicorn.Server):

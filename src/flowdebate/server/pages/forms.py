@@ -15,7 +15,7 @@ from flowdebate.blocks.outline import outline
 from flowdebate.patterns import PATTERNS
 from flowdebate.server import catalog
 from flowdebate.server.front import FrontOf, ServiceOf, root_of
-from flowdebate.server.link_routes import link_of, request_for
+from flowdebate.server.links import link_of, request_for
 from flowdebate.server.pages.runs import OVER, page
 from flowdebate.web.forms.asked import Asked, role_in_words, said_since
 from flowdebate.web.forms.form import Form, answer_fields, form_of

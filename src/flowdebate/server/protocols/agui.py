@@ -21,7 +21,7 @@ from flowdebate.server.guard import owner_of
 from flowdebate.server.protocols.agui_events import AgUi, custom_event
 from flowdebate.server.protocols.chat_request import chat_context, with_context
 from flowdebate.server.protocols.streams import PING, data_frame
-from flowdebate.server.requests import checked_data
+from flowdebate.server.requests import check_data
 from flowdebate.server.sse import EventStream
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def _check(pattern: str, body: ag_ui.RunAgentInput, front: Front) -> None:
     if pattern not in front.service.patterns and not (front.service.plans and find_pattern(pattern)):
         raise HTTPException(404, "There is no pattern of this name.")
     try:
-        checked_data(body.model_dump(mode="json", by_alias=True))
+        check_data(body.model_dump(mode="json", by_alias=True))
     except ValueError as error:
         raise ConfigurationError(_WHERE, "body", None, str(error).removeprefix("must be ")) from None
     for field, value in (("threadId", body.thread_id), ("runId", body.run_id)):

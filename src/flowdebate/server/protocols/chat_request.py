@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns import PATTERNS
 from flowdebate.prompts.escaping import quoted, tag_name
-from flowdebate.server.requests import LONGEST_QUESTION, checked_data
+from flowdebate.server.requests import LONGEST_QUESTION, check_data
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -119,7 +119,7 @@ class ChatRequest(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _fits(cls, value: Any) -> Any:  # noqa: ANN401 - whatever was sent
-        return checked_data(value)
+        return check_data(value)
 
     def check(self) -> None:
         """ConfigurationError for a parameter that cannot be honoured."""

@@ -1,7 +1,8 @@
-"""Page of a vote: a debate without names, read blind."""
+"""Pages about judges: a vote on a debate that is read blind, and the audit of what judges and readers found."""
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from http import HTTPStatus
 from typing import Annotated
@@ -14,7 +15,15 @@ from starlette.responses import HTMLResponse, RedirectResponse
 from flowdebate.patterns.debate.blind import BlindReading, blind_views
 from flowdebate.server.front import FrontOf, ServiceOf  # noqa: TC001 - FastAPI reads them
 from flowdebate.server.pages.runs import page, sheet_of
+from flowdebate.server.requests import AuditQuery  # noqa: TC001 - FastAPI reads it
+from flowdebate.service.audit import audit_of, has_intervals, rows_of
 from flowdebate.service.votes import sides_of
+from flowdebate.web.plot import plot_of
+
+_MOST_RUNS = 1_000
+"""Runs of an audit; the page says so, and the command has no such bound."""
+_PLACES = ("slot", "label", "speaker", "last word")
+"""Beginnings of the names of figures about places."""
 
 router: APIRouter = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 
@@ -37,12 +46,10 @@ async def blind(
     sheet = await sheet_of(details, front, service)
     assert sheet is not None  # noqa: S101 - it has a document
     raw = sheet.document.raw
-    if view is None:
+    if view is None:  # drawn once, and then in the address: a reload must not show the sides in another order
         query = urlencode({"view": secrets.randbelow(len(blind_views(raw))), **({"reader": reader} if reader else {})})
         return RedirectResponse(f"?{query}", HTTPStatus.SEE_OTHER)
     models = {call.model for call in sheet.trace.calls if call.model is not None}
-    parties = {getattr(each, "stance", ""): sheet.names[each.name] for each in sheet.document.speakers}
-    vote = await service.vote_of(run_id, reader)
     return page(
         "blind",
         request,
@@ -51,7 +58,32 @@ async def blind(
         reading=BlindReading.of(raw, view=view, names=[party.name for party in sheet.parties], models=sorted(models)),
         address=address,
         sheet=sheet,
-        vote=vote,
+        vote=await service.vote_of(run_id, reader),
         votes=sheet.votes,
-        parties=parties,
+        parties={getattr(each, "stance", ""): sheet.names[each.name] for each in sheet.document.speakers},
+    )
+
+
+@router.get("/audit")
+async def audit(
+    query: Annotated[AuditQuery, Query()], request: Request, front: FrontOf, service: ServiceOf
+) -> Response:
+    """The judges of the runs that match the filters."""
+    items = await service.audited(pattern=query.pattern, text=query.text, labels=query.labels, limit=_MOST_RUNS)
+    audited = await asyncio.to_thread(audit_of, items)  # resampling keeps a core busy, and streams must go on
+    rows = rows_of(audited, items.readers)
+    every = [row for row in rows if row.judge == "all"]
+    return page(
+        "audit",
+        request,
+        front,
+        here="/audit",
+        query=query,
+        items=items,
+        audited=audited,
+        rows=rows,
+        places=plot_of([row for row in every if row.name.startswith(_PLACES)]),
+        holding=plot_of([row for row in every if not row.name.startswith((*_PLACES, "preference", "first"))]),
+        most=_MOST_RUNS,
+        intervals=has_intervals(),
     )
