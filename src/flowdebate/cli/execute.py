@@ -395,7 +395,6 @@ def _show_command(end: Ended, place: Place | None) -> str:
 
 # Advice on stderr
 
-_RESUMABLE = ("interrupted", "failed", "limit", "left_behind", "dead_letter")
 _HIGHER_LIMIT = {"calls": " --max-calls N", "tokens": " --max-tokens N", "dead_letter": " --retry-dead-letter"}
 """Options that it takes to resume a run: limits of calls and tokens count from the run's beginning."""
 _WHY = {
@@ -408,12 +407,13 @@ _WHY = {
 def _advice(status: str, run_id: str | None, *, place: Place | None, limit: str | None = None) -> str:
     """How to resume a run; "" where there is nothing to resume."""
     from flowdebate.service.runs import short_id
+    from flowdebate.service.statuses import RESUMABLE
 
     if run_id is None or place is None:
         return ""
     if status == "awaiting":
         return f"To resume: flowdebate answer {short_id(run_id)}{place.option}"
-    if status not in _RESUMABLE:
+    if status not in (*RESUMABLE, "dead_letter"):
         return ""
     return f"To resume: flowdebate resume {short_id(run_id)}{_HIGHER_LIMIT.get(limit or '', '')}{place.option}"
 

@@ -21,11 +21,11 @@ from flowdebate.service.plans.options import (
     FilePath,
     Option,
     PatternOptions,
-    State,
     Text,
     check_option,
     option_of,
 )
+from flowdebate.service.statuses import State
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -32,8 +32,8 @@ from flowdebate.patterns.debate.schemas import (
 from flowdebate.patterns.debate.transcript import create_debate_transcript
 from flowdebate.patterns.output import publish
 from flowdebate.runs.context import Context
-from flowdebate.service.plans.options import State
 from flowdebate.service.state import RunDetails, RunState
+from flowdebate.service.statuses import RESUMABLE, State
 
 if TYPE_CHECKING:
     from flowdebate.service.service import Service
@@ -46,7 +46,6 @@ Texts = Annotated[
     list[Annotated[str, Field(max_length=50_000, pattern=r"\S")]],
     Field(min_length=2, max_length=6, description="The texts to compare, as they are: answers, drafts, arguments."),
 ]
-_RESUMED = ("failed", "interrupted", "left_behind", "limit")
 
 
 class Ballot(BaseModel):
@@ -115,7 +114,7 @@ async def _begun(service: "Service", question: str, texts: Sequence[str], seed: 
         run = await service.begin(NAME, value, run_id=run_id, seed=seed)
     except (RunChanged, RunExists):  # another model has judged them, or another user asked
         return await service.begin(NAME, value, seed=seed)
-    return await service.resume(run.run_id) if run.status in _RESUMED else run
+    return await service.resume(run.run_id) if run.status in RESUMABLE else run
 
 
 def _verdict_of(run: RunDetails) -> TextVerdict:

@@ -17,8 +17,8 @@ from pydantic import BaseModel, Field
 from flowdebate.patterns.roles import render_flag
 from flowdebate.prompts.escaping import quoted, tag_name, tag_text
 from flowdebate.service.documents.sections import Card, Entry, Fact, Group, Heading, Output, Remark
-from flowdebate.service.plans.options import State
 from flowdebate.service.runs import moment
+from flowdebate.service.statuses import State
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -18,8 +18,8 @@ from flowdebate.mcp.reports import HOW_TO_READ, RunList, RunReport, report_of, r
 from flowdebate.patterns import PATTERNS, find_pattern
 from flowdebate.prompts.escaping import quoted
 from flowdebate.prompts.template import filled
-from flowdebate.service.plans.options import State
 from flowdebate.service.service import Service
+from flowdebate.service.statuses import State
 
 ServiceOf: TypeAlias = Callable[[Context[Any, Any]], Service]
 """Gives the service for a call of a tool: where there are several users, that of the one who called."""

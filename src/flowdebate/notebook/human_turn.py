@@ -13,8 +13,8 @@ from flowdebate._util.validation import check_library
 from flowdebate.blocks.human.answers import open_requests, submit_answer
 from flowdebate.errors import ConfigurationError, FlowDebateError, NotAwaited, OutputError, error_text
 from flowdebate.runs.result import RunHandle, RunView
-from flowdebate.service.runs import WORDS
 from flowdebate.service.state import PendingInput
+from flowdebate.service.statuses import status_text
 from flowdebate.store.open import open_store
 from flowdebate.web.forms.asked import Asked
 from flowdebate.web.forms.form import answer_fields
@@ -184,7 +184,7 @@ class HumanTurn:
         elif self._asked is not None:
             self._say(f"This was answered elsewhere. {_RESUME}")
         elif status not in ("queued", "running", "interrupted", "awaiting"):
-            self._say(f"The run is over ({WORDS.get(status, status)}): nothing more is asked of you.")
+            self._say(f"The run is over ({status_text(status)}): nothing more is asked of you.")
             return False
         elif not self._answered:
             self._say(_NOT_YET, answered=False)

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, AliasChoices, BaseModel, Field, ValidationE
 from flowdebate._util.frozen import FrozenList
 from flowdebate._util.wire import WireModel, new_list
 from flowdebate.errors import OutputError, error_text, problems_of, shown
+from flowdebate.store.base import RunStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -64,9 +65,8 @@ Flag = Literal["cut_off", "empty"]
 NamedStop = Annotated[str, AfterValidator(_on_one_line)]
 """A stop reason that is the name of what held of `terminate_when`: printable text of one line."""
 
-DebateStatus = Literal["complete", "degraded", "no_verdict", "interrupted", "limit", "failed", "awaiting", "running"]
-"""How a debate ended: complete; with provider failures; without a verdict; cancelled; by a limit of
-its run; failed; not yet, since it waits for a human, or is in progress."""
+DebateStatus: TypeAlias = RunStatus
+"""How a debate ended: as its run."""
 
 
 def is_declared(turn_order: object) -> bool:

@@ -16,15 +16,12 @@ from flowdebate._util.wire import SPARSE, BaseEvent, BlockEvent
 from flowdebate.models.base import CallFellBack as CallFellBack
 from flowdebate.models.base import CallRetried as CallRetried
 from flowdebate.models.base import CircuitChanged as CircuitChanged
+from flowdebate.store.base import RunStatus as RunStatus  # noqa: TC001 - the schema of events reads the annotations
 
 if TYPE_CHECKING:
     from flowdebate.models.base import Flag
     from flowdebate.models.usage import Attempt, Usage
 
-
-RunStatus = Literal["running", "complete", "degraded", "no_verdict", "interrupted", "limit", "failed", "awaiting"]
-"""Status of a run: in progress; complete; complete except for provider failures; ended without a verdict; cancelled;
-ended by one of its limits; failed; suspended until a human answers."""
 
 Origin = Literal["asked", "reused", "edited"]
 """Where a run has an answer from: the model; the run that it was forked from; the edits of the fork."""

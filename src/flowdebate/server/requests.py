@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from flowdebate.service.plans.options import State
+from flowdebate.service.statuses import State
 
 LONGEST_QUESTION = 20_000
 """Characters of a question; of one that is no text, those of its JSON."""

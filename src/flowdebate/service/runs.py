@@ -16,6 +16,7 @@ from flowdebate.service.documents.document import Tokens, document_of
 from flowdebate.service.fork import Fork
 from flowdebate.service.plans.options import COMMAND, is_text, misuse
 from flowdebate.service.plans.plan import pattern_of_run, plan_of
+from flowdebate.service.statuses import RESUMABLE
 from flowdebate.store.base import StoredStatus, documents_of
 from flowdebate.store.export import GONE
 
@@ -150,20 +151,6 @@ def _option(where: str | None, store: Store) -> str:
 # Stored runs
 
 
-WORDS: Mapping[str, str] = {
-    "queued": "queued",
-    "running": "running",
-    "left_behind": "left behind",
-    "complete": "complete",
-    "degraded": "complete, with something missing",
-    "no_verdict": "no verdict",
-    "interrupted": "interrupted",
-    "limit": "limit reached",
-    "failed": "failed",
-    "awaiting": "awaits an answer",
-    "dead_letter": "given up",
-}
-"""Statuses in words."""
 _SHORT, _GENERATED = 8, 32
 _SHORTEST = 4
 """Minimum number of characters that name a run."""
@@ -183,7 +170,7 @@ def state_of(run: StoredRun) -> str:
 
 def _is_resumable(run: StoredRun) -> bool:
     """Whether this command can resume `run`."""
-    return run.header.plan is not None and state_of(run) in ("left_behind", "interrupted", "limit", "failed")
+    return run.header.plan is not None and state_of(run) in RESUMABLE
 
 
 async def find_run(store: Store, name: str) -> StoredRun:

@@ -34,6 +34,7 @@ from flowdebate.service.runs import SoFar, delete_run, document_of_run, list_run
 from flowdebate.service.state import RunDetails, RunPage, RunState, pending_in
 from flowdebate.service.steps import CallDetails
 from flowdebate.service.votes import Vote, Votes, cast_vote, sides_of, votes_in
+from flowdebate.store.base import COMPLETE
 from flowdebate.store.draining import Draining
 from flowdebate.store.open import close_store, default_store_path, open_store
 
@@ -590,7 +591,7 @@ class Service:
         `plan` takes the place of the stored one, such as one with an address that is not stored.
         """
         stored = await self.store.run(run_id)
-        if stored.status in ("complete", "degraded", "no_verdict"):
+        if stored.status in COMPLETE:
             return self._told(stored)
         workers = self._workers_of(stored)
         if workers is not None:

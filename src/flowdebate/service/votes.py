@@ -9,7 +9,7 @@ from pydantic import Field, ValidationError
 
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import ConfigurationError, NotAwaited
-from flowdebate.store.base import documents_of
+from flowdebate.store.base import COMPLETE, documents_of
 from flowdebate.store.export import GONE
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 _WHERE = "vote"
 _PREFIX = "votes/"
-_DECIDED = ("complete", "degraded", "no_verdict")
 
 
 class Vote(WireModel):
@@ -67,7 +66,7 @@ class Votes(WireModel):
 def sides_of(run: StoredRun) -> list[str]:
     """The stances of a debate that is over, in the order in which they were first argued; else none."""
     raw = (run.outcome or {}).get("raw")
-    said = raw.get("transcript") if isinstance(raw, dict) and run.status in _DECIDED and "verdict" in raw else None
+    said = raw.get("transcript") if isinstance(raw, dict) and run.status in COMPLETE and "verdict" in raw else None
     stances = [each.get("stance") for each in said if isinstance(each, dict)] if isinstance(said, list) else []
     found = list(dict.fromkeys(stance for stance in stances if isinstance(stance, str)))
     return found if len(found) > 1 else []

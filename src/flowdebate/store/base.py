@@ -18,20 +18,16 @@ if TYPE_CHECKING:
 ROW_FORMAT = 1
 """Format number of headers and bodies; older formats stay readable."""
 
-StoredStatus = Literal[
-    "queued",
-    "running",
-    "complete",
-    "degraded",
-    "no_verdict",
-    "interrupted",
-    "limit",
-    "failed",
-    "awaiting",
-    "dead_letter",
-]
-"""Status of a stored run: those of `RunStatus`, and "queued" (waits for a worker), "awaiting" (suspended until a human
-answers) and "dead_letter" (not resumed any more, after crashing its process too often without progress)."""
+RunStatus = Literal["running", "complete", "degraded", "no_verdict", "interrupted", "limit", "failed", "awaiting"]
+"""Status of a run: in progress; complete; complete except for provider failures; ended without a verdict; cancelled;
+ended by one of its limits; failed; suspended until a human answers."""
+
+StoredStatus = Literal["queued", RunStatus, "dead_letter"]
+"""Status of a stored run: those of `RunStatus`, and "queued" (waits for a worker) and "dead_letter" (not resumed any
+more, after crashing its process too often without progress)."""
+
+COMPLETE: tuple[RunStatus, ...] = ("complete", "degraded", "no_verdict")
+"""Statuses of runs that came to their end: resuming one replays it, and asks nobody."""
 
 StepKind = Literal["call", "effect", "loss", "human"]
 """Kind of a step: a model call, a side effect of a block, an accepted provider failure, a human's answer."""

@@ -21,6 +21,7 @@ from flowdebate.patterns.round_robin.schemas import RefereeReported
 from flowdebate.prompts.escaping import quoted
 from flowdebate.runs.events import ModelCalled, RunFinished, RunStarted
 from flowdebate.stop import PATTERNS_OWN
+from flowdebate.store.base import COMPLETE
 
 if TYPE_CHECKING:
     from flowdebate.runs.result import RunView
@@ -51,7 +52,7 @@ class Played:
     @property
     def complete(self) -> bool:
         """Whether the pattern came to its end."""
-        return self.error is None and self.view.status in ("complete", "degraded", "no_verdict")
+        return self.error is None and self.view.status in COMPLETE
 
     @cached_property
     def _patterns(self) -> tuple[str, tuple[str, ...]]:

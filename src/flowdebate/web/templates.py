@@ -13,9 +13,9 @@ from flowdebate.service.documents.document import as_json
 from flowdebate.service.documents.sections import FLAGS
 from flowdebate.service.documents.text import printable
 from flowdebate.service.runs import ago, moment
+from flowdebate.service.statuses import RESUMABLE, STATUSES, status_mark
 from flowdebate.web.forms.asked import role_in_words
 from flowdebate.web.run.quotes import lines_of
-from flowdebate.web.run.sheet import FORMS, status_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -91,13 +91,13 @@ def _environment() -> Environment:
         seconds=lambda number: _UNKNOWN if number is None else f"{number:.1f}",
         when=_when,
         kind=lambda value: type(value).__name__,
-        status=status_words,
-        form=lambda status: FORMS.get(status, "none"),
+        status=status_mark,
         unprintable=_unprintable,
+        form=lambda status: STATUSES[status].form if status in STATUSES else "none",
         is_long=lambda text: len(text) > _LONG,
         ratio=lambda values: " : ".join(f"{100 * value:.0f}" for value in values),
     )
-    environment.globals.update(FLAGS=FLAGS, shares=shares)
+    environment.globals.update(FLAGS=FLAGS, RESUMABLE=RESUMABLE, shares=shares)
     return environment
 
 

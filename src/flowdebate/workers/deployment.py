@@ -14,7 +14,7 @@ from flowdebate.errors import ConfigurationError, RunConflict, RunExists
 from flowdebate.runs.durable.resume import StoreOptions, limit_numbers, limits_of, prepare_fork
 from flowdebate.runs.execute import make_run
 from flowdebate.runs.observer import observer_of
-from flowdebate.store.base import StoredRun
+from flowdebate.store.base import COMPLETE, StoredRun
 from flowdebate.workers.queue import ACTIVE, DELIVERIES, QueuedRunStatus, RunQueue
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ class Workers:
         """
         stored = await self.store.run(run_id)
         self.check_accepted(stored.header)
-        if stored.status in ("complete", "degraded", "no_verdict"):
+        if stored.status in COMPLETE:
             return
         if stored.owned and not await asyncio.to_thread(self.queue.active, run_id):
             raise RunConflict(self.store.name, run_id)  # its worker is giving it up, or it is no worker's

@@ -21,6 +21,7 @@ from flowdebate.runs.batch.result import decision_of
 from flowdebate.service.documents.document import Tokens, seen_json
 from flowdebate.service.plans.files import parse_json, read_text
 from flowdebate.service.plans.options import is_text
+from flowdebate.store.base import COMPLETE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -186,8 +187,6 @@ COLUMNS = (
     "seconds",
 )  # fmt: skip
 """Columns of CSV besides the row's own."""
-_OVER = ("complete", "degraded", "no_verdict")
-"""Statuses of rows that the same command does not run again."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -227,7 +226,7 @@ class Line:
     @property
     def has_result(self) -> bool:
         """Whether there is a result."""
-        return self.document.has_result and self.document.status in _OVER
+        return self.document.has_result and self.document.status in COMPLETE
 
     def as_json(self) -> str:
         """One line of JSON in which nothing acts on a terminal."""
@@ -374,7 +373,7 @@ class JsonOut(Out):
             if run_id != f"{self._batch_id}-{index}":
                 problem = f"holds results of something else ({run_id!r}, not of {self._batch_id!r})"
                 raise BadFile(str(self._path), f"{problem}: name another file, or the batch to continue with --batch")
-        stored = {index: text for index, _, status, text in lines if status in _OVER}
+        stored = {index: text for index, _, status, text in lines if status in COMPLETE}
         whole = head + "".join(stored.values())
         if whole != content:
             write_whole(self._path, whole)

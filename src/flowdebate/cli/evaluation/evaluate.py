@@ -193,7 +193,8 @@ async def _read_outcome(
     from flowdebate.evaluation.benefit.comparison import BenefitItem, MethodAnswer, benefit_item
     from flowdebate.models.usage import Usage
     from flowdebate.patterns.debate.schemas import DebateRawOutput
-    from flowdebate.service.runs import WORDS, state_of
+    from flowdebate.service.runs import state_of
+    from flowdebate.service.statuses import status_text
 
     items: list[BenefitItem] = []
     left_out, without_verdict = Counter[str](), Counter[str]()
@@ -210,7 +211,7 @@ async def _read_outcome(
         raw = outcome.get("raw") or {}
         if raw.get("verdict") is None or "baselines" not in raw:
             state = state_of(stored)
-            (left_out if state in _NOT_ENDED else without_verdict)[WORDS[state]] += 1
+            (left_out if state in _NOT_ENDED else without_verdict)[status_text(state)] += 1
             if state not in _NOT_ENDED:
                 lost = MethodAnswer(answer=[])
                 items.append(BenefitItem(truth=question.truth, debate=lost, baselines={}, failed=True, cluster=shared))

@@ -14,7 +14,8 @@ from flowdebate.service.documents.sections import Output
 from flowdebate.service.documents.text import in_line
 from flowdebate.service.fork import Fork
 from flowdebate.service.plans.plan import pattern_of_run
-from flowdebate.service.runs import WORDS, ago, document_of_run, moment, short_id, state_of
+from flowdebate.service.runs import ago, document_of_run, moment, short_id, state_of
+from flowdebate.service.statuses import status_text
 from flowdebate.service.steps import StepState, call_body
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def show_table(rows: Sequence[Sequence[StoredRun]], page: Page, *, now: float, f
 
 def _row(runs: Sequence[StoredRun], now: float) -> tuple[str, ...]:
     run, header = runs[0], runs[0].header
-    states = Counter(WORDS[state_of(each)] for each in runs)
+    states = Counter(status_text(state_of(each)) for each in runs)
     several = ", ".join(f"{count} {state}" for state, count in states.most_common())
     return (
         short_id(header.run_id) if len(runs) == 1 else f"{header.labels[BATCH_LABEL]} ({len(runs)} runs)",
@@ -118,7 +119,7 @@ def show_head(run: StoredRun, page: Page) -> None:
     page.labelled("Models", ", ".join(header.fingerprint.get("model", "").splitlines()) or "unknown", "dim")
     page.labelled("Started", f"{moment(header.created_at).astimezone():%Y-%m-%d %H:%M:%S %z}", "dim")
     page.labelled("Seed", str(header.seed), "dim")
-    page.labelled("Status", WORDS[state_of(run)], "dim")
+    page.labelled("Status", status_text(state_of(run)), "dim")
 
 
 def show_step(step: StepRow, page: Page) -> None:
@@ -157,7 +158,7 @@ def show_outcome(run: StoredRun, page: Page) -> None:
     if outcome is None:
         return
     page.heading("Outcome")
-    page.line(f"  {WORDS[state_of(run)]}")
+    page.line(f"  {status_text(state_of(run))}")
     if outcome.get("error"):
         page.labelled("Error", str(outcome["error"]), "red")
     output, raw = outcome.get("output"), outcome.get("raw")

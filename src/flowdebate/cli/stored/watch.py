@@ -97,11 +97,12 @@ def _page(stored: StoredRun, plan: Plan, quiet: bool) -> View:  # noqa: FBT001 -
 
 
 def _status_line(stored: StoredRun) -> str:
-    from flowdebate.service.runs import WORDS, ago, moment, short_id, state_of
+    from flowdebate.service.runs import ago, moment, short_id, state_of
+    from flowdebate.service.statuses import status_text
 
     created = stored.header.created_at
     when = ago(time.time() - created) or f"{moment(created):%Y-%m-%d}"
-    return f"Run {short_id(stored.header.run_id)}: {WORDS[state_of(stored)]}, started {when}"
+    return f"Run {short_id(stored.header.run_id)}: {status_text(state_of(stored))}, started {when}"
 
 
 async def _seen(place: Place, run_id: str, view: View, *, by_step: bool) -> Followed:

@@ -35,6 +35,7 @@ from flowdebate.service.documents.sections import (
 )
 from flowdebate.service.documents.text import in_line, printable
 from flowdebate.service.runs import short_id
+from flowdebate.service.statuses import STATUSES
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -51,14 +52,6 @@ _COLOURS = ("cyan", "magenta", "yellow", "green", "blue", "red")
 _SHORT = 300
 """Characters of a short fact that are shown."""
 _STYLES = {"plain": "", "dim": "dim", "strong": "bold", "good": "bold green", "warning": "yellow"}
-ENDINGS = {
-    "degraded": "Ended with something missing,",
-    "no_verdict": "Ended without a verdict,",
-    "interrupted": "Interrupted",
-    "limit": "Ended by a limit",
-    "failed": "Failed",
-}
-"""Endings other than complete."""
 _RESET = "from the beginning again: what was said at the same time is in another order now"
 
 
@@ -225,8 +218,8 @@ class Page:
     def ending(self, document: Document, *, hint: str = "") -> None:
         """The ending, unless complete; notes and totals; the run, its seed, and a `hint`."""
         self.end_text()
-        ending = ENDINGS.get(document.status)
-        if ending is not None:
+        ending = STATUSES[document.status].ending
+        if ending:
             count, one = document.contributions, document.UNIT
             self.line()
             self.line(f"{ending} after {count} complete {one if count == 1 else f'{one}s'}.", style="bold")

@@ -17,6 +17,7 @@ from flowdebate.runs.batch.workers import WorkerPool
 from flowdebate.runs.durable.resume import StoreOptions, changes_of, check_unchanged, load_run
 from flowdebate.runs.execute import make_run, run_block
 from flowdebate.runs.result import RunView
+from flowdebate.store.base import COMPLETE
 from flowdebate.store.open import STORE_VARIABLE, open_store
 
 if TYPE_CHECKING:
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 
 BATCH_LABEL = "batch"
 """The label that names the batch of a run."""
-_OVER = ("complete", "degraded", "no_verdict")
 """Statuses of runs that are complete."""
 
 OutT = TypeVar("OutT")
@@ -220,7 +220,7 @@ class Batch(Generic[OutT]):
         )
 
     async def _run_job(self, job: _Job) -> BatchItem[OutT]:
-        replayed = job.run_id in self._stored and self._stored[job.run_id].status in _OVER
+        replayed = job.run_id in self._stored and self._stored[job.run_id].status in COMPLETE
         result: RunResult[OutT] | None = None
         error: BaseException | None = None
         try:

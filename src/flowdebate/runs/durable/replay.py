@@ -11,11 +11,12 @@ from flowdebate.errors import ConfigurationError, FlowDebateError, ModelUnavaila
 from flowdebate.models.base import profile_of
 from flowdebate.models.resolve import ModelResolver
 from flowdebate.runs.durable.journal import Journal, wait_uncancelled
-from flowdebate.runs.durable.resume import COMPLETE, DEFAULT_MODEL, models_of, session_of
+from flowdebate.runs.durable.resume import DEFAULT_MODEL, models_of, session_of
 from flowdebate.runs.durable.suspend import Suspended, request_of
 from flowdebate.runs.events import RunFinished
 from flowdebate.runs.execute import start_block
 from flowdebate.runs.run import Run
+from flowdebate.store.base import COMPLETE
 from flowdebate.store.memory import MemoryStore
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ _SPINS, _PAUSE, _LONGEST_PAUSE, _PATIENCE = 100, 0.001, 0.1, 10.0
 longest one, and of all together."""
 _OF_INTENT = re.compile("(chat|synthesize): (.*)")
 """A line of a fingerprint with the models of a run."""
-_ENDED = ("complete", "degraded", "no_verdict", "interrupted", "limit", "failed", "awaiting")
+_ENDED = (*COMPLETE, "interrupted", "limit", "failed", "awaiting")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

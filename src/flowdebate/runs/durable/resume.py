@@ -20,7 +20,7 @@ from flowdebate.runs.durable.journal import Journal, plain, wait_uncancelled
 from flowdebate.runs.limits import Limits
 from flowdebate.runs.observer import observer_of
 from flowdebate.runs.run import Run
-from flowdebate.store.base import RunHeader
+from flowdebate.store.base import COMPLETE, RunHeader
 from flowdebate.store.open import open_store
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 _ALL = "all"
 """Where a header names the model that replaces all others."""
 
-COMPLETE = ("complete", "degraded", "no_verdict")
 """Statuses of runs in which nothing is left to be asked: their answers count whatever a prompt would be now."""
 
 DEFAULT_MODEL = "the default"

@@ -14,7 +14,7 @@ from flowdebate.errors import FlowDebateError
 from flowdebate.patterns import PATTERNS
 from flowdebate.server.front import API, Front, FrontOf, ServiceOf, root_of
 from flowdebate.server.requests import RunsQuery  # noqa: TC001 - FastAPI reads it
-from flowdebate.service.plans.options import State
+from flowdebate.service.statuses import OVER, State
 from flowdebate.service.steps import StepState
 from flowdebate.web.run.sheet import Sheet
 from flowdebate.web.templates import assets, render
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from flowdebate.service.state import RunDetails
 
 
-OVER = ("complete", "degraded", "no_verdict", "failed", "limit", "dead_letter")
-"""Statuses of runs that ask nobody any more."""
 _LIVE = ("queued", "running")
 _MOST_WAITING = 20
 _KINDS = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}

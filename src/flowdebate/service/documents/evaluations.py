@@ -16,7 +16,7 @@ from flowdebate.runs.batch.result import BatchResult
 from flowdebate.service.audit import rows_of
 from flowdebate.service.documents.live import cost_text
 from flowdebate.service.documents.sections import Fact, Heading, Points, Table
-from flowdebate.service.runs import WORDS
+from flowdebate.service.statuses import status_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -188,7 +188,10 @@ def batch_facts(summary: BatchSummary) -> Iterator[Fact]:
     tokens = f"{prompt} prompt{cached}, {completion} completion"
     parts: list[tuple[str, str, Tone]] = [
         ("Questions", f"{total:,}{about}", "plain"),
-        *((WORDS[status].capitalize(), f"{count:,}", "plain") for status, count in sorted(summary.statuses.items())),
+        *(
+            (status_text(status).capitalize(), f"{count:,}", "plain")
+            for status, count in sorted(summary.statuses.items())
+        ),
         ("Errors", ", ".join(f"{word} {count:,}" for word, count in summary.failures.items()), "warning"),
         ("Found", ", ".join(f"{word} {count:,}" for word, count in summary.decisions.items()), "good"),
         ("Calls", f"{usage.calls:,}", "plain"),
@@ -217,4 +220,4 @@ def _item_cells(item: BatchItem[Any]) -> tuple[str, ...]:
         came_to = "; ".join(
             [*([f"Winner: {winner}"] if winner is not None else []), *([str(answer)] if answer else [])]
         )
-    return str(item.index), str(item.question), WORDS.get(item.status, item.status), came_to
+    return str(item.index), str(item.question), status_text(item.status), came_to

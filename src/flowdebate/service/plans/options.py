@@ -127,21 +127,6 @@ TurnLength = Annotated[
 ]
 Address = Annotated[_PlainText, Reach("server"), AfterValidator(_address), allowed(ADDRESS)]
 
-State: TypeAlias = Literal[
-    "queued",
-    "running",
-    "left_behind",
-    "complete",
-    "degraded",
-    "no_verdict",
-    "interrupted",
-    "limit",
-    "failed",
-    "awaiting",
-    "dead_letter",
-]
-"""Status of a stored run, as users see it."""
-
 
 def or_off(given: str) -> float | str | bool:
     """A number as the command line has it, or False for "off"."""

@@ -21,7 +21,7 @@ from flowdebate.service.documents.evaluations import Summary, lay_out
 from flowdebate.service.documents.live import Live, cost_text, tokens_text
 from flowdebate.service.documents.markdown import escaped, report
 from flowdebate.service.documents.sections import Card, Points
-from flowdebate.service.runs import WORDS
+from flowdebate.service.statuses import status_text
 from flowdebate.web.notebook.excerpt import excerpt, shortened
 from flowdebate.web.notebook.summary import summary_html, summary_markdown
 from flowdebate.web.report import document_html
@@ -152,7 +152,7 @@ def _in_short(document: Document) -> Summary:
     """A few lines of a report: the question, the state, and what came out."""
     card = next((section for section in document.sections() if isinstance(section, Card)), None)
     facts = [] if card is None else [fact for fact in card.facts if fact.label in (card.lead, "Winner")]
-    found = [f"{fact.label}: {fact.text}" for fact in facts] or [WORDS.get(document.status, document.status)]
+    found = [f"{fact.label}: {fact.text}" for fact in facts] or [status_text(document.status)]
     about = shortened(document.subject, 500)
     return Summary(title=document.title, about=about, sections=(Points(items=tuple(found)),))
 
@@ -167,7 +167,7 @@ def _state(value: object) -> Summary | None:
 
 
 def _numbers(run: RunView) -> Iterator[str]:
-    yield WORDS.get(run.status, run.status)
+    yield status_text(run.status)
     yield f"{run.usage.calls:,} {'call' if run.usage.calls == 1 else 'calls'}"
     yield from filter(None, (tokens_text(run.usage), cost_text(run.cost)))
 

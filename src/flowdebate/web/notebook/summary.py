@@ -29,7 +29,7 @@ def summary_html(summary: Summary) -> str:
         "notebook/summary",
         title=summary.title,
         about=shortened(summary.about, _SENTENCE),
-        sections=[(type(each).__name__, _cut(each), _rows_left_out(each)) for each in summary.sections],
+        sections=[(_cut(each), _rows_left_out(each)) for each in summary.sections],
     )
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
 from flowdebate.service.documents.sections import Card, Entry, Fact, Group, Heading, Output, Remark, Section
-from flowdebate.service.runs import WORDS, moment
+from flowdebate.service.runs import moment
 from flowdebate.web.run.quotes import Citation, Passage, citations_in, passages_of
 from flowdebate.web.run.record import Board, Trace, board_of, trace_of
 
@@ -22,22 +22,6 @@ if TYPE_CHECKING:
 
 _MARKS = 5
 """Shapes that there are; a sixth party begins again with the first."""
-FORMS = {
-    "queued": "live",
-    "running": "live",
-    "complete": "done",
-    "degraded": "missing",
-    "limit": "missing",
-    "interrupted": "missing",
-    "left_behind": "missing",
-    "no_verdict": "none",
-    "failed": "failed",
-    "dead_letter": "failed",
-    "awaiting": "waiting",
-}
-"""The form in which a status is set."""
-_SHORT = {"degraded": "Degraded", "limit": "Limit", "awaiting": "Your turn", "running": "Live"}
-"""Statuses for which there is a shorter word than in a sentence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,13 +226,3 @@ def _taken(calls: list[Call], text: str) -> Call | None:
             calls.remove(call)
             return call
     return None
-
-
-def status_words(status: str) -> str:
-    """A status as it is set.
-
-    >>> status_words("no_verdict")
-    'No verdict'
-    """
-    words = _SHORT.get(status) or WORDS.get(status, status)
-    return words[:1].upper() + words[1:]
