@@ -17,9 +17,9 @@ from flowdebate.cli.help import Command, Commands
 from flowdebate.cli.models import models
 from flowdebate.cli.patterns import add_pattern_commands
 from flowdebate.cli.serving import mcp, serve
-from flowdebate.cli.stored.report import report, verify
+from flowdebate.cli.stored.files import export, import_, report, verify
 from flowdebate.cli.stored.resume import answer, fork, resume
-from flowdebate.cli.stored.runs import delete, export, import_, runs, show
+from flowdebate.cli.stored.runs import delete, runs, show
 from flowdebate.cli.stored.watch import watch
 from flowdebate.cli.terminal.process import check_target, log_to, writing
 from flowdebate.errors import BadFile

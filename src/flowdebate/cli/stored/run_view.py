@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from flowdebate.store.base import StepRow, StoredRun
 
 
-_HEAD = ("RUN", "WHEN", "WHAT", "STATUS", "STEPS", "ABOUT")
 _ORIGINS: dict[str | None, str] = {"reused": "taken from the parent run", "edited": "edited"}
 """Where a fork has an answer from, if it was not asked for."""
 
@@ -36,31 +35,25 @@ def show_table(rows: Sequence[Sequence[StoredRun]], page: Page, *, now: float, f
     if not rows:
         page.line("No runs.")
         return
-    page.columns(_HEAD, [_row(runs, now) for runs in rows])
+    page.columns(("RUN", "WHEN", "WHAT", "STATUS", "STEPS", "ABOUT"), [_row_cells(runs, now) for runs in rows])
     if batch := next((runs[0].header.labels[BATCH_LABEL] for runs in rows if len(runs) > 1), None):
         page.line(f"The runs of a batch, one by one: --batch {in_line(batch)}", style="dim")
     if following is not None:
         page.line(f"There are more: {in_line(following)}", style="dim")
 
 
-def _row(runs: Sequence[StoredRun], now: float) -> tuple[str, ...]:
-    run, header = runs[0], runs[0].header
+def _row_cells(runs: Sequence[StoredRun], now: float) -> tuple[str, ...]:
+    header, info = runs[0].header, pattern_of_run(runs[0])
     states = Counter(status_text(state_of(each)) for each in runs)
     several = ", ".join(f"{count} {state}" for state, count in states.most_common())
     return (
         short_id(header.run_id) if len(runs) == 1 else f"{header.labels[BATCH_LABEL]} ({len(runs)} runs)",
         ago(now - header.created_at) or f"{moment(header.created_at):%Y-%m-%d}",
-        _what(run),
+        header.block if info is None else info.name,  # without a pattern it is the run of another program
         next(iter(states)) if len(states) == 1 else several,
         f"{sum(each.steps for each in runs)}",
         header.question,
     )
-
-
-def _what(run: StoredRun) -> str:
-    """The pattern; the block's name for a run of another program."""
-    info = pattern_of_run(run)
-    return run.header.block if info is None else info.name
 
 
 def run_data(run: StoredRun, *, whole: bool = False) -> dict[str, Any]:
@@ -190,9 +183,9 @@ def prose(value: object) -> str:
     """
     match value:
         case dict():
-            return "\n".join(_labelled(str(key), each) for key, each in value.items()) or "nothing"
+            return "\n".join(_prose_line(str(key), each) for key, each in value.items()) or "nothing"
         case list() if any(isinstance(each, (dict, list)) for each in value):
-            return "\n".join(f"- {_indented(prose(each))}" for each in value)
+            return "\n".join("- " + prose(each).replace("\n", "\n  ") for each in value)
         case list():
             return ", ".join(map(prose, value)) or "none"
         case None:
@@ -203,12 +196,9 @@ def prose(value: object) -> str:
             return str(value)
 
 
-def _labelled(key: str, value: object) -> str:
+def _prose_line(key: str, value: object) -> str:
     words = re.sub(r"(?<=[a-z])_?([A-Z])|_", lambda found: f" {(found[1] or '').lower()}", key)
     text = prose(value)
     behind = " " if "\n" not in text or isinstance(value, str) else "\n  "
-    return f"{words[:1].upper()}{words[1:]}:{behind}{_indented(text)}"
-
-
-def _indented(text: str) -> str:
-    return text.replace("\n", "\n  ")
+    indented = text.replace("\n", "\n  ")
+    return f"{words[:1].upper()}{words[1:]}:{behind}{indented}"

@@ -1,4 +1,4 @@
-"""`flowdebate runs`, `show`, `delete`, `export` and `import`: the stored runs."""
+"""`flowdebate runs`, `show` and `delete`: a table of the stored runs, and one run step by step."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import asyncio
 import shlex
 import sys
 import time
-from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,13 +14,13 @@ from pydantic import Field
 from flowdebate._util.text import counted
 from flowdebate.cli import options as opt
 from flowdebate.cli.command import open_page, write_json
-from flowdebate.cli.terminal.process import ExitCode, check_target, writing
-from flowdebate.errors import BadFile, RunConflict
+from flowdebate.cli.terminal.process import ExitCode, writing
+from flowdebate.errors import RunConflict
 from flowdebate.runs.batch.batch import BATCH_LABEL
 from flowdebate.service.plans.options import Count, Option, Text, allowed, misuse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from flowdebate.store.base import Store, StoredRun
 
@@ -197,66 +196,3 @@ def _list(rows: Sequence[Sequence[StoredRun]], *, as_json: bool = False, followi
         write_json([run_data(run) for runs in rows for run in runs])
     else:
         show_table(rows, open_page(), now=time.time(), following=following)
-
-
-# export and import
-
-
-@opt.command()
-def export(
-    runs: opt.RunNames = None,
-    *,
-    everything: Annotated[bool, Option(flag="--all", help="All runs of the store.")] = False,
-    output: Annotated[
-        Path | None, Option(flag="--output -o", metavar="FILE", help="A new file. Default: stdout.")
-    ] = None,
-    store: opt.StoreName = None,
-) -> None:
-    """Export runs to a file. Each run and each step is one line of JSON."""
-    from flowdebate.service.documents.document import seen_json
-    from flowdebate.service.runs import each_run, find_run, opened
-    from flowdebate.store.export import export_run, write_export
-
-    if everything == bool(runs):
-        say = "Name the runs, or give --all, not both." if runs else "Say which runs to export: their ids, or --all."
-        raise misuse("RUN", runs or None, say)
-    check_target(output)
-    if output is not None and output.exists():
-        raise BadFile(str(output), "is there already: write to another file")
-
-    async def write(store: Store) -> None:
-        if runs:
-            run_ids = list(dict.fromkeys([(await find_run(store, name)).header.run_id for name in runs]))
-        else:
-            run_ids = [run.header.run_id async for run in each_run(store)]
-        if output is not None:
-            await write_export(output, store, run_ids)
-            return
-        for run_id in run_ids:
-            async for line in export_run(store, run_id):
-                with writing():
-                    sys.stdout.buffer.write(f"{seen_json(line)}\n".encode())
-        with writing():
-            sys.stdout.flush()
-
-    with opened(store) as place:
-        asyncio.run(write(place.store))
-
-
-@opt.command()
-def import_(
-    file: Annotated[str, Option(help='File that export wrote; "-" is stdin.')],
-    *,
-    store: opt.StoreName = None,
-) -> None:
-    """Import runs from a file that export wrote. Runs that the store already has stay as they are."""
-    from flowdebate.service.runs import opened
-    from flowdebate.store.export import import_runs, read_export
-
-    lines: Iterable[bytes] = sys.stdin.buffer if file == "-" else read_export(file)
-    source = "stdin" if file == "-" else file
-    with opened(store) as place:
-        done = asyncio.run(import_runs(place.store, lines, source=source, exists="skip"))
-    there = f"; {len(done.skipped)} {'was' if len(done.skipped) == 1 else 'were'} there already"
-    with writing():
-        open_page().line(f"Imported {counted(len(done.added), 'run')}{there if done.skipped else ''}.")

@@ -12,7 +12,7 @@ import typer
 
 from flowdebate.cli import options as opt
 from flowdebate.cli.command import write_json, write_report
-from flowdebate.cli.execute import Running, advice_on, end_of_stored, finish, follow_run, service_of
+from flowdebate.cli.execute import POLL, Running, advice_on, end_of_stored, finish, follow_run, service_of
 from flowdebate.cli.terminal.process import ExitCode, check_target, killed_by, tell, writing
 from flowdebate.errors import ConfigurationError
 from flowdebate.service.plans.options import Option
@@ -50,11 +50,11 @@ def watch(
     check_target(markdown)
     with opened(store) as place:
         stored = asyncio.run(chosen_run(place.store, run, last=last, verb="watch"))
-        code = _watched(stored, place, as_json=as_json, quiet=quiet, markdown=markdown)
+        code = _watch(stored, place, as_json=as_json, quiet=quiet, markdown=markdown)
     raise typer.Exit(code)
 
 
-def _watched(stored: StoredRun, place: Place, *, as_json: bool, quiet: bool, markdown: Path | None) -> int:
+def _watch(stored: StoredRun, place: Place, *, as_json: bool, quiet: bool, markdown: Path | None) -> int:
     """Show a run to its end, or until an interrupt; the exit code."""
     from flowdebate.service.runs import short_id
 
@@ -64,7 +64,13 @@ def _watched(stored: StoredRun, place: Place, *, as_json: bool, quiet: bool, mar
         tell(f"{problem}; watch shows its steps and its status")
     with writing():
         view = _Lines() if as_json else _Steps(stored, quiet=quiet) if plan is None else _page(stored, plan, quiet)
-    seen = asyncio.run(_seen(place, run_id, view, by_step=plan is None))
+
+    async def follow() -> Followed:
+        async with service_of(place) as service:
+            updates = _follow_steps(place, run_id) if plan is None else service.follow(run_id)
+            return await follow_run(Running(updates=updates), lambda: view)
+
+    seen = asyncio.run(follow())
     if seen.signal is not None:
         tell(f"The run goes on. To watch it again: flowdebate watch {short_id(run_id)}{place.option}")
         return killed_by(seen.signal)
@@ -90,25 +96,14 @@ def _page(stored: StoredRun, plan: Plan, quiet: bool) -> View:  # noqa: FBT001 -
     """The page of the run's own command, with the run and its status in the first line."""
     from flowdebate.cli.terminal.page import LivePage
     from flowdebate.service.plans.models import models_line
-
-    environment = stored.header.model if isinstance(stored.header.model, str) else None
-    head = [_status_line(stored), models_line(plan, environment=environment)]
-    return LivePage(plan, sys.stdout, head=head, quiet=quiet)
-
-
-def _status_line(stored: StoredRun) -> str:
     from flowdebate.service.runs import ago, moment, short_id, state_of
     from flowdebate.service.statuses import status_text
 
-    created = stored.header.created_at
+    environment, created = stored.header.model, stored.header.created_at
     when = ago(time.time() - created) or f"{moment(created):%Y-%m-%d}"
-    return f"Run {short_id(stored.header.run_id)}: {status_text(state_of(stored))}, started {when}"
-
-
-async def _seen(place: Place, run_id: str, view: View, *, by_step: bool) -> Followed:
-    async with service_of(place) as service:
-        updates = _steps_of(place, run_id) if by_step else service.follow(run_id)
-        return await follow_run(Running(updates=updates), lambda: view)
+    state = f"Run {short_id(stored.header.run_id)}: {status_text(state_of(stored))}, started {when}"
+    models = models_line(plan, environment=environment if isinstance(environment, str) else None)
+    return LivePage(plan, sys.stdout, head=[state, models], quiet=quiet)
 
 
 class _Lines:
@@ -133,7 +128,7 @@ class _Lines:
         from flowdebate.service.documents.document import seen_json
 
         with writing():
-            write_json(seen_json(json.dumps(data, ensure_ascii=False)))
+            write_json(seen_json(json.dumps(data, ensure_ascii=False)))  # one line, where `as_json` is indented
 
     def end(self, stored: StoredRun) -> None:
         """Write the status of a run that was shown by its steps."""
@@ -150,11 +145,8 @@ class _Lines:
 
 # Runs without a plan
 
-_POLL = 0.5
-"""Seconds between two looks at the steps."""
 
-
-async def _steps_of(place: Place, run_id: str) -> AsyncGenerator[Update, None]:
+async def _follow_steps(place: Place, run_id: str) -> AsyncGenerator[Update, None]:
     """The finished steps of a run, each as an update, until it is over or suspended."""
     from flowdebate.service.channel import Update
     from flowdebate.service.runs import state_of
@@ -168,7 +160,7 @@ async def _steps_of(place: Place, run_id: str) -> AsyncGenerator[Update, None]:
                 yield Update("event", step)
         if state_of(stored) not in ("queued", "running"):
             return
-        await asyncio.sleep(_POLL)
+        await asyncio.sleep(POLL)
 
 
 class _Steps:

@@ -1,10 +1,11 @@
-"""`flowdebate report` and `verify`: a run as one file to keep, and whether such a file follows from its journal."""
+"""Stored runs as files: `flowdebate report` and `verify`, `export` and `import`."""
 
 from __future__ import annotations
 
 import asyncio
+import sys
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,7 +13,14 @@ from flowdebate._util.text import counted
 from flowdebate.cli import options as opt
 from flowdebate.cli.command import open_page, write_json, write_report
 from flowdebate.cli.terminal.process import ExitCode, check_target, write_whole, writing
+from flowdebate.errors import BadFile
 from flowdebate.service.plans.options import Option, misuse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from flowdebate.store.base import Store
+
 
 _WORDS = {
     "verified": "verified: what is shown follows from the journal",
@@ -77,3 +85,63 @@ def verify(
         raise typer.Exit(ExitCode.FAILED)
     if any(finding.outcome == "unknown" for finding in findings):
         raise typer.Exit(ExitCode.NO_RESULT)
+
+
+@opt.command()
+def export(
+    runs: opt.RunNames = None,
+    *,
+    everything: Annotated[bool, Option(flag="--all", help="All runs of the store.")] = False,
+    output: Annotated[
+        Path | None, Option(flag="--output -o", metavar="FILE", help="A new file. Default: stdout.")
+    ] = None,
+    store: opt.StoreName = None,
+) -> None:
+    """Export runs to a file. Each run and each step is one line of JSON."""
+    from flowdebate.service.documents.document import seen_json
+    from flowdebate.service.runs import each_run, find_run, opened
+    from flowdebate.store.export import export_run, write_export
+
+    if everything == bool(runs):
+        say = "Name the runs, or give --all, not both." if runs else "Say which runs to export: their ids, or --all."
+        raise misuse("RUN", runs or None, say)
+    check_target(output)
+    if output is not None and output.exists():
+        raise BadFile(str(output), "is there already: write to another file")
+
+    async def write(store: Store) -> None:
+        if runs:
+            run_ids = list(dict.fromkeys([(await find_run(store, name)).header.run_id for name in runs]))
+        else:
+            run_ids = [run.header.run_id async for run in each_run(store)]
+        if output is not None:
+            await write_export(output, store, run_ids)
+            return
+        for run_id in run_ids:
+            async for line in export_run(store, run_id):
+                with writing():
+                    sys.stdout.buffer.write(f"{seen_json(line)}\n".encode())
+        with writing():
+            sys.stdout.flush()
+
+    with opened(store) as place:
+        asyncio.run(write(place.store))
+
+
+@opt.command()
+def import_(
+    file: Annotated[str, Option(help='File that export wrote; "-" is stdin.')],
+    *,
+    store: opt.StoreName = None,
+) -> None:
+    """Import runs from a file that export wrote. Runs that the store already has stay as they are."""
+    from flowdebate.service.runs import opened
+    from flowdebate.store.export import import_runs, read_export
+
+    lines: Iterable[bytes] = sys.stdin.buffer if file == "-" else read_export(file)
+    source = "stdin" if file == "-" else file
+    with opened(store) as place:
+        done = asyncio.run(import_runs(place.store, lines, source=source, exists="skip"))
+    there = f"; {len(done.skipped)} {'was' if len(done.skipped) == 1 else 'were'} there already"
+    with writing():
+        open_page().line(f"Imported {counted(len(done.added), 'run')}{there if done.skipped else ''}.")
