@@ -117,8 +117,7 @@ def run_plan(
     plan: Plan, *, store: str | None, no_store: bool, as_json: bool, markdown: Path | None, quiet: bool, yes: bool
 ) -> int:
     """Run a plan; gives the exit code."""
-    from flowdebate.service.plans.models import models_line
-    from flowdebate.service.plans.policies import with_policies
+    from flowdebate.service.plans.models import models_line, with_policies
     from flowdebate.service.runs import opened
 
     if no_store and store is not None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from flowdebate._util.text import is_blank
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns import PATTERNS, find_pattern
-from flowdebate.service.plans.plan import Plan, Policies, make_plan, pattern_of_run, plan_of, plan_of_fork, stored_plan
-from flowdebate.service.plans.policies import with_policies
+from flowdebate.service.plans.models import Policies, with_policies
+from flowdebate.service.plans.plan import Plan, make_plan, pattern_of_run, plan_of, plan_of_fork, stored_plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection

@@ -236,9 +236,8 @@ class Plans:
 
     def __init__(self, pattern: str, options: Mapping[str, Any], file: str | None, *, first: str) -> None:
         from flowdebate.patterns.debate.sides import yes_no_sides
-        from flowdebate.service.plans.models import models_line
+        from flowdebate.service.plans.models import models_line, with_policies
         from flowdebate.service.plans.plan import make_plan, stored_plan, with_sides
-        from flowdebate.service.plans.policies import with_policies
 
         info = find_pattern(pattern)
         if info is None or pattern in info.former_names:

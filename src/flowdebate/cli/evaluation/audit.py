@@ -155,7 +155,7 @@ class Rejudging:
         """
         from flowdebate.models.openai.endpoint import address_of
         from flowdebate.patterns.debate.judging.options import JudgeOptions
-        from flowdebate.service.plans.plan import Models
+        from flowdebate.service.plans.models import Models
 
         for name, value in () if wanted else options.items():
             check(value is None, f"--{name.replace('_', '-')}", value, "left out without --rejudge")

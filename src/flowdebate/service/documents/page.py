@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.service.documents.document import Document
     from flowdebate.service.documents.live import Live
+    from flowdebate.service.plans.models import Models
     from flowdebate.service.plans.options import PatternOptions
-    from flowdebate.service.plans.plan import Models, Plan
+    from flowdebate.service.plans.plan import Plan
 
 
 class PatternPage(ABC):

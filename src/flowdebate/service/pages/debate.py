@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.patterns.debate.judging.options import JudgeOptions
     from flowdebate.service.documents.sections import Section
-    from flowdebate.service.plans.plan import Models, Plan
+    from flowdebate.service.plans.models import Models
+    from flowdebate.service.plans.plan import Plan
 
 
 _JUDGING = {

@@ -1,21 +1,155 @@
-"""Models of a run as a front end shows them: which ones will be asked, for what, and at what price."""
+"""Models of a plan: made by name, with policies around them, and as a front end shows them, with their prices."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeVar
 
-from flowdebate.errors import FlowDebateError
+from flowdebate.errors import ConfigurationError, FlowDebateError
 from flowdebate.models.openai.endpoint import address_of
 from flowdebate.models.resolve import ModelResolver, ModelSpec
 from flowdebate.runs.limits import Price
 from flowdebate.service.plans.options import PRICE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    from flowdebate.models.base import Model
     from flowdebate.models.usage import Usage
     from flowdebate.runs.limits import Prices
     from flowdebate.service.plans.plan import Plan
+
+
+PlanT = TypeVar("PlanT", bound="Plan")
+
+
+class Models:
+    """Models by name; one object for each name at a base URL, so that its connections are shared."""
+
+    def __init__(self, base_url: str | None) -> None:
+        self._base_url = base_url
+        self._made: dict[str, Model | str] = {}
+
+    def __call__(self, spec: str, where: str, field: str) -> Model | str:
+        """The model; ConfigurationError for a name that means none."""
+        from flowdebate.models.openai.model import OpenAIModel
+        from flowdebate.models.resolve import check_model
+
+        if self._base_url is None:
+            check_model(spec, where=where, field=field)
+            return spec
+        if spec == "local":
+            raise ConfigurationError(
+                where, field, spec, "the name of a model at the base URL: the local model has none"
+            )
+        if spec not in self._made:
+            self._made[spec] = OpenAIModel(spec, base_url=self._base_url)
+        return self._made[spec]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policies:
+    """Policies around the models."""
+
+    attempts: int | None = None
+    """Maximum number of attempts for each call; None leaves it to the model."""
+    fallback: tuple[Model | str, ...] = ()
+    """Models to ask if the first one fails."""
+    record: str | None = None
+    """File that answers are recorded in."""
+    replay: str | None = None
+    """File that answers are read from, in place of asking."""
+
+
+def with_policies(plan: PlanT, *, recording: bool = True) -> PlanT:
+    """`plan` with its policies around every model, and with none left to apply.
+
+    `recording=False` leaves out the recording: that of an interrupted run cannot be continued.
+    """
+    policies = plan.policies
+    if policies == Policies():
+        return plan
+
+    def meant(intent: str) -> Model | str:
+        return (plan.models or {}).get(intent, f"intent/{intent}")
+
+    if policies.replay is not None:
+        from flowdebate.models.recording import ReplayModel
+
+        replayed = ReplayModel(policies.replay)
+        make: Callable[[Model | str], Model] = lambda _: replayed  # noqa: E731 - one of three
+    else:
+        make = _apply(policies)
+        if policies.record is not None and recording:
+            make = _record(make, make(meant("chat")), policies.record)
+    speakers = tuple(
+        speaker if speaker.model is None else replace(speaker, model=make(speaker.model)) for speaker in plan.speakers
+    )
+    models = {intent: make(meant(intent)) for intent in ("chat", "synthesize")}
+    return replace(plan, models=models, speakers=speakers, policies=Policies())
+
+
+def _apply(policies: Policies) -> Callable[[Model | str], Model]:
+    """A maker of models that are retried, and have fallbacks; the same one for the same name."""
+    from flowdebate.models.policies.resilience import Fallback, Retrying
+    from flowdebate.models.resolve import resolve_model
+    from flowdebate.models.retry import Retry
+
+    made: dict[Model | str, Model] = {}
+
+    def make(spec: Model | str) -> Model:
+        if spec not in made:
+            models = [resolve_model(each) for each in (spec, *policies.fallback)]
+            if policies.attempts is not None:
+                models = [Retrying(each, Retry(attempts=policies.attempts)) for each in models]
+            made[spec] = models[0] if len(models) == 1 else Fallback(*models)
+            made[made[spec]] = made[spec]  # a model that was made already is not wrapped twice
+        return made[spec]
+
+    return make
+
+
+_ASKED: ContextVar[Model] = ContextVar("asked")
+"""Model of the call that is being recorded: one file has the calls of all models, in order, and calls overlap."""
+
+
+def _record(made: Callable[[Model | str], Model], first: Model, path: str) -> Callable[[Model | str], Model]:
+    """A maker of models that record all answers in one file, under the name of the `first` one."""
+    from flowdebate.models.call import answer
+    from flowdebate.models.recording import RecordingModel
+    from flowdebate.models.wrapper import Wrapper
+
+    if TYPE_CHECKING:
+        from flowdebate.models.base import ModelRequest, ModelResponse
+
+    class Asked(Wrapper):
+        """The model that a call is for, whichever it is."""
+
+        async def request(self, request: ModelRequest, /) -> ModelResponse:
+            return await answer(_ASKED.get(), request)
+
+    class Through(Wrapper):
+        """A model whose answers go through the recording."""
+
+        async def request(self, request: ModelRequest, /) -> ModelResponse:
+            before = _ASKED.set(self.inner)
+            try:
+                return await answer(recording, request)
+            finally:
+                _ASKED.reset(before)
+
+    recording = RecordingModel(Asked(first), path)
+    through: dict[Model, Model] = {}
+
+    def make(spec: Model | str) -> Model:
+        model = made(spec)
+        return through.setdefault(model, Through(model))
+
+    return make
+
+
+# As a front end shows them
 
 
 def models_line(plan: Plan, *, environment: str | None = None) -> str:
@@ -34,8 +168,8 @@ def models_line(plan: Plan, *, environment: str | None = None) -> str:
         return f"Model: none is asked, the answers are those recorded in {policies.replay}"
     resolver = ModelResolver(plan.models, environment=environment)
     try:
-        chat, judging = (_named(plan, resolver, f"intent/{intent}") for intent in ("chat", "synthesize"))
-        others = [(each.name, _named(plan, resolver, each.model)) for each in plan.speakers if each.model is not None]
+        chat, judging = (_title(plan, resolver, f"intent/{intent}") for intent in ("chat", "synthesize"))
+        others = [(each.name, _title(plan, resolver, each.model)) for each in plan.speakers if each.model is not None]
     except FlowDebateError:  # the run says so itself, before its first call
         return ""
     roles: dict[str, list[str]] = {chat: []}
@@ -49,11 +183,12 @@ def models_line(plan: Plan, *, environment: str | None = None) -> str:
         for spec in [given] if isinstance(given, str) else given or []:
             roles.setdefault(_at_server(plan, spec), []).append(role)
     text = "; ".join(f"{', '.join(dict.fromkeys(who))}: {model}" if who else model for model, who in roles.items())
-    after = f"; if it fails: {', '.join(map(_name, policies.fallback))}" if policies.fallback else ""
+    fallback = ", ".join(each if isinstance(each, str) else each.name for each in policies.fallback)
+    after = f"; if it fails: {fallback}" if fallback else ""
     return f"{'Model' if len(roles) == 1 else 'Models'}: {text}{after}"
 
 
-def _named(plan: Plan, resolver: ModelResolver, spec: ModelSpec) -> str:
+def _title(plan: Plan, resolver: ModelResolver, spec: ModelSpec) -> str:
     name = resolver.resolve(spec).name
     if name == "local":
         from flowdebate.models.local.gguf import local_model_title
@@ -65,10 +200,6 @@ def _named(plan: Plan, resolver: ModelResolver, spec: ModelSpec) -> str:
 def _at_server(plan: Plan, name: str) -> str:
     address = plan.options.base_url
     return name if address is None else f"{name} at {address_of(address)}"
-
-
-def _name(spec: ModelSpec) -> str:
-    return spec if isinstance(spec, str) else spec.name
 
 
 _FREE = Price(prompt=0, completion=0)

@@ -10,6 +10,7 @@ from flowdebate.errors import BadFile, ConfigurationError, shown
 from flowdebate.models.openai.endpoint import address_of
 from flowdebate.patterns import PATTERNS, find_pattern
 from flowdebate.service.plans.files import parse_json, problem_of, read_text
+from flowdebate.service.plans.models import Models, Policies, prices_of
 from flowdebate.service.plans.options import MEGABYTES, OutputOptions, misuse, read_plan_file
 
 if TYPE_CHECKING:
@@ -36,25 +37,6 @@ _EXAMPLES = {
     "task": "Name the product",
 }
 """Of each kind of subject."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Policies:
-    """Policies around the models."""
-
-    attempts: int | None = None
-    """Maximum number of attempts for each call; None leaves it to the model."""
-    fallback: tuple[Model | str, ...] = ()
-    """Models to ask if the first one fails."""
-    record: str | None = None
-    """File that answers are recorded in."""
-    replay: str | None = None
-    """File that answers are read from, in place of asking."""
-
-    @property
-    def are_none(self) -> bool:
-        """Whether the models are asked as they are."""
-        return self.attempts is None and not self.fallback and self.record is None and self.replay is None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,30 +126,6 @@ class Plan:
         return document
 
 
-class Models:
-    """Models by name; one object for each name at a base URL, so that its connections are shared."""
-
-    def __init__(self, base_url: str | None) -> None:
-        self._base_url = base_url
-        self._made: dict[str, Model | str] = {}
-
-    def __call__(self, spec: str, where: str, field: str) -> Model | str:
-        """The model; ConfigurationError for a name that means none."""
-        from flowdebate.models.openai.model import OpenAIModel
-        from flowdebate.models.resolve import check_model
-
-        if self._base_url is None:
-            check_model(spec, where=where, field=field)
-            return spec
-        if spec == "local":
-            raise ConfigurationError(
-                where, field, spec, "the name of a model at the base URL: the local model has none"
-            )
-        if spec not in self._made:
-            self._made[spec] = OpenAIModel(spec, base_url=self._base_url)
-        return self._made[spec]
-
-
 def make_plan(
     info: PatternInfo,
     given: Mapping[str, Any],
@@ -181,6 +139,8 @@ def make_plan(
 
     ConfigurationError or BadFile for what cannot be; it names the option, or the file and the key.
     """
+    from flowdebate.runs.limits import Limits
+
     page = info.load_page()
     options: PatternOptions = page.options.read(given, file=file, where=where)
     if getattr(options, info.subject) is None:
@@ -191,18 +151,36 @@ def make_plan(
         allowed = f"the model's name as the server at {address_of(options.base_url)} has it"
         raise ConfigurationError(*options.place("model"), None, allowed)
     made = Models(options.base_url)
-    options, schema = _with_schema(options)
+    options, schema = _read_schema(options)
     options = page.with_files(options)
+    speakers = page.speakers(options, made)
+    chat, judging = (
+        None if spec is None else made(spec, *options.place(key))
+        for key, spec in (("model", options.model), ("judge_model", options.judge_model))
+    )
+    models = {"chat": chat, "synthesize": chat if judging is None else judging}
+    limits = Limits(
+        calls=options.max_calls,
+        tokens=options.max_tokens,
+        seconds=options.max_seconds,
+        prices=prices_of(options.price or ()),
+    )
+    place, field = options.place("fallback")
+    fallback = [made(spec, place, f"{field}[{index}]") for index, spec in enumerate(options.fallback or ())]
+    if options.record is not None and options.replay is not None:
+        raise ConfigurationError(*options.place("replay"), options.replay, "left out where answers are recorded")
     plan = Plan(
         info=info,
         name=name or info.name,
         options=options,
-        speakers=page.speakers(options, made),
-        models=_models(options, made),
+        speakers=speakers,
+        models={intent: spec for intent, spec in models.items() if spec is not None} or None,
         made=made,
         schema=schema,
-        limits=_limits(options),
-        policies=_policies(options, made),
+        limits=limits or None,
+        policies=Policies(
+            attempts=options.attempts, fallback=tuple(fallback), record=options.record, replay=options.replay
+        ),
         ask=ask,
     )
     page.check(plan)
@@ -224,39 +202,7 @@ def pattern_of_file(path: str) -> PatternInfo:
     return PATTERNS[name]
 
 
-def _models(options: PatternOptions, made: Models) -> dict[str, Model | str] | None:
-    chat, judging = (
-        None if spec is None else made(spec, *options.place(key))
-        for key, spec in (("model", options.model), ("judge_model", options.judge_model))
-    )
-    by_intent = {"chat": chat, "synthesize": chat if judging is None else judging}
-    return {intent: spec for intent, spec in by_intent.items() if spec is not None} or None
-
-
-def _limits(options: PatternOptions) -> Limits | None:
-    from flowdebate.runs.limits import Limits
-    from flowdebate.service.plans.models import prices_of
-
-    return (
-        Limits(
-            calls=options.max_calls,
-            tokens=options.max_tokens,
-            seconds=options.max_seconds,
-            prices=prices_of(options.price or ()),
-        )
-        or None
-    )
-
-
-def _policies(options: PatternOptions, made: Models) -> Policies:
-    where, field = options.place("fallback")
-    fallback = [made(spec, where, f"{field}[{index}]") for index, spec in enumerate(options.fallback or ())]
-    if options.record is not None and options.replay is not None:
-        raise ConfigurationError(*options.place("replay"), options.replay, "left out where answers are recorded")
-    return Policies(attempts=options.attempts, fallback=tuple(fallback), record=options.record, replay=options.replay)
-
-
-def _with_schema(options: PatternOptions) -> tuple[PatternOptions, OutputSchema | None]:
+def _read_schema(options: PatternOptions) -> tuple[PatternOptions, OutputSchema | None]:
     """The options with the schema itself, and the schema; BadFile or ConfigurationError for what is none."""
     from flowdebate.models.output import OutputSchema
 
@@ -319,7 +265,14 @@ def plan_of(
     info, options, name = _read_stored(run)
     options = {**options, **(changes or {})}
     if to_ask and not trusted and (reached := reached_by(run, given)):
-        raise _unconfirmed(run, reached, verb)
+        run_id = run.header.run_id
+        named = "; ".join(f"{flag} {', '.join(map(shown, texts))}" for flag, texts in reached.items())
+        raise misuse(
+            "RUN",
+            run_id,
+            f"Run {run_id} was imported, and its plan names {named}. "
+            f"To use them: flowdebate {verb} {run_id} --trust-plan. To use another address: --base-url URL",
+        )
     if to_ask and given.get("base_url") is None and stored.get("withheld") == ["base_url"]:
         secret = f"that of {options.get('base_url')} had a secret, which is not stored"
         raise misuse("--base-url", None, f"--base-url must be given again: {secret}.")
@@ -386,17 +339,6 @@ def pattern_of_run(run: StoredRun) -> PatternInfo | None:
     plan = run.header.plan or {}
     name = None if "workers" in plan else plan.get("pattern", plan.get("verb"))
     return find_pattern(name) if isinstance(name, str) else None
-
-
-def _unconfirmed(run: StoredRun, reached: Mapping[str, Sequence[str]], verb: str) -> ConfigurationError:
-    run_id = run.header.run_id
-    named = "; ".join(f"{flag} {', '.join(map(shown, texts))}" for flag, texts in reached.items())
-    return misuse(
-        "RUN",
-        run_id,
-        f"Run {run_id} was imported, and its plan names {named}. "
-        f"To use them: flowdebate {verb} {run_id} --trust-plan. To use another address: --base-url URL",
-    )
 
 
 def _read_stored(run: StoredRun) -> tuple[PatternInfo, dict[str, Any], str]:
