@@ -13,7 +13,7 @@ from flowdebate.patterns.debate.quotes.verify import find_quotes, normalised, ve
 from tests.measures.drawn import texts
 
 if TYPE_CHECKING:
-    from flowdebate.patterns.debate.quotes.schemas import VerifiedQuote
+    from flowdebate.patterns.debate.quotes.quotes import VerifiedQuote
 
 REPORT = (
     "Rents — as the report says — fell by 1.5 per cent in May.\n"

@@ -27,8 +27,8 @@ from .moderator import ModeratorTemplate as ModeratorTemplate
 from .moderator import create_moderator as create_moderator
 from .moderator import render_moderator_system as render_moderator_system
 from .moderator import render_moderator_turn as render_moderator_turn
-from .quotes.prompt import mark_quotes as mark_quotes
-from .quotes.prompt import render_quotes as render_quotes
+from .quotes.quotes import mark_quotes as mark_quotes
+from .quotes.quotes import render_quotes as render_quotes
 from .quotes.verify import verify_quotes as verify_quotes
 from .schemas import BaselineAnswer as BaselineAnswer
 from .schemas import DebateContributionEntry as DebateContributionEntry

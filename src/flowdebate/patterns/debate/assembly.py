@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from flowdebate.blocks.base import Block
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.patterns.debate.judging.ballots import OnFlip
-    from flowdebate.patterns.debate.quotes.schemas import VerifiedQuote
+    from flowdebate.patterns.debate.quotes.quotes import VerifiedQuote
     from flowdebate.patterns.debate.schemas import DebateModeratorDecision, StopReason
     from flowdebate.runs.context import Context
     from flowdebate.runs.events import RunStatus
@@ -205,9 +205,8 @@ def build_raw_output(loop: Loop, judge: str, *, own: bool, on_flip: OnFlip | Non
             verdict = await accepted(read, ctx, returns=DebateVerdict, own=own)
             if not isinstance(value, JudgedVerdict):
                 verdict = of_application(verdict, stances, ctx, block=judge)
-            found = verdict if on_flip is None else _of_both(verdict, stances, ctx, on_flip=on_flip)
+            found = verdict if on_flip is None else _judge_both(verdict, stances, ctx, block=judge, on_flip=on_flip)
             if found is not None:
-                found = as_model(found, DebateVerdict, block=judge)
                 ctx.scope.handle.update(verdict=found)
                 ctx.emit(VerdictReached(block=judge, verdict=found))
                 status = _worse(status_of(ctx), state_of(ctx, DebateState).mirrored)
@@ -218,11 +217,14 @@ def build_raw_output(loop: Loop, judge: str, *, own: bool, on_flip: OnFlip | Non
     return build
 
 
-def _of_both(verdict: DebateVerdict, stances: Sequence[str], ctx: Context, *, on_flip: OnFlip) -> DebateVerdict | None:
+def _judge_both(
+    verdict: DebateVerdict, stances: Sequence[str], ctx: Context, *, block: str, on_flip: OnFlip
+) -> DebateVerdict | None:
     """The verdict on the debate and its mirror; None if there is none on the mirror."""
     ctx.scope.handle.update(first_verdict=verdict)
     mirrored = state_of(ctx, DebateState).mirrored
-    return None if mirrored is None else verdict_of_both(verdict, mirrored, ctx, sides=stances, on_flip=on_flip)
+    both = None if mirrored is None else verdict_of_both(verdict, mirrored, ctx, sides=stances, on_flip=on_flip)
+    return None if both is None else as_model(both, DebateVerdict, block=block)
 
 
 def _worse(status: RunStatus, mirrored: DebateRawOutput | None) -> RunStatus:

@@ -168,17 +168,17 @@ def render_debater_system(
     template: DebaterTemplate = DEBATER,
 ) -> str:
     """The rules, the question, the positions and the sources: the same for all debaters and all turns of a debate."""
-    system = _system(template.system, question, tuple(stances), max_rounds, length, labelled=template.labelled)
-    return f"{system}\n\n{_sources(template.sources, tuple(sources.items()))}" if sources else system
+    system = _render_system(template.system, question, tuple(stances), max_rounds, length, labelled=template.labelled)
+    return f"{system}\n\n{_render_sources(template.sources, tuple(sources.items()))}" if sources else system
 
 
 @lru_cache(maxsize=16)  # as long as books, and the same in every turn
-def _sources(template: str, sources: tuple[tuple[str, str], ...]) -> str:
+def _render_sources(template: str, sources: tuple[tuple[str, str], ...]) -> str:
     return filled(template, sources="\n".join(f"[{tag_text(name)}] {quoted(text)}" for name, text in sources))
 
 
 @lru_cache(maxsize=64)  # every turn of a debate asks for the same
-def _system(
+def _render_system(
     template: str, question: str, stances: tuple[str, ...], max_rounds: int, length: str, *, labelled: bool
 ) -> str:
     labels = dict(labels_of(stances)) if labelled else {}
@@ -208,7 +208,11 @@ def render_debater_turn(  # noqa: PLR0913 - what a turn is made of
     `entries`, if it is known already. The messages of two turns of a debate begin alike, up to the end of the shorter
     transcript.
     """
-    about = {**_side(stance, tuple(stances), labelled=template.labelled), "round": round, "max_rounds": max_rounds}
+    about = {
+        **_describe_side(stance, tuple(stances), labelled=template.labelled),
+        "round": round,
+        "max_rounds": max_rounds,
+    }
     if transcript is None:
         transcript = render_entries(entries, labels=labels_of(stances) if template.labelled else ())
     parts = [filled(template.transcript, transcript=transcript)]
@@ -219,14 +223,14 @@ def render_debater_turn(  # noqa: PLR0913 - what a turn is made of
     last = [filled(template.turn, **about)]
     if role is not None:
         last.append(filled(template.role, role=quoted(role)))
-    last.append(_task(entries, stance, about, template))
+    last.append(_render_task(entries, stance, about, template))
     if template.unsourced and not sourced:
         last.append(template.unsourced)
     return "\n\n".join([*parts, "\n".join(last)])
 
 
 @lru_cache(maxsize=256)  # the same in all turns of a debater
-def _side(stance: str, stances: tuple[str, ...], *, labelled: bool) -> Mapping[str, object]:
+def _describe_side(stance: str, stances: tuple[str, ...], *, labelled: bool) -> Mapping[str, object]:
     """What a debater's turns say of its position and of the others."""
     labels = dict(labels_of(stances) if labelled else ())
     others = [f"[{tag_text(other)}]" for other in dict.fromkeys(stances) if other != stance]
@@ -237,7 +241,7 @@ def _side(stance: str, stances: tuple[str, ...], *, labelled: bool) -> Mapping[s
     }
 
 
-def _task(
+def _render_task(
     entries: Sequence[DebateContributionEntry], stance: str, about: dict[str, object], template: DebaterTemplate
 ) -> str:
     """What to do now."""
@@ -289,34 +293,103 @@ def is_english(text: str) -> bool:
 
 
 _LONGEST_POSITION = 200
-"""Characters of a position that a turn begins with."""
+"""Characters of a position that a turn begins with: a small model that begins with a speech has nothing left to say."""
 _ENGLISH = frozenset({CONCISE_DEBATER.begins, CONCISE_DEBATER.begins_reply, CONCISE_DEBATER.begins_again})
 _COMMON = frozenset(
-    {
-        "and",
-        "are",
-        "be",
-        "better",
-        "does",
-        "from",
-        "how",
-        "not",
-        "or",
-        "our",
-        "should",
-        "than",
-        "that",
-        "the",
-        "their",
-        "to",
-        "what",
-        "which",
-        "who",
-        "why",
-        "with",
-        "would",
-    }
+    """
+    and are be better does from how not or our should than that the their to what which who why with would
+    """.split()  # noqa: SIM905 - a list this long is read as words
 )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class DebaterPrompt:
+    """The prompts of one debater: what it knows before the debate, with the texts for the model that is asked."""
+
+    wording: RolePrompt[DebaterTemplate]
+    agent_name: str
+    stance: str
+    positions: tuple[str, ...]
+    role: str | None
+    max_rounds: int
+    anonymity: Anonymity | None
+    sources: Mapping[str, str] | None
+
+    def render_system(self, value: object, ctx: Context) -> str:
+        """The rules, the question and the positions."""
+        wording = self.wording.wording(ctx)
+        return render_debater_system(
+            question=question_of(value, ctx),
+            stances=self.positions,
+            max_rounds=self.max_rounds,
+            sources=self.sources,
+            length=wording.length,
+            template=wording.template,
+        )
+
+    def render_turn(self, _: object, ctx: Context, entries: Sequence[DebateContributionEntry] | None = None) -> str:
+        """The transcript, or some of its `entries`, and the task."""
+        state, template = state_of(ctx, DebateState), self.wording.template(ctx)
+        briefing, new_angle = (None, None) if (now := state.decision) is None else (now.briefing, now.new_angle)
+        if self.anonymity is not None:
+            briefing, new_angle = self.anonymity.hide(briefing, ctx), self.anonymity.hide(new_angle, ctx)
+        transcript = None
+        if entries is None:
+            entries, labels = self.entries(ctx), labels_of(self.positions) if template.labelled else ()
+            transcript = render_transcript(entries, ctx, anonymity=self.anonymity, labels=labels)
+        return render_debater_turn(
+            entries=entries,
+            stance=self.stance,
+            role=self.role,
+            round=max(state.round, 1),
+            max_rounds=self.max_rounds,
+            stances=self.positions,
+            briefing=briefing,
+            new_angle=new_angle,
+            transcript=transcript,
+            sourced=bool(self.sources),
+            template=template,
+        )
+
+    def entries(self, ctx: Context) -> Sequence[DebateContributionEntry]:
+        """The transcript as the debater is shown it."""
+        return entries_of(ctx) if self.anonymity is None else self.anonymity.entries(ctx)
+
+    def begin(self, ctx: Context, template: DebaterTemplate, shift: int) -> str:
+        """The words with which the turn begins."""
+        if not (template.begins or template.begins_reply or template.begins_again):
+            return ""
+        return opening_words(
+            entries=entries_of(ctx),
+            agent_name=self.agent_name,
+            stance=self.stance,
+            question=state_of(ctx, DebateState).question,
+            shift=shift,
+            template=template,
+        )
+
+    def replace_copy(self, text: str, form: Callable[[], AnswerForm], ctx: Context) -> SecondTry | None:
+        """What to ask once more where a turn copies earlier ones; None if it does not."""
+        template = self.wording.template(ctx)
+        if template is not CONCISE_DEBATER:  # others may ask for quotations
+            return None
+        from flowdebate.measures.copies import NOT_COPIED, copied
+
+        said = self.entries(ctx)
+        copies = {entry: copied(text.removeprefix(self.begin(ctx, template, 0)), entry.text) for entry in said}
+        worst = max(copies.values(), default=NOT_COPIED)
+        if worst.excess <= 1:
+            return None
+        opening = form()
+
+        def is_better(other: str) -> bool:
+            new = other.removeprefix(opening.get("begins", ""))
+            return bool(new.strip()) and max(copied(new, entry.text).excess for entry in said) < worst.excess
+
+        # without what it copied: a small model that reads it again goes on as it did
+        own = [each for each, copy in copies.items() if each.agent_name == self.agent_name and copy.excess <= 1]
+        turn = self.render_turn(None, ctx, own)
+        return SecondTry(user=turn, form=opening, error="Copied", message=worst.told, better=is_better)
 
 
 @bindable("name", "agent_name", "stance", "transcript", pattern="Debater", role="debater", template=DebaterTemplate)
@@ -345,86 +418,24 @@ def create_debater(  # noqa: PLR0913 - what a debater may be told
     without the other sides' turns; the answer that copies less is the turn.
     """
     block_name = f"{name}-debater-{agent_name}"
-    prompt = RolePrompt(DEBATERS, options, template=template, length=length, where=block_name)
-    positions = (stance,) if stances is None else tuple(stances)
-
-    def system(value: object, ctx: Context) -> str:
-        wording = prompt.wording(ctx)
-        return render_debater_system(
-            question=question_of(value, ctx),
-            stances=positions,
-            max_rounds=max_rounds,
-            sources=sources,
-            length=wording.length,
-            template=wording.template,
-        )
-
-    def shown(ctx: Context) -> Sequence[DebateContributionEntry]:
-        return entries_of(ctx) if anonymity is None else anonymity.entries(ctx)
-
-    def turn(_: object, ctx: Context, entries: Sequence[DebateContributionEntry] | None = None) -> str:
-        state = state_of(ctx, DebateState)
-        decision = state.decision
-        briefing = decision.briefing if decision else None
-        new_angle = decision.new_angle if decision else None
-        said = shown(ctx) if entries is None else entries
-        template = prompt.template(ctx)
-        labels = labels_of(positions) if template.labelled else ()
-        return render_debater_turn(
-            entries=said,
-            stance=stance,
-            role=role,
-            round=max(state.round, 1),
-            max_rounds=max_rounds,
-            stances=positions,
-            briefing=briefing if anonymity is None else anonymity.hide(briefing, ctx),
-            new_angle=new_angle if anonymity is None else anonymity.hide(new_angle, ctx),
-            transcript=None
-            if entries is not None
-            else render_transcript(said, ctx, anonymity=anonymity, labels=labels),
-            sourced=bool(sources),
-            template=template,
-        )
-
-    def begins(ctx: Context, template: DebaterTemplate, shift: int) -> str:
-        if not (template.begins or template.begins_reply or template.begins_again):
-            return ""
-        return opening_words(
-            entries=entries_of(ctx),
-            agent_name=agent_name,
-            stance=stance,
-            question=state_of(ctx, DebateState).question,
-            shift=shift,
-            template=template,
-        )
-
-    def without_copy(text: str, form: Callable[[], AnswerForm], ctx: Context) -> SecondTry | None:
-        template = prompt.template(ctx)
-        if template is not CONCISE_DEBATER:  # others may ask for quotations
-            return None
-        from flowdebate.measures.copies import NOT_COPIED, copied
-
-        said = shown(ctx)
-        copies = {entry: copied(text.removeprefix(begins(ctx, template, 0)), entry.text) for entry in said}
-        worst = max(copies.values(), default=NOT_COPIED)
-        if worst.excess <= 1:
-            return None
-        opening = form()
-        own = [each for each, copy in copies.items() if each.agent_name == agent_name and copy.excess <= 1]
-
-        def better(other: str) -> bool:
-            new = other.removeprefix(opening.get("begins", ""))
-            return bool(new.strip()) and max(copied(new, entry.text).excess for entry in said) < worst.excess
-
-        return SecondTry(user=turn(None, ctx, own), form=opening, error="Copied", message=worst.told, better=better)
-
+    wording = RolePrompt(DEBATERS, options, template=template, length=length, where=block_name)
+    prompt = DebaterPrompt(
+        wording=wording,
+        agent_name=agent_name,
+        stance=stance,
+        positions=(stance,) if stances is None else tuple(stances),
+        role=role,
+        max_rounds=max_rounds,
+        anonymity=anonymity,
+        sources=sources,
+    )
     return debater_block(
         block_name,
-        prompt=prompt,
-        system=system,
-        turn=turn,
+        prompt=wording,
+        system=prompt.render_system,
+        turn=prompt.render_turn,
         transcript=transcript,
         options=options,
-        begins=begins,
-        second_try=without_copy,
+        begins=prompt.begin,
+        second_try=prompt.replace_copy,
     )

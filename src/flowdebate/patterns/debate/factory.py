@@ -11,7 +11,7 @@ from flowdebate.models.resolve import of_intent
 from flowdebate.patterns.anonymity.anonymity import Anonymity, named_models
 from flowdebate.patterns.debate.assembly import DEBATE, assemble
 from flowdebate.patterns.debate.judging.options import JudgeOptions, as_judge_options
-from flowdebate.patterns.debate.quotes.schemas import check_sources
+from flowdebate.patterns.debate.quotes.quotes import check_sources
 from flowdebate.patterns.roles import PatternKeywords
 from flowdebate.patterns.roster import Debater, options_for_all, own_options
 from flowdebate.patterns.rounds import check_options

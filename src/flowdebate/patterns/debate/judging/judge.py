@@ -52,7 +52,7 @@ from flowdebate.patterns.debate.judging.verdicts import (
     reply_to,
     statements_of,
 )
-from flowdebate.patterns.debate.quotes.prompt import quotes_line
+from flowdebate.patterns.debate.quotes.quotes import quotes_line
 from flowdebate.patterns.debate.schemas import JudgedVerdict, JudgeViewMade
 from flowdebate.patterns.roles import SHOWN, generator_options
 from flowdebate.patterns.roster import bindable, with_answer_schema
@@ -148,14 +148,14 @@ def create_judge(  # noqa: PLR0913 - the options of a judge
     )
 
 
-def _taking_what(create: Callable[P, Judge]) -> Callable[[Callable[..., Judge]], Callable[P, Judge]]:
-    """Give a function the signature of `create`."""
+def _taking_what(_: Callable[P, Judge]) -> Callable[[Callable[..., Judge]], Callable[P, Judge]]:
+    """Give a function the signature of `create_judge`, by which its options are checked and completed."""
 
-    def signed(function: Callable[..., Judge]) -> Callable[P, Judge]:
-        function.__dict__["__signature__"] = signature(create)
+    def sign(function: Callable[..., Judge]) -> Callable[P, Judge]:
+        function.__dict__["__signature__"] = signature(create_judge)
         return function
 
-    return signed
+    return sign
 
 
 @bindable("name", "transcript", "stances", pattern="debate", role="judge", template=JudgeTemplate)

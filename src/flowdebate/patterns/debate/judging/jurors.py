@@ -20,7 +20,7 @@ from flowdebate.patterns.debate.judging.prompt import (
     verdict_among,
 )
 from flowdebate.patterns.debate.judging.verdicts import add_headline
-from flowdebate.patterns.debate.quotes.prompt import HOW_TO_READ_QUOTES
+from flowdebate.patterns.debate.quotes.quotes import HOW_TO_READ_QUOTES
 from flowdebate.patterns.debate.schemas import JudgedVerdict
 from flowdebate.patterns.debate.transcript import EMPTY, render_entries
 from flowdebate.prompts.escaping import quoted

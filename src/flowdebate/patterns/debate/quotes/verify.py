@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from flowdebate._util.text import fold, origins, with_accents
 from flowdebate._util.validation import check_count
 from flowdebate.errors import ConfigurationError
-from flowdebate.patterns.debate.quotes.schemas import Quote, Span, VerifiedQuote
+from flowdebate.patterns.debate.quotes.quotes import Quote, Span, VerifiedQuote
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -1,21 +1,70 @@
-"""Verified quotes in prompts: a line and marks that no argument can forge.
+"""Quotes in arguments: their data, and how a judge is shown them, in a line and marks that no argument can forge.
 
 The line below an argument, `(quotes: 1 verified in "report", 1 not found: "rents fell")`, begins where an argument
 cannot: every line of an argument follows a tag or a bar. Marks in a text are `⟦…⟧`, which is escaped in arguments.
+Quotes are found and looked up in `verify`, whose patterns take a while to compile.
 """
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal
 
+from pydantic import Field
+
+from flowdebate._util.wire import WireModel
+from flowdebate.errors import ConfigurationError
 from flowdebate.prompts.escaping import quoted, tag_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from flowdebate.patterns.debate.quotes.schemas import VerifiedQuote
     from flowdebate.patterns.debate.schemas import DebateContributionEntry
+
+
+QuoteStatus = Literal["verified", "unverified", "too_short"]
+"""A source contains the words; no source does; they are too few to prove anything."""
+
+
+class Span(WireModel):
+    """A place in a text, `text[start:end]`: half-open offsets in characters."""
+
+    start: Annotated[int, Field(ge=0)]
+    end: Annotated[int, Field(ge=0)]
+
+
+class Quote(Span):
+    """A quotation in an argument, with the offsets of its words, without the quotation marks."""
+
+    text: str
+    """The quoted words as written."""
+    depth: Annotated[int, Field(ge=0)] = 0
+    """The number of quotes around it."""
+
+
+class VerifiedQuote(Quote):
+    """A quotation with the result of its lookup."""
+
+    status: QuoteStatus
+    source: str | None = None
+    """The name of the source that contains it; None without one."""
+    spans: tuple[Span, ...] = ()
+    """Its places in the source, from the first word to the last: one for each part between ellipses."""
+
+
+def check_sources(sources: object, *, where: str) -> dict[str, str] | None:
+    """Return `sources` as a dict, or None; ConfigurationError unless they are texts by name."""
+    if sources is None:
+        return None
+    items = getattr(sources, "items", None)
+    allowed = "texts by name: a dict of str to str, neither blank; or None"
+    if items is None:
+        raise ConfigurationError(where, "sources", sources, allowed)
+    found = dict(items())
+    for name, text in found.items():
+        if not isinstance(name, str) or not name.strip() or not isinstance(text, str) or not text.strip():
+            raise ConfigurationError(where, f"sources[{name!r}]", text, allowed)
+    return found
 
 
 HOW_TO_READ_QUOTES = (
@@ -25,14 +74,11 @@ HOW_TO_READ_QUOTES = (
 )
 """Added to the system message of a judge that reads such lines."""
 
-_BEGIN = "(quotes: "
-_LINE = r"\(quotes: [^\n]+\)"
 _EXCERPT = 60
-"""The number of characters that the line shows of a quote."""
+"""Characters that the line shows of a quote: enough to find it in the argument above."""
 _MOST_SHOWN = 3
-"""The number of sources, and of missing quotes, that the line names."""
+"""Sources, and missing quotes, that the line names: an argument of fifty quotes is no reason for a line of fifty."""
 _QUOTATION_MARKS = '["“”„‟«»❝❞〝〞〟\uff02]'
-_MARK = "⟦{}⟧"
 
 
 def render_quotes(quotes: Iterable[VerifiedQuote]) -> str:
@@ -45,18 +91,18 @@ def render_quotes(quotes: Iterable[VerifiedQuote]) -> str:
     >>> render_quotes(found)
     '(quotes: 1 verified in "report", 1 not found: "they will fall in June")'
     """
-    counted = _counted(quotes)
+    counted = _count(quotes)
     verified = list({(quote.source, quote.spans): quote for quote in counted if quote.status == "verified"}.values())
     missing = list(dict.fromkeys(quote.text for quote in counted if quote.status == "unverified"))
     parts = []
     if verified:
         gaps = sum(len(quote.spans) > 1 for quote in verified)
         left_out = f", {gaps} of them with words left out" if gaps else ""
-        names = _listed(dict.fromkeys(str(quote.source) for quote in verified))
+        names = _list(dict.fromkeys(str(quote.source) for quote in verified))
         parts.append(f"{len(verified)} verified in {names}{left_out}")
     if missing:
-        parts.append(f"{len(missing)} not found: {_listed(missing)}")
-    return f"{_BEGIN}{', '.join(parts)})" if parts else ""
+        parts.append(f"{len(missing)} not found: {_list(missing)}")
+    return f"(quotes: {', '.join(parts)})" if parts else ""
 
 
 def quotes_line(sources: Mapping[str, str]) -> Callable[[DebateContributionEntry], str]:
@@ -69,7 +115,7 @@ def quotes_line(sources: Mapping[str, str]) -> Callable[[DebateContributionEntry
 
 def is_quotes_line(line: str) -> bool:
     """Whether a `line` of a transcript was rendered by `render_quotes`."""
-    return re.fullmatch(_LINE, line) is not None
+    return re.fullmatch(r"\(quotes: [^\n]+\)", line) is not None
 
 
 def mark_quotes(text: str, quotes: Sequence[VerifiedQuote]) -> str:
@@ -82,17 +128,17 @@ def mark_quotes(text: str, quotes: Sequence[VerifiedQuote]) -> str:
     >>> mark_quotes(said, verify_quotes(said, {"report": "Rents fell."}))
     'It says "rents rose in May⟦not found⟧" ⟦U+27E6⟧verified⟧.'
     """
-    marks = [(quote.end, _MARK.format(_mark(quote))) for quote in _counted(quotes) if quote.status != "too_short"]
-    pieces = []
-    begin = 0
-    for place, mark in sorted(marks, key=lambda item: item[0]):
-        pieces += [quoted(text[begin:place]), mark]
-        begin = place
+    pieces, begin = [], 0
+    for quote in sorted(_count(quotes), key=lambda one: one.end):
+        if quote.status != "too_short":
+            found = f'verified in "{_inline(str(quote.source))}"' if quote.status == "verified" else "not found"
+            pieces += [quoted(text[begin : quote.end]), f"⟦{found}⟧"]
+            begin = quote.end
     return "".join([*pieces, quoted(text[begin:])])
 
 
-def _counted(quotes: Iterable[VerifiedQuote]) -> list[VerifiedQuote]:
-    """The quotes that are not inside a verified one."""
+def _count(quotes: Iterable[VerifiedQuote]) -> list[VerifiedQuote]:
+    """The quotes that count: those that are not inside a verified one."""
     found: list[VerifiedQuote] = []
     until = 0
     for quote in sorted(quotes, key=lambda item: (item.start, -item.end)):
@@ -102,11 +148,7 @@ def _counted(quotes: Iterable[VerifiedQuote]) -> list[VerifiedQuote]:
     return found
 
 
-def _mark(quote: VerifiedQuote) -> str:
-    return f'verified in "{_inline(str(quote.source))}"' if quote.status == "verified" else "not found"
-
-
-def _listed(texts: Iterable[str]) -> str:
+def _list(texts: Iterable[str]) -> str:
     """The first few of `texts` in quotation marks, and the number of the rest."""
     every = list(texts)
     named = ", ".join(f'"{_inline(text)}"' for text in every[:_MOST_SHOWN])
