@@ -13,11 +13,14 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from dataclasses import fields
+from inspect import getdoc
 from math import isfinite
-from typing import Any, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args, get_type_hints
 
 from flowdebate._util.json_data import json_data, wire_names
 from flowdebate._util.wire import BaseEvent as BaseEvent
+from flowdebate.patterns import PATTERNS
 from flowdebate.patterns.consensus.events import AgentMessage as AgentMessage
 from flowdebate.patterns.consensus.events import ConsensusDecided as ConsensusDecided
 from flowdebate.patterns.consensus.events import CritiqueMade as CritiqueMade
@@ -102,16 +105,25 @@ PatternEvent: TypeAlias = (
 """The events of patterns."""
 
 Event: TypeAlias = RunEvent | PatternEvent
-"""Every event of this library; a run's stream also holds whatever an application gave to `ctx.emit`."""
+"""Every event of this library, for type checkers.
 
-CHANGES: tuple[type[BaseEvent], ...] = tuple(each for each in get_args(PatternEvent) if each is not TurnStarted)
-"""Events after which a page of the run has more to show: all of patterns but for the start of a turn."""
+A run's stream also holds the events of further patterns, which are in their registry entries, and whatever an
+application gave to `ctx.emit`.
+"""
 
 _KINDS: frozenset[type[Any]] = frozenset(get_args(Event))
 
 
+def changes() -> tuple[type[BaseEvent], ...]:
+    """Classes of events after which a page of the run has more to show: all of patterns but for the start of a turn."""
+    ours = (each for each in get_args(PatternEvent) if each is not TurnStarted)
+    return tuple(dict.fromkeys([*ours, *(kind for info in PATTERNS.values() for kind in info.load_events())]))
+
+
 def wire_of(event: object) -> dict[str, Any]:
-    """Any event of a run as JSON data, `kind` first: a library event's `to_wire()`, else one of the kind "custom".
+    """Any event of a run as JSON data, `kind` first: the `to_wire()` of ours, else one of the kind "custom".
+
+    Ours are the events of this library, and those in the entries of the patterns that an application has registered.
 
     A custom event has the `name` of the class that the application gave to `ctx.emit`. It has a `value` if that is
     JSON data, or can be written as such (dataclasses, models, dates, sets, …), of at most 50 levels and 100,000
@@ -119,7 +131,7 @@ def wire_of(event: object) -> dict[str, Any]:
     is raised, and `json.dumps(wire, allow_nan=False)` works, whatever the event is.
     """
     with suppress(Exception):  # a foreign class may refuse to be hashed, and be anything else but an event
-        if type(event) in _KINDS and isinstance(event, BaseEvent):
+        if isinstance(event, BaseEvent) and _is_ours(type(event)):
             return event.to_wire()
     wire: dict[str, Any] = {"kind": "custom", "name": "object"}
     with suppress(Exception):
@@ -134,13 +146,43 @@ def wire_of(event: object) -> dict[str, Any]:
 def event_schema() -> dict[str, Any]:
     """The JSON Schema (2020-12) of `wire_of(event)`: one of all kinds of events, told apart by their `kind`.
 
-    It is the file `events.schema.json` of the package, generated from the classes of the events. Objects may have
-    further keys, so that it also holds for later events of the same `EVENT_FORMAT`.
+    It is the file `events.schema.json` of the package, generated from the classes of the events, with the events of
+    further patterns that are registered. Objects may have further keys, so that it also holds for later events of the
+    same `EVENT_FORMAT`.
     """
     from importlib.resources import files
 
     schema: dict[str, Any] = json.loads(files("flowdebate").joinpath("events.schema.json").read_text("utf-8"))
+    for kind in changes():
+        if kind not in _KINDS:
+            _add_to(schema, kind)
     return schema
+
+
+def _is_ours(kind: type[Any]) -> bool:
+    """Whether this is the class of an event of this library, or of a pattern that is registered."""
+    return kind in _KINDS or any(kind in info.load_events() for info in PATTERNS.values())
+
+
+def _add_to(schema: dict[str, Any], kind: type[Any]) -> None:
+    """Add the wire form of a registered pattern's event to `schema`; its kinds stand in the published file."""
+    from pydantic import ConfigDict, create_model
+    from pydantic.alias_generators import to_camel
+
+    try:
+        types = get_type_hints(kind, include_extras=True)
+    except NameError:  # a class may be imported for type checkers only
+        types = {}
+    declared: dict[str, Any] = {"kind": (Literal[kind.kind], ...)}
+    for each in fields(kind):
+        default = each.default if each.metadata.get("sparse") else ...
+        declared[each.name] = (types.get(each.name, Any), default)
+    config = ConfigDict(alias_generator=to_camel, arbitrary_types_allowed=True)
+    made = create_model(kind.__name__, __config__=config, __doc__=getdoc(kind), **declared)
+    own = made.model_json_schema(mode="serialization", ref_template="#/$defs/{model}")
+    schema["$defs"] |= {**own.pop("$defs", {}), kind.__name__: own}
+    schema["oneOf"].append(ref := {"$ref": f"#/$defs/{kind.__name__}"})
+    schema["discriminator"]["mapping"][kind.kind] = ref["$ref"]
 
 
 def _place_of(event: object) -> dict[str, Any]:

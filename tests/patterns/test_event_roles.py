@@ -24,7 +24,7 @@ def answer(request: ModelRequest) -> Any:
     """What the schema of the request, or the role of the one who asks it, has to be answered."""
     fields = (request.output_schema or {}).get("properties", {})
     if "ranking" in fields:
-        letter = "B" if request.block.endswith("-ann") else "A"
+        letter = "A" if "[Answer A]" in str(request.messages[-1]["content"]) else "B"
         return {"ranking": [{"answer": letter, "reason": "Sound."}]}
     if "nextSpeakers" in fields:
         return {"nextSpeakers": ["ann", "bob"], "briefing": "-", "newAngle": None, "done": False}

@@ -9,7 +9,7 @@ from html import unescape
 from typing import TYPE_CHECKING, Any
 
 from flowdebate import handler
-from flowdebate.events import CHANGES
+from flowdebate.events import changes
 from flowdebate.service.service import Service
 from flowdebate.store.export import import_runs
 from flowdebate.store.memory import MemoryStore
@@ -95,7 +95,7 @@ def test_a_run_in_progress_has_a_document_so_far(gated: Stage, gate: Any) -> Non
     raw = gated.get(f"/runs/{run_id}/document.json").json()["raw"]
     assert [entry["text"] for entry in raw["transcript"]] == ["debate-debater-pro is sure.\nSo it is."]
     (kinds,) = re.findall(r'data-live="(.*?)"', gated.http.get(f"/runs/{run_id}").text)
-    assert json.loads(unescape(kinds)) == [each.kind for each in CHANGES]
+    assert json.loads(unescape(kinds)) == [each.kind for each in changes()]
 
 
 async def shout(value: Any, ctx: Context) -> str:

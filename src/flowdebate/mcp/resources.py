@@ -13,7 +13,7 @@ from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError
 from mcp.shared.subscriptions import ResourceUpdated
 
 from flowdebate.errors import FlowDebateError, RunNotFound
-from flowdebate.events import CHANGES
+from flowdebate.events import changes
 from flowdebate.mcp.errors import sentence_of
 from flowdebate.mcp.reports import HOW_TO_READ, render_said, said_in
 from flowdebate.service.documents.markdown import report
@@ -110,7 +110,7 @@ class Subscriptions:
         with suppress(FlowDebateError):
             async with aclosing(service.follow(run_id)) as updates:
                 async for update in updates:
-                    if isinstance(update.event, CHANGES) or update.kind in ("reset", "end"):
+                    if isinstance(update.event, changes()) or update.kind in ("reset", "end"):
                         for uri in uris:
                             await self._bus.publish(ResourceUpdated(uri=uri))
 

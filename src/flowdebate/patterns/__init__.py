@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
+    from flowdebate._util.wire import BaseEvent
+
 
 @dataclass(frozen=True, kw_only=True)
 class PatternInfo:
@@ -36,6 +38,8 @@ class PatternInfo:
     """Place of its `Page`: options, document and sections, for every front end."""
     help: str
     """What it does, for lists and the help of its command; the first sentence fits on a line."""
+    events: tuple[str, ...] = ()
+    """Places of the classes of events that only this pattern emits; streams and pages pass them on as themselves."""
     former_names: tuple[str, ...] = ()
     """Names in runs and documents that earlier versions have written."""
 
@@ -53,6 +57,10 @@ class PatternInfo:
         """The class of its raw output."""
         output: type[BaseModel] = _load(self.output)
         return output
+
+    def load_events(self) -> tuple[type[BaseEvent], ...]:
+        """The classes of its own events."""
+        return tuple(map(_load, self.events))
 
     def load_page(self) -> Any:  # noqa: ANN401 - a Page of flowdebate.service, which stands above this package
         """Its `Page`."""
@@ -86,7 +94,15 @@ def _load(place: str) -> Any:  # noqa: ANN401 - whatever is there
     return getattr(import_module(module), name)
 
 
-def _own(name: str, *, output: str, subject: str, help: str, former_names: tuple[str, ...] = ()) -> PatternInfo:  # noqa: A002 - as in PatternInfo
+def _own(
+    name: str,
+    *,
+    output: str,
+    subject: str,
+    help: str,  # noqa: A002 - as in PatternInfo
+    events: str = "",
+    former_names: tuple[str, ...] = (),
+) -> PatternInfo:
     return PatternInfo(
         name=name,
         factory=f"{__name__}.{name}:{name}",
@@ -94,6 +110,7 @@ def _own(name: str, *, output: str, subject: str, help: str, former_names: tuple
         subject=subject,
         page=f"flowdebate.service.pages.{name}:PAGE",
         help=help,
+        events=tuple(f"{__name__}.{name}.{each}" for each in events.split()),
         former_names=former_names,
     )
 
@@ -102,6 +119,7 @@ for _info in (
     _own(
         "debate",
         output="DebateRawOutput",
+        events="schemas:ModeratorDecided schemas:MirrorStarted schemas:JudgeViewMade schemas:VerdictReached",
         subject="question",
         former_names=("run",),
         help="Debate a question: sides argue, a judge decides. The arguments are shown as they are written. After "
@@ -110,6 +128,7 @@ for _info in (
     _own(
         "deliberation",
         output="DeliberationOutput",
+        events="schemas:ModeratorReported",
         subject="topic",
         former_names=("deliberate",),
         help="Deliberate on a topic until a moderator finds it settled. All personas speak at the same time; the "
@@ -118,12 +137,15 @@ for _info in (
     _own(
         "handoff",
         output="HandoffOutput",
+        events="schemas:HandoffMade",
         subject="proposition",
         help="Debate a proposition; each speaker names the next. The result is the transcript.",
     ),
     _own(
         "consensus",
         output="ConsensusOutput",
+        events="events:DebateStarted events:StageEntered events:AgentMessage events:CritiqueMade "
+        "events:PollVoteCast events:VoteCast events:ConsensusDecided events:DebateEnded",
         subject="task",
         help="Find an answer that enough agents vote for. They propose, criticise each other's proposals, revise "
         "them and vote.",
@@ -131,6 +153,7 @@ for _info in (
     _own(
         "round_robin",
         output="RoundRobinOutput",
+        events="schemas:RefereeReported",
         subject="question",
         former_names=("panel",),
         help="Work on a question in turn. Each debater speaks once in each round and sees what was said before; a "
@@ -139,6 +162,7 @@ for _info in (
     _own(
         "council",
         output="CouncilOutput",
+        events="schemas:ReviewFinished",
         subject="question",
         help="Ask several models; a chair answers from their reviews. Each member answers on its own and reviews "
         "the other answers without names; then the chair writes the answer.",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ag_ui import core as ag_ui
 
 from flowdebate import errors
-from flowdebate.events import CHANGES, wire_of
+from flowdebate.events import changes, wire_of
 from flowdebate.models.usage import Usage
 from flowdebate.patterns.consensus.events import AgentMessage
 from flowdebate.patterns.events import RoundsEnded, RoundStarted, TurnFinished
@@ -163,7 +163,7 @@ class AgUi:
                 self._count(event)
             case _ if isinstance(event, _TOLD):
                 pass
-            case _ if isinstance(event, CHANGES):
+            case _ if isinstance(event, changes()):
                 if isinstance(event, RoundsEnded):
                     yield from self._end_step(event.path)
                 yield self._activity(event)
