@@ -344,11 +344,11 @@ def test_a_file_that_was_torn_anywhere_is_made_whole(
 def _lines() -> list[Any]:
     from flowdebate.cli.batch.files import Line, Row
     from flowdebate.patterns import PATTERNS
+    from flowdebate.service.documents.page import document_of_plan
     from flowdebate.service.plans.plan import make_plan
 
-    document = make_plan(PATTERNS["debate"], {"question": "Q?", "model": "local"}).document(
-        None, None, status="no_verdict", seed=1
-    )
+    plan = make_plan(PATTERNS["debate"], {"question": "Q?", "model": "local"})
+    document = document_of_plan(plan, None, None, status="no_verdict", seed=1)
     return [
         Line(
             index=index,

@@ -14,10 +14,11 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from flowdebate.cli.app import app
-from flowdebate.cli.help import EXAMPLES
+from flowdebate.cli.help import EXAMPLES as OF_COMMANDS
 from flowdebate.patterns import PATTERNS
 from flowdebate.service.plans.options import option_of
 
+EXAMPLES = {**{info.verb: info.load_page().examples for info in PATTERNS.values()}, **OF_COMMANDS}
 COMMANDS = ["", *EXAMPLES]
 LONGEST = 65
 """Characters of a first sentence that stand on one line of a terminal with 80 columns, beside the name."""

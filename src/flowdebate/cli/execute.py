@@ -305,6 +305,7 @@ async def _end_of_handle(plan: Plan, handle: RunHandle[Any], place: Place | None
     """The end of a run that was executed here; `place` is where it is stored."""
     from flowdebate.runs.events import RunFinished
     from flowdebate.service.documents.document import Tokens
+    from flowdebate.service.documents.page import document_of_plan
     from flowdebate.service.fork import Fork
 
     failure: FlowDebateError | None = None
@@ -322,7 +323,8 @@ async def _end_of_handle(plan: Plan, handle: RunHandle[Any], place: Place | None
     with suppress(StoreError):  # the run is over and shown; what it has from its parent is an extra
         if place is not None and (stored := await place.store.run(handle.run_id)).header.parent is not None:
             fork = Fork.of(stored, await place.store.steps(handle.run_id))
-    document = plan.document(
+    document = document_of_plan(
+        plan,
         handle.raw,
         output,
         status="interrupted" if handle.status == "running" else handle.status,

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias, get_args
 
 from typer.core import TyperCommand, TyperGroup
 
+from flowdebate.patterns import find_pattern
 from flowdebate.service.plans.options import Panel
 
 _Click: TypeAlias = Any
@@ -41,31 +42,6 @@ EXIT_CODES = {
 """Exit codes of commands; those that run a pattern have the same."""
 
 EXAMPLES = {
-    "debate": (
-        'flowdebate debate "Should private cars be banned from city centres?"',
-        'flowdebate debate "Which database?" --debater anna="Postgres is enough" --debater ben="We need Cassandra"',
-        'flowdebate debate "Should we cap rents?" --moderator --rounds 3 --schedule swap --markdown rents.md',
-    ),
-    "deliberation": (
-        'flowdebate deliberation "Should we invest $1M at a $50M valuation?"',
-        'flowdebate deliberation "Move to the cloud?" --debater Ida="runs the servers" --debater Otto="pays the bills"',
-    ),
-    "handoff": (
-        'flowdebate handoff "Machines should make moral decisions" --turns 6',
-        'flowdebate handoff "Homework should be abolished" --debater Ann=teacher --debater Ben=pupil --first Ben',
-    ),
-    "consensus": (
-        'flowdebate consensus "How should we make rents affordable?"',
-        'flowdebate consensus "Name the product" --topology ring --voting supermajority --tie-break',
-    ),
-    "round-robin": (
-        'flowdebate round-robin "What should the launch plan say?" --referee',
-        'flowdebate round-robin "What should the launch plan say?" --schema plan.json --json',
-    ),
-    "council": (
-        'flowdebate council "Is this contract clause enforceable?"',
-        'flowdebate council "Explain entropy" --member Ada=openai/gpt-5 --member Ben=anthropic/claude-sonnet-4-5',
-    ),
     "run": (
         "flowdebate run debate.toml",
         "flowdebate run debate.toml --model openai/gpt-5-mini --markdown report.md",
@@ -114,13 +90,11 @@ EXAMPLES = {
     "recount": ("flowdebate recount --last", "flowdebate recount 3f2a91c0 --rule borda --rule approval"),
     "audit": ("flowdebate audit", "flowdebate audit --rejudge --schedule full --repeat 3"),
 }
-"""Examples by command."""
+"""Examples by command; those of a pattern's command are on its page."""
 _DOCUMENTATION = {
     "batch": "docs/batch.md", "evaluate": "docs/baselines.md", "recount": "docs/recount.md", "audit": "docs/audit.md",
-    "answer": "docs/humans.md", "resume": "docs/durable.md", "deliberation": "docs/deliberation.md",
-    "handoff": "docs/handoff.md", "consensus": "docs/consensus.md", "round-robin": "docs/round_robin.md",
-    "council": "docs/council.md", "models": "docs/models.md", "debate": "docs/debate.md",
-    "mcp": "docs/mcp.md", "serve": "docs/http.md", "fork": "docs/durable.md",
+    "answer": "docs/humans.md", "resume": "docs/durable.md", "models": "docs/models.md", "mcp": "docs/mcp.md",
+    "serve": "docs/http.md", "fork": "docs/durable.md",
 }  # fmt: skip
 
 
@@ -165,14 +139,17 @@ class Command(TyperCommand):
 
     def format_epilog(self, _: _Click, formatter: _Click) -> None:
         name = self.name or ""
-        if examples := EXAMPLES.get(name):
+        examples, docs = EXAMPLES.get(name), _DOCUMENTATION.get(name, "docs/cli.md")
+        if (info := find_pattern(name)) is not None and name == info.verb:
+            examples, docs = info.load_page().examples, info.load_page().docs
+        if examples:
             with formatter.section("Examples"):
                 for line in examples:
                     formatter.write("".join(f"{each}\n" for each in _pasted(line, formatter)))
         formatter.write_paragraph()
         formatter.write_text(EXIT_CODES.get(name, _RUN_CODES))
         formatter.write_paragraph()
-        formatter.write_text(f"Documentation: {_DOCUMENTATION.get(name, 'docs/cli.md')}")
+        formatter.write_text(f"Documentation: {docs}")
 
 
 def _title(panel: object, default: str) -> str:

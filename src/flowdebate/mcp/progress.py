@@ -109,7 +109,7 @@ def _usual_calls(document: Document | None) -> int | None:
     """One call for each speaker in each round, and those for the result."""
     if document is None or not (speakers := getattr(document, document.ROSTER, None)):
         return None
-    last = 2 if document.pattern == "debate" else 1  # a judge and a synthesizer, or one of them
+    last = document.LAST_CALLS
     if turns := getattr(document, "max_turns", None):
         return int(turns) + last
     rounds = getattr(document, "max_rounds", None)

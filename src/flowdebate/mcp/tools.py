@@ -72,7 +72,7 @@ def options_of(pattern: str, sides: Sequence[Side] | None, rounds: int | None) -
     kind = info.load_page().options
     options: dict[str, Any] = {}
     if sides:
-        key = "stance" if info.name == "debate" else "role"
+        key = info.load_page().speaks_for
         names = [side.name or f"Side {ascii_uppercase[at]}" for at, side in enumerate(sides)]
         humans = [name for name, side in zip(names, sides, strict=True) if side.human]
         if humans and "humans" not in kind.model_fields:

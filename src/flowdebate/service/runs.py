@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from flowdebate.errors import BadFile, ConfigurationError, RunNotFound
 from flowdebate.runs.durable.resume import result_of
 from flowdebate.service.documents.document import Tokens, document_of
+from flowdebate.service.documents.page import document_of_plan
 from flowdebate.service.fork import Fork
 from flowdebate.service.plans.options import COMMAND, is_text, misuse
 from flowdebate.service.plans.plan import pattern_of_run, plan_of
@@ -60,10 +61,10 @@ async def document_of_run(run: StoredRun, steps: Sequence[StepRow], *, so_far: S
     if not outcome and so_far is not None:
         reached = so_far.view.raw_so_far
         if plan is not None:
-            return plan.document(reached, so_far.output, **facts)
+            return document_of_plan(plan, reached, so_far.output, **facts)
         raw = None if reached is None else reached.to_wire()
     if plan is not None and raw is None:  # it failed before it began
-        return plan.document(None, None, **facts)
+        return document_of_plan(plan, None, None, **facts)
     if not isinstance(raw, dict):
         why = f": {outcome['error']}" if outcome.get("error") else ""
         raise BadFile(f"run {run.header.run_id}", f"has no output to show{why}")
@@ -73,7 +74,7 @@ async def document_of_run(run: StoredRun, steps: Sequence[StepRow], *, so_far: S
             output = outcome.get("output")
             facts["output"] = None if output == raw else output
         return bare.model_copy(update=facts)
-    return plan.document(bare.raw, outcome.get("output"), **facts)
+    return document_of_plan(plan, bare.raw, outcome.get("output"), **facts)
 
 
 def outcome_of(run: StoredRun) -> Mapping[str, Any] | None:

@@ -19,6 +19,7 @@ from flowdebate.errors import BadFile, error_text, shown
 from flowdebate.models.usage import Usage
 from flowdebate.runs.batch.result import decision_of
 from flowdebate.service.documents.document import Tokens, seen_json
+from flowdebate.service.documents.page import document_of_plan
 from flowdebate.service.plans.files import parse_json, read_text
 from flowdebate.service.plans.options import is_text
 from flowdebate.store.base import COMPLETE
@@ -208,7 +209,8 @@ class Line:
         error = None if item.error is None else error_text(item.error)
         if item.error is None and item.run is not None and item.status == "limit":
             error = next((event.error for event in item.run.events if isinstance(event, RunFinished)), None)
-        document = plan.document(
+        document = document_of_plan(
+            plan,
             item.raw,
             item.output,
             status=item.status,

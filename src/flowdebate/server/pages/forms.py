@@ -17,6 +17,7 @@ from flowdebate.server import catalog
 from flowdebate.server.front import FrontOf, ServiceOf, root_of
 from flowdebate.server.links import link_of, request_for
 from flowdebate.server.pages.runs import page
+from flowdebate.service.documents.page import PatternPage
 from flowdebate.service.statuses import OVER
 from flowdebate.web.forms.asked import Asked, role_in_words, said_since
 from flowdebate.web.forms.form import Form, answer_fields, form_of
@@ -37,9 +38,12 @@ async def new(request: Request, front: FrontOf, pattern: str | None = None, ques
     front.check_writable()
     own = front.service.patterns
     built_in = [info for info in PATTERNS.values() if info.name not in own] if front.service.plans else []
-    helps = {**{info.name: info.help for info in built_in}, **dict.fromkeys(own, "")}
-    chosen = next(iter(helps), None) if pattern is None else pattern
-    if chosen not in helps:
+    choices = {
+        **{info.name: (info.help, info.load_page().diagram) for info in built_in},
+        **dict.fromkeys(own, ("", PatternPage.diagram)),
+    }
+    chosen = next(iter(choices), None) if pattern is None else pattern
+    if chosen not in choices:
         raise HTTPException(404, _NONE)
     if chosen in own:
         form = Form(pattern=chosen, subject="question", question=question or "")
@@ -50,7 +54,7 @@ async def new(request: Request, front: FrontOf, pattern: str | None = None, ques
         request,
         front,
         here="/new",
-        helps=helps,
+        choices=choices,
         steps=str(outline(own[chosen])) if chosen in own else "",
         form=form,
         models=await catalog.models(front),

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from flowdebate.errors import ConfigurationError
-from flowdebate.patterns import PATTERNS
 from flowdebate.prompts.escaping import quoted, tag_name
 from flowdebate.server.requests import LONGEST_QUESTION, check_data
 
@@ -183,20 +182,19 @@ def with_context(
     The sides of a built-in debate are those of the message alone, unless the client gives the `sides`.
     ConfigurationError for a message without any, and for too long a chat.
     """
-    from flowdebate.patterns.debate.sides import default_sides
-
     whole = f"{question}\n\n{context}" if context else question
     if len(whole) > LONGEST_QUESTION:
         allowed = f"a question of at most {LONGEST_QUESTION:,} characters"
         raise ConfigurationError(where, "messages", f"{len(whole):,} characters", allowed)
-    if info is not PATTERNS["debate"] or sides:
+    page = None if info is None or sides else info.load_page()
+    found = [] if page is None else page.speakers_in(question)
+    if page is None or found == []:
         return {}, whole
-    found = default_sides(question)
     if found is None:
         allowed = 'a question whose words say what the sides are, such as "Should we …?" or "… or …?"'
         hint = "A council answers any question, and an application can register a debate with sides of its own"
         raise ConfigurationError(where, "messages", question, allowed, hint=hint)
-    return {"debaters": [{"name": side.name, "stance": side.stance} for side in found]}, whole
+    return {page.options.ROSTER: found}, whole
 
 
 _LEAD = "The chat before this question, for reference:"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -21,7 +22,7 @@ from flowdebate.service.plans.files import parse_json, problem_of, read_text
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
     from flowdebate.models.usage import Usage
     from flowdebate.patterns import PatternInfo
@@ -32,21 +33,11 @@ _MEGABYTES = 16
 """Of a file that `render` reads."""
 _LAST = ("usage", "cost", "seconds", "seed", "runId", "fork")
 """The last keys of a document."""
-STOP_REASONS: Mapping[str, str] = {
+_STOP_REASONS: Mapping[str, str] = {
     "max_rounds": "as many as were allowed",
-    "max_turns": "as many as were asked for",
-    "moderator_done": "ended by the moderator",
     "predicate": "ended by the application",
-    "settled": "the matter is settled",
-    "reviewed": "reviewed",
-    "not_reviewed": "without reviews",
 }
-"""Why a pattern ended, in words."""
-
-
-def reason_in_words(reason: str) -> str:
-    """A stop reason for readers; a condition by its name."""
-    return STOP_REASONS.get(reason) or f"ended by {reason}"
+"""Why a pattern with rounds ended, in words."""
 
 
 class Speaker(WireModel):
@@ -106,6 +97,10 @@ class Document(InNotebooks, WireModel):
     """Field of the speakers."""
     UNIT: ClassVar[str] = "argument"
     """Word for one contribution."""
+    STOP_REASONS: ClassVar[Mapping[str, str]] = {}
+    """Its own reasons to stop, in words."""
+    LAST_CALLS: ClassVar[int] = 1
+    """Calls for the result, after all turns."""
     MEASURED: ClassVar[tuple[str, ...]] = ()
     """Places of durations in its raw output, which only the run itself could measure."""
     pattern: str
@@ -160,6 +155,10 @@ class Document(InNotebooks, WireModel):
         """The speakers; where the document does not name them, those of its raw output."""
         return getattr(self, self.ROSTER) or self.raw_speakers()
 
+    def reason_in_words(self, reason: str) -> str:
+        """A stop reason for readers; a condition by its name."""
+        return self.STOP_REASONS.get(reason) or _STOP_REASONS.get(reason) or f"ended by {reason}"
+
     @abstractmethod
     def raw_speakers(self) -> list[Any]:
         """The speakers that the raw output names."""
@@ -187,7 +186,7 @@ class Document(InNotebooks, WireModel):
     def ending(self) -> str | None:
         """Length and reason of the end, in words; None if the run ended early."""
         reason = self.raw.stop_reason
-        return None if reason is None else f"Rounds: {self.raw.rounds}, {reason_in_words(reason)}"
+        return None if reason is None else f"Rounds: {self.raw.rounds}, {self.reason_in_words(reason)}"
 
     def about(self, name: str, given: str | None = None) -> str:
         """The text beside a speaker's name: what is `given`, unless the head of the page has it already."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from flowdebate._util.wire import BaseEvent
@@ -50,26 +49,6 @@ if TYPE_CHECKING:
 
 _TOOL_SHOWN = 200
 """Characters of a tool's arguments and result that are shown."""
-_PHASES: Mapping[str | None, str] = {
-    None: "thinking",
-    "proposal": "proposing",
-    "critique": "criticising",
-    "revision": "revising",
-    "poll": "polled",
-    "vote": "voting",
-    "review": "ranking the answers",
-}
-"""What a speaker is doing, by the phase of its turn."""
-_ROLES: Mapping[str, str] = {
-    "moderator": "opening the round",
-    "judge": "weighing the arguments",
-    "synthesizer": "writing the output",
-    "referee": "reviewing the round",
-    "chair": "writing the answer",
-}
-"""What another role is doing."""
-
-
 OwnSections: TypeAlias = "Mapping[type[BaseEvent], Callable[[Any], Iterable[Section]]]"
 """What a pattern's own events look like, by their classes."""
 
@@ -81,8 +60,10 @@ class Live:
     for text that only grows, as in a terminal. Without a plan or a document it takes the events of any pattern.
     """
 
-    roles: ClassVar[Mapping[str, str]] = _ROLES
+    roles: ClassVar[Mapping[str, str]] = {"synthesizer": "writing the output"}
     """What each role other than a speaker is doing while its model is asked."""
+    phases: ClassVar[Mapping[str, str]] = {}
+    """What a speaker is doing, by the phase of its turn."""
     own: ClassVar[OwnSections] = {}
 
     def __init__(self, plan: Plan | None = None, document: Document | None = None) -> None:
@@ -113,6 +94,12 @@ class Live:
         self._flags: dict[str, Flag] = {}
         """What is wrong with what somebody is about to have said, by name."""
         self._speech = Speech()
+        kinds: list[type[Live]] = _kinds() if type(self) is Live else [type(self)]
+        self.work_of_roles = {
+            **Live.roles,
+            **{role: work for kind in reversed(kinds) for role, work in kind.roles.items()},
+        }
+        self.work_of_phases = {phase: words for kind in reversed(kinds) for phase, words in kind.phases.items()}
         self.round: RoundStarted | None = None
         """The round in progress."""
         self.turns: int = 0
@@ -155,6 +142,11 @@ class Live:
         for who, what, _ in self.at_work:
             doing.setdefault(what, {})[who] = None
         return "; ".join(f"{_listed(names)} {'is' if len(names) == 1 else 'are'} {do}" for do, names in doing.items())
+
+    def name_of(self, event: CallRetried | CallFellBack) -> str:
+        """Who asked: a speaker, a role, or a block."""
+        turn = self._turns.get(event.block)
+        return turn.agent_name if turn is not None else event.role or event.block
 
     def about(self, name: str, given: str | None = None) -> str:
         """The text beside a speaker's name: what is `given`, unless the head of the page has it already."""
@@ -262,9 +254,9 @@ class Live:
         """Who makes `call`, and what it is doing."""
         if (turn := self._turns.get(call.block)) is not None:
             writing = call.block in self._writing
-            return turn.agent_name, "writing" if writing else _PHASES.get(turn.phase, "thinking")
-        if call.role is not None and call.role in self.roles:
-            return f"The {call.role}", self.roles[call.role]
+            return turn.agent_name, "writing" if writing else self.work_of_phases.get(turn.phase or "", "thinking")
+        if call.role is not None and call.role in self.work_of_roles:
+            return f"The {call.role}", self.work_of_roles[call.role]
         return call.block, "at work"
 
     def trouble(self, event: CallRetried | CallFellBack, *, who: str | None = None) -> Iterator[Remark]:
@@ -416,16 +408,15 @@ class Together(Live):
 
 def sections_of(event: object) -> Iterable[Section]:
     """What an event of any pattern's own looks like; nothing for events of runs, and for those of applications."""
-    own = _all_own().get(type(event))
-    return () if own is None else own(event)
+    for kind in _kinds():
+        if isinstance(event, BaseEvent) and (own := kind.own.get(type(event))) is not None:
+            return own(event)
+    return ()
 
 
-@cache
-def _all_own() -> Mapping[type[Any], Callable[[Any], Iterable[Section]]]:
-    found: dict[type[Any], Callable[[Any], Iterable[Section]]] = {}
-    for info in PATTERNS.values():
-        found |= info.load_page().live.own
-    return found
+def _kinds() -> list[type[Live]]:
+    """The live views of all patterns that are registered by now."""
+    return [info.load_page().live for info in PATTERNS.values()]
 
 
 def tokens_text(usage: Usage) -> str:

@@ -230,8 +230,14 @@ class ConsensusDocument(Document):
 class ConsensusLive(Live):
     """A consensus debate as it goes on."""
 
-    roles: ClassVar[Mapping[str, str]] = {"judge": "asking whether all is said", "tiebreak": "breaking the tie"}
-
+    roles: ClassVar[Mapping[str, str]] = {"judge": "asking whether all is said"}
+    phases: ClassVar[Mapping[str, str]] = {
+        "proposal": "proposing",
+        "critique": "criticising",
+        "revision": "revising",
+        "poll": "polled",
+        "vote": "voting",
+    }
     own: ClassVar[OwnSections] = {
         CritiqueMade: lambda event: (critique_fact(event.critique),),
         PollVoteCast: lambda event: (poll_fact(event.ballot),),
@@ -250,7 +256,7 @@ class ConsensusLive(Live):
             case RoleFailed(phase=str(phase)):
                 yield _failed(event.name, phase, event.target, event.message, event.instead)
             case CallRetried() | CallFellBack():
-                yield from Live.trouble(self, event, who=event.block.split("-", 2)[-1])  # consensus-propose-Ann
+                yield from Live.trouble(self, event, who=self.name_of(event))
             case _:
                 yield from self._sections(event)
 
@@ -338,6 +344,18 @@ class ConsensusPage(PatternPage):
     default_speakers: ClassVar[tuple[dict[str, str], ...]] = _AGENTS
     least = 1
     default_length = 3
+    example = "Name the product"
+    sample: ClassVar[Mapping[str, Any]] = {"task": "Choose a name for a small boat that carries mail between islands"}
+    examples = (
+        'flowdebate consensus "How should we make rents affordable?"',
+        'flowdebate consensus "Name the product" --topology ring --voting supermajority --tie-break',
+    )
+    docs = "docs/consensus.md"
+    diagram = (
+        '<circle cx="14" cy="10" r="5"/><circle cx="14" cy="28" r="5"/><circle cx="14" cy="46" r="5"/>'
+        '<path d="M20 10l18 15M20 28h18M20 46l18-15M51 28h14m-4-4 4 4-4 4"/><circle cx="45" cy="28" r="5"/>'
+        '<circle class="first" cx="74" cy="28" r="6"/>'
+    )
 
     def build(self, plan: Plan) -> Sequencer[Any, Any]:
         from flowdebate.patterns.consensus import CONSENSUS_FAILURES

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from flowdebate.patterns.council.schemas import CouncilOutput, ReviewFinished
-from flowdebate.service.documents.document import STOP_REASONS, Document, Speaker
+from flowdebate.service.documents.document import Document, Speaker
 from flowdebate.service.documents.live import OwnSections, Together
 from flowdebate.service.documents.page import PatternPage
 from flowdebate.service.documents.sections import Card, Entry, Fact, Group, Heading, Output, Section, failures
 from flowdebate.service.plans.options import ModelName, Option, OutputOptions, PersonaEntry, Text, roster_option
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.patterns.council.schemas import CouncilReview
@@ -33,6 +33,7 @@ class CouncilOptions(OutputOptions):
     SUBJECT: ClassVar[str] = "question"
     ROSTER: ClassVar[str] = "members"
     WITHOUT: ClassVar[frozenset[str]] = frozenset({"judge_model", "synthesizer", "stop"})
+    MODELS: ClassVar[Mapping[str, str]] = {"chair": "chair"}
 
     question: Annotated[Text | None, Option(help="The question; may be in --file instead.")] = None
     members: Annotated[
@@ -62,6 +63,7 @@ class CouncilDocument(Document):
     SPEAKERS: ClassVar[str] = "Members"
     ROSTER: ClassVar[str] = "members"
     UNIT: ClassVar[str] = "answer"
+    STOP_REASONS: ClassVar[Mapping[str, str]] = {"reviewed": "reviewed", "not_reviewed": "without reviews"}
     pattern: str = "council"
     members: list[Speaker] = Field(default_factory=list)
     raw: CouncilOutput
@@ -82,7 +84,7 @@ class CouncilDocument(Document):
     @property
     def ending(self) -> str | None:
         reason = self.raw.stop_reason
-        return None if reason is None else f"Answers: {len(self.raw.opinions)}, {STOP_REASONS[reason]}"
+        return None if reason is None else f"Answers: {len(self.raw.opinions)}, {self.reason_in_words(reason)}"
 
     def sections(self) -> Iterator[Section]:
         raw = self.raw
@@ -128,6 +130,8 @@ class CouncilDocument(Document):
 class CouncilLive(Together):
     """A council as it goes on."""
 
+    roles: ClassVar[Mapping[str, str]] = {"chair": "writing the answer"}
+    phases: ClassVar[Mapping[str, str]] = {"review": "ranking the answers"}
     own: ClassVar[OwnSections] = {ReviewFinished: lambda event: (review_group(event.review),)}
 
     def heading(self, event: RoundStarted) -> Iterator[Section]:
@@ -153,6 +157,19 @@ class CouncilPage(PatternPage):
     live: ClassVar[type[CouncilLive]] = CouncilLive
     default_speakers: ClassVar[tuple[dict[str, str], ...]] = _MEMBERS
     default_length = 2
+    example = "Should we cap rents?"
+    sample: ClassVar[Mapping[str, Any]] = {"question": "How should a beginner learn to cook?"}
+    examples = (
+        'flowdebate council "Is this contract clause enforceable?"',
+        'flowdebate council "Explain entropy" --member Ada=openai/gpt-5 --member Ben=anthropic/claude-sonnet-4-5',
+    )
+    docs = "docs/council.md"
+    diagram = (
+        '<circle cx="12" cy="28" r="5"/><circle cx="25" cy="12" r="5"/><circle cx="44" cy="7" r="5"/>'
+        '<circle cx="63" cy="12" r="5"/><circle cx="76" cy="28" r="5"/>'
+        '<path d="M19 30l17 8M29 17l10 17M44 14v18M59 17l-10 17M69 30l-17 8"/>'
+        '<rect class="settles" x="37" y="37" width="14" height="14"/>'
+    )
 
     def length(self, options: Any) -> int:  # noqa: ANN401 - as its base says
         return 1 if options.review == "none" else 2

@@ -11,7 +11,7 @@ from flowdebate.patterns.debate.judging.ballots import Answer, DecidedBy, OnFlip
 from flowdebate.patterns.debate.schemas import BaselineName, MirrorStarted, ModeratorDecided, VerdictReached
 from flowdebate.patterns.state import TurnOrder  # noqa: TC001 - pydantic reads it
 from flowdebate.service.documents.live import Live, OneByOne, OwnSections
-from flowdebate.service.documents.page import PatternPage, roster
+from flowdebate.service.documents.page import PatternPage
 from flowdebate.service.pages.debate_document import DebateDocument, decision_group, mirror_heading, verdict_card
 from flowdebate.service.plans.files import read_text
 from flowdebate.service.plans.options import (
@@ -30,9 +30,10 @@ from flowdebate.service.plans.options import (
     misuse,
     roster_option,
 )
+from flowdebate.service.plans.pattern import roster
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from flowdebate.blocks.human.human import Human
     from flowdebate.blocks.sequencer import Sequencer
@@ -68,6 +69,7 @@ class DebateOptions(OutputOptions):
 
     SUBJECT: ClassVar[str] = "question"
     PEOPLE: ClassVar[tuple[str, ...]] = ("judge", "moderator")
+    MODELS: ClassVar[Mapping[str, str]] = {"panel": "panel of judges"}
 
     question: Annotated[Text | None, Option(help="The question; may be in --file instead.")] = None
     debaters: Annotated[
@@ -184,6 +186,7 @@ class DebateOptions(OutputOptions):
 class DebateLive(OneByOne):
     """A debate as it goes on."""
 
+    roles: ClassVar[Mapping[str, str]] = {"moderator": "opening the round", "judge": "weighing the arguments"}
     own: ClassVar[OwnSections] = {
         MirrorStarted: lambda _: (mirror_heading(),),
         ModeratorDecided: lambda event: (decision_group(event.decision),),
@@ -203,10 +206,30 @@ class DebatePage(PatternPage):
     """What a debate adds to the service."""
 
     proposes = True
+    speaks_for = "stance"
     options: ClassVar[type[DebateOptions]] = DebateOptions
     document: ClassVar[type[DebateDocument]] = DebateDocument
     live: ClassVar[type[DebateLive]] = DebateLive
     default_length = 2
+    example = "Should we cap rents?"
+    sample: ClassVar[Mapping[str, Any]] = {
+        "question": "Is it better to work from home or in an office?",
+        "debaters": [
+            {"name": "Remy", "stance": "Working from home is better"},
+            {"name": "Olga", "stance": "Working in an office is better"},
+        ],
+    }
+    examples = (
+        'flowdebate debate "Should private cars be banned from city centres?"',
+        'flowdebate debate "Which database?" --debater anna="Postgres is enough" --debater ben="We need Cassandra"',
+        'flowdebate debate "Should we cap rents?" --moderator --rounds 3 --schedule swap --markdown rents.md',
+    )
+    docs = "docs/debate.md"
+    diagram = (
+        '<circle cx="20" cy="12" r="6"/><circle cx="20" cy="44" r="6"/>'
+        '<path d="M20 21v14m-3-4 3 4 3-4m-6-6 3-4 3 4M30 14l28 9M30 42l28-9"/>'
+        '<rect class="settles" x="62" y="20" width="16" height="16"/>'
+    )
 
     def speakers(self, options: DebateOptions, made: Models) -> tuple[Any, ...]:
         """The sides; none where the question does not say what they are, and a model has to propose them."""
@@ -217,11 +240,25 @@ class DebatePage(PatternPage):
             return roster(options, made, kind=Debater, default=())
         return tuple(default_sides(str(options.question)) or ())
 
+    def speakers_in(self, subject: str) -> list[dict[str, str]] | None:
+        from flowdebate.patterns.debate.sides import default_sides
+
+        found = default_sides(subject)
+        return None if found is None else [{"name": side.name, "stance": side.stance} for side in found]
+
     def settled(self, plan: Plan) -> dict[str, Any]:
         """The sides that the plan does not name: a resumed run has them without asking again."""
         if plan.options.debaters:
             return {}
         return {"debaters": [{"name": each.name, "stance": each.stance} for each in plan.speakers]}
+
+    def read_stored(self, options: dict[str, Any], number: int) -> dict[str, Any]:
+        """With a synthesizer only where format 1 asked for one, and with the sides that were made of the question."""
+        if number == 1 and "schema" not in options:
+            options["synthesizer"] = options.pop("synthesize", False)
+        if not options.get("debaters"):
+            options["debaters"] = former_sides(str(options.get("question")))
+        return options
 
     def with_files(self, options: DebateOptions) -> DebateOptions:
         """With the texts of sources in the place of their files: a stored run needs the texts themselves."""

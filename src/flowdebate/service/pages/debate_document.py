@@ -37,6 +37,8 @@ class DebateDocument(RoundsDocument):
 
     SPEAKERS: ClassVar[str] = "Positions"
     LATE: ClassVar[tuple[str, ...]] = ("judge", "synthesizer")
+    STOP_REASONS: ClassVar[Mapping[str, str]] = {"moderator_done": "ended by the moderator"}
+    LAST_CALLS: ClassVar[int] = 2  # the judge's, and the synthesizer's
     pattern: str = "debate"
     debaters: list[Side] = Field(default_factory=list)
     raw: DebateRawOutput

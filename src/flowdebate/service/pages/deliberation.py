@@ -66,6 +66,7 @@ class DeliberationOptions(PatternOptions):
 class DeliberationDocument(RoundsDocument):
     """A saved deliberation."""
 
+    STOP_REASONS: ClassVar[Mapping[str, str]] = {"settled": "the matter is settled"}
     pattern: str = "deliberation"
     debaters: list[Speaker] = Field(default_factory=list)
     raw: DeliberationOutput
@@ -118,6 +119,18 @@ class DeliberationPage(PatternPage):
     live: ClassVar[type[DeliberationLive]] = DeliberationLive
     default_speakers: ClassVar[tuple[dict[str, str], ...]] = _DEBATERS
     default_length = 3
+    example = "Should we move to the cloud?"
+    sample: ClassVar[Mapping[str, Any]] = {"topic": "Should our library open on Sundays?"}
+    examples = (
+        'flowdebate deliberation "Should we invest $1M at a $50M valuation?"',
+        'flowdebate deliberation "Move to the cloud?" --debater Ida="runs the servers" --debater Otto="pays the bills"',
+    )
+    docs = "docs/deliberation.md"
+    diagram = (
+        '<circle cx="14" cy="16" r="6"/><circle cx="14" cy="40" r="6"/><circle cx="74" cy="16" r="6"/>'
+        '<circle cx="74" cy="40" r="6"/><path d="M22 18l13 6M22 38l13-6M66 18l-13 6M66 38l-13-6"/>'
+        '<rect class="settles" x="37" y="21" width="14" height="14"/>'
+    )
 
     def build(self, plan: Plan) -> Sequencer[Any, Any]:
         return plan.create(

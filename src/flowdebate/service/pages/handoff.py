@@ -10,7 +10,7 @@ from flowdebate.patterns.events import TurnFinished, TurnStarted
 from flowdebate.patterns.handoff.schemas import HandoffAnswer, HandoffMade, HandoffOutput, OnInvalid, TransitionForm
 from flowdebate.resources.tasks import TaskChanged
 from flowdebate.runs.events import BlockAnswered
-from flowdebate.service.documents.document import Document, Speaker, reason_in_words
+from flowdebate.service.documents.document import Document, Speaker
 from flowdebate.service.documents.live import Live, OwnSections
 from flowdebate.service.documents.page import PatternPage
 from flowdebate.service.documents.sections import (
@@ -29,7 +29,7 @@ from flowdebate.service.documents.sections import (
 from flowdebate.service.plans.options import Count, Option, PatternOptions, PersonaEntry, Text, roster_option
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.patterns.events import RoundStarted
@@ -101,6 +101,7 @@ class HandoffDocument(Document):
     """A saved handoff."""
 
     UNIT: ClassVar[str] = "turn"
+    STOP_REASONS: ClassVar[Mapping[str, str]] = {"max_turns": "as many as were asked for"}
     pattern: str = "handoff"
     debaters: list[Speaker] = Field(default_factory=list)
     max_turns: int | None = None
@@ -116,7 +117,7 @@ class HandoffDocument(Document):
     @property
     def ending(self) -> str | None:
         reason = self.raw.stop_reason
-        return None if reason is None else f"Turns: {self.raw.turns}, {reason_in_words(reason)}"
+        return None if reason is None else f"Turns: {self.raw.turns}, {self.reason_in_words(reason)}"
 
     def sections(self) -> Iterator[Section]:
         if self.raw.transcript:
@@ -200,6 +201,18 @@ class HandoffPage(PatternPage):
     live: ClassVar[type[HandoffLive]] = HandoffLive
     default_speakers: ClassVar[tuple[dict[str, str], ...]] = _DEBATERS
     default_length = 10
+    example = "Homework should be abolished"
+    sample: ClassVar[Mapping[str, Any]] = {"proposition": "Homework should be abolished"}
+    examples = (
+        'flowdebate handoff "Machines should make moral decisions" --turns 6',
+        'flowdebate handoff "Homework should be abolished" --debater Ann=teacher --debater Ben=pupil --first Ben',
+    )
+    docs = "docs/handoff.md"
+    diagram = (
+        '<circle class="first" cx="10" cy="28" r="6"/><circle cx="33" cy="28" r="6"/>'
+        '<circle cx="56" cy="28" r="6"/><circle cx="79" cy="28" r="6"/>'
+        '<path d="M13 20q9-10 18 0m-1-5 1 5-5 0M36 36q9 10 18 0m-1 5 1-5-5 0M59 20q9-10 18 0m-1-5 1 5-5 0"/>'
+    )
 
     def build(self, plan: Plan) -> Sequencer[Any, Any]:
         options: HandoffOptions = plan.options

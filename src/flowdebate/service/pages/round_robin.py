@@ -15,7 +15,7 @@ from flowdebate.service.documents.sections import Entry, Fact, Group, Output, Se
 from flowdebate.service.plans.options import Count, Flag, Option, OutputOptions, PersonaEntry, Text, roster_option
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.patterns.round_robin.schemas import RefereeAudit
@@ -101,6 +101,7 @@ class RoundRobinDocument(RoundsDocument):
 class RoundRobinLive(OneByOne):
     """A round robin as it goes on."""
 
+    roles: ClassVar[Mapping[str, str]] = {"referee": "reviewing the round"}
     own: ClassVar[OwnSections] = {RefereeReported: lambda event: (referee_group(event.audit),)}
 
 
@@ -122,6 +123,18 @@ class RoundRobinPage(PatternPage):
     live: ClassVar[type[RoundRobinLive]] = RoundRobinLive
     default_speakers: ClassVar[tuple[dict[str, str], ...]] = _DEBATERS
     default_length = 2
+    example = "Should we cap rents?"
+    sample: ClassVar[Mapping[str, Any]] = {"question": "What should a small town do with its empty railway station?"}
+    examples = (
+        'flowdebate round-robin "What should the launch plan say?" --referee',
+        'flowdebate round-robin "What should the launch plan say?" --schema plan.json --json',
+    )
+    docs = "docs/round_robin.md"
+    diagram = (
+        '<path d="M44 7a21 21 0 0 1 21 21 21 21 0 0 1-42 0 21 21 0 0 1 8-16.500m-6 1 6-1 1 6"/>'
+        '<circle class="first" cx="44" cy="7" r="5"/><circle class="paper" cx="65" cy="28" r="5"/>'
+        '<circle class="paper" cx="44" cy="49" r="5"/><circle class="paper" cx="23" cy="28" r="5"/>'
+    )
 
     def build(self, plan: Plan) -> Sequencer[Any, Any]:
         options: RoundRobinOptions = plan.options

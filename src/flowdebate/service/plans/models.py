@@ -174,12 +174,12 @@ def models_line(plan: Plan, *, environment: str | None = None) -> str:
         return ""
     roles: dict[str, list[str]] = {chat: []}
     if judging != chat:
-        roles[judging] = ["moderator", "judge", "synthesizer"]
+        roles[judging] = list(plan.options.JUDGED)
     for name, model in others:
         if model != chat:
             roles.setdefault(model, []).append(name)
-    for key, role in (("panel", "panel of judges"), ("chair", "chair")):
-        given = getattr(plan.options, key, None)
+    for key, role in plan.options.MODELS.items():
+        given = getattr(plan.options, key)
         for spec in [given] if isinstance(given, str) else given or []:
             roles.setdefault(_at_server(plan, spec), []).append(role)
     text = "; ".join(f"{', '.join(dict.fromkeys(who))}: {model}" if who else model for model, who in roles.items())

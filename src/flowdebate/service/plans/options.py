@@ -246,6 +246,10 @@ class PatternOptions(BaseModel):
     """Fields that this pattern does not have."""
     PEOPLE: ClassVar[tuple[str, ...]] = ()
     """Roles beside those who speak that people can play."""
+    JUDGED: ClassVar[tuple[str, ...]] = ("moderator", "judge", "synthesizer")
+    """Roles that `judge_model` is asked for."""
+    MODELS: ClassVar[Mapping[str, str]] = {}
+    """Fields that name the model of one more role, and what that role is called."""
     FORMER: ClassVar[Mapping[str, str]] = {"synthesize": "synthesizer", "park": "suspend", "panelists": "debaters"}
     """Keys of plans, by what earlier versions called them."""
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from flowdebate.errors import BadFile, ConfigurationError, shown
 from flowdebate.models.openai.endpoint import address_of
 from flowdebate.patterns import PATTERNS, find_pattern
-from flowdebate.service.plans.files import parse_json, problem_of, read_text
+from flowdebate.service.plans.files import parse_json, read_text
 from flowdebate.service.plans.models import Models, Policies, prices_of
 from flowdebate.service.plans.options import MEGABYTES, OutputOptions, misuse, read_plan_file
 
@@ -24,19 +24,11 @@ if TYPE_CHECKING:
     from flowdebate.patterns.roster import Debater
     from flowdebate.patterns.turn import FailurePolicy
     from flowdebate.runs.limits import Limits
-    from flowdebate.service.documents.document import Document
     from flowdebate.service.plans.options import PatternOptions, PlanFile
     from flowdebate.store.base import StoredRun
 
 
 _FORMAT = 2
-_EXAMPLES = {
-    "question": "Should we cap rents?",
-    "topic": "Should we move to the cloud?",
-    "proposition": "Homework should be abolished",
-    "task": "Name the product",
-}
-"""Of each kind of subject."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,16 +107,6 @@ class Plan:
         built: Sequencer[Any, Any] = self.info.load_page().build(self)
         return built
 
-    def document(self, raw: Any, output: object, /, **facts: Any) -> Document:  # noqa: ANN401 - of any run
-        """The document of a run that came to `raw`; None if it ended before it started. BadFile where none fits."""
-        from pydantic import ValidationError
-
-        try:
-            document: Document = self.info.load_page().document_of(self, raw, output, facts)
-        except ValidationError as error:  # of a stored run, imported perhaps
-            raise BadFile(f"run {facts.get('run_id')}", problem_of(error)) from None
-        return document
-
 
 def make_plan(
     info: PatternInfo,
@@ -144,7 +126,7 @@ def make_plan(
     page = info.load_page()
     options: PatternOptions = page.options.read(given, file=file, where=where)
     if getattr(options, info.subject) is None:
-        example = f'flowdebate {info.verb} "{_EXAMPLES.get(info.subject, "…")}"'
+        example = f'flowdebate {info.verb} "{page.example}"'
         sentence = f"Give a {info.subject}, for example: {example}; or put `{info.subject}` into the file of --file."
         raise misuse(options.flag_of(info.subject), None, sentence)
     if options.base_url is not None and options.model is None:
@@ -350,14 +332,7 @@ def _read_stored(run: StoredRun) -> tuple[PatternInfo, dict[str, Any], str]:
     info, options, number = pattern_of_run(run), stored.get("options"), stored.get("format")
     if info is None or not isinstance(options, dict) or number not in range(1, _FORMAT + 1):
         raise misuse("RUN", run.header.run_id, f"Run {run.header.run_id} was started by a newer version of flowdebate.")
-    options = dict(options)
-    if number == 1 and info.name == "debate" and "schema" not in options:
-        options["synthesizer"] = options.pop("synthesize", False)
-    if info.name == "debate" and not options.get("debaters"):
-        from flowdebate.service.pages.debate import former_sides
-
-        options["debaters"] = former_sides(str(options.get(info.subject)))
-    return info, options, run.header.block
+    return info, info.load_page().read_stored(dict(options), number), run.header.block
 
 
 def _of_another(run: StoredRun, verb: str) -> ConfigurationError:

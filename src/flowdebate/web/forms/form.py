@@ -31,22 +31,6 @@ _NULL = re.compile(r"\bnull\b")
 _DEEPEST = 4
 _SIMPLE = ("string", "integer", "number", "boolean")
 
-SAMPLES: Mapping[str, Mapping[str, Any]] = {
-    "debate": {
-        "question": "Is it better to work from home or in an office?",
-        "debaters": [
-            {"name": "Remy", "stance": "Working from home is better"},
-            {"name": "Olga", "stance": "Working in an office is better"},
-        ],
-    },
-    "deliberation": {"topic": "Should our library open on Sundays?"},
-    "handoff": {"proposition": "Homework should be abolished"},
-    "consensus": {"task": "Choose a name for a small boat that carries mail between islands"},
-    "round_robin": {"question": "What should a small town do with its empty railway station?"},
-    "council": {"question": "How should a beginner learn to cook?"},
-}
-"""What a form comes filled with, by pattern: a subject that its speakers can differ about."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
@@ -113,11 +97,6 @@ class Form:
         return {"pattern": self.pattern, "question": self.question, "options": options}
 
 
-def sample_of(pattern: str, key: str) -> Any:  # noqa: ANN401 - of any option
-    """What the form of a pattern comes filled with, under a key; None for nothing."""
-    return SAMPLES.get(pattern, {}).get(key)
-
-
 def form_of(
     info: PatternInfo, *, question: str | None = None, may_be_given: Callable[[type[PatternOptions], str], bool]
 ) -> Form:
@@ -141,7 +120,7 @@ def form_of(
             models=option.metavar == "SPEC",
         )
         folded[option.panel or "Other"].append(made)
-    sample = sample_of(info.name, info.subject)
+    sample = page.sample.get(info.subject)
     filled = sample is not None and question in (None, sample)
     blank, entries = _speakers(info, schema, filled=filled)
     people = tuple(options.PEOPLE) if "humans" in options.model_fields else None
@@ -171,7 +150,7 @@ def _speakers(
     entry = _alternatives(schema["properties"][options.model_fields[options.ROSTER].alias or options.ROSTER], schema)
     items = entry[0].get("items", {}) if entry else {}
     blank = tuple(replace(each, **_ONE_LINE.get(each.name, {})) for each in _parts(items, schema))
-    sample = sample_of(info.name, options.ROSTER) if filled else None
+    sample = page.sample.get(options.ROSTER) if filled else None
     given = sample or page.default_speakers or [{}] * page.least
     known = tuple(tuple(replace(each, value=speaker.get(each.name)) for each in blank) for speaker in given)
     return blank, known if blank else ()

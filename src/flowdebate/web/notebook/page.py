@@ -224,7 +224,8 @@ class Progress:
     def work(self) -> list[str]:
         """What other roles are doing."""
         roles = dict.fromkeys(call.role or call.block for call in self.calls.values() if call.block not in self.turns)
-        return [f"The {role} is {Live.roles[role]}" if role in Live.roles else f"{role} is at work" for role in roles]
+        words = Live().work_of_roles
+        return [f"The {role} is {words[role]}" if role in words else f"{role} is at work" for role in roles]
 
 
 def live_html(run: RunView, progress: Progress | None = None) -> str:

@@ -1,0 +1,98 @@
+"""Base of how patterns are planned: what a user may say about one, who speaks, and how it is built of that."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from flowdebate.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from flowdebate.blocks.sequencer import Sequencer
+    from flowdebate.service.plans.models import Models
+    from flowdebate.service.plans.options import PatternOptions
+    from flowdebate.service.plans.plan import Plan
+
+
+class PatternPlans(ABC):
+    """How a pattern is planned and built: the half of its page that no document knows."""
+
+    options: ClassVar[type[PatternOptions]]
+    """Its options: keys of plan files, flags, fields of the form, arguments over HTTP and MCP."""
+    default_length: ClassVar[int]
+    """Maximum number of rounds (or turns) where none was given."""
+    default_speakers: ClassVar[Sequence[Mapping[str, str]]] = ()
+    """Its personas, where none are given."""
+    least: ClassVar[int] = 2
+    """Minimum number of speakers."""
+    proposes: ClassVar[bool] = False
+    """Whether a model proposes the speakers where the subject does not say who they are."""
+    speaks_for: ClassVar[Literal["role", "stance"]] = "role"
+    """Key of what a speaker stands for: a role, or the stance that a debater argues."""
+
+    example: ClassVar[str] = "…"
+    """A subject, for messages that ask for one."""
+    sample: ClassVar[Mapping[str, Any]] = {}
+    """What its form comes filled with: a subject that its speakers can differ about, and who they are."""
+    examples: ClassVar[Sequence[str]] = ()
+    """Command lines for the help of its command, which users can paste."""
+    docs: ClassVar[str] = "docs/cli.md"
+    """Its page of the documentation."""
+
+    @abstractmethod
+    def build(self, plan: Plan) -> Sequencer[Any, Any]:
+        """The pattern."""
+
+    def speakers(self, options: Any, made: Models) -> tuple[Any, ...]:  # noqa: ANN401 - the pattern's own options
+        """The speakers that were given, or the default ones."""
+        from flowdebate.patterns.roster import Persona
+
+        return roster(options, made, kind=Persona, default=self.default_speakers, least=self.least)
+
+    def speakers_in(self, subject: str) -> list[dict[str, str]] | None:  # noqa: ARG002 - of most patterns, nobody
+        """The speakers whom the subject names, as options; None where it would have to name them and does not."""
+        return []
+
+    def settled(self, plan: Plan) -> dict[str, Any]:  # noqa: ARG002 - the pattern's own plan
+        """Options that were decided when the run began, for its stored plan."""
+        return {}
+
+    def read_stored(self, options: dict[str, Any], number: int) -> dict[str, Any]:  # noqa: ARG002 - the format of the plan
+        """The options of a stored plan, in today's words."""
+        return options
+
+    def with_files(self, options: Any) -> Any:  # noqa: ANN401 - the pattern's own options
+        """The options with the contents of the files that they name."""
+        return options
+
+    def check(self, plan: Plan) -> None:  # noqa: B027 - most patterns check everything themselves
+        """ConfigurationError for invalid combinations; called once, before any model call."""
+
+    def length(self, options: PatternOptions) -> int:
+        """Maximum number of rounds or turns."""
+        given: int | None = getattr(options, options.LENGTH)
+        return self.default_length if given is None else given
+
+
+def roster(
+    options: PatternOptions, made: Models, *, kind: type[Any], default: Sequence[Mapping[str, Any]], least: int = 2
+) -> tuple[Any, ...]:
+    """The speakers, each a `kind`; ConfigurationError for too few of them, or two of one name."""
+    from flowdebate.patterns.roster import check_roster
+
+    key = options.ROSTER
+    given = getattr(options, key)
+    members = [dict(each) for each in default] if not given else [each.model_dump(exclude_unset=True) for each in given]
+    where, field = options.place(key)
+    for index, member in enumerate(members):
+        if "model" in member:
+            member["model"] = made(member["model"], where, f"{field}[{index}].model")
+    try:
+        return check_roster(members, where=where, kind=kind, field=key, least=least)
+    except ConfigurationError as error:
+        if error.field == key:
+            names = [member["name"] for member in members]
+            raise ConfigurationError(where, field, names, "given at least twice") from None
+        raise
