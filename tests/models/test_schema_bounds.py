@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
-from flowdebate.models.output import bounded
+from flowdebate.models.output import bound_strings
 
 KEYS = st.sampled_from(["type", "items", "properties", "maxLength", "x"])
 SCHEMAS: st.SearchStrategy[Any] = st.recursive(
@@ -41,7 +41,7 @@ def strings(schema: Any) -> list[dict[str, Any]]:
 @given(SCHEMAS)
 def test_every_free_string_ends_below_what_the_grammar_can_count(schema: Any) -> None:
     """Shorter bounds stay; longer ones and missing ones are replaced."""
-    before, after = strings(schema), strings(bounded(schema))
+    before, after = strings(schema), strings(bound_strings(schema))
     assert [string["maxLength"] for string in after] == [min(1500, s.get("maxLength", 1500)) for s in before]
 
 
@@ -49,8 +49,8 @@ def test_every_free_string_ends_below_what_the_grammar_can_count(schema: Any) ->
 def test_bounding_twice_is_bounding_once(schema: Any) -> None:
     """And the schema that was given is not changed."""
     copy = repr(schema)
-    once = bounded(schema)
-    assert bounded(once) == once
+    once = bound_strings(schema)
+    assert bound_strings(once) == once
     assert repr(schema) == copy
 
 
@@ -65,6 +65,6 @@ def test_a_model_s_schema_keeps_everything_else() -> None:
         inner: list[Inner]
 
     schema = Outer.model_json_schema()
-    after = bounded(schema)
+    after = bound_strings(schema)
     assert after["$defs"]["Inner"]["properties"]["type"].pop("maxLength") == 1500
     assert after == schema

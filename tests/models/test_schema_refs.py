@@ -1,4 +1,4 @@
-"""`inlined`: a JSON Schema without references means what it meant with them."""
+"""`inline_definitions`: a JSON Schema without references means what it meant with them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import jsonschema
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flowdebate.models.output import inlined
+from flowdebate.models.output import inline_definitions
 
 LEAVES = st.sampled_from(
     [{"type": "integer"}, {"enum": ["for", "against"]}, {"const": "x"}, {"type": "string", "maxLength": 2}]
@@ -48,7 +48,7 @@ def test_it_takes_what_it_took(top: Any, definitions: dict[str, Any], values: li
     """For all schemas and values; references are left only where something holds itself, and nothing is changed."""
     schema = {"properties": {"x": top}, "$defs": definitions}
     before = repr(schema)
-    made = inlined(schema)
+    made = inline_definitions(schema)
     assert repr(schema) == before
     for value in values:
         whole = {"x": value}
@@ -62,16 +62,16 @@ def test_it_takes_what_it_took(top: Any, definitions: dict[str, Any], values: li
 def test_data_that_looks_like_a_reference_is_data() -> None:
     """Defaults, enums and examples are not read."""
     schema = {"default": {"$ref": "#/$defs/A"}, "enum": [{"const": 1}], "$defs": {"A": {"type": "string"}}}
-    assert inlined(schema) == {"default": {"$ref": "#/$defs/A"}, "enum": [{"const": 1}]}
+    assert inline_definitions(schema) == {"default": {"$ref": "#/$defs/A"}, "enum": [{"const": 1}]}
 
 
 def test_references_to_elsewhere_stay() -> None:
     """What is not defined here cannot be written out."""
     schema = {"items": {"$ref": "https://example.org/schema"}, "not": {"$ref": "#/$defs/gone"}}
-    assert inlined(schema) == schema
+    assert inline_definitions(schema) == schema
 
 
 def test_names_with_slashes_are_found() -> None:
     """They are escaped in references."""
     schema = {"items": {"$ref": "#/$defs/a~1b~0c"}, "$defs": {"a/b~c": {"type": "string"}}}
-    assert inlined(schema) == {"items": {"type": "string"}}
+    assert inline_definitions(schema) == {"items": {"type": "string"}}

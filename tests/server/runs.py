@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from flowdebate import Limits
 from flowdebate.errors import FlowDebateWarning, ModelError
-from flowdebate.models.policies.resilience import Retrying
 from flowdebate.models.retry import Retry
-from flowdebate.models.wrapper import Wrapper
+from flowdebate.models.wrapper import Retrying, Wrapper
 from flowdebate.patterns import PATTERNS
 from flowdebate.service.plans.plan import make_plan
 from flowdebate.service.service import Service

@@ -22,7 +22,7 @@ from flowdebate.blocks.tools import result_text
 from flowdebate.errors import ConfigurationError, ContentFiltered, EmptyResponse, ModelError
 from flowdebate.models.base import ModelResponse, ToolCall
 from flowdebate.models.guard import check_real_calls_allowed
-from flowdebate.models.output import inlined
+from flowdebate.models.output import inline_definitions
 from flowdebate.models.retry import Retry
 from flowdebate.patterns.debate.schemas import DebateRawOutput
 from flowdebate.patterns.events import TurnStarted
@@ -113,14 +113,14 @@ class InspectModel:
         chosen: dict[str, Any] = {**sampling_of(request), "max_retries": 0}
         messages = [_message(message) for message in request.messages]
         if request.output is not None:
-            schema = JSONSchema.model_validate(inlined(request.output.json_schema))
+            schema = JSONSchema.model_validate(inline_definitions(request.output.json_schema))
             chosen["response_schema"] = ResponseSchema(name=request.output.name, json_schema=schema, strict=False)
             messages.insert(0, ChatMessageSystem(content=schema_prompt(request.output)))
         tools = [
             ToolInfo(
                 name=tool.name,
                 description=tool.description,
-                parameters=ToolParams.model_validate(inlined(dict(tool.parameters))),
+                parameters=ToolParams.model_validate(inline_definitions(dict(tool.parameters))),
             )
             for tool in request.tools
         ]

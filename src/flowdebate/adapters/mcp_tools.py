@@ -9,7 +9,7 @@ from flowdebate._util.validation import check_library
 from flowdebate.blocks.tools import Tool
 from flowdebate.errors import ConfigurationError
 from flowdebate.models.base import ToolSpec
-from flowdebate.models.output import OutputSchema, untitled
+from flowdebate.models.output import OutputSchema, drop_titles
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -77,5 +77,5 @@ def _tool(client: Client, listed: Any, prefix: str) -> Tool:  # noqa: ANN401 - a
         text = text if len(text) <= _LONGEST_RESULT else f"{text[:_LONGEST_RESULT]}… (cut)"
         return f"Error: {text}" if result.is_error else text
 
-    spec = ToolSpec(name=name, description=about, parameters=untitled(schema.json_schema))
+    spec = ToolSpec(name=name, description=about, parameters=drop_titles(schema.json_schema))
     return Tool(spec=spec, call=call, arguments=schema.model)

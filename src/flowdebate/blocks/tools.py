@@ -16,7 +16,7 @@ from flowdebate._util.text import clean_text
 from flowdebate.blocks.base import Block
 from flowdebate.errors import ConfigurationError, SchemaViolation, add_note, error_text, problems_of
 from flowdebate.models.base import ToolSpec
-from flowdebate.models.output import inlined
+from flowdebate.models.output import inline_definitions
 
 if TYPE_CHECKING:
     from flowdebate.blocks.handler import Function
@@ -224,7 +224,7 @@ _NAME = r"[A-Za-z0-9_-]{1,64}"
 def _spec(name: str, description: str, arguments: type[BaseModel], where: str) -> ToolSpec:
     if not re.fullmatch(_NAME, name):
         raise ConfigurationError(where, "tools", name, "functions or blocks named in at most 64 of A-Z a-z 0-9 _ -")
-    schema = inlined(arguments.model_json_schema())
+    schema = inline_definitions(arguments.model_json_schema())
     schema.pop("title", None)
     schema.pop("description", None)
     return ToolSpec(name=name, description=description, parameters=schema)

@@ -19,9 +19,6 @@ from .policies.circuit_breaker import CircuitBreaker as CircuitBreaker
 from .policies.limits import ConcurrencyLimit as ConcurrencyLimit
 from .policies.limits import RateLimit as RateLimit
 from .policies.limits import SharedRateLimit as SharedRateLimit
-from .policies.resilience import Fallback as Fallback
-from .policies.resilience import Retrying as Retrying
-from .policies.resilience import Timeout as Timeout
 from .recording import RecordingModel as RecordingModel
 from .recording import ReplayModel as ReplayModel
 from .resolve import PROVIDERS as PROVIDERS
@@ -32,5 +29,8 @@ from .resolve import resolve_model as resolve_model
 from .retry import Retry as Retry
 from .usage import Attempt as Attempt
 from .usage import Usage as Usage
+from .wrapper import Fallback as Fallback
 from .wrapper import PerRequestWrapper as PerRequestWrapper
+from .wrapper import Retrying as Retrying
+from .wrapper import Timeout as Timeout
 from .wrapper import Wrapper as Wrapper

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 Message = dict[str, Any]
 """Chat message in the format of the chat completions API: `{"role": …, "content": …}`."""
 
-MOST_LOGPROB = 1e-3
-"""The most that the logarithm of a probability may be: servers round."""
+MOST_LOGPROB = 1e-3  # the most that the logarithm of a probability may be: servers round
 
 FinishReason = Literal["stop", "length", "tool_calls"]
 """Reason for the end of an answer: complete, out of room, or tools to be called."""
@@ -64,9 +63,9 @@ class ToolSpec:
         >>> spec.to_openai()["function"]["name"]
         'look_up'
         """
-        from flowdebate.models.output import untitled
+        from flowdebate.models.output import drop_titles
 
-        about = {"name": self.name, "description": self.description, "parameters": untitled(self.parameters)}
+        about = {"name": self.name, "description": self.description, "parameters": drop_titles(self.parameters)}
         return {"type": "function", "function": about}
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from types import coroutine
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from flowdebate._util.text import clean_data, clean_text, is_blank
 from flowdebate.errors import (
@@ -21,9 +21,9 @@ from flowdebate.errors import (
     SchemaViolation,
     shown,
 )
-from flowdebate.models.base import MOST_LOGPROB, ModelResponse, ToolCall
+from flowdebate.models.base import MOST_LOGPROB, FinishReason, ModelResponse, ToolCall
 from flowdebate.models.output import one_object
-from flowdebate.models.retry import Retry, repeated
+from flowdebate.models.retry import Retry, call_with_retries
 from flowdebate.models.usage import Usage
 
 if TYPE_CHECKING:
@@ -37,7 +37,8 @@ T = TypeVar("T")
 async def within(seconds: float | None, call: Coroutine[Any, Any, T]) -> T:
     """Await `call` and raise ModelTimeout after `seconds`; None for no deadline.
 
-    The timer starts when the call first waits: one that answers at once, from a cache or a script, needs none.
+    The call is begun by hand, and the timer starts when it first waits: one that answers at once, from a cache or a
+    script, needs none, and `asyncio.timeout` takes longer than such an answer.
     """
     if seconds is None:
         return await call
@@ -61,7 +62,7 @@ async def within(seconds: float | None, call: Coroutine[Any, Any, T]) -> T:
 
 @coroutine
 def _rest(call: Coroutine[Any, Any, T], waits: object) -> Generator[object, Any, T]:
-    """The rest of `call`, which has started and waits for `waits`."""
+    # what `await` does, for a call that has started already and waits for `waits`
     while True:
         try:
             step = partial(call.send, (yield waits))
@@ -72,9 +73,6 @@ def _rest(call: Coroutine[Any, Any, T], waits: object) -> Generator[object, Any,
         except StopIteration as done:
             answered: T = done.value
             return answered
-
-
-_FINISHES = frozenset({"stop", "length", "tool_calls"})
 
 
 async def ask(model: Model, request: ModelRequest) -> ModelResponse:
@@ -95,8 +93,7 @@ async def ask(model: Model, request: ModelRequest) -> ModelResponse:
     try:
         return await within(timeout, answer(model, request))
     except ModelError as error:
-        _account(error, request, 0)
-        _name(error, model, request)
+        _complete(error, model, request, before=0)
         raise
 
 
@@ -105,7 +102,7 @@ async def answer(model: Model, request: ModelRequest) -> ModelResponse:
     retry = getattr(model, "retry", None)
     if request.retried or not isinstance(retry, Retry):
         return await _once(model, request)
-    return await repeated(lambda again: _once(model, again), request, retry)
+    return await call_with_retries(lambda again: _once(model, again), request, retry)
 
 
 async def _once(model: Model, request: ModelRequest) -> ModelResponse:
@@ -118,34 +115,31 @@ async def _once(model: Model, request: ModelRequest) -> ModelResponse:
                 response = await model.request(request)
                 usage = getattr(response, "usage", None)
                 attempt.usage = usage if isinstance(usage, Usage) else attempt.usage
-        return _checked(response, request)
+        return _check_answer(response, request)
     except ModelError as error:
-        _account(error, request, before)
-        _name(error, model, request)
+        _complete(error, model, request, before=before)
         raise
 
 
-def _account(error: ModelError, request: ModelRequest, before: int) -> None:
-    """Set the error of the last attempt, whose answer was unusable or too late."""
+def _complete(error: ModelError, model: Model, request: ModelRequest, *, before: int) -> None:
+    """Name model and block in `error`, and the error in the last attempt."""
+    error.model = error.model or model.name
+    error.block = error.block or request.block
     made = request.attempts.made
-    if len(made) <= before:
-        return
-    if made[-1].error is None or (made[-1].error == "cancelled" and isinstance(error, ModelTimeout)):
+    # an attempt ends well, or as cancelled, before its answer is found to be unusable, or the call to be too late
+    if len(made) > before and (
+        made[-1].error is None or (made[-1].error == "cancelled" and isinstance(error, ModelTimeout))
+    ):
         made[-1].error = type(error).__name__
 
 
-def _name(error: ModelError, model: Model, request: ModelRequest) -> None:
-    error.model = error.model or model.name
-    error.block = error.block or request.block
-
-
-def _checked(response: ModelResponse, request: ModelRequest) -> ModelResponse:
+def _check_answer(response: ModelResponse, request: ModelRequest) -> ModelResponse:
     """Return `response`, or a cleaned copy: a model may return the same object twice."""
     if not isinstance(response, ModelResponse):
         raise _malformed("the answer", response, "a ModelResponse")
     if not isinstance(response.usage, Usage):
         raise _malformed("usage", response.usage, "a Usage")
-    if response.finish not in _FINISHES:
+    if response.finish not in get_args(FinishReason):
         raise _malformed("finish", response.finish, "'stop', 'length' or 'tool_calls'")
     text = _text_of(response, request.settings.max_chars)
     flags: list[Flag] = [] if text is response.text or text == response.text else ["cleaned"]
@@ -183,7 +177,11 @@ def _data_of(response: ModelResponse, text: str, request: ModelRequest, flags: l
     if response.data is None and not text.strip():
         raise EmptyResponse("the answer is empty")
     try:
-        return request.output.validate(text if response.data is None else _clean(response.data))
+        given = text if response.data is None else clean_data(response.data)
+    except RecursionError:
+        raise MalformedResponse("the answer is nested too deeply") from None
+    try:
+        return request.output.validate(given)
     except SchemaViolation as violation:
         if response.finish == "length":
             raise OutputTruncated(
@@ -194,13 +192,6 @@ def _data_of(response: ModelResponse, text: str, request: ModelRequest, flags: l
             raise
     flags.append("json_in_text")
     return request.output.validate(found)
-
-
-def _clean(data: object) -> object:
-    try:
-        return clean_data(data)
-    except RecursionError:
-        raise MalformedResponse("the answer is nested too deeply") from None
 
 
 def _check_calls(calls: Sequence[ToolCall], max_chars: int) -> None:
@@ -218,16 +209,19 @@ def _check_calls(calls: Sequence[ToolCall], max_chars: int) -> None:
 
 
 def _check_logprobs(given: object, choices: Sequence[str]) -> None:
-    """Check that there is a log-probability for each choice, or none at all."""
-    if given is None:
-        return
-    allowed = f"the log-probability of each of {list(choices)}, or None"
-    if not isinstance(given, Mapping) or set(given) != set(choices):
-        raise _malformed("logprobs", given, allowed)
-    for value in given.values():
-        number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if not number or not math.isfinite(value) or value > MOST_LOGPROB:
-            raise _malformed("logprobs", given, allowed)
+    known = given is None or (
+        isinstance(given, Mapping)
+        and set(given) == set(choices)
+        and all(
+            isinstance(value, (int, float))
+            and not isinstance(value, bool)
+            and math.isfinite(value)
+            and value <= MOST_LOGPROB
+            for value in given.values()
+        )
+    )
+    if not known:
+        raise _malformed("logprobs", given, f"the log-probability of each of {list(choices)}, or None")
 
 
 def _malformed(what: str, got: object, allowed: str) -> MalformedResponse:

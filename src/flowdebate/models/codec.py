@@ -48,7 +48,7 @@ def exact_json(value: object) -> str | None:
 
 
 def _same(one: object, other: object) -> bool:
-    """Return whether both are the same plain JSON data, of the same types at every level."""
+    """Return whether both are the same plain JSON data, of the same types at every level: 1, 1.0 and True are not."""
     if type(one) is not type(other):
         return False
     if isinstance(one, dict) and isinstance(other, dict):
@@ -187,9 +187,11 @@ def failure_text(error: BaseException) -> str:
             facts[name] = plain
             if isinstance(value, tuple):
                 tuples.append(name)
-    kind = next((base.__name__ for base in type(error).__mro__ if _ours(base)), "Exception")
-    recorded = {"kind": kind, "name": type(error).__name__, "said": _said(error), "facts": facts, "tuples": tuples}
-    return json_text(recorded)
+    ours = flowdebate.errors.__name__
+    kind = next((base.__name__ for base in type(error).__mro__ if base.__module__ == ours), "Exception")
+    name, said = type(error).__name__, error_text(error)  # an application's own __str__ may raise
+    said = "" if said == name else said.removeprefix(f"{name}: ")
+    return json_text({"kind": kind, "name": name, "said": said, "facts": facts, "tuples": tuples})
 
 
 def failure_of(body: str) -> Exception:
@@ -215,13 +217,3 @@ def make_error(kind: type[ErrorT], message: str, facts: Mapping[str, Any]) -> Er
 def _listed(value: object) -> object:
     """Replace tuples in `value` by lists."""
     return [_listed(item) for item in value] if isinstance(value, (tuple, list)) else value
-
-
-def _ours(kind: type) -> bool:
-    return kind.__module__ == flowdebate.errors.__name__
-
-
-def _said(error: BaseException) -> str:
-    name = type(error).__name__
-    text = error_text(error)
-    return "" if text == name else text.removeprefix(f"{name}: ")

@@ -13,16 +13,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-_LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1", "0.0.0.0"})  # noqa: S104 - compared with, never bound
-
-
 class _Rule(NamedTuple):
-    """Rule of one `with` block; the innermost block decides, in every thread and task of the process."""
-
     remote: bool
     local: bool
 
 
+# Of each `with` block; the innermost decides, in every thread and task: a test's server answers in a thread of its own.
 _rules: list[_Rule] = []
 _lock = threading.Lock()
 
@@ -68,7 +64,8 @@ def is_loopback(base_url: str) -> bool:
         host = urlsplit(base_url).hostname or ""
     except ValueError:
         return False
-    return host in _LOOPBACK or host.startswith("127.")
+    loopback = {"localhost", "::1", "0.0.0.0"}  # noqa: S104 - compared with, never bound
+    return host in loopback or host.startswith("127.")
 
 
 @contextmanager

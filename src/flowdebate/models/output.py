@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from copy import deepcopy
 from functools import cached_property, lru_cache
 from hashlib import blake2b
@@ -15,11 +16,12 @@ from pydantic import (
     AfterValidator,
     BaseModel,
     PydanticSchemaGenerationError,
+    RootModel,
     TypeAdapter,
     ValidationError,
     create_model,
 )
-from pydantic_core import to_json
+from pydantic_core import from_json, to_json
 
 from flowdebate.errors import ConfigurationError, SchemaViolation, problems_of, shown
 
@@ -60,18 +62,18 @@ def one_object(text: str) -> str | None:
     return found
 
 
-def _with_each_field_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+def _once_each(pairs: list[tuple[str, object]]) -> dict[str, object]:
     fields = dict(pairs)
     if len(fields) < len(pairs):
         raise ValueError(pairs)
     return fields
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_with_each_field_once)
+_DECODER = json.JSONDecoder(object_pairs_hook=_once_each)
+# The beginning of an object, whole or broken; other braces belong to prose.
 _OBJECT = re.compile(r'\{\s*"')
-"""Beginning of an object, whole or broken; other braces belong to prose."""
+# Braces that are tried: each can cost time in proportion to the text, and a model can write any number of them.
 _TRIES = 200
-"""Maximum number of braces to try: each can cost time in proportion to the text."""
 
 
 class OutputSchema:
@@ -97,10 +99,10 @@ class OutputSchema:
         if isinstance(spec, OutputSchema):
             return spec
         if isinstance(spec, type) and issubclass(spec, BaseModel):
-            return _of_model(spec)
+            return _schema_of_model(spec)
         if isinstance(spec, Mapping):
-            return cls(_json_schema_model(deepcopy(dict(spec)), where, field), unwrap="root")
-        return _of_type(spec, where, field)
+            return cls(_model_of_json_schema(deepcopy(dict(spec)), where, field), unwrap="root")
+        return _schema_of_type(spec, where, field)
 
     @property
     def name(self) -> str:
@@ -126,45 +128,35 @@ class OutputSchema:
         """Validate JSON text, plain data or an instance into the requested type; SchemaViolation if it does not fit."""
         try:
             if isinstance(value, (str, bytes)):
-                checked = self.model.model_validate_json(_finite(value))
+                _refuse_infinity(value)
+                checked = self.model.model_validate_json(value)
             else:
-                checked = self.model.model_validate(self._wrapped(value))
+                bare = self._unwrap == "value" and not (isinstance(value, Mapping) and set(value) == {"value"})
+                checked = self.model.model_validate({"value": value} if bare else value)
         except ValidationError as error:
             answer = value if isinstance(value, str) else None
             raise SchemaViolation(problems_of(error, got=False), answer=answer) from None
         return checked if self._unwrap is None else getattr(checked, self._unwrap)
 
-    def _wrapped(self, value: object) -> object:
-        """Wrap a bare value of a non-object type in the object of its schema."""
-        wrapped = isinstance(value, Mapping) and set(value) == {"value"}
-        return {"value": value} if self._unwrap == "value" and not wrapped else value
-
 
 @lru_cache(maxsize=256)  # the JSON Schema of a model takes longer than a debate without one
-def _of_model(model: type[BaseModel]) -> OutputSchema:
+def _schema_of_model(model: type[BaseModel]) -> OutputSchema:
     return OutputSchema(model)
 
 
-def _finite(text: str | bytes) -> str | bytes:
-    """Return JSON `text` unchanged; SchemaViolation if it contains NaN or Infinity, which are no JSON."""
+def _refuse_infinity(text: str | bytes) -> None:
+    """SchemaViolation if JSON `text` contains NaN or Infinity, which are no JSON, but pass a float of pydantic."""
     if (b"NaN" in text or b"Infinity" in text) if isinstance(text, bytes) else ("NaN" in text or "Infinity" in text):
-        from pydantic_core import from_json
-
-        try:
+        with suppress(ValueError):  # pydantic describes any other problem
             from_json(text, allow_inf_nan=True)
-        except ValueError:
-            return text  # pydantic describes the problem
-        try:
-            from_json(text, allow_inf_nan=False)
-        except ValueError:
-            answer = text if isinstance(text, str) else None
-            raise SchemaViolation([("", "NaN and Infinity are no JSON numbers")], answer=answer) from None
-    return text
+            try:
+                from_json(text, allow_inf_nan=False)
+            except ValueError:
+                answer = text if isinstance(text, str) else None
+                raise SchemaViolation([("", "NaN and Infinity are no JSON numbers")], answer=answer) from None
 
 
-def _of_type(spec: Any, where: str, field: str) -> OutputSchema:  # noqa: ANN401 - any type form
-    from pydantic import RootModel
-
+def _schema_of_type(spec: Any, where: str, field: str) -> OutputSchema:  # noqa: ANN401 - any type form
     allowed = "a pydantic model, a type that pydantic can validate, or a JSON Schema as a dict"
     if isroutine(spec) or isinstance(spec, str):  # pydantic would call the former, and evaluate the latter
         raise ConfigurationError(where, field, spec, allowed)
@@ -199,9 +191,7 @@ def _with_object_on_top(schema: dict[str, Any]) -> dict[str, Any]:
     return {**top, "$defs": definitions} if definitions else top
 
 
-def _json_schema_model(schema: dict[str, Any], where: str, field: str) -> type[BaseModel]:
-    from pydantic import RootModel
-
+def _model_of_json_schema(schema: dict[str, Any], where: str, field: str) -> type[BaseModel]:
     validator = validator_of(schema, where=where, field=field)
     if schema.get("type", "object") != "object":
         raise ConfigurationError(where, field, schema, "a JSON Schema whose top level has type 'object'")
@@ -282,10 +272,10 @@ def _references(part: Any, resolver: Any) -> Iterator[tuple[str, Any]]:  # noqa:
 
 
 _PREFIX = "#/$defs/"
+# Keywords whose values are schemas by name: a field may be called "title" or "$ref".
 _NAMED = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"})
-"""Keywords whose values are schemas by name."""
+# Keywords whose values are data, not schemas.
 _VALUES = frozenset({"const", "default", "enum", "examples"})
-"""Keywords whose values are data, not schemas."""
 
 
 def _map_parts(schema: Mapping[str, Any], change: Callable[[Any], Any]) -> dict[str, Any]:
@@ -301,15 +291,15 @@ def _map_parts(schema: Mapping[str, Any], change: Callable[[Any], Any]) -> dict[
     return {key: changed(key, value) for key, value in schema.items()}
 
 
-def inlined(schema: dict[str, Any]) -> dict[str, Any]:
+def inline_definitions(schema: dict[str, Any]) -> dict[str, Any]:
     """Copy `schema` with each reference to one of its `$defs` replaced by the definition.
 
     Keywords beside a reference, such as a description, override those of the definition. Recursive definitions and
     references to them stay. A `const` becomes an `enum` of one value, which every provider supports.
 
     >>> side = {"enum": ["for", "against"], "title": "Side", "type": "string"}
-    >>> inlined({"properties": {"side": {"$ref": "#/$defs/Side", "description": "Winner"}}, "$defs": {"Side": side}})
-    {'properties': {'side': {'enum': ['for', 'against'], 'title': 'Side', 'type': 'string', 'description': 'Winner'}}}
+    >>> inline_definitions({"items": {"$ref": "#/$defs/Side", "description": "Winner"}, "$defs": {"Side": side}})
+    {'items': {'enum': ['for', 'against'], 'title': 'Side', 'type': 'string', 'description': 'Winner'}}
     """
     definitions: dict[str, Any] = schema.get("$defs", {})
     recursive = {name for name in definitions if name in _reached(definitions[name], definitions)}
@@ -329,15 +319,15 @@ def inlined(schema: dict[str, Any]) -> dict[str, Any]:
     return made
 
 
-def untitled(schema: Any) -> Any:  # noqa: ANN401 - a schema may be a bool
+def drop_titles(schema: Any) -> Any:  # noqa: ANN401 - a schema may be a bool
     """Copy `schema` without its titles, which pydantic derives from names.
 
-    >>> untitled({"title": "Film", "properties": {"title": {"title": "Title", "type": "string"}}})
+    >>> drop_titles({"title": "Film", "properties": {"title": {"title": "Title", "type": "string"}}})
     {'properties': {'title': {'type': 'string'}}}
     """
     if not isinstance(schema, Mapping):
         return schema
-    return _map_parts({key: value for key, value in schema.items() if key != "title"}, untitled)
+    return _map_parts({key: value for key, value in schema.items() if key != "title"}, drop_titles)
 
 
 def _reached(schema: Any, definitions: dict[str, Any], seen: frozenset[str] = frozenset()) -> frozenset[str]:  # noqa: ANN401
@@ -366,19 +356,18 @@ def _referenced(schema: dict[str, Any], definitions: dict[str, Any]) -> str | No
     return name if name in definitions else None
 
 
-_LONGEST = 1_500
-"""Characters of a string; llama.cpp refuses grammars with 2,000 or more repetitions."""
+_LONGEST = 1_500  # characters of a string: llama.cpp refuses grammars with 2,000 or more repetitions
 
 
-def bounded(schema: Any) -> Any:  # noqa: ANN401 - a schema may be a bool
+def bound_strings(schema: Any) -> Any:  # noqa: ANN401 - a schema may be a bool
     """Copy `schema` with a `maxLength` of at most 1,500 for every free string.
 
-    >>> bounded({"properties": {"type": {"type": "string"}, "side": {"type": "string", "enum": ["for"]}}})
+    >>> bound_strings({"properties": {"type": {"type": "string"}, "side": {"type": "string", "enum": ["for"]}}})
     {'properties': {'type': {'type': 'string', 'maxLength': 1500}, 'side': {'type': 'string', 'enum': ['for']}}}
     """
     if not isinstance(schema, dict):
         return schema
-    copy = _map_parts(schema, bounded)
+    copy = _map_parts(schema, bound_strings)
     kinds = schema.get("type")
     free = kinds == "string" or (isinstance(kinds, list) and "string" in kinds)
     if free and not {"enum", "const", "pattern", "format"} & schema.keys():

@@ -327,7 +327,10 @@ class RecordingModel(Wrapper):
     def _write(self, line: bytes) -> None:
         """Append `line`, whole or not at all: a full disk must not leave half a line in front of the next one."""
         try:
-            with self._writing, self.path.open("r+b", buffering=0) as file:  # "r+b": a file that is gone is not started
+            with (
+                self._writing,
+                self.path.open("r+b", buffering=0) as file,
+            ):  # "r+b": a file that is gone is not started anew
                 end = file.seek(0, os.SEEK_END)
                 rest = memoryview(line)
                 try:

@@ -39,7 +39,6 @@ ModelChoice: TypeAlias = Model | str | Mapping[str, Model | str] | None
 _INTENTS = ("chat", "synthesize")
 _PREFIX = "intent/"
 _VARIABLE = "FLOWDEBATE_MODEL"
-_OPENAI_DEFAULT = "openai/gpt-5-mini"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +80,7 @@ def _hosted(base_url: str, key_env: str, **options: object) -> Provider:
 
 
 def _own(port: int) -> Provider:
-    """Describe a server on this machine: no key, and tools or a schema, not both."""
+    """Describe a server on this machine: no key, and tools or a schema, not both, since a schema is a grammar."""
     return Provider(base_url=f"http://127.0.0.1:{port}/v1", key_env=None, tools_with_schema=False)
 
 
@@ -140,10 +139,10 @@ class ModelResolver:
         if spec is None:
             spec = "intent/chat"
         if isinstance(spec, str) and spec.startswith(_PREFIX):
-            spec = self._of_intent(spec, defaults)
+            spec = self._spec_of_intent(spec, defaults)
         return self._real(spec)
 
-    def _of_intent(self, name: str, defaults: Sequence[ModelChoice]) -> ModelSpec:
+    def _spec_of_intent(self, name: str, defaults: Sequence[ModelChoice]) -> ModelSpec:
         intent = name.removeprefix(_PREFIX)
         if intent not in _INTENTS:
             raise ConfigurationError("model", "model", name, " or ".join(repr(_PREFIX + known) for known in _INTENTS))
@@ -153,11 +152,18 @@ class ModelResolver:
         for depth, choice in enumerate(defaults, start=1):
             chosen = of_intent(choice, intent)
             if isinstance(chosen, str) and chosen.startswith(_PREFIX):
-                return self._of_intent(chosen, defaults[depth:])
+                return self._spec_of_intent(chosen, defaults[depth:])
             if chosen is not None:
                 return chosen
         if self._environment is None:
-            self._environment = _default()
+            found = environment_choice()
+            if found is None:
+                from flowdebate.models.local.gguf import WAYS_OUT
+
+                nothing = ModelUnavailable(f"no model is set up: {WAYS_OUT}; or set {_VARIABLE}, or pass model=…")
+                nothing.providers_fault = False  # no fallback or quorum hides it
+                raise nothing
+            self._environment = found[0]
         return self._environment
 
     def _real(self, spec: ModelSpec) -> Model:
@@ -217,23 +223,12 @@ def environment_choice() -> tuple[str, str] | None:
         return named, f"{_VARIABLE} names it"
     for variable in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
         if os.environ.get(variable):
-            return _OPENAI_DEFAULT, f"{variable} is set"
+            return "openai/gpt-5-mini", f"{variable} is set"
     from flowdebate.models.local.gguf import local_model_installed
 
     if local_model_installed():
         return "local", "it is installed, and no other one is set up"
     return None
-
-
-def _default() -> str:
-    choice = environment_choice()
-    if choice is not None:
-        return choice[0]
-    from flowdebate.models.local.gguf import WAYS_OUT
-
-    nothing = ModelUnavailable(f"no model is set up: {WAYS_OUT}; or set {_VARIABLE}, or pass model=…")
-    nothing.providers_fault = False
-    raise nothing
 
 
 def _named(spec: str, field: str, where: str = "model") -> Model:
@@ -245,7 +240,7 @@ def _named(spec: str, field: str, where: str = "model") -> Model:
     provider = PROVIDERS.get(provider_name)
     if not slash or not name.strip() or provider is None:
         allowed = f'"local", "intent/chat", "intent/synthesize" or "provider/model" with one of {", ".join(PROVIDERS)}'
-        meant = _meant(spec)
+        meant = _guess_name(spec)
         raise ConfigurationError(where, field, spec, allowed, hint=f"Did you mean {meant!r}?" if meant else "")
     from flowdebate.models.openai.model import OpenAIModel
 
@@ -260,14 +255,14 @@ def _named(spec: str, field: str, where: str = "model") -> Model:
     )
 
 
+# Providers of models that are often named without one, by the beginning of the name.
 _FAMILIES = {
     "gpt": "openai", "claude": "anthropic", "gemini": "gemini", "grok": "xai", "mistral": "mistral",
     "deepseek": "deepseek",
 }  # fmt: skip
-"""Providers of models that are often named without one, by the beginning of the name."""
 
 
-def _meant(spec: str) -> str | None:
+def _guess_name(spec: str) -> str | None:
     """The valid name that is close to `spec`, whose sign or provider is mistyped or missing; None without a guess."""
     import difflib
 

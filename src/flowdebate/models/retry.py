@@ -34,8 +34,8 @@ class Retry:
 
     Waits grow by a factor of two from `first_wait` to `longest_wait`, each drawn between half and all of it. An
     endpoint's own `retry-after` is respected; if it is above `longest_wait`, the call is not retried. An answer that
-    did not fit the schema is asked for again at once, with the reason. A call whose wait
-    would pass its deadline is not retried.
+    did not fit the schema is asked for again at once, with the reason. A call whose wait would pass its deadline is not
+    retried.
 
     >>> Retry(attempts=5, first_wait=1).longest_wait
     60.0
@@ -65,14 +65,15 @@ class Retry:
             return None
         if isinstance(error, _AT_ONCE):
             return 0.0
-        grown = min(self.longest_wait, self.first_wait * 2.0 ** min(attempt - 2, 60))
+        grown = min(self.longest_wait, self.first_wait * 2.0 ** min(attempt - 2, 60))  # 2.0 ** 1024 overflows
+        # drawn, since debaters whose endpoint refused them at the same moment would come back at the same moment
         drawn = grown * (0.5 + random.random() / 2)
         if error.retry_after is None:
             return drawn
         return None if error.retry_after > self.longest_wait else max(error.retry_after, drawn)
 
 
-async def repeated(
+async def call_with_retries(
     once: Callable[[ModelRequest], Awaitable[ModelResponse]], request: ModelRequest, retry: Retry
 ) -> ModelResponse:
     """Call `once(request)` and retry it according to `retry`; raise the last error as it is."""
@@ -85,11 +86,13 @@ async def repeated(
         except ModelError as error:
             seen[type(error)] += 1
             number += 1
-            wait = _wait(retry, number, error, seen, request)
-            if wait is None:
+            wait = retry.wait_before(number, error, random=request.attempts.random)
+            if wait is None or (isinstance(error, _ONCE) and seen[type(error)] > 1):
                 raise
-            failure = error
-        request = _amended(request, failure, seen)
+            if request.deadline is not None and asyncio.get_running_loop().time() + wait >= request.deadline:
+                raise  # its wait would end after the deadline: the caller gets the reason now, not a timeout later
+            failure = error  # Python unbinds `error` at the end of the block
+        request = _amend(request, failure, seen)
         request.attempts.tell(
             CallRetried(
                 block=request.block,
@@ -105,18 +108,7 @@ async def repeated(
                 await retry.sleep(wait)
 
 
-def _wait(
-    retry: Retry, number: int, error: ModelError, seen: Counter[type[ModelError]], request: ModelRequest
-) -> float | None:
-    if isinstance(error, _ONCE) and seen[type(error)] > 1:
-        return None
-    wait = retry.wait_before(number, error, random=request.attempts.random)
-    if wait is None or request.deadline is None:
-        return wait
-    return wait if asyncio.get_running_loop().time() + wait < request.deadline else None
-
-
-def _amended(request: ModelRequest, error: ModelError, seen: Counter[type[ModelError]]) -> ModelRequest:
+def _amend(request: ModelRequest, error: ModelError, seen: Counter[type[ModelError]]) -> ModelRequest:
     """Return the request of a retry: with the reason, in the next structured mode, or with more room."""
     if isinstance(error, SchemaViolation) and request.output is not None:
         answer = (error.answer or "")[:_LONGEST_QUOTE]
@@ -131,12 +123,12 @@ def _amended(request: ModelRequest, error: ModelError, seen: Counter[type[ModelE
     return request
 
 
+# What a model is told whose answer did not fit the schema: with the reason, the second answer is another one.
 REASK = "That cannot be used: {problems}. Answer again, with the corrected JSON and nothing else."
-"""Message to a model whose answer did not fit the schema."""
 
+# Failures of the answer, not of the endpoint, which needs no time to recover: retried without a wait.
 _AT_ONCE = (SchemaViolation, EmptyResponse, OutputTruncated)
-"""Failures of the answer, not of the endpoint: retried without a wait."""
+# Retried once only: a model that is blank or cut off twice will not stop to be, and each answer is billed.
 _ONCE = (EmptyResponse, OutputTruncated)
-"""Failures that are retried once only: a model that repeats them will not stop."""
+# Characters of the rejected answer that the model is shown: an endless one would not fit its context again.
 _LONGEST_QUOTE = 20_000
-"""Characters of the rejected answer that the model is shown."""

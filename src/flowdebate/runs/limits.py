@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from flowdebate._util.validation import is_number
 from flowdebate.errors import ConfigurationError, LimitReached
-from flowdebate.models.usage import Usage, estimated_tokens
+from flowdebate.models.usage import Usage, estimate_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -211,7 +211,7 @@ class Budget:
     def _estimate(self, model: str, request: ModelRequest) -> _Reserved:
         if not self._counts_tokens:
             return _Reserved(0, Usage.unknown(), 0.0)
-        prompt = estimated_tokens(request.characters)
+        prompt = estimate_tokens(request.characters)
         room = request.settings.max_tokens
         known = Usage(calls=1, prompt_tokens=prompt, cached_tokens=0, completion_tokens=room or 0)
         unknown = Usage(calls=1, prompt_tokens=prompt, cached_tokens=0, completion_tokens=room or _ANSWER)

@@ -19,7 +19,7 @@ from flowdebate._util.wire import BaseEvent, BlockEvent
 from flowdebate.errors import FlowDebateWarning, LimitReached, ModelError, error_text
 from flowdebate.models import call
 from flowdebate.models.codec import attempts_of, attempts_row, call_row, digest_of, json_text, read_call
-from flowdebate.models.usage import Usage, estimated_tokens, total_usage
+from flowdebate.models.usage import Usage, estimate_tokens, total_usage
 from flowdebate.runs.context import Context, Scope
 from flowdebate.runs.durable.journal import failed_text
 from flowdebate.runs.durable.suspend import role_in_name
@@ -486,7 +486,7 @@ class Run:
             tokens = attempt.usage.total_tokens
             if tokens is None:
                 said = 0 if response is None or attempt is not made[-1] else _characters(response)
-                tokens = estimated_tokens((0 if request is None else request.characters) + said)
+                tokens = estimate_tokens((0 if request is None else request.characters) + said)
             self.tokens += tokens
 
     def _called(  # noqa: PLR0913 - the fields of the event

@@ -19,7 +19,7 @@ from flowdebate.errors import (
     ScriptError,
 )
 from flowdebate.models.base import ModelResponse, ToolCall
-from flowdebate.models.output import inlined
+from flowdebate.models.output import inline_definitions
 from flowdebate.models.usage import Usage
 from flowdebate.testing.models import response_of
 from flowdebate.testing.simulated.draws import key_of, normal
@@ -132,13 +132,13 @@ class ExampleModel:
         drawn = _Drawn(self._example, f"{request.block}\0{prompt}")
         handing_over = [tool for tool in request.tools if tool.name == "handoff"]
         if handing_over:
-            arguments = json.dumps(drawn.instance(inlined(dict(handing_over[0].parameters))))
+            arguments = json.dumps(drawn.instance(inline_definitions(dict(handing_over[0].parameters))))
             return ModelResponse(
                 tool_calls=[ToolCall(id="1", name="handoff", arguments=arguments)], finish="tool_calls"
             )
         if request.output is None:
             return ModelResponse(text=drawn.text("") + drawn.transition(prompt))
-        data = drawn.instance(inlined(request.output.json_schema))
+        data = drawn.instance(inline_definitions(request.output.json_schema))
         try:
             request.output.validate(data)
         except SchemaViolation as violation:

@@ -29,8 +29,8 @@ _ENV = "FLOWDEBATE_LOCAL_MODEL"
 _TITLE = "Qwen2.5-Coder-1.5B-Instruct"
 _PARTS = 22
 _BYTES = 1_117_320_768
+# Published by Qwen for its own file; the packages' publisher is unknown.
 _SHA256 = "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046"
-"""Hash published by Qwen for Qwen2.5-Coder-1.5B-Instruct Q4_K_M; the packages' publisher is unknown."""
 _FILE = "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf"
 
 _LOG = logging.getLogger("flowdebate")

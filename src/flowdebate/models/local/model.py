@@ -13,18 +13,20 @@ from flowdebate.models.local.server import running_server
 from flowdebate.models.openai.chat import Chat, Dialect
 from flowdebate.models.openai.clients import Clients, PooledModel, load
 from flowdebate.models.openai.structured import with_tool_calls
-from flowdebate.models.output import bounded
+from flowdebate.models.output import bound_strings
 from flowdebate.models.retry import Retry
 from flowdebate.prompts.escaping import without_control_tokens
 
 if TYPE_CHECKING:
     import os
 
-    from flowdebate.models.base import Message, ModelRequest, ModelResponse
+    from flowdebate.models.base import ModelRequest, ModelResponse
     from flowdebate.prompts.template import Profile
 
 
 _SAMPLING = {"top_p": 0.9, "min_p": 0.1}
+# Of a text. A small model repeats the other side word for word; DRY makes each further token of a repeated run of more
+# than four less likely.
 _TEXT = {
     **_SAMPLING,
     "repeat_penalty": 1.1,
@@ -33,23 +35,17 @@ _TEXT = {
     "dry_allowed_length": 4,
     "dry_penalty_last_n": 2048,
 }
-"""Sampling parameters of a text. A small model repeats the other side word for word; DRY makes each further token of a
-repeated run of more than four less likely."""
+# Of a structured answer, which has to name what it read.
 _STRUCTURED = {**_SAMPLING, "repeat_penalty": 1.0}
-"""Sampling parameters of a structured answer, which has to name what it read."""
 _TEMPERATURE = 0.5
 
-_TURN = 160
-"""Tokens of a text: two to four sentences; small models ramble beyond that."""
-_SENTENCE = 45
-"""Tokens of a sentence, where their number is bounded."""
-_WORD, _SPARE = 2, 40
-"""Tokens of each word that the prompt asks for, in most languages, and for the end of a sentence."""
-_ANSWER = 1_200
-"""Tokens of a structured answer, at the first attempt."""
-_RETRY = Retry(attempts=2, first_wait=0)
-_MORE = 3
-"""Factor on the maximum tokens after a truncated structured answer."""
+# Tokens.
+_TURN = 160  # of a text: two to four sentences; small models ramble beyond that
+_SENTENCE = 45  # of a sentence, where their number is bounded
+_WORD, _SPARE = 2, 40  # of each word that the prompt asks for, in most languages, and for the end of a sentence
+_ANSWER = 1_200  # of a structured answer, at the first attempt
+_MORE = 3  # times as many after one that was truncated
+_RETRY = Retry(attempts=2, first_wait=0)  # an engine that has died is restarted by the second request
 
 
 class LocalModel(PooledModel):
@@ -182,28 +178,25 @@ def _dialect(settings: ModelSettings, request: ModelRequest) -> Dialect:
         settings=preset,
         structured=("json_schema",),
         tools_with_schema=False,  # a schema is a grammar, and a grammar leaves no room for a tool call
-        amend=_amended,
+        amend=_amend,
         reread=with_tool_calls,
     )
 
 
-def _amended(parameters: dict[str, Any]) -> dict[str, Any]:
+def _amend(parameters: dict[str, Any]) -> dict[str, Any]:
     """Escape control tokens in messages, and bound the strings of the schema.
 
     llama.cpp obeys control tokens anywhere: a tool's result or an old message could end its message and
     begin a system message.
     """
-    parameters = {**parameters, "messages": [_as_text(message) for message in parameters["messages"]]}
-    form = parameters.get("response_format")
-    if form is None:
-        return parameters
-    schema = form["json_schema"]
-    bounded_form = {**form, "json_schema": {**schema, "schema": bounded(schema["schema"])}}
-    return {**parameters, "response_format": bounded_form}
-
-
-def _as_text(message: Message) -> Message:
-    content = message.get("content")
-    if message.get("role") == "system" or not isinstance(content, str):
-        return message
-    return {**message, "content": without_control_tokens(content)}
+    messages = [
+        {**message, "content": without_control_tokens(message["content"])}
+        if message.get("role") != "system" and isinstance(message.get("content"), str)
+        else message
+        for message in parameters["messages"]
+    ]
+    amended = {**parameters, "messages": messages}
+    if form := parameters.get("response_format"):
+        schema = form["json_schema"]
+        amended["response_format"] = {**form, "json_schema": {**schema, "schema": bound_strings(schema["schema"])}}
+    return amended

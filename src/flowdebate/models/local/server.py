@@ -26,14 +26,11 @@ if TYPE_CHECKING:
     from flowdebate.models.local.engine import Config
 
 
-_CONTEXT = 8192
-"""Context length in tokens, prompt and answer together: a length that models of this size handle well."""
+_CONTEXT = 8192  # tokens of prompt and answer together: a length that models of this size handle well
+_PATIENCE = 5.0  # seconds that an engine has to exit by itself
 
-_PATIENCE = 5.0
-"""Seconds that an engine has to exit by itself."""
-
+# Engines by process, so that a fork neither uses nor stops its parent's, and by file; None for the model "local".
 _servers: dict[tuple[int, Path | None], LocalServer] = {}
-"""Engines by process, so that a fork neither uses nor stops its parent's, and by file; None for the model "local"."""
 _lock = threading.Lock()
 
 
@@ -135,7 +132,8 @@ class LocalServer:
             "model": str((self._path or find_local_model()).resolve()),
             "api_key": key,
             "context": _CONTEXT,
-            "threads": _usable_cores(),
+            # the cores that this process may use: fewer than exist in containers and under taskset
+            "threads": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
             "library": str(Path(library.origin).parent.parent),
         }
         process = self._spawn()
@@ -172,13 +170,6 @@ def _address(line: bytes, process: subprocess.Popen[bytes]) -> str:
     if "address" not in report:
         raise ModelUnavailable(f"the local model could not be loaded: {one_line(report['error'])}")
     return str(report["address"])
-
-
-def _usable_cores() -> int:
-    """Count the cores that this process may use: fewer than exist in containers and under taskset."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _input(process: subprocess.Popen[bytes]) -> IO[bytes]:

@@ -1,4 +1,4 @@
-"""Chat completions: request parameters, streaming, and mapping of errors."""
+"""Chat completions of one server: request parameters, streaming, and mapping of errors."""
 
 from __future__ import annotations
 
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 StructuredMode = Literal["json_schema", "tools", "json", "md_json"]
 """Structured mode: a response format, a tool call, JSON, or JSON in a code block."""
 
-TOP_LOGPROBS = 20
-"""Number of tokens whose log-probabilities are requested: the most that OpenAI allows."""
+TOP_LOGPROBS = 20  # tokens whose log-probabilities are requested: the most that OpenAI allows
 
 Parameters = dict[str, Any]
 """Request parameters, named as in the chat completions API."""
@@ -91,7 +90,13 @@ class Chat:
             parameters |= {"stream": True, "stream_options": {"include_usage": True}}
             with request.attempts.sending(self.dialect.label, request) as attempt:
                 response = await self._streamed(parameters, request, request.on_text, attempt)
-        return _offered(response if self.dialect.reread is None else self.dialect.reread(response, request), request)
+        if self.dialect.reread is not None:
+            response = self.dialect.reread(response, request)
+        if response.tool_calls and not request.tools:  # models call tools that they were never offered
+            if is_blank(response.text):
+                raise MalformedResponse("a tool was called, and none was offered")
+            return replace(response, tool_calls=(), finish="stop")
+        return response
 
     async def _choice(self, request: ModelRequest) -> ModelResponse:
         """Request one token with the log-probabilities of the likeliest ones."""
@@ -104,7 +109,13 @@ class Chat:
     async def _structured(self, request: ModelRequest, tools: Sequence[ToolSpec]) -> ModelResponse:
         assert request.output is not None  # noqa: S101 - checked by `answer`
         if "flowdebate.models.openai.structured" not in sys.modules:
-            await load(_import_structured)
+
+            def import_structured() -> None:  # for a second: in a thread, so that other debates go on
+                from flowdebate.models.openai import structured
+
+                structured.prepare()
+
+            await load(import_structured)
         from flowdebate.models.openai.structured import ask_structured
 
         mode = self.dialect.structured[min(request.skipped_modes, len(self.dialect.structured) - 1)]
@@ -143,12 +154,12 @@ class Chat:
         with request.attempts.sending(self.dialect.label, request, asked_as=asked_as) as attempt:
             during = sys.exception()
             try:
-                completion = await self.client.chat.completions.create(**self._amended(parameters))
+                completion = await self.client.chat.completions.create(**self._amend(parameters))
                 attempt.usage = usage_of(completion)  # an unusable answer is billed, too
                 return completion, self._read(completion, request)
             except Exception as error:  # noqa: BLE001 - all exceptions of libraries are mapped here
-                failure = self._mapped(error, during)
-            raise failure
+                failure = self._map(error, during)
+            raise failure  # out here, since Python would chain it to `error`, which may show a key
 
     def _read(self, completion: Any, request: ModelRequest) -> ModelResponse:  # noqa: ANN401 - openai's own
         response = self._reader.completion(completion)
@@ -182,14 +193,14 @@ class Chat:
         stream: Any = None
         during = sys.exception()
         try:
-            stream = await self.client.chat.completions.create(**self._amended(parameters))
+            stream = await self.client.chat.completions.create(**self._amend(parameters))
             await _check_stream(stream.response)
             async for chunk in stream:
                 yield chunk
         except _Whole:
             raise
         except Exception as error:  # noqa: BLE001 - see _send
-            failure = self._mapped(error, during)
+            failure = self._map(error, during)
         else:
             return
         finally:
@@ -197,10 +208,10 @@ class Chat:
                 await stream.close()
         raise failure
 
-    def _amended(self, parameters: Parameters) -> Parameters:
+    def _amend(self, parameters: Parameters) -> Parameters:
         return parameters if self.dialect.amend is None else self.dialect.amend(parameters)
 
-    def _mapped(self, error: Exception, during: BaseException | None) -> FlowDebateError:
+    def _map(self, error: Exception, during: BaseException | None) -> FlowDebateError:
         return map_error(error, base_url=self.endpoint.base_url, secrets=self._secrets, during=during)
 
     @property
@@ -233,20 +244,5 @@ async def _check_stream(response: httpx2.Response) -> None:
         raise MalformedResponse("the response is a page, not a stream: is base_url an API?", transient=False)
 
 
-def _offered(response: ModelResponse, request: ModelRequest) -> ModelResponse:
-    """Drop tool calls from `response` where no tools were offered; its text is the answer."""
-    if not response.tool_calls or request.tools:
-        return response
-    if is_blank(response.text):
-        raise MalformedResponse("a tool was called, and none was offered")
-    return replace(response, tool_calls=(), finish="stop")
-
-
 def _as_tools(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
     return [tool.to_openai() for tool in tools]
-
-
-def _import_structured() -> None:
-    from flowdebate.models.openai import structured
-
-    structured.prepare()

@@ -35,15 +35,13 @@ if TYPE_CHECKING:
 Transport = Literal["aiohttp", "httpx2"]
 """HTTP library below openai."""
 
+# Concurrent calls per model and loop; others wait for a connection. aiohttp keeps this many open without searching
+# them one by one, as httpx2's pool does, which gets slower with each.
 _CONNECTIONS = 5_000
-"""Maximum number of concurrent calls per model and loop; others wait for a connection."""
-
+# Seconds to establish a connection; everything after that is up to the call's deadline.
 _CONNECT_SECONDS = 30.0
-"""Seconds to establish a connection; everything after that is up to the call's deadline."""
-
-
+# Bytes of a response body, so that a body that never ends does not fill the memory.
 _LONGEST_BODY = 16_000_000
-"""Maximum bytes of a response body."""
 
 
 @dataclass(slots=True, eq=False)
@@ -137,7 +135,7 @@ class Clients:
             # proxies of the environment are not used for this machine
             trust_env=not is_loopback(endpoint.base_url),
             verify=context,
-            event_hooks={"response": [_bounded]},
+            event_hooks={"response": [_bound_body]},
             cookies=_no_cookies(),
             params=endpoint.query or None,
         )
@@ -148,9 +146,10 @@ class Clients:
         return openai.AsyncOpenAI(
             api_key=endpoint.api_key,
             base_url=endpoint.base_url,
+            # packed bodies cost time, and could unpack to more than the memory holds
             default_headers={"Accept-Encoding": "identity", **dict(endpoint.headers)},
             http_client=http,
-            max_retries=0,
+            max_retries=0,  # openai's own retries are paid calls that nobody counts
             timeout=timeout,
         )
 
@@ -170,7 +169,7 @@ def _no_cookies() -> CookieJar:
     return NoCookies()
 
 
-async def _bounded(response: httpx2.Response) -> None:
+async def _bound_body(response: httpx2.Response) -> None:
     """Note the headers of `response`, and bound its body: reject it at once where they announce more."""
     from flowdebate.models.openai.transport import bounded_stream, encoding_of
 
@@ -231,6 +230,7 @@ class PooledModel:
         await self._clients.release()
 
 
+# Loggers of openai and what is below it, which may show a key in headers, addresses and tracebacks.
 _LOGGERS = (
     "aiohttp.client",
     "httpcore2.connection",

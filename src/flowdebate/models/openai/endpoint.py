@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from urllib.parse import SplitResult
 
 
-NO_KEY = "no-key"
-"""Placeholder for servers that want no key: the header must not be empty."""
+NO_KEY = "no-key"  # for servers that want none: the header must not be empty
 
 ADDRESS = "an address that begins with http:// or https:// and names a server"
 
@@ -48,7 +47,7 @@ class Endpoint:
             basic = f"Basic {base64.b64encode(user.encode()).decode()}"
             headers = (("Authorization", basic), *headers)
         headers = tuple({_canonical(name): (_canonical(name), value) for name, value in headers}.values())
-        found = dict.fromkeys((api_key, *_of_address(parts), *_of_headers(headers)))
+        found = dict.fromkeys((api_key, *_secrets_of_address(parts), *_secrets_of_headers(headers)))
         secrets = sorted((secret for secret in found if secret and secret != NO_KEY), key=len, reverse=True)
         return cls(
             base_url=address_of(base_url),
@@ -64,7 +63,7 @@ def _canonical(name: str) -> str:
     return "Authorization" if name.lower() == "authorization" else name
 
 
-def _of_address(parts: SplitResult) -> Iterator[str]:
+def _secrets_of_address(parts: SplitResult) -> Iterator[str]:
     """Yield the secrets of an address: as written, decoded, and as a server is sent them."""
     secret = parts.password or parts.username or ""
     yield from (secret, unquote(secret))
@@ -76,15 +75,17 @@ def _of_address(parts: SplitResult) -> Iterator[str]:
             yield from (value, unquote_plus(value))
 
 
-def _of_headers(headers: Headers) -> Iterator[str]:
+def _secrets_of_headers(headers: Headers) -> Iterator[str]:
     for name, value in headers:
         if _is_secret(name, value):
             yield from (value, value.rpartition(" ")[2])  # a scheme such as Bearer is none
         yield from (part for part in re.split(r"[\s;,=]+", value) if _RANDOM.search(part))
 
 
+# What names of headers and parameters with a secret end in; `_SHORT` are whole words, since "zipcode" is none.
 _SECRETS = ("key", "token", "secret", "auth", "authorization", "password", "signature", "credential", "cookie")
 _SHORT = frozenset({"sig", "code", "pwd", "pass"})
+# Letters and digits mixed, 12 or more of them: keys look like that, and no ordinary word does.
 _RANDOM = re.compile(r"(?=[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z0-9]{12,}")
 
 

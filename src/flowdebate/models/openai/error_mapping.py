@@ -12,7 +12,6 @@ import math
 import re
 import time
 from contextvars import ContextVar
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -38,14 +37,15 @@ from flowdebate.errors import (
 from flowdebate.models.openai.endpoint import address_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 
+# Seconds; a longer `retry-after` is garbage, such as 1e308, and counts as none.
 _LONGEST_WAIT = 7 * 24 * 3600.0
-"""Seconds; a longer `retry-after` is ignored."""
 
 _UNAUTHORIZED = frozenset({401, 403})
-_OVERLOADED = frozenset({429, 529})
+_OVERLOADED = frozenset({429, 529})  # 529 is Anthropic's "overloaded"
+# Providers say "credit balance" and the like with any of these; another request is wasted then.
 _SPENT = frozenset({400, 402, 403, 429})
 _TRANSIENT = frozenset({408, 409, 425})
 _CONTEXT = ("context_length_exceeded", "exceed_context_size", "context length", "context size", "context window",
@@ -61,8 +61,8 @@ _WORDS: Mapping[int, tuple[str, ...]] = {
     429: ("insufficient_quota", "rate_limit_exceeded", "rate_limit_error", "too_many_requests", "resource_exhausted"),
     529: ("overloaded_error",),
 }
+# Statuses that endpoints mean by these codes and types of errors: proxies send them inside a 200 or a stream.
 _STATUSES = {word: status for status, words in _WORDS.items() for word in words}
-"""Statuses that endpoints mean by these codes and types of errors."""
 
 _UNITS = {
     **dict.fromkeys(("ms", "millisecond"), 0.001),
@@ -74,16 +74,8 @@ _PART = rf"(\d{{1,9}}(?:\.\d{{1,9}})?) ?({'|'.join(_UNITS)})s?(?![a-z])"
 _TIME = re.compile(_PART)
 _TRY_AGAIN = re.compile(rf"\b(?:try again|retry) (?:in|after) ((?:{_PART} ?)+)")
 
+# Headers of the last response in this task: where an error is inside a 200, openai does not pass them on.
 answered: ContextVar[Mapping[str, str]] = ContextVar("flowdebate_answered", default=MappingProxyType({}))
-"""Headers of the last response in this task: where an error is inside a 200, openai does not pass them on."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Refusal:
-    """Message and code of a server's refusal."""
-
-    message: str
-    code: str
 
 
 def map_error(
@@ -94,8 +86,10 @@ def map_error(
     `during` is the exception that the application was handling when it called: Python chains it to `error`, and it
     explains nothing. Raise the result outside the `except` block that caught `error`, or Python chains the two.
     """
-    own = _own(error)
-    if own is not None:
+    own: BaseException | None = error
+    while own is not None and not isinstance(own, FlowDebateError):
+        own = own.__cause__
+    if own is not None:  # raised by a hook of ours, and wrapped by openai
         return own
     links = tuple(_chain(error, during))
     mapped = (
@@ -109,23 +103,16 @@ def map_error(
         else:
             text = one_line(f"{type(error).__name__}: {_safe_str(error)}", secrets=secrets)
             mapped = MalformedResponse(f"the answer could not be read ({text})")
-    if not isinstance(mapped, SchemaViolation) and not _tells_secret(_chain(error, None), secrets):
+    told = "".join(f"{_safe_str(link)}{_safe_str(link, repr)}" for link in _chain(error, None))
+    if not isinstance(mapped, SchemaViolation) and not any(secret in told for secret in secrets if secret):
         mapped.__cause__ = error  # instructor's error would print the model's whole answer, several times
     return mapped
-
-
-def _own(error: BaseException) -> FlowDebateError | None:
-    """Find the library's own error that openai has wrapped."""
-    cause: BaseException | None = error
-    while cause is not None and not isinstance(cause, FlowDebateError):
-        cause = cause.__cause__
-    return cause
 
 
 def inner_error(error: object, *, secrets: Sequence[str] = (), base_url: str = "") -> ModelError:
     """Map an `error` inside a stream or a 200, whose code may be a status or a word; without one it is a 500."""
     codes = [error.get(key) for key in ("code", "type", "status")] if isinstance(error, dict) else [error]
-    known = {str(code): status for code in codes if (status := _as_status(code))} or {"with an error": 500}
+    known = {str(code): status for code in codes if (status := _status_of(code))} or {"with an error": 500}
     said, status = next(iter(known.items()))
     return status_error(status, {"error": error}, said=said, headers=answered.get(), secrets=secrets, base_url=base_url)
 
@@ -143,12 +130,13 @@ def status_error(
 
     `said` is what the endpoint sent in place of the status.
     """
-    refusal = _refusal(body, secrets)
+    message, code = _message_and_code(body, secrets)
     wait = retry_after(headers)
-    if wait is None:
-        wait = _asked_to_wait(refusal.message)
-    text = f"the endpoint answered {said or status}{refusal.message and ': '}{refusal.message}"
-    error = _by_status(status, text, f"{refusal.code} {refusal.message}".lower(), wait, _at(base_url))
+    if wait is None and (asked := _TRY_AGAIN.search(message.lower())):
+        wait = sum(float(number) * _UNITS[unit] for number, unit in _TIME.findall(asked[1]))  # "try again in 1m2.5s"
+        wait = wait if wait <= _LONGEST_WAIT else None
+    text = f"the endpoint answered {said or status}{message and ': '}{message}"
+    error = _error_of_status(status, text, f"{code} {message}".lower(), wait, _at(base_url))
     should_retry = headers.get("x-should-retry")
     if should_retry in ("true", "false"):
         error.transient = should_retry == "true"
@@ -156,7 +144,7 @@ def status_error(
     return error
 
 
-def _by_status(status: int, text: str, searched: str, wait: float | None, at: str) -> ModelError:  # noqa: PLR0911
+def _error_of_status(status: int, text: str, searched: str, wait: float | None, at: str) -> ModelError:  # noqa: PLR0911
     spent = status == 402 or (status in _SPENT and any(word in searched for word in _QUOTA))  # noqa: PLR2004
     if spent or status in _OVERLOADED:
         hint = ". The quota is used up: waiting does not help, check plan and billing" if spent else ""
@@ -188,15 +176,6 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     except ValueError:
         wait = _until(seconds or "")
     return wait if math.isfinite(wait) and 0 <= wait <= _LONGEST_WAIT else None
-
-
-def _asked_to_wait(message: str) -> float | None:
-    """Read the seconds that a refusal asks to wait in words ("try again in 1m2.5s"); None where it does not."""
-    found = _TRY_AGAIN.search(message.lower())
-    if found is None:
-        return None
-    wait = sum(float(number) * _UNITS[unit] for number, unit in _TIME.findall(found[1]))
-    return wait if wait <= _LONGEST_WAIT else None
 
 
 def _until(date: str) -> float:
@@ -264,7 +243,9 @@ def _transport(  # noqa: PLR0911 - a table
     if _any(links, ssl.SSLCertVerificationError, aiohttp.ClientConnectorCertificateError):
         return ModelUnavailable(f"the endpoint{at} has no certificate that can be trusted ({reason})")
     connecting = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, httpx2.ConnectError)
-    if _any(links, *connecting, ConnectionRefusedError) or _timed_out_connecting(links):
+    # the aiohttp transport says ConnectTimeout for every broken connection, too
+    timed_out = _any(links, httpx2.ConnectTimeout) and not _any(links, aiohttp.ClientError)
+    if timed_out or _any(links, *connecting, ConnectionRefusedError):
         # an unsupported TLS version stays unsupported; a broken handshake may succeed later
         broken = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError, ssl.SSLWantReadError)
         hopeless = _any(links, ssl.SSLError) and not _any(links, *broken)
@@ -284,16 +265,8 @@ def _transport(  # noqa: PLR0911 - a table
     return None
 
 
+# httpx2's words for a connection that was closed too early, which it reports as a protocol error.
 _ENDED = re.compile("disconnected without|closed connection without")
-"""httpx2's words for a connection that was closed too early, which it reports as a protocol error."""
-
-
-def _timed_out_connecting(links: Sequence[BaseException]) -> bool:
-    """Return whether connecting timed out; the aiohttp transport uses that name for every broken connection, too."""
-    import aiohttp
-    import httpx2
-
-    return _any(links, httpx2.ConnectTimeout) and not _any(links, aiohttp.ClientError)
 
 
 def _any(links: Sequence[BaseException], *classes: type[BaseException]) -> bool:
@@ -309,36 +282,26 @@ def _chain(error: BaseException | None, during: BaseException | None) -> Iterato
         error = error.__cause__ or error.__context__
 
 
-def _refusal(body: object, secrets: Sequence[str]) -> _Refusal:
+def _message_and_code(body: object, secrets: Sequence[str]) -> tuple[str, str]:
     """Read message and code of an error body; every provider nests them in its own way."""
     inner: Any = body
     if isinstance(body, dict):
         inner = body.get("error", body)
     if not isinstance(inner, dict):
-        return _Refusal(
-            one_line(inner if isinstance(inner, str) else shown(inner), secrets=secrets) if inner else "", ""
-        )
+        return one_line(inner if isinstance(inner, str) else shown(inner), secrets=secrets) if inner else "", ""
     message = inner.get("message") or inner.get("detail") or ""
     if not isinstance(message, str):
         message = shown(message)
-    if not message:
-        message = json.dumps(inner, default=repr)
     code = " ".join(str(inner[key])[:100] for key in ("code", "type") if isinstance(inner.get(key), (str, int)))
-    return _Refusal(one_line(message, secrets=secrets), code)
+    return one_line(message or json.dumps(inner, default=repr), secrets=secrets), code
 
 
-def _as_status(code: object) -> int | None:
+def _status_of(code: object) -> int | None:
     """Return the HTTP status that an error's `code` is or means; None for other words."""
     text = str(code).strip().lower()
     if text.isdecimal() and len(text) == 3 and text[0] in "345":  # noqa: PLR2004
         return int(text)
     return _STATUSES.get(text)
-
-
-def _tells_secret(links: Iterable[BaseException], secrets: Sequence[str]) -> bool:
-    """Return whether a traceback of these could show a key."""
-    told = "".join(f"{_safe_str(link)}{_safe_str(link, repr)}" for link in links)
-    return any(secret in told for secret in secrets if secret)
 
 
 def _safe_str(error: BaseException, form: Callable[[object], str] = str) -> str:
@@ -349,5 +312,4 @@ def _safe_str(error: BaseException, form: Callable[[object], str] = str) -> str:
 
 
 def _at(base_url: str) -> str:
-    """Format the endpoint's address as part of a sentence."""
     return f" {address_of(base_url)}" if base_url else ""

@@ -23,18 +23,16 @@ _OPENAI = "https://api.openai.com"
 _KEY_ENV = "OPENAI_API_KEY"
 _URL_ENV = "OPENAI_BASE_URL"
 
-
 STRUCTURED_MODES: tuple[StructuredMode, ...] = ("json_schema", "tools", "json", "md_json")
 """Structured modes, from the most to the least constraining."""
 
+# Words in a server's refusal of a structured mode: each server has its own, and none a code for it.
 _MODE = re.compile(
     r"response_?format|json_?schema|json_object|structured.?output|tool_?choice|\btools?\b|function.?call|grammar",
     re.IGNORECASE,
 )
-"""Words in a server's refusal of a structured mode."""
-
+# Words in a server's refusal of log-probabilities: reasoning models also refuse the rest of such a request.
 _LOGPROBS = re.compile(r"log_?probs|temperature|max_(completion_)?tokens", re.IGNORECASE)
-"""Words in a server's refusal of log-probabilities: reasoning models also refuse the rest of such a request."""
 
 _RETRY = Retry()
 
@@ -84,8 +82,14 @@ class OpenAIModel(PooledModel):
         strict_model: bool = False,
         label: str | None = None,
     ) -> None:
-        _check(name, base_url, structured)
-        _check_policies(retry, transport)
+        if not isinstance(name, str) or not name.strip():
+            raise ConfigurationError("OpenAIModel", "name", name, "a model's name")
+        if base_url is not None:
+            check_address("OpenAIModel", "base_url", base_url)
+        _check_choice("structured", structured, get_args(StructuredMode))
+        if retry is not None and not isinstance(retry, Retry):
+            raise ConfigurationError("OpenAIModel", "retry", retry, "a Retry, or None")
+        _check_choice("transport", transport, get_args(Transport))
         self.retry = retry
         self._name = name
         self._label = label or name
@@ -163,19 +167,6 @@ def _refuses(error: RequestRejected, option: re.Pattern[str]) -> bool:
     return type(error) is RequestRejected and option.search(error.message) is not None
 
 
-def _check_policies(retry: object, transport: object) -> None:
-    if retry is not None and not isinstance(retry, Retry):
-        raise ConfigurationError("OpenAIModel", "retry", retry, "a Retry, or None")
-    if transport not in get_args(Transport):
-        allowed = " or ".join(map(repr, get_args(Transport)))
-        raise ConfigurationError("OpenAIModel", "transport", transport, allowed)
-
-
-def _check(name: object, base_url: object, structured: object) -> None:
-    if not isinstance(name, str) or not name.strip():
-        raise ConfigurationError("OpenAIModel", "name", name, "a model's name")
-    if base_url is not None:
-        check_address("OpenAIModel", "base_url", base_url)
-    if structured not in get_args(StructuredMode):
-        allowed = " or ".join(map(repr, get_args(StructuredMode)))
-        raise ConfigurationError("OpenAIModel", "structured", structured, allowed)
+def _check_choice(field: str, value: object, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise ConfigurationError("OpenAIModel", field, value, " or ".join(map(repr, allowed)))

@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from flowdebate.models.base import FinishReason, Flag
 
 
-Json = Any
-"""Object that openai constructed from a server's JSON without validation."""
+Json = Any  # an object that openai constructed from a server's JSON without validation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,8 +47,14 @@ class Reader:
 
     def completion(self, completion: Json) -> ModelResponse:
         """Read a whole chat completion."""
-        if isinstance(completion, str):
-            raise _no_json(completion, self.secrets)
+        if isinstance(completion, str):  # openai passes on whatever is not sent as JSON
+            if not completion.strip():
+                raise MalformedResponse("the response is empty")
+            begin = one_line(completion[:200], secrets=self.secrets)
+            if completion.lstrip()[0] in "{[":
+                raise MalformedResponse(f"the response is incomplete JSON ({begin})")
+            problem = f"the response is a page, not JSON ({begin}): is base_url an API?"
+            raise MalformedResponse(problem, transient=False)
         choices = getattr(completion, "choices", None)
         if not isinstance(choices, list) or not choices:
             _raise_error_inside(completion, self.secrets)
@@ -59,7 +64,14 @@ class Reader:
         if message is None:
             raise MalformedResponse("the answer has no message")
         _raise_error_inside(choice, self.secrets)
-        calls = [_tool_call(call) for call in _list(getattr(message, "tool_calls", None))]
+        calls = [
+            ToolCall(
+                id=_str(getattr(call, "id", None), "a tool call's id"),
+                name=_str(getattr(getattr(call, "function", None), "name", None), "a tool call's name"),
+                arguments=_str(getattr(getattr(call, "function", None), "arguments", None), "a tool call's arguments"),
+            )
+            for call in _list(getattr(message, "tool_calls", None))
+        ]
         return self._answer(
             text=_text(getattr(message, "content", None)),
             refusal=getattr(message, "refusal", None),
@@ -142,7 +154,14 @@ class Reader:
         finish: FinishReason = "length" if reason == "length" else "tool_calls" if calls else "stop"
         return ModelResponse(
             text=redacted(cleaned, self.secrets),
-            tool_calls=tuple(_clean_call(call, index, self.secrets) for index, call in enumerate(calls)),
+            tool_calls=tuple(
+                ToolCall(
+                    id=_clean(call.id, self.secrets) or f"call_{index}",  # some servers send none, and want it back
+                    name=_clean(call.name, self.secrets),
+                    arguments=_clean(call.arguments, self.secrets),
+                )
+                for index, call in enumerate(calls)
+            ),
             finish=finish,
             usage=usage,
             model=by,
@@ -166,7 +185,7 @@ def logprobs_of(completion: Json, choices: Sequence[str]) -> dict[str, float] | 
         for each in (first, *_list(getattr(first, "top_logprobs", None)))
         if isinstance(token := getattr(each, "token", None), str)
         and isinstance(logprob := getattr(each, "logprob", None), (int, float))
-        and _UNLIKELIEST < logprob <= MOST_LOGPROB  # servers write -9999 and the like for "impossible"; NaN is neither
+        and _UNLIKELIEST < logprob <= MOST_LOGPROB  # NaN is neither
     }
     if not reported:
         return None
@@ -180,10 +199,9 @@ def logprobs_of(completion: Json, choices: Sequence[str]) -> dict[str, float] | 
     }
 
 
-_UNLIKELIEST = -100.0
-_LEAST = 1e-9
-_AROUND = " \t\r\n\u2581\u0120"
-"""White space, and the two signs that some servers write for a space before a token."""
+_UNLIKELIEST = -100.0  # servers write -9999 and the like for "impossible"
+_LEAST = 1e-9  # of a probability, whose logarithm is needed where rounding leaves none
+_AROUND = " \t\r\n\u2581\u0120"  # white space, and the signs of tokenizers for a space before a token
 
 
 @dataclass(slots=True)
@@ -252,20 +270,9 @@ class _Parts:
         ]
 
 
+# Finish reasons of the protocol; servers have their own names for "stop".
 _REASONS = frozenset({"stop", "length", "tool_calls", "function_call"})
-"""Finish reasons of the protocol."""
-_LONGEST_NAME = 200
-"""Maximum characters of a reported model name."""
-
-
-def _no_json(text: str, secrets: Sequence[str]) -> MalformedResponse:
-    """Return the error for a body that openai returned as text: pages are permanent, incomplete JSON is transient."""
-    if not text.strip():
-        return MalformedResponse("the response is empty")
-    begin = one_line(text[:200], secrets=secrets)
-    if text.lstrip()[0] in "{[":
-        return MalformedResponse(f"the response is incomplete JSON ({begin})")
-    return MalformedResponse(f"the response is a page, not JSON ({begin}): is base_url an API?", transient=False)
+_LONGEST_NAME = 200  # characters of a reported model name, which is written into every event
 
 
 def _raise_error_inside(holder: Json, secrets: Sequence[str]) -> None:
@@ -286,24 +293,6 @@ def _text(content: object) -> str:
         if known and len(known) == len(texts):
             return "".join(known)
     raise MalformedResponse(f"the answer's content must be text, got {_kind(content)}")
-
-
-def _tool_call(call: Json) -> ToolCall:
-    function = getattr(call, "function", None)
-    return ToolCall(
-        id=_str(getattr(call, "id", None), "a tool call's id"),
-        name=_str(getattr(function, "name", None), "a tool call's name"),
-        arguments=_str(getattr(function, "arguments", None), "a tool call's arguments"),
-    )
-
-
-def _clean_call(call: ToolCall, index: int, secrets: Sequence[str]) -> ToolCall:
-    """Clean `call` for the next prompt."""
-    return ToolCall(
-        id=_clean(call.id, secrets) or f"call_{index}",
-        name=_clean(call.name, secrets),
-        arguments=_clean(call.arguments, secrets),
-    )
 
 
 def _clean(text: str, secrets: Sequence[str]) -> str:
@@ -347,6 +336,5 @@ def _count(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST_TOKENS else None
 
 
-_MOST_TOKENS = 100_000_000
-"""Maximum plausible tokens of one answer; larger counts are ignored."""
+_MOST_TOKENS = 100_000_000  # of one answer; a larger count is a server's mistake, and would end a run with a limit
 _UNKNOWN = Usage.unknown()

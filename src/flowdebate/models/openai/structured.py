@@ -76,26 +76,20 @@ _asking: ContextVar[bool] = ContextVar("flowdebate_asking", default=False)
 
 
 def prepare() -> None:
-    """Trigger the imports of instructor's first call; run this in a thread."""
-    asyncio.run(_rehearse())
-
-
-async def _rehearse() -> None:
-    done = FlowDebateError()
+    """Trigger the imports of instructor's first call, by one that nobody is asked; run this in a thread."""
 
     async def send(_: object) -> tuple[object, ModelResponse]:
-        raise done
+        raise FlowDebateError
 
-    with contextlib.suppress(FlowDebateError):
-        await ask_structured(send, OutputSchema.of(dict), mode="json_schema", messages=(), tools=(), parameters={})
+    async def rehearse() -> None:
+        with contextlib.suppress(FlowDebateError):
+            await ask_structured(send, OutputSchema.of(dict), mode="json_schema", messages=(), tools=(), parameters={})
 
-
-def _not_asking(_: logging.LogRecord) -> bool:
-    """Suppress instructor's logs of our calls: failures are raised, and model text belongs in no log."""
-    return not _asking.get()
+    asyncio.run(rehearse())
 
 
-logging.getLogger("instructor.v2.retry").addFilter(_not_asking)
+# instructor logs what failed in our calls; that is raised, and a model's text belongs in no log
+logging.getLogger("instructor.v2.retry").addFilter(lambda _: not _asking.get())
 
 
 class _Settled(IncompleteOutputException):
@@ -142,7 +136,8 @@ async def ask_structured(
             response_model=_prepared(output.model),
             max_retries=0,
             strict=False,
-            messages=_as_instructor_reads(messages),
+            # instructor takes a missing content, as beside tool calls, for a list
+            messages=[m if m.get("content") is not None else {**m, "content": ""} for m in messages],
             **parameters,
         )
         outcome: ModelResponse | FlowDebateError = _with_json(seen[-1], mode)
@@ -194,7 +189,10 @@ def _settle_early(response: ModelResponse, mode: str, answer_tool: str, *, offer
     if mode != "tools":
         return
     if not calls:
-        raise _Settled(_from_text(response))
+        found = one_object(response.text)  # JSON in the text of an answer that should have been a tool call
+        if found is None and not is_blank(response.text):
+            raise _Settled(SchemaViolation(_NOT_ONE, answer=response.text))
+        raise _Settled(replace(response, text=found or "", flags=(*response.flags, "json_in_text")))
     if len(answers) > 1:
         raise _Settled(SchemaViolation([("", f"{len(answers)} answers came at once")]))
     if len(calls) > 1:  # an answer beside calls of tools is premature: the calls come first
@@ -211,14 +209,6 @@ def _with_json(response: ModelResponse, mode: str) -> ModelResponse:
     if found is None:  # instructor takes the first or the last of several, and of one field's values
         raise SchemaViolation(_NOT_ONE)
     return replace(response, text=found) if mode == "md_json" else response
-
-
-def _from_text(response: ModelResponse) -> ModelResponse | SchemaViolation:
-    """Read the JSON from the text of an answer that should have been a tool call."""
-    found = one_object(response.text)
-    if found is None and not is_blank(response.text):
-        return SchemaViolation(_NOT_ONE, answer=response.text)
-    return replace(response, text=found or "", flags=(*response.flags, "json_in_text"))
 
 
 _NOT_ONE = (("", "the answer is not exactly one JSON object that has each of its fields once"),)
@@ -240,8 +230,3 @@ def _read_again(
         return other
     odd: tuple[Flag, ...] = () if mode == "md_json" else ("json_in_text",)
     return replace(response, text=found, flags=(*response.flags, *odd))
-
-
-def _as_instructor_reads(messages: Sequence[Message]) -> list[Message]:
-    """Replace a missing content by an empty text: instructor takes None for a list."""
-    return [message if message.get("content") is not None else {**message, "content": ""} for message in messages]

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from aiohttp.tracing import Trace
 
 
-_LINES = 100
-"""Maximum lines of one event, which usually has one."""
+_LINES = 100  # of one event, which usually has one
 
 
 async def event_lines(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
@@ -60,11 +59,10 @@ async def event_lines(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         yield b"".join(rest)
 
 
-_BOM = b"\xef\xbb\xbf"
+_BOM = b"\xef\xbb\xbf"  # openai takes it for part of the first word of a JSON or an event
+# zlib's window bits for each content encoding.
 _WINDOWS = {"gzip": zlib.MAX_WBITS | 16, "x-gzip": zlib.MAX_WBITS | 16, "deflate": zlib.MAX_WBITS}
-"""zlib's window bits for each content encoding."""
-_SENT = 1_000_000
-"""Maximum decompressed bytes of one piece."""
+_SENT = 1_000_000  # decompressed bytes of one piece: 200 KB of gzip can unpack to 200 MB
 
 
 def encoding_of(headers: Mapping[str, str]) -> str | None:
@@ -139,8 +137,7 @@ class _Bounded(httpx2.AsyncByteStream):
         await self._stream.aclose()
 
 
-_HEADER = 65_536
-"""Maximum bytes of one header; aiohttp's own limit is below what some proxies send."""
+_HEADER = 65_536  # bytes of one header; aiohttp's own limit, 8,190, is below what some proxies send
 
 
 def use_clean_connections(client: httpx2.AsyncClient, *, limit: int, context: ssl.SSLContext) -> None:

@@ -3,6 +3,9 @@
 - closed becomes open after `failures` failed calls in a row;
 - open becomes half_open after `cooldown` seconds;
 - half_open becomes closed after `successes` successful trials, and open again after one failure.
+
+Of eleven libraries none does that for asyncio with a bound on trials at once, a monotonic clock, and cancelled calls
+that do not count. The tests compare with the nearest one, `pyresilience`.
 """
 
 from __future__ import annotations
@@ -79,11 +82,18 @@ class CircuitBreaker(Wrapper):
             response = await self.ask(request)
             succeeded = True
         except ModelError as error:
-            succeeded = False if _endpoint_failed(error) else None
+            # what a rejected request or an unusable answer says is nothing about the endpoint's health
+            failed = (
+                error.transient
+                if isinstance(error, ModelUnavailable)
+                else isinstance(error, (ProviderFailed, ModelTimeout, MalformedResponse))
+            )
+            succeeded = False if failed else None
             raise
         except asyncio.CancelledError:
             # the call's own deadline arrives as a cancellation; a call that only queued until then is no failure
-            if len(request.attempts.made) > sent and _overdue(request):
+            late = request.deadline is not None and asyncio.get_running_loop().time() >= request.deadline
+            if late and len(request.attempts.made) > sent:
                 succeeded = False
             raise
         finally:
@@ -95,16 +105,6 @@ class CircuitBreaker(Wrapper):
             request.attempts.tell(
                 CircuitChanged(block=request.block, model=self.name, before=step.before, after=step.after)
             )
-
-
-def _endpoint_failed(error: ModelError) -> bool:
-    if isinstance(error, ModelUnavailable):
-        return error.transient
-    return isinstance(error, (ProviderFailed, ModelTimeout, MalformedResponse))
-
-
-def _overdue(request: ModelRequest) -> bool:
-    return request.deadline is not None and asyncio.get_running_loop().time() >= request.deadline
 
 
 class Step(NamedTuple):
@@ -147,7 +147,7 @@ class Breaker:
         self._clock = clock
         self._lock = threading.Lock()
         self._state: CircuitState = "closed"
-        self._era = 0
+        self._era = 0  # changes with the state: a result of an earlier era does not count
         self._opened = 0.0
         self._counted = 0
         self._trials = 0

@@ -11,7 +11,7 @@ from aiolimiter import AsyncLimiter
 
 from flowdebate._util.validation import check_count, check_seconds
 from flowdebate.errors import ConfigurationError, RateLimited, StoreError
-from flowdebate.models.usage import estimated_tokens
+from flowdebate.models.usage import estimate_tokens
 from flowdebate.models.wrapper import PerRequestWrapper
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ class _Metered(PerRequestWrapper):
             response = await self.ask(request)
             answered = len(response.text)
         finally:
-            estimated = estimated_tokens(request.characters + answered)
+            estimated = estimate_tokens(request.characters + answered)
             totals = [attempt.usage.total_tokens for attempt in request.attempts.made[sent:]]
             await self._charge(sum(estimated if total is None else total for total in totals))
         return response
@@ -158,13 +158,12 @@ class RateLimit(_Metered):
     ) -> None:
         super().__init__(inner, requests=requests, tokens=tokens, per=per)
 
-        def gate() -> _Gate:
-            return _Gate(
+        self._gates = PerLoop(
+            lambda: _Gate(
                 requests=None if requests is None else Bucket(requests, per),
                 tokens=None if tokens is None else Bucket(tokens, per),
             )
-
-        self._gates = PerLoop(gate)
+        )
 
     async def _enter(self, request: ModelRequest) -> None:
         await self._gates.here().enter(request)
@@ -173,6 +172,9 @@ class RateLimit(_Metered):
         bucket = self._gates.here().tokens
         if bucket is not None:
             bucket.charge(tokens)
+
+
+_NOTHING = 1e-6  # seconds; less is a rounding error of the bucket's level
 
 
 class _Gate:
@@ -185,8 +187,7 @@ class _Gate:
         self._waiting = 0
 
     async def enter(self, request: ModelRequest) -> None:
-        """Wait for the request's turn; RateLimited if that would come too late."""
-        if not self._waiting and self._seconds(0) <= 0:
+        if not self._waiting and self._seconds(0) <= 0:  # nobody may pass those that wait already
             self._take()
             return
         _check_in_time(self._seconds(self._waiting), request)
@@ -211,10 +212,6 @@ class _Gate:
     def _take(self) -> None:
         if self.requests is not None:
             self.requests.charge(1)
-
-
-_NOTHING = 1e-6
-"""Seconds below which a wait is only a rounding error."""
 
 
 class SharedRateLimit(_Metered):
