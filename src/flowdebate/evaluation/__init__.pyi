@@ -5,10 +5,10 @@ from .benefit.comparison import MethodResult as MethodResult
 from .benefit.comparison import PairedComparison as PairedComparison
 from .benefit.comparison import benefit_item as benefit_item
 from .benefit.comparison import benefit_report as benefit_report
+from .benefit.comparison import change_summary as change_summary
 from .benefit.evaluate import Evaluation as Evaluation
 from .benefit.evaluate import evaluate as evaluate
 from .benefit.evaluate import evaluate_sync as evaluate_sync
-from .benefit.report import change_summary as change_summary
 from .decision_rules.recount import ALL_RULES as ALL_RULES
 from .decision_rules.recount import Recount as Recount
 from .decision_rules.recount import recount as recount

@@ -19,14 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-POWER = 0.8
-"""The share of biased judges that a test has to find."""
-SOUGHT = 0.7
-"""The win rate of one of two slots that an audit has to be able to find."""
-_TWO = 2
-"""Sides for which the test is exact."""
+POWER = 0.8  # the share of biased judges that a test has to find
+SOUGHT = 0.7  # the win rate of one of two slots that an audit has to be able to find
+_TWO = 2  # sides for which the test is exact
+# `smallest_n(sought(sides), sides=sides)`, so that saying "too small" takes no library.
 NEEDED: Mapping[int, int] = {2: 54, 3: 55, 4: 65, 5: 77, 6: 90, 7: 104, 8: 119}
-"""`smallest_n(sought(sides), sides=sides)`, so that saying "too small" takes no library."""
 
 
 def sought(sides: int) -> float:
@@ -65,7 +62,12 @@ def smallest_n(rate: float, *, sides: int = 2, power: float = POWER, alpha: floa
     (210, 54, 23)
     """
     _check("smallest_n()", sides, rate, power=power, alpha=alpha)
-    return (_after_the_last_tooth if sides == _TWO else _bisected)(rate, sides, power, alpha)
+    if sides == _TWO:
+        return _after_the_last_tooth(rate, power, alpha)
+    enough = 64  # for more sides the power grows with the number
+    while _power(enough, rate, sides, alpha) < power:
+        enough *= 2
+    return 1 + bisect_left(range(1, enough), power, key=lambda n: _power(n, rate, sides, alpha))
 
 
 def smallest_rate(n: int, *, sides: int = 2, power: float = POWER, alpha: float = ALPHA) -> float | None:
@@ -123,7 +125,7 @@ def _smallest_rate(n: int, sides: int, power: float, alpha: float) -> float | No
     return next((rate for rate in rates if _power(n, rate, sides, alpha) >= power), None)
 
 
-def _after_the_last_tooth(rate: float, sides: int, power: float, alpha: float) -> int:  # noqa: ARG001 - see _bisected
+def _after_the_last_tooth(rate: float, power: float, alpha: float) -> int:
     """For two sides: one more than the last number without the power."""
     import numpy as np
 
@@ -133,14 +135,6 @@ def _after_the_last_tooth(rate: float, sides: int, power: float, alpha: float) -
         if not short[size // 2 :].any():
             return int(np.flatnonzero(short)[-1]) + 2 if short.any() else 1
         size *= 2
-
-
-def _bisected(rate: float, sides: int, power: float, alpha: float) -> int:
-    """For more sides, where the power grows with the number."""
-    enough = 64
-    while _power(enough, rate, sides, alpha) < power:
-        enough *= 2
-    return 1 + bisect_left(range(1, enough), power, key=lambda n: _power(n, rate, sides, alpha))
 
 
 def _power(n: int, rate: float, sides: int, alpha: float) -> float:

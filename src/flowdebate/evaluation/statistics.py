@@ -17,10 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
 
-ALPHA = 0.05
-"""The level of a test: the share of fair judges that it may find biased."""
-_GRID = 60
-"""The sign-flip test counts in sixtieths: exact for halves, thirds, quarters, fifths and sixths of a win."""
+ALPHA = 0.05  # the level of a test: the share of fair judges that it may find biased
+_GRID = 60  # the sign-flip test counts in sixtieths: exact for halves, thirds, quarters, fifths and sixths of a win
 
 
 def check_scipy(where: str) -> None:
@@ -67,7 +65,12 @@ def newcombe(
     together = fmean(a * b for a, b in zip(ones, others, strict=True)) - one * other
     spread = math.sqrt(max(one * (1 - one) * other * (1 - other), 0.0))
     phi = 0.0 if spread <= 0 else (max(together - 1 / (2 * n), 0.0) if together > 0 else together) / spread
-    below, above = _added(one - low_one, high - other, phi), _added(high_one - one, other - low, phi)
+
+    def added(one: float, other: float) -> float:
+        """The distance of a difference, from the distances of two correlated shares."""
+        return math.sqrt(max(one * one - 2 * phi * one * other + other * other, 0.0))
+
+    below, above = added(one - low_one, high - other), added(high_one - one, other - low)
     return max(one - other - below, -1.0), min(one - other + above, 1.0)
 
 
@@ -250,11 +253,6 @@ class Resampling:
 def two_sided_z(alpha: float) -> float:
     """The number of standard deviations that a two-sided test at `alpha` asks for."""
     return NormalDist().inv_cdf(1 - alpha / 2)
-
-
-def _added(one: float, other: float, phi: float) -> float:
-    """The distance of a difference, from the distances of two correlated shares."""
-    return math.sqrt(max(one * one - 2 * phi * one * other + other * other, 0.0))
 
 
 def _unevenness(wins: Any) -> Any:  # noqa: ANN401 - arrays of a library that may be missing

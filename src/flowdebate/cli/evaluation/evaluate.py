@@ -345,7 +345,7 @@ class EvaluationPlans(Plans):
         return {**options, "baselines": list(self._baselines or compared)}
 
     def _label(self, row: Row, *, path: str, number: int, truth: str, columns: Sequence[str]) -> LabelledQuestion:
-        from flowdebate.evaluation.benefit.evaluate import dealt
+        from flowdebate.evaluation.benefit.evaluate import deal
         from flowdebate.patterns.debate.sides import yes_no_sides
 
         given: Sequence[Mapping[str, Any]] | None = self.stored["options"].get("debaters")
@@ -353,7 +353,7 @@ class EvaluationPlans(Plans):
             debaters = [{"name": letter} for letter in _LETTERS] if given is None else list(map(dict, given))
             if given is not None and len(debaters) != len(choices):
                 raise BadFile(path, f"question {number}: has {len(choices)} choices for {len(debaters)} debaters")
-            positions = dealt(choices, question=row.question, seed=self.base.seed)
+            positions = deal(choices, question=row.question, seed=self.base.seed)
             sides = [{**who, "stance": stance} for who, stance in zip(debaters, positions, strict=False)]
             stances, names = choices, [""] * len(choices)
         else:

@@ -1,4 +1,4 @@
-"""Paired comparison of debates with their baselines: accuracy, intervals, exact tests and cost."""
+"""Paired comparison of debates with their baselines: accuracy, intervals, exact tests and cost, also in words."""
 
 from __future__ import annotations
 
@@ -12,23 +12,20 @@ from flowdebate._util.notebook import InNotebooks
 from flowdebate._util.validation import check_share
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import ConfigurationError
-from flowdebate.evaluation.benefit.report import comparison_summary, report_summary
 from flowdebate.evaluation.sample_sizes import required_n
 from flowdebate.evaluation.statistics import effective_size, holm, newcombe, sign_flip_test, wilson
 from flowdebate.patterns.debate.schemas import BASELINES, BaselineName
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from flowdebate.patterns.debate.schemas import BaselineAnswer, DebateRawOutput
 
 
 _Amount = TypeVar("_Amount", int, float)
 _WHERE = "benefit_report()"
-DRAFTS = 3
-"""The number of first drafts from which on their vote can differ from one call."""
-_SURE = 1e-9
-"""Credits that differ by less are the same."""
+DRAFTS = 3  # from so many first drafts on, their vote can differ from one call
+_SURE = 1e-9  # credits of ties are floats: those that differ by less are the same
 Method = Literal["debate", BaselineName]
 Finding = Literal["helped", "harmed", "none_worth_it", "too_few"]
 """Better than the baseline; worse; a gain of `min_gain` or more is ruled out; inconclusive."""
@@ -228,10 +225,18 @@ def benefit_report(
     known = [item for item in items if item.truth is not None]
     counted = [item for item in known if not item.failed or missing == "wrong"]
     methods: list[Method] = ["debate", *(n for n in BASELINES if any(n in item.baselines for item in counted))]
-    names = [name for name in BASELINES if any(_tells(name, item.baselines.get(name)) for item in counted)]
+    names = [
+        name
+        for name in BASELINES
+        if any(
+            # a vote of two drafts, whose ties count one half, is one call
+            answer is not None and (name != "drafts" or answer.votes is None or answer.votes >= DRAFTS)
+            for answer in (item.baselines.get(name) for item in counted)
+        )
+    ]
     if not names:
         raise ConfigurationError(_WHERE, "items", len(known), "at least one with a truth and an answer of a baseline")
-    comparisons = _compared(names, counted, confidence=confidence, min_gain=min_gain)
+    comparisons = _compare(names, counted, confidence=confidence, min_gain=min_gain)
     finding = _finding(comparisons)
     failed = sum(item.failed for item in known)
     return BenefitReport(
@@ -245,7 +250,7 @@ def benefit_report(
         methods=[_method_result(method, counted, confidence) for method in methods],
         comparisons=comparisons,
         finding=finding,
-        summary=report_summary(
+        summary=_summarize(
             finding,
             comparisons,
             confidence=confidence,
@@ -262,11 +267,6 @@ def check_report_options(where: str, *, confidence: object, min_gain: object, mi
     check_share(where, ends=False, confidence=confidence, min_gain=min_gain)
     if missing not in get_args(Missing):
         raise ConfigurationError(where, "missing", missing, f"one of {list(get_args(Missing))}")
-
-
-def _tells(name: BaselineName, answer: MethodAnswer | None) -> bool:
-    """Whether there is an answer to compare with; a vote of two, whose ties count one half, is one call."""
-    return answer is not None and (name != "drafts" or answer.votes is None or answer.votes >= DRAFTS)
 
 
 def _method_result(method: Method, items: Sequence[BenefitItem], confidence: float) -> MethodResult:
@@ -300,24 +300,26 @@ def _clusters(items: Sequence[BenefitItem]) -> list[object]:
     return [("alone", number) if item.cluster is None else item.cluster for number, item in enumerate(items)]
 
 
-def _compared(
+def _compare(
     names: Sequence[BaselineName], items: Sequence[BenefitItem], *, confidence: float, min_gain: float
 ) -> list[PairedComparison]:
     """The debate against each baseline, with p-values adjusted for their number."""
-    counts = [_unadjusted(name, items, confidence, len(names)) for name in names]
+    counts = [_compare_with(name, items, confidence, len(names)) for name in names]
     adjusted = holm([each.p for each, _ in counts])
     compared = []
     for (each, most), p in zip(counts, adjusted, strict=True):
-        finding = _finding_of(each, most, p < 1 - confidence, min_gain)
+        finding: Finding = "none_worth_it" if most < min_gain else "too_few"
+        if p < 1 - confidence and each.difference:
+            finding = "helped" if each.difference > 0 else "harmed"
         differing = (each.better + each.worse + 1) / (each.n + 2)  # above 0 where no pair differs
         n = required_n(min_gain, differing=round(differing, 2), tests=len(names), alpha=round(1 - confidence, 9))
         full = each.model_copy(update={"p_holm": p, "finding": finding, "required_n": n})
-        summary = comparison_summary(full, confidence=confidence, min_gain=min_gain)
+        summary = _summarize_comparison(full, confidence=confidence, min_gain=min_gain)
         compared.append(full.model_copy(update={"summary": summary}))
     return compared
 
 
-def _unadjusted(
+def _compare_with(
     name: BaselineName, items: Sequence[BenefitItem], confidence: float, tests: int
 ) -> tuple[PairedComparison, float]:
     """Counts, interval and test of one comparison, and the largest gain that `tests` of them do not exclude."""
@@ -332,7 +334,10 @@ def _unadjusted(
     low, high = newcombe(ones, others, confidence=confidence, size=size)
     _, most = newcombe(ones, others, confidence=1 - (1 - confidence) / tests, size=size)
     seen = fsum(differences[: len(both)])
-    p = sign_flip_test([fsum(own) for own in _grouped(differences, clusters)])
+    sums: dict[object, list[float]] = {}
+    for value, cluster in zip(differences, clusters, strict=True):
+        sums.setdefault(cluster, []).append(value)
+    p = sign_flip_test([fsum(own) for own in sums.values()])
     return PairedComparison(
         baseline=name,
         n=len(paired),
@@ -360,14 +365,6 @@ def _unadjusted(
     ), most
 
 
-def _grouped(values: Sequence[float], clusters: Sequence[object]) -> list[list[float]]:
-    """The values of each cluster."""
-    groups: dict[object, list[float]] = {}
-    for value, cluster in zip(values, clusters, strict=True):
-        groups.setdefault(cluster, []).append(value)
-    return list(groups.values())
-
-
 def _ratio(pairs: Sequence[tuple[float | None, float | None]]) -> float | None:
     ones, others = zip(*pairs, strict=True)
     if None in ones or None in others or not sum(others):
@@ -375,14 +372,153 @@ def _ratio(pairs: Sequence[tuple[float | None, float | None]]) -> float | None:
     return float(sum(ones) / sum(others))
 
 
-def _finding_of(counts: PairedComparison, most: float, shown: bool, min_gain: float) -> Finding:  # noqa: FBT001 - significance
-    if shown and counts.difference:
-        return "helped" if counts.difference > 0 else "harmed"
-    return "none_worth_it" if most < min_gain else "too_few"
-
-
 def _finding(comparisons: Sequence[PairedComparison]) -> Finding:
     """The finding of all comparisons together."""
     findings = {each.finding for each in comparisons}
     order: tuple[Literal["harmed", "none_worth_it", "too_few"], ...] = ("harmed", "none_worth_it", "too_few")
     return next((finding for finding in order if finding in findings), "helped")
+
+
+# In words
+
+METHODS: Mapping[Method, str] = {
+    "debate": "the debate",
+    "single": "one call",
+    "drafts": "the vote of first drafts",
+    "self_consistency": "self-consistency",
+}
+"""The names of methods in sentences."""
+_LEADS: Mapping[Finding, str] = {
+    "helped": "The debate helped",
+    "harmed": "The debate did not help, it was worse",
+    "none_worth_it": "No gain of {gain} points or more",
+    "too_few": "Too few to say",
+}
+
+
+def _summarize_comparison(compared: PairedComparison, *, confidence: float, min_gain: float) -> str:
+    """One comparison in a sentence or two."""
+    about = f"{_difference(compared, confidence)}; p = {compared.p_holm:.2g}"
+    sentence = f"{_lead(compared.finding, min_gain)}: {_right(compared)} ({about}); {_cost(compared)}."
+    if compared.finding != "too_few":
+        return sentence
+    if compared.n < compared.required_n:
+        return f"{sentence} To show a gain of {_gain(min_gain)} points takes about {compared.required_n:,} questions."
+    return f"{sentence} A gain of {_gain(min_gain)} points is neither shown nor ruled out."
+
+
+def _summarize(
+    finding: Finding,
+    comparisons: Sequence[PairedComparison],
+    *,
+    confidence: float,
+    min_gain: float,
+    failed: int,
+    attempted: int,
+    missing: Missing,
+) -> str:
+    """All comparisons in a few sentences, about the most accurate of the baselines that decided the finding."""
+    deciding = [each for each in comparisons if each.finding == finding]
+    best = max(deciding, key=lambda each: each.baseline_right / each.n)
+    lead = _lead(finding, min_gain)
+    parts = [f"{lead}: {_right(best)} ({_difference(best, confidence)}); {_cost(best)}."]
+    if finding == "too_few":
+        helped = [METHODS[each.baseline] for each in comparisons if each.finding == "helped"]
+        parts += [f"It did better than {_list(helped)}."] if helped else []
+        if best.n < best.required_n:
+            parts.append(f"To show a gain of {_gain(min_gain)} points takes about {best.required_n:,} questions.")
+    if failed:
+        parts.append(_about_failed(best, failed, attempted, missing))
+    return " ".join(parts)
+
+
+def _about_failed(compared: PairedComparison, failed: int, attempted: int, missing: Missing) -> str:
+    sentence = f"{failed:,} of {attempted:,} debates ended without a verdict and"
+    if missing == "left out":
+        return f"{sentence} are left out: what they would have found is not known."
+    bounds = f"{_points(compared.worst)} to {_points(compared.best)}"
+    return (
+        f"{sentence} count as wrong, and the baselines there as right as elsewhere; depending on what they would have "
+        f"found, the difference is anything from {bounds} points."
+    )
+
+
+def _lead(finding: Finding, min_gain: float) -> str:
+    return _LEADS[finding].format(gain=_gain(min_gain))
+
+
+def _difference(compared: PairedComparison, confidence: float) -> str:
+    interval = f"{confidence:.0%} interval {_points(compared.low)} to {_points(compared.high)}"
+    return f"difference {_points(compared.difference)} points, {interval}"
+
+
+def _cost(compared: PairedComparison) -> str:
+    ratios = {
+        "the price": compared.cost_ratio,
+        "the tokens": compared.tokens_ratio,
+        "the tokens written": compared.completion_tokens_ratio,
+        "the calls": compared.calls_ratio,
+    }
+    parts = [f"{_times(ratio)} {what}" for what, ratio in ratios.items() if ratio is not None]
+    return f"it cost {_list(parts)}" if parts else "its cost is not known"
+
+
+def change_summary(item: BenefitItem) -> str:
+    """Say whether one debate changed the answer, and at what cost; the right answer need not be known.
+
+    >>> single = MethodAnswer(answer=["cap"], calls=1, tokens=100)
+    >>> debate = MethodAnswer(answer=["free"], calls=5, tokens=940)
+    >>> change_summary(BenefitItem(debate=debate, baselines={"single": single}))
+    "The debate changed the answer to 'free': one call says 'cap'. It took 5 calls and 940 tokens: 9.4 times one call."
+    """
+    others = [(METHODS[name], answer) for name, answer in item.baselines.items()]
+    changed = [name for name, answer in others if answer.answer != item.debate.answer]
+    answers = "; ".join(f"{name} says {_answer(answer)}" for name, answer in others)
+    if not others:
+        sentence = (
+            f"There is nothing to compare with: no baseline has an answer. The debate says {_answer(item.debate)}."
+        )
+    elif not changed:
+        sentence = f"The debate did not change the answer: {_list([name for name, _ in others])} "
+        sentence += f"{'says' if len(others) == 1 else 'say'} {_answer(item.debate)} as well."
+    elif len(changed) == len(others):
+        sentence = f"The debate changed the answer to {_answer(item.debate)}: {answers}."
+    else:
+        sentence = f"The debate says {_answer(item.debate)}: {answers}."
+    tokens, single = item.debate.tokens, item.baselines.get("single")
+    took = f"It took {item.debate.calls:,} calls" + ("" if tokens is None else f" and {tokens:,} tokens")
+    if single is not None and single.tokens and tokens is not None:
+        took += f": {_times(tokens / single.tokens)} one call"
+    return f"{sentence} {took}."
+
+
+def _answer(answer: MethodAnswer) -> str:
+    return _list([repr(position) for position in answer.answer]) if answer.answer else "no position"
+
+
+def _right(compared: PairedComparison) -> str:
+    def count(right: float) -> str:  # a tie may be half an item
+        return f"{round(right):,}" if abs(right - round(right)) < 0.05 else f"{right:,.1f}"  # noqa: PLR2004 - one decimal
+
+    who = "it" if compared.finding in ("helped", "harmed") else "the debate"
+    debate, baseline = count(compared.debate_right), count(compared.baseline_right)
+    return f"{who} was right in {debate} of {compared.n:,}, {METHODS[compared.baseline]} in {baseline}"
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:,.0f} times" if ratio >= 100 else f"{ratio:.1f} times"  # noqa: PLR2004 - three digits
+
+
+def _points(share: float) -> str:
+    """A difference of shares, in percentage points with its sign."""
+    points = round(share * 100, 1) or 0.0
+    return f"{points:+g}" if points else "0"
+
+
+def _gain(share: float) -> str:
+    return f"{round(share * 100, 1):g}"
+
+
+def _list(names: Sequence[str]) -> str:
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last

@@ -82,8 +82,9 @@ async def evaluate(  # noqa: PLR0913 - the options of an evaluation
         raise ConfigurationError(_WHERE, "rows", rows, "at least one")
     right, asked = _reader(truth), _reader(question)
     shared = (lambda row: [asked(row), right(row)]) if cluster is None else _reader(cluster)
-    made = pattern if choices is None else _dealing(pattern, _reader(choices), asked, options.get("seed"))
-    first, each = (made, None) if isinstance(made, Block) else (made(rows[0]), _made_by(made))
+    made = pattern if choices is None else _deal_positions(pattern, _reader(choices), asked, options.get("seed"))
+    # a block of a row's own has no stored plan
+    first, each = (made, None) if isinstance(made, Block) else (made(rows[0]), lambda row: (made(row), None))
     batch = Batch(first, [*rows] * repeats, question=asked, each=each, **options)
     async with batch:
         pairs = [(item, _benefit_item(item, right(item.row), str(shared(item.row)))) async for item in batch]
@@ -96,12 +97,12 @@ async def evaluate(  # noqa: PLR0913 - the options of an evaluation
     )
 
 
-def dealt(choices: Sequence[str], *, question: object, seed: int | None) -> list[str]:
+def deal(choices: Sequence[str], *, question: object, seed: int | None) -> list[str]:
     """The positions of a row in random order, the same for the same question and seed.
 
     Data sets often have the right one first, which should not always have the first word.
 
-    >>> sorted(dealt(["it is", "it is not"], question="Is it?", seed=1))
+    >>> sorted(deal(["it is", "it is not"], question="Is it?", seed=1))
     ['it is', 'it is not']
     """
     source = Random(json.dumps([seed, question, list(choices)], default=str))  # noqa: S311 - repeatable on purpose
@@ -119,7 +120,7 @@ def evaluate_sync(
     return run_sync(lambda: evaluate(pattern, rows, truth=truth, **options))
 
 
-def _dealing(
+def _deal_positions(
     pattern: Block[Any, Any] | Callable[..., Block[Any, Any]],
     choices: Callable[[Any], Sequence[str]],
     asked: Callable[[Any], Any],
@@ -130,12 +131,7 @@ def _dealing(
         raise ConfigurationError(
             _WHERE, "pattern", pattern.name, "a function of a row and its positions, for `choices`"
         )
-    return lambda row: pattern(row, dealt(choices(row), question=asked(row), seed=seed))
-
-
-def _made_by(pattern: Callable[[Any], Block[Any, Any]]) -> Callable[[Any], tuple[Block[Any, Any], None]]:
-    """The block of a row, which has no stored plan."""
-    return lambda row: (pattern(row), None)
+    return lambda row: pattern(row, deal(choices(row), question=asked(row), seed=seed))
 
 
 def _reader(of: str | Callable[[Any], Any]) -> Callable[[Any], Any]:

@@ -79,7 +79,7 @@ class BallotSet:
         return None
 
 
-def ballot_set(
+def read_ballots(
     data: Countable,
     *,
     sides: Sequence[str] | None = None,
@@ -90,12 +90,21 @@ def ballot_set(
     """Read and check `data`; ConfigurationError for ballots that cannot be counted, see `recount`."""
     given, known = _parts(data)
     chosen = tuple(known if sides is None else sides)
-    _check_sides(chosen, given=sides is not None or bool(known))
+    if sides is None and not known:
+        raise ConfigurationError(_WHERE, "sides", None, "given for bare ballots")
+    if not chosen or len(set(chosen)) != len(chosen):
+        raise ConfigurationError(_WHERE, "sides", chosen, "different sides, one at least")
+    if threshold is None:
+        approving = Fraction(1, len(chosen))
+    elif isinstance(threshold, bool) or not (math.isfinite(threshold) and 0 < threshold <= 1):
+        raise ConfigurationError(_WHERE, "threshold", threshold, "None or a number above 0, and 1 at most")
+    else:
+        approving = threshold if isinstance(threshold, Fraction) else exact(threshold)
     votes = [ballot for ballot in given if isinstance(ballot, Ballot)]
     is_vote = isinstance(data, ConsensusOutput) or bool(votes)
     if eligible is not None and not is_vote:
         raise ConfigurationError(_WHERE, "eligible", eligible, "None: only votes have eligible voters")
-    cast = [_read(ballot, index, chosen) for index, ballot in enumerate(given)]
+    cast = [_read_ballot(ballot, index, chosen) for index, ballot in enumerate(given)]
     usable = [ballot for ballot in cast if ballot.problem is None]
     voters = _eligible(data, votes, eligible) if is_vote else [str(number) for number in range(1, len(cast) + 1)]
     _check_weights(weights, voters if is_vote else [ballot.model for ballot in usable])
@@ -104,11 +113,11 @@ def ballot_set(
     return BallotSet(
         sides=chosen,
         cast=cast,
-        votes=votes if is_vote else [_as_vote(voter, each, chosen) for voter, each in zip(voters, cast, strict=True)],
+        votes=votes if is_vote else [_vote_of(voter, each, chosen) for voter, each in zip(voters, cast, strict=True)],
         data="votes" if is_vote else "scores" if scored else "winners",
         planned=max(len(voters), 0 if judging is None else judging.planned),
         by="vote" if not scored else "mean" if judging is None else judging.decided_by,
-        threshold=_threshold(threshold, len(chosen)),
+        threshold=approving,
         weights=weights,
         eligible=voters,
         tally=data.tally if isinstance(data, ConsensusOutput) else None,
@@ -128,7 +137,7 @@ def _parts(data: Countable) -> tuple[Sequence[JudgeBallot | Ballot], Sequence[st
     return data, ()
 
 
-def _read(ballot: JudgeBallot | Ballot, index: int, sides: Sequence[str]) -> JudgeBallot:
+def _read_ballot(ballot: JudgeBallot | Ballot, index: int, sides: Sequence[str]) -> JudgeBallot:
     """A ballot about `sides`; ConfigurationError for a judge's ballot about others."""
     if isinstance(ballot, Ballot):
         spoiled = ballot.choice not in sides
@@ -147,7 +156,7 @@ def _read(ballot: JudgeBallot | Ballot, index: int, sides: Sequence[str]) -> Jud
     return ballot.model_copy(update={"order": list(sides)})
 
 
-def _as_vote(voter: str, ballot: JudgeBallot, sides: Sequence[str]) -> Ballot:
+def _vote_of(voter: str, ballot: JudgeBallot, sides: Sequence[str]) -> Ballot:
     """A vote for the first place; an unusable ballot, and a tie, are spoiled."""
     first = firsts_of(ballot, sides=sides) if ballot.problem is None else []
     return Ballot(voter=voter, choice=first[0] if len(first) == 1 else None)
@@ -164,21 +173,6 @@ def _eligible(data: Countable, votes: Iterable[Ballot], given: Sequence[str] | N
         missing = 0 if data.tally is None else data.tally.eligible - len(names)
         names |= dict.fromkeys(f"(not named, {number})" for number in range(1, missing + 1))
     return list(names)
-
-
-def _threshold(given: float | Fraction | None, sides: int) -> Fraction:
-    if given is None:
-        return Fraction(1, sides)
-    if isinstance(given, bool) or not (math.isfinite(given) and 0 < given <= 1):
-        raise ConfigurationError(_WHERE, "threshold", given, "None or a number above 0, and 1 at most")
-    return given if isinstance(given, Fraction) else exact(given)
-
-
-def _check_sides(sides: Sequence[str], *, given: bool) -> None:
-    if not given:
-        raise ConfigurationError(_WHERE, "sides", None, "given for bare ballots")
-    if not sides or len(set(sides)) != len(sides):
-        raise ConfigurationError(_WHERE, "sides", sides, "different sides, one at least")
 
 
 def _check_weights(weights: Mapping[str, float] | None, voters: Sequence[str | None]) -> None:

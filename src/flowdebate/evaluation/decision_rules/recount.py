@@ -10,7 +10,7 @@ from flowdebate._util.notebook import InNotebooks
 from flowdebate._util.text import counted
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import ConfigurationError, shown
-from flowdebate.evaluation.decision_rules.ballots import BallotData, ballot_set
+from flowdebate.evaluation.decision_rules.ballots import BallotData, read_ballots
 from flowdebate.evaluation.decision_rules.rules import RULES, DecisionRule, RuleResult, reason_to_skip
 from flowdebate.patterns.debate.judging.ballots import decide
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 
 ALL_RULES: tuple[DecisionRule, ...] = get_args(DecisionRule)
+# The last finding of every recount.
 LIMITS = (
     "All rules read the same ballots. Where they agree, the outcome does not depend on how ballots are counted; it is "
     "no evidence that the ballots are right."
 )
-"""The last finding of every recount."""
 _ENDS = {"tie": "a tie", "short": "too few votes for a winner"}
 
 
@@ -70,7 +70,11 @@ class Recount(InNotebooks, WireModel):
     @property
     def findings(self) -> list[str]:
         """The recount in words, a sentence each: first whether the rules agree, last `LIMITS`."""
-        return [self.line, *_skipped(self), *_of_ballots(self), LIMITS]
+        reasons: dict[str, list[str]] = {}
+        for rule, reason in self.skipped.items():
+            reasons.setdefault(reason, []).append(_name(rule))
+        skipped = [f"not counted: {', '.join(names)}: {reason}" for reason, names in reasons.items()]
+        return [self.line, *skipped, *_about_ballots(self), LIMITS]
 
     def row(self, rule: DecisionRule) -> RuleResult:
         """The row of `rule`; LookupError where it was skipped or not asked for."""
@@ -109,8 +113,14 @@ def recount(
     >>> [row.winner for row in recounted.rows], recounted.line
     (['b', 'a', 'a'], "2 of 3 rules choose 'a'; the others: 'b' (mean)")
     """
-    asked = _asked(rules)
-    cast = ballot_set(data, sides=sides, weights=weights, threshold=threshold, eligible=eligible)
+    given = [rules] if isinstance(rules, str) else list(ALL_RULES if rules is None else rules)
+    for rule in given:
+        if rule not in ALL_RULES:
+            raise ConfigurationError("recount()", "rules", rule, f"some of {', '.join(ALL_RULES)}")
+    if not given:
+        raise ConfigurationError("recount()", "rules", given, "at least one")
+    asked = [rule for rule in ALL_RULES if rule in given]
+    cast = read_ballots(data, sides=sides, weights=weights, threshold=threshold, eligible=eligible)
     reasons = {rule: reason_to_skip(rule, cast, asked=rules is not None) for rule in asked}
     rows = [RULES[rule](cast) for rule, reason in reasons.items() if reason is None]
     return Recount(
@@ -134,21 +144,11 @@ def recount(
         sufficient=cast.sufficient(),
         flipped=decide(cast.cast, sides=cast.sides).flipped,
         agree=bool(rows) and rows[0].winner is not None and len({row.winner for row in rows}) == 1,
-        line=_line(rows),
+        line=_agreement_line(rows),
     )
 
 
-def _asked(rules: Iterable[DecisionRule] | None) -> list[DecisionRule]:
-    given = [rules] if isinstance(rules, str) else list(ALL_RULES if rules is None else rules)
-    for rule in given:
-        if rule not in ALL_RULES:
-            raise ConfigurationError("recount()", "rules", rule, f"some of {', '.join(ALL_RULES)}")
-    if not given:
-        raise ConfigurationError("recount()", "rules", given, "at least one")
-    return [rule for rule in ALL_RULES if rule in given]
-
-
-def _line(rows: Sequence[RuleResult]) -> str:
+def _agreement_line(rows: Sequence[RuleResult]) -> str:
     """Whether the rules agree, in words."""
     if not rows:
         return "no rule can count these ballots"
@@ -169,15 +169,7 @@ def _line(rows: Sequence[RuleResult]) -> str:
     return f"{won.count(best)} of {whole} rules {verb} {best}; the others: {others}"
 
 
-def _skipped(recounted: Recount) -> Iterator[str]:
-    reasons: dict[str, list[str]] = {}
-    for rule, reason in recounted.skipped.items():
-        reasons.setdefault(reason, []).append(_name(rule))
-    for reason, names in reasons.items():
-        yield f"not counted: {', '.join(names)}: {reason}"
-
-
-def _of_ballots(recounted: Recount) -> Iterator[str]:
+def _about_ballots(recounted: Recount) -> Iterator[str]:
     cast, usable, planned = recounted.cast, recounted.usable, recounted.planned
     if usable == 1:
         yield "there is one ballot, which every rule can only repeat"

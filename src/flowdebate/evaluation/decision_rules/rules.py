@@ -42,8 +42,8 @@ RuleEnd = Literal["winner", "tie", "short"]
 Ranking: TypeAlias = "Mapping[str, Fraction]"
 _HALF = Fraction(1, 2)
 _PAIR = 2
+# Sets of one size that an instant runoff follows where sides tie for the last place: with n sides there can be 2 ** n.
 _MOST_SETS = 1_000
-"""The number of sets of one size that an instant runoff follows where sides tie for the last place."""
 
 
 class RuleResult(WireModel):
@@ -261,6 +261,7 @@ def _of_tally(cast: BallotSet, rule: VotingRule) -> RuleResult:
     )
 
 
+# For ballots that pass `reason_to_skip`.
 RULES: Mapping[DecisionRule, Callable[[BallotSet], RuleResult]] = {
     "mean": _mean,
     "median": _median,
@@ -274,7 +275,6 @@ RULES: Mapping[DecisionRule, Callable[[BallotSet], RuleResult]] = {
     "instant_runoff": _instant_runoff,
     "weighted": _weighted,
 }
-"""The functions of all rules, for ballots that pass `reason_to_skip`."""
 _BY_SCORES = ("mean", "median", "approval")
 _BY_RANKING = ("borda", "condorcet", "instant_runoff")
 
@@ -282,25 +282,22 @@ _BY_RANKING = ("borda", "condorcet", "instant_runoff")
 def reason_to_skip(rule: DecisionRule, cast: BallotSet, *, asked: bool) -> str | None:
     """The reason why `rule` cannot count these ballots, or (unless it was `asked` for) repeats another; else None."""
     kind = "a vote" if cast.data == "votes" else "a ballot with a winner only"
-    if not cast.usable:
-        return "there is no ballot that could be used"
-    if rule in _BY_SCORES and cast.shares is None:
-        return f"not every ballot has scores: {kind} says who is first, and not by how much"
-    if rule in _BY_RANKING and cast.rankings is None:
-        return f"not every ballot ranks all sides: {kind} says who is first, and not how the other sides stand"
-    if rule == "weighted" and cast.weights is None and (cast.tally is None or cast.tally.rule != "weighted"):
-        return "there are no weights"
-    return None if asked else _redundant(rule, cast)
-
-
-def _redundant(rule: DecisionRule, cast: BallotSet) -> str | None:
-    """The rule that always agrees with `rule` on such ballots, in words."""
+    unweighted = cast.weights is None and (cast.tally is None or cast.tally.rule != "weighted")
+    two_sides, two_ballots = len(cast.sides) <= _PAIR, len(cast.usable) <= _PAIR
     even = rule == "approval" and cast.threshold == Fraction(1, len(cast.sides))
-    if len(cast.sides) <= _PAIR and (rule in _BY_RANKING or even):
-        return "with two sides it is plurality"
-    if len(cast.usable) <= _PAIR and rule == "median":
-        return "with two ballots it is the mean"
-    return None
+    reasons = {
+        "there is no ballot that could be used": not cast.usable,
+        f"not every ballot has scores: {kind} says who is first, and not by how much": (
+            rule in _BY_SCORES and cast.shares is None
+        ),
+        f"not every ballot ranks all sides: {kind} says who is first, and not how the other sides stand": (
+            rule in _BY_RANKING and cast.rankings is None
+        ),
+        "there are no weights": rule == "weighted" and unweighted,
+        "with two sides it is plurality": not asked and two_sides and (rule in _BY_RANKING or even),
+        "with two ballots it is the mean": not asked and two_ballots and rule == "median",
+    }
+    return next((reason for reason, applies in reasons.items() if applies), None)
 
 
 def _most(cast: BallotSet, rule: DecisionRule, totals: Mapping[str, Fraction], has: str) -> RuleResult:

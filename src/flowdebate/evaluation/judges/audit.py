@@ -42,10 +42,8 @@ if TYPE_CHECKING:
     from flowdebate.runs.result import RunView
 
 
-_ENOUGH = 50
-"""The number of items from which on models are correlated: with fewer, the estimate says nothing."""
-_FLAT = 1e-12
-"""A spread that is due to rounding."""
+_ENOUGH = 50  # items from which on models are correlated: with fewer, the estimate says nothing
+_FLAT = 1e-12  # a spread that is due to rounding
 Spoken: TypeAlias = "Sequence[Sequence[str] | None] | None"
 
 
@@ -92,7 +90,7 @@ def full_audit(
     """
     check_scipy("full_audit()")
     check_count("full_audit()", least=0, seed=seed, resamples=resamples)
-    return _adjusted(_audit(items, truth, spoken, Resampling(seed, resamples))).model_copy(update={"seed": seed})
+    return _adjust(_audit(items, truth, spoken, Resampling(seed, resamples))).model_copy(update={"seed": seed})
 
 
 def audit_run(run: RunView) -> RunAudit:
@@ -143,7 +141,7 @@ def _audit(
     return JudgeAudit(**figures, models=models, **_panel(items, truth, sorted(by_model), resampling))
 
 
-def _adjusted(audited: JudgeAudit) -> JudgeAudit:
+def _adjust(audited: JudgeAudit) -> JudgeAudit:
     """The audit with the p-values of all its tests adjusted for their number."""
     every = [places for figures in (audited, *audited.models.values()) for places in figures.tested]
     adjusted = dict(zip(map(id, every), holm([places.p or 0.0 for places in every]), strict=True))
@@ -201,8 +199,8 @@ def _figures(
     }
 
 
+# The smallest value of figures that can be below 0; None: without bounds.
 _LEAST: dict[str, float | None] = {"preference_fairness": -1.0, "slot_log_odds": None}
-"""The smallest value of figures that can be below 0; None: without bounds."""
 
 
 def _figure(counts: Sequence[ItemCounts], name: str, resampling: Resampling | None) -> Figure | None:
@@ -250,7 +248,7 @@ def _last_word(items: Sequence[PlaceWins], resampling: Resampling | None) -> Las
         low=low,
         high=high,
         items=len(items),
-        orders=len(set[object]().union(*(item.arrangements for item in items))),
+        orders=_arrangements(items),
         p=p,
     )
 
@@ -285,7 +283,7 @@ def _places(
         items=len(items),
         leaning=leaning,
         first=first,
-        arrangements=len(set[object]().union(*(item.arrangements for item in items))),
+        arrangements=_arrangements(items),
         apart=kind != "label" or len(set[object]().union(*(item.label_orders for item in items))) > 1,
         p=p,
         test=test,
@@ -297,6 +295,10 @@ def _interval(
 ) -> tuple[float | None, float | None]:
     """The 95% interval of a ratio of two sums over items; none without resamples."""
     return resampling.interval(terms, least=least) if resampling and resampling.resamples else (None, None)
+
+
+def _arrangements(items: Iterable[PlaceWins]) -> int:
+    return len(set[object]().union(*(item.arrangements for item in items)))
 
 
 def _panel(
@@ -319,7 +321,9 @@ def _panel(
         return {}
     at = sorted({item for pair in pairs for item in pair})
     centred, count = of == "scores", len(names)
-    value = _mean_correlation([_sums(pair.values()) for pair in pairs], centred=centred)
+    known_pairs = [_correlation(_sums(pair.values()), centred=centred) for pair in pairs]
+    found = [each for each in known_pairs if each is not None]
+    value = math.fsum(sorted(found)) / len(found)
     low = high = None
     if resampling is not None and resampling.resamples:
         low, high = _correlation_interval(pairs, at, resampling, centred=centred)
@@ -351,8 +355,10 @@ def _both(
         if one not in share or other not in share:
             continue
         right = known[at]
-        if of == "scores":
-            points[at] = list(_from_even(share[one], share[other]))
+        if of == "scores":  # less 1 / the number of sides; the names of sides do not matter
+            sides = sorted(share[one].keys() | share[other].keys())
+            even = 1 / len(sides)
+            points[at] = [(share[one].get(side, 0.0) - even, share[other].get(side, 0.0) - even) for side in sides]
         elif right in share[one] and right in share[other]:
             points[at] = [(1 - share[one][right], 1 - share[other][right])]
     return {at: _sums((1.0, x, y, x * x, y * y, x * y) for x, y in given) for at, given in points.items()}
@@ -362,11 +368,6 @@ def _sums(rows: Iterable[_Sums]) -> _Sums:
     """Column by column, the same in whatever order."""
     n, x, y, xx, yy, xy = (math.fsum(column) for column in zip(*rows, strict=True))
     return n, x, y, xx, yy, xy
-
-
-def _mean_correlation(sums: Sequence[_Sums], *, centred: bool) -> float:
-    found = [value for each in sums if (value := _correlation(each, centred=centred)) is not None]
-    return math.fsum(sorted(found)) / len(found)
 
 
 def _correlation_interval(
@@ -400,12 +401,6 @@ def _shares(ballots: Iterable[JudgeBallot]) -> dict[str, dict[str, float]]:
         }
         for model, given in own.items()
     }
-
-
-def _from_even(one: dict[str, float], other: dict[str, float]) -> Iterable[tuple[float, float]]:
-    """Each side's shares less 1 / the number of sides; the names of sides do not matter."""
-    sides = sorted(one.keys() | other.keys())
-    return [(one.get(side, 0.0) - 1 / len(sides), other.get(side, 0.0) - 1 / len(sides)) for side in sides]
 
 
 def _correlation(sums: _Sums, *, centred: bool) -> float | None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from flowdebate.patterns.debate.judging.ballots import JudgeBallot
 
 
+# Figures that are a sum over items, divided by another one.
 FIGURES = (
     "repetition_stability",
     "position_consistency",
@@ -25,9 +26,7 @@ FIGURES = (
     "saturation",
     "slot_log_odds",
 )
-"""Figures that are a sum over items, divided by another one."""
-SATURATED = 0.99
-"""The share from which on a ballot gives a side everything."""
+SATURATED = 0.99  # the share from which on a ballot gives a side everything
 _JudgeView: TypeAlias = tuple[tuple[str, ...], tuple[tuple[str, str], ...]]
 
 
@@ -80,7 +79,7 @@ def count(ballots: Iterable[JudgeBallot], spoke: Sequence[str] | None = None) ->
             counts.unusable += 1
         else:
             choice = leader_of(ballot.scores) if ballot.scores else ballot.winner
-            _place(counts, ballot, choice, ballot.spoken or spoke)
+            _count_place(counts, ballot, choice, ballot.spoken or spoke)
             labels = tuple(sorted(ballot.labels.items())) if ballot.labels else ()
             about = ballot.model, frozenset(ballot.order), tuple(ballot.spoken or ())
             if ballot.log_odds is not None and about[1] == ballot.log_odds.keys():
@@ -90,10 +89,13 @@ def count(ballots: Iterable[JudgeBallot], spoke: Sequence[str] | None = None) ->
             views = alike.setdefault(about, {})
             views.setdefault((tuple(ballot.order), labels), []).append(choice)
     for letters in by_letter.values():
-        terms.setdefault("slot_log_odds", []).extend(_slot_log_odds(letters))
+        # how far the first slot is ahead of the last one; in unbalanced orders that may be the sides
+        if Counter(ballot.order[0] for ballot in letters) == Counter(ballot.order[-1] for ballot in letters):
+            odds = [(ballot.log_odds or {}, ballot.order) for ballot in letters]
+            terms.setdefault("slot_log_odds", []).extend(each[order[0]] - each[order[-1]] for each, order in odds)
     for views in alike.values():
         if len(views) > 1 or any(len(choices) > 1 for choices in views.values()):
-            _compare(terms, views)
+            _compare_views(terms, views)
     counts.figures = {name: (math.fsum(values), len(values)) for name, values in terms.items() if values}
     return counts
 
@@ -110,24 +112,26 @@ def is_usable(ballot: JudgeBallot) -> bool:
     )
 
 
-def _place(counts: ItemCounts, ballot: JudgeBallot, choice: str | None, spoke: Sequence[str] | None) -> None:
+def _count_place(counts: ItemCounts, ballot: JudgeBallot, choice: str | None, spoke: Sequence[str] | None) -> None:
     """Count a win of the slot of `choice`, of its label, and of its turn."""
     if choice is None:
         counts.undecided += 1
         return
     order = tuple(ballot.order)
     slots = tuple(str(number) for number in range(1, len(order) + 1))
-    _win(counts.slots, slots, order.index(choice), order)
+    _count_win(counts.slots, slots, order.index(choice), order)
     if spoke is not None and len(spoke) == len(order) and set(spoke) == set(order):
-        _win(counts.turns, slots, spoke.index(choice), tuple(spoke))
+        _count_win(counts.turns, slots, spoke.index(choice), tuple(spoke))
     if ballot.labels is not None:
         sides = {label: side for side, label in ballot.labels.items()}
         labels = tuple(sorted(sides))
-        wins = _win(counts.labels, labels, labels.index(ballot.labels[choice]), tuple(sides[each] for each in labels))
+        wins = _count_win(
+            counts.labels, labels, labels.index(ballot.labels[choice]), tuple(sides[each] for each in labels)
+        )
         wins.label_orders.add(tuple(ballot.labels[side] for side in order))
 
 
-def _win(
+def _count_win(
     places: dict[tuple[str, ...], PlaceWins], names: tuple[str, ...], place: int, arrangement: tuple[str, ...]
 ) -> PlaceWins:
     wins = places.setdefault(names, PlaceWins([0] * len(names)))
@@ -136,15 +140,7 @@ def _win(
     return wins
 
 
-def _slot_log_odds(ballots: Sequence[JudgeBallot]) -> list[float]:
-    """By how much the first slot is ahead of the last one; nothing where that may be the sides."""
-    if Counter(ballot.order[0] for ballot in ballots) != Counter(ballot.order[-1] for ballot in ballots):
-        return []
-    odds = [(ballot.log_odds or {}, ballot.order) for ballot in ballots]
-    return [each[order[0]] - each[order[-1]] for each, order in odds]
-
-
-def _compare(terms: dict[str, list[float]], views: Mapping[_JudgeView, Sequence[str | None]]) -> None:
+def _compare_views(terms: dict[str, list[float]], views: Mapping[_JudgeView, Sequence[str | None]]) -> None:
     """Add the terms of one model's verdicts on one set of sides."""
     for choices in views.values():
         if len(choices) > 1:

@@ -22,15 +22,13 @@ if TYPE_CHECKING:
     from flowdebate.patterns.anonymity.leaks import LeakReport
 
 
+# The last sentence of every audit.
 LIMITS = (
     "An audit of orders cannot find a preference that is the same in every order: for length, for style, for a name in "
     "the text, or for the side that spoke last in the debate, unless the speaking order is known and varies: last_word."
 )
-"""The last sentence of every audit."""
-_BLUNT = 0.8
-"""The saturation from which on scores are called all or nothing: two orders then gain .007 over one, of .208."""
-_FEW = 10
-"""The number of ballots from which on that is said."""
+_BLUNT = 0.8  # the saturation from which on scores are all or nothing: two orders then gain .007 over one, of .208
+_FEW = 10  # ballots, or debates with votes, from which on a share of them says anything
 PlaceKind = Literal["slot", "label", "turn"]
 """A place in the order in which a judge reads; the name of a side; a place in the order in which sides spoke."""
 
@@ -208,10 +206,17 @@ class JudgeAudit(InNotebooks, JudgeFigures):
         >>> audited.findings[0]
         'too small: 1 verdict (the first slot won 1 of 1, 100%); at least 54 are needed to find a rate of 70%'
         """
-        sentences = list(_of_judge(self, self.tests))
+        sentences = list(_about_judge(self, self.tests))
         for name, figures in self.models.items():
-            sentences += [f"{name or 'unknown model'}: {finding}" for finding in _of_judge(figures, self.tests)]
-        sentences += _of_panel(self)
+            sentences += [f"{name or 'unknown model'}: {finding}" for finding in _about_judge(figures, self.tests)]
+        if self.rho is not None and self.effective_n is not None:
+            between = ""
+            if self.effective_n_low is not None and self.effective_n_high is not None:
+                between = f" (95% CI {self.effective_n_low:.1f} to {self.effective_n_high:.1f})"
+            sentences.append(
+                f"{len(self.models)} models are worth {self.effective_n:.1f} independent ones{between}: their "
+                f"{self.rho_of} correlate by {_value(self.rho)} over {counted(self.rho.n, 'item')}"
+            )
         if self.tests > 1:
             sentences.append(
                 f"{self.tests} tests were made and p-values are adjusted for that (Holm): together they find a bias in "
@@ -306,15 +311,21 @@ class RunAudit(InNotebooks):
         return sentences
 
 
-def _of_judge(figures: JudgeFigures, tests: int) -> Iterator[str]:
+def _about_judge(figures: JudgeFigures, tests: int) -> Iterator[str]:
     if not figures.slots:
         yield f"no verdict for a side in {counted(figures.ballots, 'ballot')}: there is nothing to say about slots"
     for places in (*figures.slots, *figures.labels, *figures.turns):
-        yield from _of_places(places, tests)
-    if figures.last_word is not None and figures.last_word in figures.tested:
-        yield _of_last_word(figures.last_word)
-    yield from _of_orders(figures)
-    yield from _of_grades(figures)
+        yield from _about_places(places, tests)
+    if (last := figures.last_word) is not None and last in figures.tested:
+        p = last.p_holm or last.p or 0.0
+        bounds = "" if last.low is None else f", 95% CI {last.low:.0%} to {last.high:.0%}"
+        numbers = f"{last.wins} of {last.n} ({last.rate:.0%} where {last.even:.0%} is even{bounds}, {_p(p)})"
+        if p > ALPHA:
+            yield f"no preference for the last word found: it won {numbers}"
+        else:
+            yield f"{'favours' if last.rate > last.even else 'is against'} the last word: it won {numbers}"
+    yield from _about_orders(figures)
+    yield from _about_grades(figures)
     if figures.unparsed:
         share = f"{figures.unparsed_share:.0%}"
         yield f"{figures.unparsed} of {counted(figures.ballots, 'answer')} ({share}) could not be used"
@@ -322,16 +333,7 @@ def _of_judge(figures: JudgeFigures, tests: int) -> Iterator[str]:
         yield f"{counted(figures.unusable, 'ballot')} not counted: contradictory"
 
 
-def _of_last_word(last: LastWord) -> str:
-    p = last.p_holm or last.p or 0.0
-    bounds = "" if last.low is None else f", 95% CI {last.low:.0%} to {last.high:.0%}"
-    numbers = f"{last.wins} of {last.n} ({last.rate:.0%} where {last.even:.0%} is even{bounds}, {_p(p)})"
-    if p > ALPHA:
-        return f"no preference for the last word found: it won {numbers}"
-    return f"{'favours' if last.rate > last.even else 'is against'} the last word: it won {numbers}"
-
-
-def _of_places(places: Places, tests: int) -> Iterator[str]:
+def _about_places(places: Places, tests: int) -> Iterator[str]:
     kind, favoured = places.kind, places.favoured
     won = f"{favoured.wins} of {places.n}"
     if not places.separable:
@@ -341,10 +343,12 @@ def _of_places(places: Places, tests: int) -> Iterator[str]:
     small = needed is not None and places.items < needed
     if small:
         shown = f"{_name(places, favoured)} won {won}, {favoured.rate:.0%}"
+        size = counted(places.items, "verdict" if places.n == places.items else "item")
         rate = f"{sought(places.sides):.0%}"
-        yield f"too small: {_size(places)} ({shown}); at least {needed} are needed to find a rate of {rate}"
-    numbers = f"{won} ({', '.join(_numbers(places, favoured))})"
+        yield f"too small: {size} ({shown}); at least {needed} are needed to find a rate of {rate}"
     p = places.p if places.p_holm is None else places.p_holm
+    bounds = "" if favoured.low is None else f", 95% CI {favoured.low:.0%} to {favoured.high:.0%}"
+    numbers = f"{won} ({favoured.rate:.0%}{bounds}{'' if p is None else f', {_p(p)}'})"
     if p is None:
         if not small:
             yield f"{_name(places, favoured)} won {numbers}; not tested for chance"
@@ -376,7 +380,7 @@ def _inseparable(places: Places) -> str:
             return f"in {every} each label had one slot, so labels and slots are not separate"
 
 
-def _of_orders(figures: JudgeFigures) -> Iterator[str]:
+def _about_orders(figures: JudgeFigures) -> Iterator[str]:
     consistency, fairness = figures.position_consistency, figures.preference_fairness
     if consistency is not None:
         n = consistency.n
@@ -390,7 +394,7 @@ def _of_orders(figures: JudgeFigures) -> Iterator[str]:
         yield f"repetition stability {_value(stability)}, over {counted(stability.n, 'view')} judged several times"
 
 
-def _of_grades(figures: JudgeFigures) -> Iterator[str]:
+def _about_grades(figures: JudgeFigures) -> Iterator[str]:
     """What the ballots' scores are worth: whether they grade, and how far a slot moves them."""
     saturation, slot = figures.saturation, figures.slot_log_odds
     if saturation is not None and saturation.n >= _FEW and saturation.value >= _BLUNT:
@@ -402,18 +406,6 @@ def _of_grades(figures: JudgeFigures) -> Iterator[str]:
         yield f"by letter, the first slot is ahead by {_value(slot)} in log-odds; all orders together cancel that"
 
 
-def _of_panel(audit: JudgeAudit) -> Iterator[str]:
-    if audit.rho is None or audit.effective_n is None:
-        return
-    between = ""
-    if audit.effective_n_low is not None and audit.effective_n_high is not None:
-        between = f" (95% CI {audit.effective_n_low:.1f} to {audit.effective_n_high:.1f})"
-    yield (
-        f"{len(audit.models)} models are worth {audit.effective_n:.1f} independent ones{between}: their {audit.rho_of} "
-        f"correlate by {_value(audit.rho)} over {counted(audit.rho.n, 'item')}"
-    )
-
-
 def _name(places: Places, place: PlaceRate) -> str:
     if places.kind == "label":
         return f"the label {place.place!r}"
@@ -422,22 +414,9 @@ def _name(places: Places, place: PlaceRate) -> str:
     return ends.get(place.place, f"{what} {place.place} of {places.sides}")
 
 
-def _numbers(places: Places, place: PlaceRate) -> Iterator[str]:
-    yield f"{place.rate:.0%}"
-    if place.low is not None:
-        yield f"95% CI {place.low:.0%} to {place.high:.0%}"
-    p = places.p if places.p_holm is None else places.p_holm
-    if p is not None:
-        yield _p(p)
-
-
 def _p(p: float) -> str:
     return f"p = {p:.2g}" if p >= 0.001 else "p < 0.001"  # noqa: PLR2004 - as journals write it
 
 
 def _value(figure: Figure) -> str:
     return f"{figure.value:.2f}" + ("" if figure.low is None else f" (95% CI {figure.low:.2f} to {figure.high:.2f})")
-
-
-def _size(places: Places) -> str:
-    return counted(places.items, "verdict" if places.n == places.items else "item")
