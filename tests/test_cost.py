@@ -140,7 +140,7 @@ def test_the_import_brings_in_what_a_debate_needs() -> None:
         "workers",
         "store.sqlite",
         "store.postgres",
-        "measures.converging",
+        "measures.similarity",
         "measures.statements",
     )
     banned += ("patterns.consensus", "patterns.council", "patterns.anonymity.names", "models.openai", "runs.batch")

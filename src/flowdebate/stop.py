@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import NoReturn
 
-    from flowdebate.measures.converging import Convergence
+    from flowdebate.measures.similarity import Convergence
     from flowdebate.runs.context import Context
 
 
@@ -261,7 +261,7 @@ def _similar(
         said: dict[str, list[str]] = state.texts_by_speaker(ctx)
         if not said or (kind == "repeated" and any(len(texts) == 1 for texts in said.values())):
             return False
-        from flowdebate.measures.converging import convergence
+        from flowdebate.measures.similarity import convergence
 
         found = await asyncio.to_thread(  # measures load libraries, and must not block the event loop
             convergence,

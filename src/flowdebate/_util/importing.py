@@ -1,6 +1,53 @@
-"""Lock around imports of libraries with import cycles."""
+"""Imports at first use: objects by name, a lock for libraries with import cycles, and the pages of notebooks."""
+
+from __future__ import annotations
 
 import threading
+from importlib import import_module
+from pkgutil import resolve_name
+from typing import TypeVar
 
+from flowdebate.errors import ConfigurationError
+
+T = TypeVar("T")
+
+# Held while a library with import cycles is imported: of two threads that do it together, one may find half of it.
 IMPORTING = threading.Lock()
-"""Held while such a library is imported: of two threads that do it together, one may find half of it."""
+
+
+def load_object(spec: str, kind: type[T], *, where: str, field: str = "MODULE:OBJECT") -> T:
+    """The `kind` that `spec` names, or that the function made which it names; ConfigurationError if there is none."""
+    module, _, path = spec.partition(":")
+    allowed = f"MODULE:OBJECT, a {kind.__name__} or a function that makes one"
+    try:
+        found: object = import_module(module)
+        for name in path.split("."):
+            found = getattr(found, name)
+    except (ValueError, AttributeError, ModuleNotFoundError) as error:
+        if isinstance(error, ModuleNotFoundError) and error.name not in (module, module.partition(".")[0]):
+            raise
+        raise ConfigurationError(where, field, spec, allowed) from error
+    if not isinstance(found, kind) and callable(found):
+        found = found()
+    if not isinstance(found, kind):
+        raise ConfigurationError(where, field, spec, allowed)
+    return found
+
+
+class InNotebooks:
+    """Base of results, handles, documents and reports of evaluations: a notebook shows them as a page.
+
+    IPython asks for HTML and Markdown. Packages above all that they show make these, so they are loaded by name then.
+    """
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str | None:
+        """The page as HTML; None where there is none, or if it cannot be made: a notebook then shows the repr."""
+        html: str | None = resolve_name("flowdebate.web.notebook.page:html_of")(self)
+        return html
+
+    def _repr_markdown_(self) -> str | None:
+        """The page as Markdown; None as for HTML."""
+        text: str | None = resolve_name("flowdebate.web.notebook.page:markdown_of")(self)
+        return text

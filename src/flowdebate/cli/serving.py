@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
-from flowdebate._util.load import load_object
+from flowdebate._util.importing import load_object
 from flowdebate._util.validation import check_library
 from flowdebate.cli import options as opt
 from flowdebate.cli.terminal.process import tell

@@ -13,16 +13,11 @@ if TYPE_CHECKING:
 
 INITIAL_RATING = 1500.0
 """The rating of an agent without history."""
-
 K_FACTOR = 32.0
 """The points at stake in a game."""
-
-_SCALE = 400.0
-"""A lead of this many points means odds of 10 to 1."""
-_NEUTRAL = 10
-"""Neutral forecasts that a calibration is mixed with, so that a few outcomes say little."""
-_FARTHEST = 300.0
-"""The largest exponent: 10.0 ** 309 overflows."""
+_SCALE = 400.0  # a lead of this many points means odds of 10 to 1
+_NEUTRAL = 10  # forecasts that a calibration is mixed with, so that a few outcomes say little
+_FARTHEST = 300.0  # the largest exponent: 10.0 ** 309 overflows
 
 
 def expected(a: float, b: float) -> float:
@@ -51,7 +46,12 @@ def elo_changes(
     >>> {name: round(change, 3) for name, change in changes.items()}
     {'ann': 10.667, 'bob': -5.333, 'cy': -5.333}
     """
-    _check(ratings, winner, k)
+    if any(isinstance(rating, bool) or not math.isfinite(rating) for rating in ratings.values()):
+        raise ConfigurationError("elo_changes()", "ratings", dict(ratings), "finite numbers")
+    if winner is not None and winner not in ratings:
+        raise ConfigurationError("elo_changes()", "winner", winner, f"None or one of {list(ratings)}")
+    if isinstance(k, bool) or not (math.isfinite(k) and k > 0):
+        raise ConfigurationError("elo_changes()", "k", k, "a finite number > 0")
     changes = dict.fromkeys(ratings, 0.0)
     if winner is None:
         return changes
@@ -72,17 +72,15 @@ def calibration(forecasts: Iterable[tuple[float, bool]]) -> float | None:
     >>> [round(calibration(told) or 0, 4) for told in ([(0.9, True)], [(0.9, False)] * 90)]
     [0.5436, 0.05]
     """
-    misses = [(_share(confidence) - bool(right)) ** 2 for confidence, right in forecasts]
+    misses = []
+    for confidence, right in forecasts:
+        if isinstance(confidence, bool) or not 0 <= confidence <= 1:
+            raise ConfigurationError("calibration()", "confidence", confidence, "a number from 0 to 1")
+        misses.append((confidence - bool(right)) ** 2)
     if not misses:
         return None
     score = max(1 - 2 * math.fsum(misses) / len(misses), 0.0)
     return (len(misses) * score + _NEUTRAL * 0.5) / (len(misses) + _NEUTRAL)
-
-
-def _share(confidence: float) -> float:
-    if isinstance(confidence, bool) or not 0 <= confidence <= 1:
-        raise ConfigurationError("calibration()", "confidence", confidence, "a number from 0 to 1")
-    return confidence
 
 
 def vote_weight(elo: float | None, calibration: float | None) -> float:
@@ -100,12 +98,3 @@ def vote_weight(elo: float | None, calibration: float | None) -> float:
     rated = 1.0 if elo is None else min(max(1 + 0.3 * (elo - 1500) / 500, 0.5), 2.0)
     calibrated = 1.0 if calibration is None else 0.5 + calibration
     return min(max(rated * calibrated, 0.1), 5.0)
-
-
-def _check(ratings: Mapping[str, float], winner: object, k: float) -> None:
-    if any(isinstance(rating, bool) or not math.isfinite(rating) for rating in ratings.values()):
-        raise ConfigurationError("elo_changes()", "ratings", dict(ratings), "finite numbers")
-    if winner is not None and winner not in ratings:
-        raise ConfigurationError("elo_changes()", "winner", winner, f"None or one of {list(ratings)}")
-    if isinstance(k, bool) or not (math.isfinite(k) and k > 0):
-        raise ConfigurationError("elo_changes()", "k", k, "a finite number > 0")

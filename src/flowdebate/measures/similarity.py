@@ -1,4 +1,4 @@
-"""Similarity of texts in words or meaning: embeddings, TF-IDF, or shared words, behind one protocol.
+"""Similarity of texts in words or meaning: measures behind one protocol, convergence of proposals, and copies.
 
 Similarity is not agreement: opposite stances on one subject share most of their words, and so do their embeddings.
 """
@@ -6,19 +6,21 @@ Similarity is not agreement: opposite stances on one subject share most of their
 from __future__ import annotations
 
 import logging
+import math
 import re
 import unicodedata
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib.util import find_spec
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, runtime_checkable
+from itertools import combinations, pairwise
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
-from flowdebate._util.validation import check_library
+from flowdebate._util.validation import check_library, check_share
+from flowdebate._util.wire import WireModel
+from flowdebate.errors import ConfigurationError, OutputError, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 
 Matrix: TypeAlias = list[list[float]]
@@ -104,7 +106,7 @@ def text_words(text: str) -> list[str]:
     (['cap', 'rents', 'at', '3.5'], ['家賃', '賃に', 'に上', '上限'], ['?', '!'])
     """
     plain = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
-    words = [part for word in _WORD.findall(plain) for part in _parts(word)]
+    words = [part for word in _WORD.findall(plain) for part in _split_by_script(word)]
     return words or [char for char in plain if not char.isspace()]
 
 
@@ -157,7 +159,7 @@ _NO_BLANKS = re.compile(
 )
 
 
-def _parts(word: str) -> Iterator[str]:
+def _split_by_script(word: str) -> Iterator[str]:
     """`word`, with runs of a script without blanks as pairs of characters."""
     end = 0
     for run in _NO_BLANKS.finditer(word):
@@ -170,19 +172,141 @@ def _parts(word: str) -> Iterator[str]:
         yield word[end:]
 
 
+# What a turn may share with an earlier one; docs/models.md has the debates of the local model on which it was tried.
+LONGEST_COPY = 12  # words in a row
+MOST_COPIED = 0.3  # of its word pairs
+
+
+class Copy(NamedTuple):
+    """How much of a turn is in an earlier one."""
+
+    excess: float
+    """Of the bounds; above 1, the turn is a copy."""
+    told: str
+
+
+NOT_COPIED = Copy(0.0, "")
+
+
+def measure_copy(text: str, earlier: str) -> Copy:
+    """How much of `text` is in `earlier`; few words share some pairs by chance, so that only their run counts.
+
+    >>> measure_copy("Trams are quiet.", "They are loud.").excess < 1
+    True
+    """
+    run = copied_run(text, earlier)
+    share = copied_share(text, earlier) if len(text_words(text)) > LONGEST_COPY else 0.0
+    told = (
+        f"it copies {run} words in a row from the transcript"
+        if run > LONGEST_COPY
+        else f"it shares {share:.0%} of its word pairs with an earlier turn"
+    )
+    return Copy(max(run / LONGEST_COPY, share / MOST_COPIED), told)
+
+
+ConvergenceStatus = Literal["converged", "refining", "diverging", "stagnant"]
+"""In agreement; approaching; far apart; repeating without agreement."""
+
+
+class Convergence(WireModel):
+    """Convergence of the proposals of a round."""
+
+    similarity: float
+    """The mean over all pairs of proposals, from 0 to 1; 1 for a single one."""
+    stability: float | None = None
+    """The mean similarity of each agent's text with the same agent's text before; None where nobody had one."""
+    status: ConvergenceStatus
+    backend: str
+    """The name of the measure of similarity."""
+
+
+def convergence(
+    now: Mapping[str, str],
+    before: Mapping[str, str] | None = None,
+    *,
+    positions: Mapping[str, str] | None = None,
+    similarity: Similarity | None = None,
+    converged: float = 0.85,
+    diverging: float = 0.40,
+) -> Convergence:
+    """Compare the proposals `now` with each other, and with those of the round `before`; both by agent.
+
+    - `positions`: the short answer that each agent states. Similarity is not agreement, so proposals whose positions
+      differ (`same_answer`) have not converged, however alike they read. Agents without a position, or with one that
+      has no words, contradict nobody.
+    - `similarity`: the measure; None is `best_similarity()`.
+
+    "converged" at a similarity of `converged` or more, unless positions differ or a proposal stands apart (its mean
+    similarity with the others is below `diverging`); "stagnant" where positions differ and the stability is `converged`
+    or more; else "diverging" below `diverging`, and "refining" for all the rest. A single proposal agrees with nobody:
+    it is "refining".
+
+    >>> from flowdebate.measures import Jaccard
+    >>> texts = {"ann": "We should cap rents now", "bob": "We should not cap rents now"}
+    >>> convergence(texts, texts, positions={"ann": "yes", "bob": "no"}, similarity=Jaccard()).status
+    'stagnant'
+    """
+    from flowdebate.measures.statements import answer_words, same_answer
+
+    if not now:
+        raise ConfigurationError("convergence()", "now", now, "at least one proposal")
+    check_share("convergence()", converged=converged, diverging=diverging)
+    if diverging > converged:
+        raise ConfigurationError("convergence()", "diverging", diverging, f"no more than converged={converged}")
+    measure = best_similarity() if similarity is None else similarity
+    matrix = _measure(measure, list(now.values()))
+    alike = _mean(matrix[one][other] for one, other in combinations(range(len(now)), 2))
+    before = before or {}
+    again = [text for agent in now if agent in before for text in (now[agent], before[agent])]
+    then = _measure(measure, again) if again else []
+    stability = _mean(then[place][place + 1] for place in range(0, len(again), 2)) if again else None
+    stated = [position for agent, position in (positions or {}).items() if agent in now and answer_words(position)]
+    differ = any(not same_answer(one, other) for one, other in combinations(stated, 2))
+    alone = [_mean(row[:at] + row[at + 1 :]) for at, row in enumerate(map(list, matrix))]
+    together = len(now) > 1 and min(alone) >= diverging
+    status: ConvergenceStatus
+    if alike >= converged and together and not differ:
+        status = "converged"
+    elif differ and stability is not None and stability >= converged:
+        status = "stagnant"
+    else:
+        status = "diverging" if alike < diverging else "refining"
+    return Convergence(similarity=alike, stability=stability, status=status, backend=measure.name)
+
+
+def _mean(numbers: Iterable[float]) -> float:
+    """The mean, the same in whatever order: exactly the number that all are, and 1 of none."""
+    every = list(numbers) or [1.0]
+    return every[0] if every.count(every[0]) == len(every) else math.fsum(every) / len(every)
+
+
+def _measure(measure: Similarity, texts: Sequence[str]) -> Matrix:
+    """The matrix of `measure`; OutputError if the application's own gives something else."""
+    matrix = measure(texts)
+    count = len(texts)
+    square = len(matrix) == count and all(len(row) == count for row in matrix)
+    if not square or not all(0 <= score <= 1 for row in matrix for score in row):
+        expected = f"{count} rows of {count} numbers from 0 to 1"
+        raise OutputError(measure.name, expected, [("", f"got {shown(matrix)}")])
+    return matrix
+
+
+# The measures
+
+
 def _matrix(texts: Sequence[str], scores: Callable[[list[str]], Sequence[Sequence[float]]]) -> Matrix:
     """Apply `scores` to the distinct texts in sorted order, so that the laws of a `Similarity` hold to the last bit."""
     distinct = sorted(set(texts))
     scored = scores(distinct) if len(distinct) > 1 else [[1.0]]
     place = {text: index for index, text in enumerate(distinct)}
-    return [[_score(scored, place[one], place[other]) for other in texts] for one in texts]
 
+    def score(one: int, other: int) -> float:
+        if one == other:
+            return 1.0
+        # cosines can be negative, or a bit above 1; and an array need not be symmetric in its last bit
+        return min(max(float(scored[min(one, other)][max(one, other)]), 0.0), 1.0)
 
-def _score(scored: Sequence[Sequence[float]], one: int, other: int) -> float:
-    """A score clipped to 0 to 1: cosines can be negative, or a bit above 1."""
-    if one == other:
-        return 1.0
-    return min(max(float(scored[min(one, other)][max(one, other)]), 0.0), 1.0)
+    return [[score(place[one], place[other]) for other in texts] for one in texts]
 
 
 def _shared_words(texts: list[str]) -> Matrix:
@@ -220,19 +344,14 @@ def _wordllama() -> Any:  # noqa: ANN401 - a class of a library that may be miss
     """The model, read once in a process."""
     from pathlib import Path
 
-    with _logging_left_alone():
-        import wordllama
-
-    folder = Path(wordllama.__file__).parent
-    return wordllama.WordLlama.load(cache_dir=folder, disable_download=True)
-
-
-@contextmanager
-def _logging_left_alone() -> Iterator[None]:
-    """Disable `logging.basicConfig`: an imported library must not configure an application's logging."""
+    # wordllama calls `logging.basicConfig`, which does nothing where there is a handler: importing a library may not
+    # configure the logging of an application
     root, handler = logging.getLogger(), logging.NullHandler()
     root.addHandler(handler)
     try:
-        yield
+        import wordllama
     finally:
         root.removeHandler(handler)
+
+    folder = Path(wordllama.__file__).parent
+    return wordllama.WordLlama.load(cache_dir=folder, disable_download=True)

@@ -22,56 +22,48 @@ if TYPE_CHECKING:
 FlipKind = Literal["retraction", "contradiction", "refinement"]
 """The answer is withdrawn; negated or replaced by another; extended."""
 
-_UNSEEN = {"Cc", "Cf"}
-"""Categories of invisible characters: controls, zero-width ones, changes of direction."""
-_SELECTORS = {"\ufe0e", "\ufe0f"}
-"""Variation selectors."""
-_PART_OF_WORD = set("#%&@")
-"""Punctuation at the edge of a word that belongs to it: C#, 5%."""
-_MARKDOWN = set("`~^|")
-"""Symbols at the edge of a word that do not belong to it."""
-_SAME = str.maketrans("\u2212\u2010\u2011\u2019\u02bc\u2018", "---'''")
-"""Variants of minus, hyphen and apostrophe."""
+# Answers
+_UNSEEN = {"Cc", "Cf"}  # categories of invisible characters: controls, zero-width ones, changes of direction
+_SELECTORS = {"\ufe0e", "\ufe0f"}  # of the form of the character before
+_PART_OF_WORD = set("#%&@")  # punctuation at the edge of a word that belongs to it: C#, 5%
+_MARKDOWN = set("`~^|")  # symbols at the edge of a word that do not belong to it
+_SAME = str.maketrans("\u2212\u2010\u2011\u2019\u02bc\u2018", "---'''")  # variants of minus, hyphen and apostrophe
 _NUMBER = re.compile(r"-?\d+(?:[.,]\d+)*")
 _NEGATIONS = {"against", "cannot", "neither", "never", "no", "nobody", "none", "nor", "not", "nothing", "without"}
-_LONGEST = 200
-"""Longer texts name nobody."""
+_LONGEST = 200  # characters; longer texts name nobody
+# Words that models write around a name that they choose.
 _LABELS = {"a", "agent", "an", "answer", "by", "candidate", "choice", "choose", "for", "from", "i", "is", "my"} | {
     *("of", "option", "proposal", "support", "the", "to", "vote"),
 }
-"""Words that models write around a name that they choose."""
-_SENTENCE = 8
-"""The words that an answer needs to be a paraphrase of another; a shorter one must have the same words."""
-_ALIKE = 0.6
-"""The similarity from which on a long answer is a paraphrase."""
+
+# Flips
+_SENTENCE = 8  # words that an answer needs to be a paraphrase of another; a shorter one must have the same words
+_ALIKE = 0.6  # the similarity from which on a long answer is a paraphrase
 _TAKEN_BACK = ("i retract", "i take back", "i take it back", "i take that back", "i withdraw")
 _NOTHING = {"", "i don't know", "n/a", "no answer", "no position", "none", "retracted", "undecided", "withdrawn"}
+# A negation after one of these does not negate the answer.
 _QUALIFIERS = {"although", "but", "except", "if", "only", "provided", "though", "unless", "when", "where", "while"}
-"""A negation after one of them does not negate the answer."""
 
+# Claims
 _SENTENCE_END = re.compile(r"(?<=[.!?…])[\"'”’)\]*_]*[ \t]+|(?<=[。！？])|[\r\n\x0b\x0c\x85\u2028\u2029]+")
-"""Possible ends of a sentence."""
+# Abbreviations, whose full stop ends no sentence.
 _ABBREVIATED = re.compile(
     r"\b(?:[A-Z]|al|approx|cf|Dr|e\.g|eg|Fig|i\.e|ie|Mr|Mrs|Ms|no|No|Prof|St|U\.S|vs)\.$", re.ASCII
 )
-"""Abbreviations, whose full stop ends no sentence."""
 _BULLET = re.compile(r"\A\s*(?:[-*+•>#]+|\(?\d{1,2}[.)])[ \t]+")
-
 _YEAR = r"(?:1[5-9]|20)\d\d[a-z]?"
 _NOTE = r"\[[^\[\]\n]{1,80}\]"
 _IN_BRACKETS = rf"\((?=[^()]*[A-Z][a-z])[^()]{{1,120}}\b{_YEAR}\b[^()]{{0,60}}\)"
 _LINK = r"https?://|www\.|\bdoi\b|\barxiv\b"
 _NAMED = r"\b(?:[Ss]ources?|[Cc]iting|[Cc]ited|[Rr]eference)\b ?:?"
-
+# A pointer to a source: a note, (Smith 2020), Smith (2020), a link, "according to the OECD".
 _SOURCE = re.compile(
     rf"{_NOTE}|{_IN_BRACKETS}|(?i:{_LINK})|{_NAMED}|\bet al\b|[¹²³⁴⁵⁶⁷⁸⁹]"
     rf"|\b[A-Z]\w+ \({_YEAR}\)|\b[Aa]ccording to (?:the )?[A-Z]"
 )
-"""A pointer to a source: a note, (Smith 2020), Smith (2020), a link, "according to the OECD"."""
+# The same at the beginning of a sentence, where it may belong to the one before.
 _SOURCE_FIRST = re.compile(rf"\s*(?:{_NOTE}|{_IN_BRACKETS}|(?i:{_LINK})|{_NAMED})")
-"""The same at the beginning of a sentence, where it may belong to the one before."""
 _NOTE_FIRST = re.compile(rf"\s*(?:{_NOTE}|{_IN_BRACKETS})")
-
 _FIGURE = r"(?<![A-Za-z0-9_.,#-])(?<!(?:agent|point|round) )(?<!option )(?<!(?:claim|issue) )(?<!step )(?<!proposal )\d"
 _SUPERLATIVE = (
     r"\b(?<!at )(?:best|biggest|cheapest|fastest|fewest|greatest|highest|largest|least|lowest|most|safest|slowest"
@@ -114,7 +106,10 @@ def answer_words(text: str) -> tuple[str, ...]:
     >>> answer_words(" **Yes**, “C++”: -5.5!")
     ('yes', 'c++', '-5.5')
     """
-    seen = "".join(map(_visible, unicodedata.normalize("NFKC", text)))
+    seen = "".join(
+        " " if char.isspace() else "" if char in _SELECTORS or unicodedata.category(char) in _UNSEEN else char
+        for char in unicodedata.normalize("NFKC", text)
+    )
     plain = unicodedata.normalize("NFKC", seen.casefold()).translate(_SAME)
     return tuple(word for piece in plain.split() if (word := _without_edges(piece)))
 
@@ -192,13 +187,6 @@ def _joined(words: Sequence[str]) -> str:
     return re.sub("[-_.]", "", "".join(words))
 
 
-def _visible(char: str) -> str:
-    """`char`; a blank for white space, nothing for invisible characters."""
-    if char.isspace():
-        return " "
-    return "" if char in _SELECTORS or unicodedata.category(char) in _UNSEEN else char
-
-
 def _without_edges(piece: str) -> str:
     """`piece` without the punctuation around it, except the minus of a number."""
     start, end = 0, len(piece)
@@ -235,13 +223,13 @@ def flips(history: Sequence[Position], *, similarity: Similarity | None = None) 
         subject = position.agent, answer_words(position.claim) or position.claim
         before = last.get(subject)
         last[subject] = position
-        kind = before and _kind(before.answer, position.answer, measure)
+        kind = before and _flip_kind(before.answer, position.answer, measure)
         if before and kind:
             changes.append(Flip(agent=position.agent, kind=kind, before=before, after=position))
     return changes
 
 
-def _kind(before: str | None, after: str | None, measure: Similarity) -> FlipKind | None:
+def _flip_kind(before: str | None, after: str | None, measure: Similarity) -> FlipKind | None:
     """The kind of change between two answers; None without a change, or without an answer before."""
     if before is None or _is_nothing(before):
         return None

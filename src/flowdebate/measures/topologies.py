@@ -25,8 +25,7 @@ Edge: TypeAlias = tuple[str, str]
 """`(critic, target)`: the first reviews the proposal of the second."""
 
 _WHERE = "edges()"
-_ROUNDING = 1e-9
-"""Tolerance for shares of a whole number: 0.29 of 100 is 28.999999999999996 in floats."""
+_ROUNDING = 1e-9  # 0.29 of 100 is 28.999999999999996 in floats
 
 
 def edges(
@@ -65,9 +64,9 @@ def edges(
         "sparse": partial(sparse, sparsity=sparsity),
         "random-graph": partial(random_graph, sparsity=sparsity),
     }
-    choose = named[topology] if isinstance(topology, str) else partial(_checked, topology)
+    choose = named[topology] if isinstance(topology, str) else partial(_ask_topology, topology)
     chosen = [edge for edge in choose(names, round, random) if edge[0] in able and edge[1] in live]
-    chosen += _missing(chosen, sorted(names), live=live, able=able)
+    chosen += _fill_up(chosen, sorted(names), live=live, able=able)
     place = {name: index for index, name in enumerate(names)}
     return sorted(chosen, key=lambda edge: (place[edge[0]], place[edge[1]]))
 
@@ -141,7 +140,7 @@ def _digest(*names: str) -> int:
     return int.from_bytes(sha256(whole).digest()[:8], "big")
 
 
-def _missing(chosen: Sequence[Edge], ordered: Sequence[str], *, live: set[str], able: set[str]) -> list[Edge]:
+def _fill_up(chosen: Sequence[Edge], ordered: Sequence[str], *, live: set[str], able: set[str]) -> list[Edge]:
     """A critic for each live proposal that has none: the least busy of those able, the next by name among equals."""
     busy = Counter(critic for critic, _ in chosen)
     reviewed = {target for _, target in chosen}
@@ -178,7 +177,7 @@ def _check(
             raise ConfigurationError(_WHERE, field, value, f"None or some of the agents {list(names)}")
 
 
-def _checked(
+def _ask_topology(
     topology: Callable[[Sequence[str], int, Random], object], names: Sequence[str], number: int, random: Random
 ) -> list[Edge]:
     """The edges of a custom topology; OutputError for invalid ones."""

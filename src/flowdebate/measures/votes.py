@@ -29,7 +29,7 @@ _STRONG = Fraction(4, 5)
 _MODERATE = Fraction(3, 5)
 _HALF = Fraction(1, 2)
 _ZERO, _ONE = Fraction(0), Fraction(1)
-_SIMPLE = 1_000_000
+_SIMPLE = 1_000_000  # the largest denominator of what a person may have meant by a float
 _WHERE = "tally()"
 _ASKED: dict[VotingRule, str] = {
     "majority": "more than half of the eligible voters",
@@ -151,7 +151,11 @@ def agreement(counts: Mapping[str, int], eligible: int) -> Fraction:
     >>> agreement({"ann": 2, "bob": 1}, eligible=4)
     Fraction(1, 2)
     """
-    _check_heads(counts, eligible)
+    check_count("agreement()", eligible=eligible)
+    whole = all(isinstance(count, int) and count >= 0 for count in counts.values())
+    if not whole or sum(counts.values()) > eligible:
+        allowed = f"ints >= 0, in all no more than the {eligible} eligible voters"
+        raise ConfigurationError("agreement()", "counts", dict(counts), allowed)
     return Fraction(max(counts.values(), default=0), eligible)
 
 
@@ -174,14 +178,6 @@ def strength(counts: Mapping[str, int], *, eligible: int) -> Strength:
         return "weak"
     chosen = [count for count in counts.values() if count]
     return "contested" if len(chosen) > 1 and max(chosen) == 1 else "split"
-
-
-def _check_heads(counts: Mapping[str, int], eligible: int) -> None:
-    check_count("agreement()", eligible=eligible)
-    whole = all(isinstance(count, int) and count >= 0 for count in counts.values())
-    if not whole or sum(counts.values()) > eligible:
-        allowed = f"ints >= 0, in all no more than the {eligible} eligible voters"
-        raise ConfigurationError("agreement()", "counts", dict(counts), allowed)
 
 
 def tally(
@@ -212,7 +208,7 @@ def tally(
     >>> result.winner, result.reached, result.reason
     ('bob', True, "'bob' has 2 of 3 votes; supermajority asks for two thirds of the eligible voters or more")
     """
-    _check(ballots, choices=choices, eligible=eligible, rule=rule, weights=weights, quorum=quorum)
+    _check_tally(ballots, choices=choices, eligible=eligible, rule=rule, weights=weights, quorum=quorum)
     needed = min(len(eligible), max(2, -(-len(eligible) // 2))) if quorum is None else quorum
     valid = [ballot for ballot in ballots if ballot.choice in choices]
     heavy = {voter: exact((weights or {}).get(voter, 1.0)) for voter in eligible}
@@ -243,7 +239,11 @@ def tally(
         quorum=needed,
         quorum_met=met,
         confidence=float(confidence),
-        reached=winner is not None and _enough(shares[winner], rule),
+        reached=winner is not None
+        and {
+            "supermajority": shares[winner] >= Fraction(2, 3),
+            "unanimous": shares[winner] == 1,
+        }.get(rule, shares[winner] > _HALF),
         reason=_reason(
             heads, shares, rule, winner=winner, tied=tied, voters=len(eligible), quorum=None if met else needed
         ),
@@ -253,12 +253,6 @@ def tally(
 def _sum(valid: Sequence[Ballot], choices: Sequence[str], counted: Mapping[str, Fraction]) -> dict[str, Fraction]:
     """The votes for each choice, each counted as its voter counts."""
     return total(({str(ballot.choice): counted[ballot.voter]} for ballot in valid), choices)
-
-
-def _enough(share: Fraction, rule: VotingRule) -> bool:
-    if rule == "supermajority":
-        return share >= Fraction(2, 3)
-    return share == 1 if rule == "unanimous" else share > _HALF
 
 
 def _reason(
@@ -282,7 +276,7 @@ def _reason(
     return f"{shown(winner)} has {had}; {rule} asks for {_ASKED[rule]}"
 
 
-def _check(
+def _check_tally(
     ballots: Sequence[Ballot],
     *,
     choices: Collection[str],
@@ -303,10 +297,6 @@ def _check(
         raise ConfigurationError(_WHERE, "quorum", quorum, "None or an int >= 1")
     for voter, weight in (weights or {}).items():
         check_weight(_WHERE, voter, weight)
-    _check_voters(ballots, eligible)
-
-
-def _check_voters(ballots: Sequence[Ballot], eligible: Collection[str]) -> None:
     for voter, times in Counter(ballot.voter for ballot in ballots).items():
         if voter not in eligible:
             raise ConfigurationError(_WHERE, "ballots", voter, f"ballots of the eligible voters {list(eligible)}")

@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from flowdebate._util.notebook import InNotebooks
+from flowdebate._util.importing import InNotebooks
 from flowdebate.resources.resource import StateHandle
 from flowdebate.resources.tasks import TaskCollection
 

@@ -12,7 +12,7 @@ import logging
 import signal
 import sys
 
-from flowdebate._util.load import load_object
+from flowdebate._util.importing import load_object
 from flowdebate.errors import FlowDebateError
 from flowdebate.workers.deployment import Workers
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeVar, get_args
 
 from pydantic import Field
 
-from flowdebate._util.notebook import InNotebooks
+from flowdebate._util.importing import InNotebooks
 from flowdebate._util.validation import check_share
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import ConfigurationError

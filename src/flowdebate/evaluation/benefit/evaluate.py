@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from flowdebate._util.notebook import InNotebooks
+from flowdebate._util.importing import InNotebooks
 from flowdebate._util.validation import check_count
 from flowdebate.blocks.base import Block
 from flowdebate.errors import ConfigurationError

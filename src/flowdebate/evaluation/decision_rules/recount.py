@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, get_args
 
 from pydantic import Field
 
-from flowdebate._util.notebook import InNotebooks
+from flowdebate._util.importing import InNotebooks
 from flowdebate._util.text import counted
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import ConfigurationError, shown

@@ -132,8 +132,7 @@ class LocalServer:
             "model": str((self._path or find_local_model()).resolve()),
             "api_key": key,
             "context": _CONTEXT,
-            # the cores that this process may use: fewer than exist in containers and under taskset
-            "threads": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+            "threads": _usable_cores(),
             "library": str(Path(library.origin).parent.parent),
         }
         process = self._spawn()
@@ -170,6 +169,13 @@ def _address(line: bytes, process: subprocess.Popen[bytes]) -> str:
     if "address" not in report:
         raise ModelUnavailable(f"the local model could not be loaded: {one_line(report['error'])}")
     return str(report["address"])
+
+
+def _usable_cores() -> int:
+    """Count the cores that this process may use: fewer than exist in containers and under taskset."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _input(process: subprocess.Popen[bytes]) -> IO[bytes]:

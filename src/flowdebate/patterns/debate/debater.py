@@ -373,10 +373,10 @@ class DebaterPrompt:
         template = self.wording.template(ctx)
         if template is not CONCISE_DEBATER:  # others may ask for quotations
             return None
-        from flowdebate.measures.copies import NOT_COPIED, copied
+        from flowdebate.measures.similarity import NOT_COPIED, measure_copy
 
         said = self.entries(ctx)
-        copies = {entry: copied(text.removeprefix(self.begin(ctx, template, 0)), entry.text) for entry in said}
+        copies = {entry: measure_copy(text.removeprefix(self.begin(ctx, template, 0)), entry.text) for entry in said}
         worst = max(copies.values(), default=NOT_COPIED)
         if worst.excess <= 1:
             return None
@@ -384,7 +384,7 @@ class DebaterPrompt:
 
         def is_better(other: str) -> bool:
             new = other.removeprefix(opening.get("begins", ""))
-            return bool(new.strip()) and max(copied(new, entry.text).excess for entry in said) < worst.excess
+            return bool(new.strip()) and max(measure_copy(new, entry.text).excess for entry in said) < worst.excess
 
         # without what it copied: a small model that reads it again goes on as it did
         own = [each for each, copy in copies.items() if each.agent_name == self.agent_name and copy.excess <= 1]

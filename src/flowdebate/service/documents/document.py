@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pydantic import ValidationError
 
-from flowdebate._util.notebook import InNotebooks
+from flowdebate._util.importing import InNotebooks
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import BadFile, shown
 from flowdebate.patterns import PATTERNS, find_pattern

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from flowdebate._util.text import counted
 from flowdebate.errors import error_text
-from flowdebate.evaluation.benefit.comparison import BenefitReport
+from flowdebate.evaluation.benefit.comparison import METHODS, BenefitReport
 from flowdebate.evaluation.benefit.evaluate import Evaluation
-from flowdebate.evaluation.benefit.comparison import METHODS
 from flowdebate.evaluation.decision_rules.recount import Recount
 from flowdebate.evaluation.judges.report import JudgeAudit, ReaderAgreement, RunAudit
 from flowdebate.runs.batch.result import BatchResult
