@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from flowdebate.errors import RealModelForbidden
-from flowdebate.models.guard import allow_real_models, check_real_calls_allowed, forbid_real_models, is_loopback
+from flowdebate.models.call import allow_real_models, check_real_calls_allowed, forbid_real_models, is_loopback
 
 LOCAL = "http://127.0.0.1:8080/v1"
 REMOTE = "https://api.example.com/v1"

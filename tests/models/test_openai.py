@@ -32,7 +32,7 @@ from flowdebate.models.openai.responses import logprobs_of
 from .server import ChatServer, Exchange, chunk, completion, tool_call, usage_chunk
 
 if TYPE_CHECKING:
-    from flowdebate.models.openai.chat import StructuredMode
+    from flowdebate.models.openai.model import StructuredMode
 
     from .server import Handler
 

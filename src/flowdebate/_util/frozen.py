@@ -72,5 +72,5 @@ def longer(items: Sequence[Any], *further: object) -> FrozenList:
     return FrozenList([*before, *map(frozen, further)])
 
 
+# Types that nearly all fields have, which need no further look.
 _UNCHANGING = frozenset((FrozenList, FrozenDict, str, int, float, bool, type(None)))
-"""Types that nearly all fields have, which need no further look."""

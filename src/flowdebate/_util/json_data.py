@@ -19,14 +19,12 @@ from pydantic_core import to_jsonable_python
 from flowdebate._util.text import clean_text
 from flowdebate.errors import shown
 
-_DEEPEST = 50
-"""Lists and objects inside each other; readers in many languages stop at about a hundred."""
-_LARGEST = 5_000_000
-"""Characters, with those of `_ONE` for each value."""
+_DEEPEST = 50  # lists and objects inside each other; readers in many languages stop at about a hundred
+_LARGEST = 5_000_000  # characters, with those of `_ONE` for each value
 _ONE = 10
 _PLAIN = frozenset((str, int, float, bool, type(None)))
+# Bits: a number beyond them is none in most languages, and Python refuses to write one of thousands of digits.
 _LONGEST_INT = 1024
-"""Bits: a number beyond them is none in most languages, and Python refuses to write one of thousands of digits."""
 
 
 def json_data(value: object, *, largest: int = _LARGEST, strict: bool = False) -> Any:  # noqa: ANN401 - JSON data
@@ -90,8 +88,9 @@ class _Writer:
         return self._object(value, kind, depth + 1)
 
     def _object(self, value: Any, kind: type[Any], depth: int) -> Any:  # noqa: ANN401 - as above
-        if isinstance(value, BaseModel):
-            return self.write(self._dumped(value), depth)
+        if isinstance(value, BaseModel):  # by its own serializers
+            fallback = None if self._strict else _shown
+            return self.write(value.model_dump(mode="json", by_alias=True, fallback=fallback, warnings=False), depth)
         if callable(getattr(kind, "to_wire", None)):
             return self.write(value.to_wire(), depth)
         if is_dataclass(kind):
@@ -128,11 +127,6 @@ class _Writer:
             number = int.__int__(value)
             return number if number.bit_length() <= _LONGEST_INT else self._refuse(value, "<int, too large for JSON>")
         return float.__float__(value) if isfinite(value) else None
-
-    def _dumped(self, model: BaseModel) -> Any:  # noqa: ANN401 - JSON data, a list for some root models
-        """A model by its own serializers."""
-        fallback = None if self._strict else _shown
-        return model.model_dump(mode="json", by_alias=True, fallback=fallback, warnings=False)
 
     def _leaf(self, value: Any) -> Any:  # noqa: ANN401 - as above
         """A date, a UUID, bytes: whatever pydantic writes as one text. Iterators are not touched."""

@@ -10,23 +10,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-_SHOWN = 500
-"""Characters of a server's own text that an error shows."""
-
-_LOOKED_AT = 20_000
-"""Characters of a server's own text that are searched for keys: error pages can have megabytes."""
-
-_SHORTEST_SECRET = 6
-"""Shorter ones are placeholders rather than keys, and occur in ordinary words."""
-
+_SHOWN = 500  # characters of a server's own text that an error shows
+_LOOKED_AT = 20_000  # characters of it that are searched for keys: error pages can have megabytes
+_SHORTEST_SECRET = 6  # characters; shorter ones are placeholders rather than keys, and occur in ordinary words
 _REDACTED = "[redacted]"
-
+# Keys of providers, also if the server has masked their middle.
 _KEYS = (
     r"\bBearer\s+[^\s'\"]+"
     r"|\b(?:sk|pk|rk|gsk|xai|csk|fw|tgp|hf|AIza)[-_][A-Za-z0-9*._-]{6,}"
     r"|\bAIza[A-Za-z0-9*_-]{16,}"
 )
-"""Keys of providers, also if the server has masked their middle."""
 
 
 def counted(number: int, one: str) -> str:
@@ -135,14 +128,12 @@ def one_line(text: str, *, secrets: Iterable[str] = ()) -> str:
     return shown if len(shown) <= _SHOWN else f"{shown[: _SHOWN - 1]}…"
 
 
-LONGEST_ARGUMENT = 1_000_000
-"""Characters: every later turn is shown every argument."""
+LONGEST_ARGUMENT = 1_000_000  # characters: every later turn is shown every argument
 
-
+# Letters and marks that are invisible by themselves.
 _UNSEEN = re.compile(
     "[\u034f\u0640\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
-"""Letters and marks that are invisible by themselves."""
 _SAME = (
     dict.fromkeys("\u2018\u2019\u201b\u02bc\u00b4\u2032", "'")
     | dict.fromkeys("\u2010\u2011\u2012\u2013\u2212\ufe63\uff0d", "-")
@@ -184,11 +175,7 @@ def fold(text: str) -> str:
     >>> fold("\uff2ao\u200bsé’s")
     "jose's"
     """
-    return text.lower() if text.isascii() else _NOT_ASCII.sub(_translated, text.lower())
-
-
-def _translated(match: re.Match[str]) -> str:
-    return match[0].translate(_FOLDS)
+    return text.lower() if text.isascii() else _NOT_ASCII.sub(lambda match: match[0].translate(_FOLDS), text.lower())
 
 
 def origins(text: str) -> list[int] | None:

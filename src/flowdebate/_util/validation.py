@@ -13,12 +13,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 
-_MOST_WEIGHT = 1_000_000
-
-
 P = ParamSpec("P")
 T = TypeVar("T")
 
+_MOST_WEIGHT = 1_000_000  # of a vote: sums of larger ones would overflow
+# Options of other libraries, and of parts of a pattern, by the names that they are looked for under.
 _MEANT = {
     "agents": "debaters",
     "api_key": "model",
@@ -37,7 +36,6 @@ _MEANT = {
     "turn_timeout": "failures=FailurePolicy(turn_timeout=…)",
     "round_timeout": "failures=FailurePolicy(round_timeout=…)",
 }
-"""Options of other libraries, and of parts of a pattern, by the names that they are looked for under."""
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:

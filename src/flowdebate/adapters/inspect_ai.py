@@ -21,7 +21,7 @@ from flowdebate.blocks.base import Block
 from flowdebate.blocks.tools import result_text
 from flowdebate.errors import ConfigurationError, ContentFiltered, EmptyResponse, ModelError
 from flowdebate.models.base import ModelResponse, ToolCall
-from flowdebate.models.guard import check_real_calls_allowed
+from flowdebate.models.call import check_real_calls_allowed
 from flowdebate.models.output import inline_definitions
 from flowdebate.models.retry import Retry
 from flowdebate.patterns.debate.schemas import DebateRawOutput

@@ -10,7 +10,7 @@ from flowdebate._util.validation import check_library
 from flowdebate.adapters.translation import checked_retry, framework_failures, sampling_of, usage_of
 from flowdebate.errors import ConfigurationError, EmptyResponse
 from flowdebate.models.base import ModelResponse, ToolCall
-from flowdebate.models.guard import check_real_calls_allowed
+from flowdebate.models.call import check_real_calls_allowed
 from flowdebate.models.retry import Retry
 
 if TYPE_CHECKING:

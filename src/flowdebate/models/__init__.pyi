@@ -7,8 +7,8 @@ from .base import ModelResponse as ModelResponse
 from .base import ModelSettings as ModelSettings
 from .base import ToolCall as ToolCall
 from .base import ToolSpec as ToolSpec
-from .guard import allow_real_models as allow_real_models
-from .guard import forbid_real_models as forbid_real_models
+from .call import allow_real_models as allow_real_models
+from .call import forbid_real_models as forbid_real_models
 from .local.model import LocalModel as LocalModel
 from .local.server import stop_local_servers as stop_local_servers
 from .openai.model import OpenAIModel as OpenAIModel

@@ -215,5 +215,4 @@ def make_error(kind: type[ErrorT], message: str, facts: Mapping[str, Any]) -> Er
 
 
 def _listed(value: object) -> object:
-    """Replace tuples in `value` by lists."""
     return [_listed(item) for item in value] if isinstance(value, (tuple, list)) else value

@@ -26,7 +26,7 @@ from flowdebate.models.base import Model, profile_of
 
 if TYPE_CHECKING:
     from flowdebate.models.base import ModelRequest, ModelResponse
-    from flowdebate.models.openai.chat import StructuredMode
+    from flowdebate.models.openai.model import StructuredMode
     from flowdebate.prompts.template import Profile
 
 
@@ -49,12 +49,10 @@ class PinnedModel:
 
     @property
     def name(self) -> str:
-        """Name of the model."""
         return self.spec if isinstance(self.spec, str) else self.spec.name
 
     @property
     def profile(self) -> Profile:
-        """Profile of the model's default prompts."""
         return profile_of(resolve_model(self.spec))
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:

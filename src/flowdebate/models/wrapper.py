@@ -57,7 +57,6 @@ class Wrapper:
         return bool(getattr(self.inner, "gives_logprobs", True))
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
-        """Answer by asking the inner model."""
         return await self.ask(request)
 
     async def ask(self, request: ModelRequest) -> ModelResponse:
@@ -146,7 +145,6 @@ class Fallback(Wrapper):
         return self._models
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
-        """Return the answer of the first model that does not fail."""
         failed: list[str] = []
         for model, following in zip(self._models, (*self._models[1:], None), strict=True):
             try:
@@ -204,7 +202,6 @@ class Timeout(PerRequestWrapper):
         self._between = between
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
-        """Answer in time, or raise ModelTimeout."""
         seconds = self._seconds
         if seconds is not None:
             deadline = asyncio.get_running_loop().time() + seconds

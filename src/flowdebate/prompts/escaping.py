@@ -105,7 +105,7 @@ def without_control_tokens(text: str) -> str:
 
 def unescaped(text: str) -> str:
     """`text` with each `⟦U+2028⟧` turned back into its character."""
-    return re.sub(_ESCAPE, _unescape, text) if _MARK in text else text
+    return re.sub(_ESCAPE, lambda match: chr(int(match[1], 16)), text) if _MARK in text else text
 
 
 def _has(text: str, signs: str) -> bool:
@@ -117,16 +117,10 @@ def _escape(match: re.Match[str]) -> str:
     return f"⟦U+{ord(match[0]):04X}⟧"
 
 
-def _unescape(match: re.Match[str]) -> str:
-    return chr(int(match[1], 16))
-
-
+# Opening brackets and quotes with their closing ones.
 PAIRS = {"(": ")", "[": "]", "<": ">", "“": "”", "\u2018": "’", "«": "»", "\u2039": "\u203a"}
-"""Opening brackets and quotes with their closing ones."""
-DECORATION = "*_~`\"'" + "".join([*PAIRS, *PAIRS.values()])
-"""Quotes, markdown and brackets."""
-AROUND = f"{DECORATION}.!?,;:…"
-"""Characters around a written name: quotes, markdown, brackets, the end of a sentence."""
+DECORATION = "*_~`\"'" + "".join([*PAIRS, *PAIRS.values()])  # quotes, markdown and brackets
+AROUND = f"{DECORATION}.!?,;:…"  # what models write around a name, and the end of a sentence
 
 
 def as_seen(name: str) -> str:

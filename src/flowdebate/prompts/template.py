@@ -18,22 +18,21 @@ Profile: TypeAlias = Literal["concise", "full"]
 Length: TypeAlias = Literal["short", "medium", "long"] | int
 """How long a turn is: a name, or a number of words."""
 
+# Each length as a prompt states it, and the words that it takes at most.
 _LENGTHS: dict[object, tuple[str, int]] = {
     "short": ("two or three short sentences", 60),
     "medium": ("two to four paragraphs", 320),
     "long": ("five to eight paragraphs", 800),
 }
-"""Each length as a prompt states it, and the words that it takes at most."""
-_SHORTEST, _LONGEST = 10, 2_000
-"""Words of a turn."""
+_SHORTEST, _LONGEST = 10, 2_000  # words of a turn
 
 _FIELD = re.compile(r"\{(\w+)\}")
+# Fields that are rendered as whole lines: each must be alone on its line.
 _LINES = frozenset(
     {"context", "critiques", "decisions", "framing", "positions", "proposals", "roster", "sources", "transcript"}
 )
-"""Fields that are rendered as whole lines: each must be alone on its line."""
+# Fields that may be anywhere. All others are text of models or users, and must follow a label.
 _PLAIN = frozenset({"label", "length", "max_rounds", "position", "round", "rounds"})
-"""Fields that may be anywhere. All others are text of models or users, and must follow a label."""
 
 
 def filled(template: str, **values: object) -> str:
@@ -96,11 +95,9 @@ class Profiles(Generic[TemplateT]):
         """The template of `profile`; with the application's instructions (`instructed`) no task prescribes a form."""
         if profile == "full":
             return self.full
-        return self._free if instructed and self.tasks else self.concise
-
-    @property
-    def _free(self) -> TemplateT:
-        return replace(self.concise, **{part: getattr(self.full, part) for part in self.tasks})
+        if instructed and self.tasks:
+            return replace(self.concise, **{part: getattr(self.full, part) for part in self.tasks})
+        return self.concise
 
 
 def check_profile(where: str, profile: object, *, field: str = "profile") -> None:

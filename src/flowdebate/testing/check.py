@@ -20,7 +20,7 @@ from flowdebate._util.validation import check_library
 from flowdebate.blocks.base import Block
 from flowdebate.blocks.steps import LoopBack, Step
 from flowdebate.errors import ConfigurationError, FlowDebateWarning, PromiseBroken
-from flowdebate.models.guard import forbid_real_models
+from flowdebate.models.call import forbid_real_models
 from flowdebate.patterns.debate.schemas import DebateRawOutput
 from flowdebate.patterns.rounds import AnotherRound
 from flowdebate.patterns.turn import Turn

@@ -14,8 +14,8 @@ from flowdebate.errors import MalformedResponse, ScriptError, shown
 from flowdebate.models.base import ModelRequest as ModelRequest
 from flowdebate.models.base import ModelResponse as ModelResponse
 from flowdebate.models.base import ToolCall as ToolCall
-from flowdebate.models.guard import allow_real_models as allow_real_models
-from flowdebate.models.guard import forbid_real_models as forbid_real_models
+from flowdebate.models.call import allow_real_models as allow_real_models
+from flowdebate.models.call import forbid_real_models as forbid_real_models
 from flowdebate.models.usage import Usage
 
 if TYPE_CHECKING:

@@ -182,7 +182,6 @@ def _models_of(
 def _figures(
     items: Sequence[Sequence[JudgeBallot]], turns: Sequence[Sequence[str] | None], resampling: Resampling | None
 ) -> dict[str, Any]:
-    """The fields of a `JudgeFigures`."""
     counts = [count(ballots, spoke) for ballots, spoke in zip(items, turns, strict=True)]
     figures = {name: _figure(counts, name, resampling) for name in FIGURES}
     return {

@@ -10,8 +10,8 @@ from flowdebate._util.text import is_blank
 from flowdebate.errors import ModelUnavailable
 from flowdebate.models.base import ModelSettings
 from flowdebate.models.local.server import running_server
-from flowdebate.models.openai.chat import Chat, Dialect
 from flowdebate.models.openai.clients import Clients, PooledModel, load
+from flowdebate.models.openai.model import Chat, Dialect
 from flowdebate.models.openai.structured import with_tool_calls
 from flowdebate.models.output import bound_strings
 from flowdebate.models.retry import Retry

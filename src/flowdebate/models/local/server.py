@@ -96,7 +96,6 @@ class LocalServer:
         return self._process is not None and self._process.poll() is not None
 
     def stop(self) -> None:
-        """Stop the engine and wait for its end."""
         with self._lock:
             self._stopping = True
             process = self._process
@@ -161,7 +160,6 @@ class LocalServer:
 
 
 def _address(line: bytes, process: subprocess.Popen[bytes]) -> str:
-    """Read the address that the engine reported."""
     if not line:
         code = process.wait(_PATIENCE)
         raise ModelUnavailable(f"the engine of the local model ended with code {code} while it was starting")

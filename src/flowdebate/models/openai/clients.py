@@ -14,8 +14,7 @@ from weakref import WeakKeyDictionary
 from flowdebate._util.text import redacted
 from flowdebate.errors import ConfigurationError, OutputTruncated, ResponseTooLarge
 from flowdebate.models.base import ModelSettings
-from flowdebate.models.call import within
-from flowdebate.models.guard import check_real_calls_allowed, is_loopback
+from flowdebate.models.call import check_real_calls_allowed, is_loopback, within
 from flowdebate.models.openai.endpoint import ADDRESS
 from flowdebate.models.openai.error_mapping import answered
 
@@ -76,7 +75,6 @@ class Clients:
             await self.release()
 
     def acquire(self) -> None:
-        """Start using the connections."""
         with self._lock:
             self._loops.setdefault(asyncio.get_running_loop(), _LoopClients()).users += 1
 

@@ -46,7 +46,6 @@ class Reader:
     secrets: Sequence[str] = ()
 
     def completion(self, completion: Json) -> ModelResponse:
-        """Read a whole chat completion."""
         if isinstance(completion, str):  # openai passes on whatever is not sent as JSON
             if not completion.strip():
                 raise MalformedResponse("the response is empty")
@@ -263,7 +262,6 @@ class _Parts:
         call.arguments.append(_str(getattr(function, "arguments", None), "a tool call's arguments"))
 
     def tool_calls(self) -> list[ToolCall]:
-        """Return the complete tool calls."""
         return [
             ToolCall(id=call.id, name=call.name, arguments="".join(call.arguments))
             for _, call in sorted(self.calls.items())

@@ -71,7 +71,6 @@ class CircuitBreaker(Wrapper):
         self.breaker = breaker
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
-        """Answer, or raise CircuitOpen."""
         step = self.breaker.admit()
         self._tell(step, request)
         if step.ticket is None:

@@ -42,7 +42,6 @@ class PerLoop(Generic[T]):
         self._lock = threading.Lock()
 
     def here(self) -> T:
-        """Return the running loop's object."""
         loop = asyncio.get_running_loop()
         found = self._made.get(loop)
         if found is None:
@@ -68,7 +67,6 @@ class ConcurrencyLimit(PerRequestWrapper):
         self._places = PerLoop(lambda: asyncio.Semaphore(max_concurrency))
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
-        """Answer when a place is free."""
         places = self._places.here()
         if places.locked():
             with request.attempts.waiting():
@@ -113,7 +111,6 @@ class _Metered(PerRequestWrapper):
         self._tokens = tokens
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
-        """Answer when it is this request's turn."""
         await self._enter(request)
         if self._tokens is None:
             return await self.ask(request)
