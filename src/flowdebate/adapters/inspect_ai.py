@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from flowdebate._util.validation import check_library
 from flowdebate.adapters.tool import as_tool
 from flowdebate.adapters.translation import (
-    checked_retry,
+    check_retry,
     framework_failures,
     sampling_of,
     schema_prompt,
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
 
 _RETRY = Retry()
+# The source of events in Inspect's transcript, and the key of metadata.
 _KEY = "flowdebate"
-"""The source of events in Inspect's transcript, and the key of metadata."""
 _FINISHES: dict[str, FinishReason] = {"max_tokens": "length", "model_length": "length", "tool_calls": "tool_calls"}
 
 
@@ -78,7 +78,7 @@ class InspectModel:
         if model is not None and not isinstance(model, Model) and not (isinstance(model, str) and model.strip()):
             raise ConfigurationError(where, "model", model, "a model's name, a Model of Inspect, or None")
         self.name: str = name or f"inspect-ai/{role or model or 'evaluated'}"
-        self.retry: Retry | None = checked_retry(where, retry)
+        self.retry: Retry | None = check_retry(where, retry)
         self._model = model
         self._role = role
         self._config = config or GenerateConfig()

@@ -10,7 +10,7 @@ from flowdebate._util.validation import check_library
 from flowdebate.adapters.tool import as_tool
 from flowdebate.adapters.translation import (
     chat_of,
-    checked_retry,
+    check_retry,
     framework_failures,
     refuse_tools,
     sampling_of,
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 
 _RETRY = Retry()
+# Origin of answers that came through a graph.
 _BY = "langgraph"
-"""Origin of answers that came through a graph."""
 
 
 class RunnableModel:
@@ -74,7 +74,7 @@ class RunnableModel:
         if not isinstance(runnable, Runnable):
             raise ConfigurationError(where, "runnable", runnable, "a chat model, a compiled graph or another Runnable")
         self.name: str = name or f"langgraph/{runnable.get_name()}"
-        self.retry: Retry | None = checked_retry(where, retry)
+        self.retry: Retry | None = check_retry(where, retry)
         self._runnable = runnable
         self._chat = isinstance(runnable, BaseChatModel)
         self._graph = hasattr(runnable, "stream_channels") and hasattr(runnable, "channels")

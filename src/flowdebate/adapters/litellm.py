@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from flowdebate._util.validation import check_library
-from flowdebate.adapters.translation import checked_retry, framework_failures, sampling_of, usage_of
+from flowdebate.adapters.translation import check_retry, framework_failures, sampling_of, usage_of
 from flowdebate.errors import ConfigurationError, EmptyResponse
 from flowdebate.models.base import ModelResponse, ToolCall
 from flowdebate.models.call import check_real_calls_allowed
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 _RETRY = Retry()
+# Parameters that each request sets.
 _OURS = frozenset({"messages", "model", "num_retries", "response_format", "stream", "tools"})
-"""Parameters that each request sets."""
 _FINISHES: dict[object, FinishReason] = {"length": "length", "tool_calls": "tool_calls"}
+# How long the end of a run waits for LiteLLM's callbacks.
 _CALLBACK_SECONDS = 5.0
-"""How long the end of a run waits for LiteLLM's callbacks."""
 
 
 class LiteLLM:
@@ -48,7 +48,7 @@ class LiteLLM:
         for name in sorted(_OURS & set(options)):
             raise ConfigurationError(where, name, options[name], "left out: each request sets it")
         self.name: str = f"litellm/{model}"
-        self.retry: Retry | None = checked_retry(where, retry)
+        self.retry: Retry | None = check_retry(where, retry)
         self._model = model
         self._options = options
 

@@ -9,7 +9,7 @@ from flowdebate._util.validation import check_library
 from flowdebate.adapters.tool import as_tool
 from flowdebate.adapters.translation import (
     chat_of,
-    checked_retry,
+    check_retry,
     framework_failures,
     refuse_tools,
     sampling_of,
@@ -65,7 +65,7 @@ class AgentModel:
         if not isinstance(agent, Agent):
             raise ConfigurationError(where, "agent", agent, "an Agent of the OpenAI Agents SDK")
         self.name: str = name or f"openai-agents/{agent.name}"
-        self.retry: Retry | None = checked_retry(where, retry)
+        self.retry: Retry | None = check_retry(where, retry)
         self._agent = agent
         self._context = context
         self._run_config = run_config or RunConfig()

@@ -8,7 +8,7 @@ from flowdebate._util.validation import check_library
 from flowdebate.adapters.tool import as_tool
 from flowdebate.adapters.translation import (
     chat_of,
-    checked_retry,
+    check_retry,
     framework_failures,
     refuse_tools,
     sampling_of,
@@ -55,7 +55,7 @@ class AgentModel:
         if not isinstance(agent, AbstractAgent):
             raise ConfigurationError(where, "agent", agent, "an Agent of pydantic-ai")
         self.name: str = name or f"pydantic-ai/{agent.name or 'agent'}"
-        self.retry: Retry | None = checked_retry(where, retry)
+        self.retry: Retry | None = check_retry(where, retry)
         self._agent = agent
         self._deps = deps
 

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from flowdebate.blocks.base import RunOptions
 
 
-_LONGEST_NAME = 64
-"""Characters that providers accept in the name of a tool."""
+_LONGEST_NAME = 64  # characters that providers accept in the name of a tool
 
 
 def as_tool(

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from flowdebate.models.output import OutputSchema
 
 
+# System message where an answer has a schema that may not reach the model otherwise.
 SCHEMA_PROMPT = "Answer with one JSON object that fits this JSON Schema, and with nothing else:\n{schema}"
-"""System message where an answer has a schema that may not reach the model otherwise."""
 
 _LOWEST_STATUS, _HIGHEST_STATUS = 400, 599
 _TRANSIENT = (ConnectionError, TimeoutError)
@@ -126,7 +126,7 @@ def refuse_tools(name: str, request: ModelRequest) -> None:
         )
 
 
-def checked_retry(where: str, retry: object) -> Retry | None:
+def check_retry(where: str, retry: object) -> Retry | None:
     """Return `retry`; ConfigurationError unless it is a Retry, or None."""
     if retry is not None and not isinstance(retry, Retry):
         raise ConfigurationError(where, "retry", retry, "a Retry, or None")

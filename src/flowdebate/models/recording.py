@@ -62,8 +62,8 @@ if TYPE_CHECKING:
     from flowdebate.models.usage import Attempt
 
 
+# Bytes of a file: one that somebody sent must not fill the memory.
 _LARGEST = 100_000_000
-"""Bytes of a file: one that somebody sent must not fill the memory."""
 
 # Lines of a cassette
 
@@ -155,8 +155,8 @@ FACTS = {
 }
 """Facts of each class besides those of `ModelError`, and whether they are required."""
 
+# What a run's readers may get during a call; a replayed call tells them the same.
 _EVENTS: dict[str, Any] = {kind.kind: kind for kind in (CallRetried, CallFellBack, CircuitChanged)}
-"""What a run's readers may get during a call; a replayed call tells them the same."""
 
 
 class Notice(_Strict):
@@ -481,14 +481,14 @@ class ReplayModel:
         return CassetteMismatch(f"{said}\n(was it recorded with another seed?)", model=self.name, block=request.block)
 
 
+# Calls that `assert_complete` names.
 _NAMED = 5
-"""Calls that `assert_complete` names: enough to see which block it was, in one message of a test."""
+# Lines of a difference, which stands in an error message.
 _SHOWN = 16
-"""Lines of a difference: it stands in an error message, and what differs first usually says it all."""
+# Calls of the block that are compared.
 _COMPARED = 50
-"""Calls of the block that are compared: each comparison of two long prompts takes milliseconds."""
+# Lines of a request that are compared, and characters of one: difflib takes the square of them at worst.
 _LINES, _WIDTH = 2_000, 100
-"""Lines of a request that are compared, and characters of one: difflib takes the square of them at worst."""
 
 
 def _difference(request: ModelRequest, unused: list[Call]) -> list[str]:

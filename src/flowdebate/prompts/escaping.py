@@ -45,10 +45,10 @@ _CAPITALS = "\\[(?=/?[A-Z_]{2,}\\])"  # [INST], [/INST]
 _IN_TEXT = f"[{_ESCAPED_ALWAYS}]|{_CONTROL}|{_CAPITALS}"
 _IN_TAG = f"[{_ESCAPED_ALWAYS}\n\\[\\]]|{_CONTROL}"
 _IN_NAME = f"[{_ESCAPED_ALWAYS}\n\\[\\],]|{_CONTROL}"
+# Not all capitals in brackets: the tag of an argument may be some.
 _TOKENS = f"{_CONTROL}|\\[(?=/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_[A-Z]+)\\])"
-"""Not all capitals in brackets: the tag of an argument may be some."""
+# Characters without a meaning of their own.
 _HARMLESS = bytes(set(range(0x20, 0x7F)) - set(b"<[]")) + b"\t\n"
-"""Characters without a meaning of their own."""
 _ESCAPE = "⟦U\\+(10[0-9A-F]{4}|[0-9A-F]{4,5})⟧"
 
 

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
 
 _CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
-_IN_SPANS = ("true", "span_only", "span_and_event")
-"""Values with which content goes into spans."""
+_IN_SPANS = ("true", "span_only", "span_and_event")  # values with which content goes into spans
 
 
 class FlowDebateInstrumentor:

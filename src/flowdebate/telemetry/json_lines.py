@@ -6,8 +6,8 @@ import json
 import logging
 from datetime import UTC, datetime
 
+# What every record has, `taskName` from Python 3.12 on; all else was given as `extra`.
 _FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
-"""What every record has; all else was given as `extra`."""
 
 
 class JsonLines(logging.Formatter):
@@ -21,13 +21,11 @@ class JsonLines(logging.Formatter):
         self._times = times
 
     def format(self, record: logging.LogRecord) -> str:
-        told: dict[str, object] = {"time": _iso(record.created)} if self._times else {}
+        told: dict[str, object] = {}
+        if self._times:
+            told["time"] = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         told |= {"level": record.levelname, "logger": record.name, "message": record.getMessage()}
         told |= {name: value for name, value in vars(record).items() if name not in _FIELDS}
         if record.exc_info and record.exc_info[0] is not None:
             told["exception"] = record.exc_info[0].__name__
         return json.dumps(told, default=str)
-
-
-def _iso(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")

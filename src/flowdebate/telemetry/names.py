@@ -95,19 +95,18 @@ COST: Final = "flowdebate.cost"
 # Values
 
 VERDICT: Final = "debate.verdict"
+# Kinds of links: to the first span of the run, and to that of the run that it was forked from.
 RESUMED: Final = "resumed"
 FORKED: Final = "forked"
-"""The kinds of links: to the first span of the run, and to that of the run that it was forked from."""
-CANCELLED: Final = "cancelled"
-"""The `error.type` of what was cancelled; of what failed it is the class of the error."""
+CANCELLED: Final = "cancelled"  # the `error.type` of what was cancelled; of what failed it is the class of the error
 OTHER_PROVIDER: Final = "custom"
+# Providers that the conventions call otherwise than the names of models do.
 PROVIDERS: Final = {
     "gemini": "gcp.gemini",
     "mistral": "mistral_ai",
     "xai": "x_ai",
     "moonshot": "moonshot_ai",
 }
-"""Providers that the conventions call otherwise than the names of models do."""
 
 
 def model_names(name: str) -> tuple[str, str]:

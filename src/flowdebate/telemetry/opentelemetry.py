@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from contextlib import AbstractContextManager, suppress
 from contextvars import ContextVar
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from opentelemetry import context, metrics, trace
 from opentelemetry.trace import Link, SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+from pydantic_core import to_json
 
 from flowdebate import __version__
 from flowdebate.errors import ConfigurationError
@@ -23,7 +25,6 @@ from flowdebate.runs.events import ModelCalled, RunFinished
 from flowdebate.runs.log import is_new
 from flowdebate.runs.observer import Observer
 from flowdebate.telemetry import names
-from flowdebate.telemetry.content import request_attributes, response_attributes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span, TracerProvider
     from opentelemetry.util.types import AttributeValue
 
-    from flowdebate.models.base import ModelRequest, ModelResponse, ToolCall
+    from flowdebate.models.base import Message, ModelRequest, ModelResponse, ToolCall
     from flowdebate.models.usage import Attempt
     from flowdebate.runs.events import CallStarted
     from flowdebate.runs.result import RunView
@@ -43,13 +44,12 @@ if TYPE_CHECKING:
 Content = Literal["none", "spans"]
 """Where prompts, answers, tool arguments and results, and explanations of verdicts go: nowhere, or into spans."""
 
-TRACEPARENT = "traceparent"
-"""The label of a stored run with the W3C context of its first trace."""
+TRACEPARENT = "traceparent"  # the label of a stored run with the W3C context of its first trace
 
+# The buckets that the conventions advise.
 _SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
 _TOKENS = tuple(4**power for power in range(14))
 _WORKFLOW_SECONDS = (1, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200)
-"""The buckets that the conventions advise."""
 
 Attributes = dict[str, "AttributeValue"]
 
@@ -85,8 +85,6 @@ class OpenTelemetry(Observer):
 
 
 class _Meters:
-    """The instruments."""
-
     def __init__(self, meter: metrics.Meter) -> None:
         self.operations = meter.create_histogram(
             names.OPERATION_DURATION,
@@ -176,8 +174,8 @@ class _Agent(AbstractContextManager[None]):
         return self._span
 
 
+# The agent that acts, whose span is the parent of its calls and tools.
 _AGENT: ContextVar[_Agent | None] = ContextVar("flowdebate_agent", default=None)
-"""The agent that acts."""
 
 
 class _Chat(_Current):
@@ -206,7 +204,7 @@ class _Chat(_Current):
         if response.asked_as:
             self.span.set_attribute(names.ASKED_AS, response.asked_as)
         if self._run.with_content:
-            self.span.set_attributes(cast("Mapping[str, AttributeValue]", response_attributes(response)))
+            self.span.set_attributes(cast("Mapping[str, AttributeValue]", _response_attributes(response)))
 
     def finish(self) -> None:
         self._run.chats.pop(self._path, None)
@@ -235,10 +233,7 @@ class _ToolSpan(_Current):
         self._with_content = with_content
 
     def given(self) -> Callable[[str], object] | None:
-        return self._returned if self._with_content else None
-
-    def _returned(self, result: str) -> None:
-        self.span.set_attribute(names.TOOL_RESULT, result)
+        return (lambda result: self.span.set_attribute(names.TOOL_RESULT, result)) if self._with_content else None
 
 
 class _RunTrace(_Current, Observer):
@@ -336,7 +331,7 @@ class _RunTrace(_Current, Observer):
         if request.settings.max_tokens is not None:
             attributes[names.REQUEST_MAX_TOKENS] = request.settings.max_tokens
         if self.with_content:
-            attributes.update(request_attributes(request))
+            attributes.update(_request_attributes(request))
         span = self._tracer.start_span(
             f"{names.CHAT} {model}", _within_agent(), kind=SpanKind.CLIENT, attributes=attributes
         )
@@ -436,13 +431,50 @@ def _inject(span: Span, labels: dict[str, str]) -> None:
 
 def _links(labels: Mapping[str, str], kind: str) -> list[Link]:
     """A link to the trace in `labels`, if there is one."""
-    found = _context_of(labels)
-    return [] if found is None else [Link(found, {names.LINK: kind})]
-
-
-def _context_of(labels: Mapping[str, str]) -> trace.SpanContext | None:
-    """The context in `labels`; None without a valid one."""
     carrier = {TRACEPARENT: str(labels.get(TRACEPARENT, ""))}
     found = TraceContextTextMapPropagator().extract(carrier, context.Context())
     first = trace.get_current_span(found).get_span_context()
-    return first if first.is_valid else None
+    return [Link(first, {names.LINK: kind})] if first.is_valid else []
+
+
+# Content of calls: messages in the JSON form of the conventions
+
+
+def _request_attributes(request: ModelRequest) -> dict[str, str]:
+    """The messages of a request, its system message apart."""
+    system = [_text(message.get("content")) for message in request.messages if message.get("role") == "system"]
+    others = [message for message in request.messages if message.get("role") != "system"]
+    attributes = {names.INPUT_MESSAGES: _json([_message(message) for message in others])}
+    return attributes | ({names.SYSTEM_INSTRUCTIONS: _json(system)} if system else {})
+
+
+def _response_attributes(response: ModelResponse) -> dict[str, str]:
+    """The answer of a model: its text or data, and the tools that it calls."""
+    text = response.text
+    if response.data is not None and not text:
+        text = to_json(response.data, fallback=str, inf_nan_mode="strings").decode()
+    calls = [_call(call.id, call.name, call.arguments) for call in response.tool_calls]
+    parts = [*([_text(text)] if text else []), *calls]
+    return {names.OUTPUT_MESSAGES: _json([{"role": "assistant", "parts": parts, "finish_reason": response.finish}])}
+
+
+def _message(message: Message) -> dict[str, Any]:
+    if message.get("role") == "tool":
+        answered = {"type": "tool_call_response", "id": message.get("tool_call_id"), "response": message.get("content")}
+        return {"role": "tool", "parts": [answered]}
+    parts = [_text(message["content"])] if message.get("content") else []
+    functions = [(call.get("id"), call.get("function") or {}) for call in message.get("tool_calls") or ()]
+    calls = [_call(key, function.get("name"), function.get("arguments")) for key, function in functions]
+    return {"role": message.get("role"), "parts": [*parts, *calls]}
+
+
+def _call(key: object, name: object, arguments: object) -> dict[str, Any]:
+    return {"type": "tool_call", "id": key, "name": name, "arguments": arguments}
+
+
+def _text(content: object) -> dict[str, Any]:
+    return {"type": "text", "content": content}
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)

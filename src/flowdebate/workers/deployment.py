@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{2,199}")
+# Seconds in which a delivery that is just ending may end, and between two looks at it.
 _PATIENCE, _PAUSE = 10.0, 0.05
-"""Seconds in which a delivery that is just ending may end, and between two looks at it."""
 
 
 class Workers:

@@ -19,15 +19,13 @@ if TYPE_CHECKING:
     from flowdebate.store.base import StoredStatus
 
 
-WORKFLOW = "flowdebate.deliver"
-"""The name of the only workflow."""
-
-ACTIVE = ("ENQUEUED", "DELAYED", "PENDING")
-"""DBOS's statuses of deliveries that have not ended."""
+WORKFLOW = "flowdebate.deliver"  # the only one
+ACTIVE = ("ENQUEUED", "DELAYED", "PENDING")  # DBOS's statuses of deliveries that have not ended
 
 Delivery: TypeAlias = Literal["waiting", "taken", "done", "failed", "cancelled"]
 """Status of a run's last delivery: no worker has it; one has; it has ended, failed, or was cancelled."""
 
+# DBOS's own statuses, translated.
 DELIVERIES: Mapping[str, Delivery] = {
     "ENQUEUED": "waiting",
     "DELAYED": "waiting",
@@ -37,7 +35,6 @@ DELIVERIES: Mapping[str, Delivery] = {
     "ERROR": "failed",
     "MAX_RECOVERY_ATTEMPTS_EXCEEDED": "failed",
 }
-"""DBOS's own statuses, translated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +91,7 @@ class RunQueue:
                 "app_version": self.version,
                 "deduplication_id": encode_text(run_id),
                 "duplication_policy": "return-existing",
-                "serialization_type": _portable(),
+                "serialization_type": driver().WorkflowSerializationFormat.PORTABLE,  # JSON, not pickles
                 "attributes": {"run": encode_text(run_id)},
             },
             run_id,
@@ -180,8 +177,3 @@ def driver() -> Any:  # noqa: ANN401 - a module
             "Workers", "url", "a PostgreSQL address", "used with dbos installed", hint=hint
         ) from None
     return dbos
-
-
-def _portable() -> Any:  # noqa: ANN401 - an enum of DBOS
-    """JSON, not pickles."""
-    return driver().WorkflowSerializationFormat.PORTABLE

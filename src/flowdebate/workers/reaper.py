@@ -16,12 +16,8 @@ if TYPE_CHECKING:
     from flowdebate.workers.deployment import Workers
 
 
-GRACE = 1.0
-"""Seconds for which a worker must be gone: after a restart of the server all of them are, for a moment."""
-
-_ONE_AT_A_TIME = 0x464C4452
-"""The first half of the advisory lock of a sweep: "FLDR"."""
-
+GRACE = 1.0  # seconds for which a worker must be gone: after a restart of the server all of them are, for a moment
+_ONE_AT_A_TIME = 0x464C4452  # the first half of the advisory lock of a sweep: "FLDR"
 _ALIVE = f"SELECT number FROM {ALIVE} AS held (number)".encode()  # noqa: S608 - contains no value
 
 
@@ -58,7 +54,9 @@ class Reaper:
         if row is None or not row[0]:
             return
         try:
-            dead = self._dead(self._session)
+            taken = {each.workflow_id: number_of(each.executor_id) for each in self._workers.queue.taken()}
+            alive = {row[0] for row in self._session.execute(_ALIVE)}
+            dead = self._long_enough("delivery", [each for each, number in taken.items() if number not in alive])
             self._workers.queue.hand_back(dead)
         finally:
             self._session.execute("SELECT pg_advisory_unlock(%s, hashtext(%s))", lock)
@@ -75,16 +73,10 @@ class Reaper:
             await asyncio.to_thread(self._send_if_done, run_id)
 
     def close(self) -> None:
-        """Close the session."""
         session, self._session = self._session, None
         if session is not None:
             with suppress(Exception):
                 session.close()
-
-    def _dead(self, session: psycopg.Connection[tuple[Any, ...]]) -> list[str]:
-        taken = {each.workflow_id: number_of(each.executor_id) for each in self._workers.queue.taken()}
-        alive = {row[0] for row in session.execute(_ALIVE)}
-        return self._long_enough("delivery", [each for each, number in taken.items() if number not in alive])
 
     def _long_enough(self, kind: str, ids: list[str]) -> list[str]:
         """The `ids` that have been seen for at least GRACE; all others of their kind are forgotten."""

@@ -7,6 +7,7 @@ import logging
 import os
 import socket
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.errors import ConfigurationError, RunConflict, StoreError, error_text
@@ -20,11 +21,10 @@ if TYPE_CHECKING:
     from flowdebate.workers.deployment import Workers
 
 
+_LOGGER = logging.getLogger("flowdebate")
 _LONGEST_PAUSE = 5.0
-_TRIES = 100
-"""Attempts to resume a run while its store is unreachable: at least ten minutes."""
-_SWEEPS_PER_STORE_SWEEP = 3
-"""Sweeps of the queue for each sweep of the store."""
+_TRIES = 100  # attempts to resume a run while its store is unreachable: at least ten minutes
+_SWEEPS_PER_STORE_SWEEP = 3  # sweeps of the queue for each sweep of the store, which reads all running runs
 
 
 class Worker:
@@ -47,7 +47,9 @@ class Worker:
         await asyncio.to_thread(self._owner.ensure)
         draining = asyncio.ensure_future(self._drain(stop))
         try:
-            await asyncio.to_thread(self._prepare)
+            workers = self._workers
+            prepare = partial(workers.queue.prepare, max_concurrency=workers.max_concurrency, poll=workers.poll)
+            await asyncio.to_thread(prepare)
             engine = self._make_engine()
             try:
                 engine.launch()
@@ -88,10 +90,6 @@ class Worker:
         engine.workflow(name=WORKFLOW, max_recovery_attempts=None)(deliver)
         engine.listen_queues([deliveries.name])
         return engine
-
-    def _prepare(self) -> None:
-        workers = self._workers
-        workers.queue.prepare(max_concurrency=workers.max_concurrency, poll=workers.poll)
 
     # Runs
 
@@ -214,6 +212,3 @@ class Worker:
 async def _forever() -> None:
     """Wait until the loop ends: DBOS must not record that the delivery is done."""
     await asyncio.Event().wait()
-
-
-_LOGGER = logging.getLogger("flowdebate")
