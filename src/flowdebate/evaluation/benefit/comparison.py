@@ -330,8 +330,9 @@ def _compare_with(
     others = [*asked, *[fmean(asked)] * (len(paired) - len(both))]  # a failed debate's baselines were not asked
     differences = [one - other for one, other in zip(ones, others, strict=True)]
     clusters = _clusters(paired)
-    size = effective_size(differences, clusters)
+    size = effective_size(differences, clusters)  # intervals are as wide as their clusters ask for
     low, high = newcombe(ones, others, confidence=confidence, size=size)
+    # Bonferroni: each of several comparisons may rule out a gain that is there
     _, most = newcombe(ones, others, confidence=1 - (1 - confidence) / tests, size=size)
     seen = fsum(differences[: len(both)])
     sums: dict[object, list[float]] = {}
@@ -373,7 +374,6 @@ def _ratio(pairs: Sequence[tuple[float | None, float | None]]) -> float | None:
 
 
 def _finding(comparisons: Sequence[PairedComparison]) -> Finding:
-    """The finding of all comparisons together."""
     findings = {each.finding for each in comparisons}
     order: tuple[Literal["harmed", "none_worth_it", "too_few"], ...] = ("harmed", "none_worth_it", "too_few")
     return next((finding for finding in order if finding in findings), "helped")
@@ -397,7 +397,6 @@ _LEADS: Mapping[Finding, str] = {
 
 
 def _summarize_comparison(compared: PairedComparison, *, confidence: float, min_gain: float) -> str:
-    """One comparison in a sentence or two."""
     about = f"{_difference(compared, confidence)}; p = {compared.p_holm:.2g}"
     sentence = f"{_lead(compared.finding, min_gain)}: {_right(compared)} ({about}); {_cost(compared)}."
     if compared.finding != "too_few":
@@ -510,7 +509,6 @@ def _times(ratio: float) -> str:
 
 
 def _points(share: float) -> str:
-    """A difference of shares, in percentage points with its sign."""
     points = round(share * 100, 1) or 0.0
     return f"{points:+g}" if points else "0"
 

@@ -126,7 +126,6 @@ def _deal_positions(
     asked: Callable[[Any], Any],
     seed: int | None,
 ) -> Callable[[Any], Block[Any, Any]]:
-    """A function of a row that deals its positions."""
     if isinstance(pattern, Block):
         raise ConfigurationError(
             _WHERE, "pattern", pattern.name, "a function of a row and its positions, for `choices`"

@@ -125,7 +125,6 @@ def read_ballots(
 
 
 def _parts(data: Countable) -> tuple[Sequence[JudgeBallot | Ballot], Sequence[str]]:
-    """The ballots, and the sides where they are known."""
     if isinstance(data, Judging):
         return data.ballots, list(data.scores)
     if isinstance(data, ConsensusOutput):

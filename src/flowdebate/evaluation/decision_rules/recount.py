@@ -149,7 +149,6 @@ def recount(
 
 
 def _agreement_line(rows: Sequence[RuleResult]) -> str:
-    """Whether the rules agree, in words."""
     if not rows:
         return "no rule can count these ballots"
     groups: dict[str, list[str]] = {}

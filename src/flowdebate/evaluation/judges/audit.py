@@ -218,7 +218,6 @@ def _families(
     wins: Iterable[dict[tuple[str, ...], PlaceWins]],
     resampling: Resampling | None,
 ) -> list[Places]:
-    """The wins of all items, by their set of places."""
     grouped: dict[tuple[str, ...], list[PlaceWins]] = {}
     for item in wins:
         for names, each in item.items():
@@ -327,6 +326,7 @@ def _panel(
     if resampling is not None and resampling.resamples:
         low, high = _correlation_interval(pairs, at, resampling, centred=centred)
         low, high = min(low, value), max(high, value)
+    # the higher the correlation, the fewer they are worth: the upper end of the one is the lower end of the other
     worth = [None if rho is None else effective_n(count, min(max(rho, 0.0), 1.0)) for rho in (value, high, low)]
     return {
         "rho": Figure(value=value, n=len(at), low=low, high=high),
@@ -375,6 +375,7 @@ def _correlation_interval(
     """The 95% interval of the mean correlation: percentiles of bootstrap samples of items."""
     import numpy as np
 
+    # items, not verdicts, are drawn: the verdicts of one item are not independent
     nothing = (0.0,) * 6
     rows = np.array(sorted([number for pair in pairs for number in pair.get(item, nothing)] for item in at))
     n, x, y, xx, yy, xy = np.moveaxis((resampling.weights(len(at)) @ rows).reshape(-1, len(pairs), 6), -1, 0)
@@ -388,7 +389,6 @@ def _correlation_interval(
 
 
 def _shares(ballots: Iterable[JudgeBallot]) -> dict[str, dict[str, float]]:
-    """The mean share of each side, by model."""
     own: dict[str, list[dict[str, float]]] = {}
     for ballot in ballots:
         if ballot.problem is None and is_usable(ballot):

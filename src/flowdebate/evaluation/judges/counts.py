@@ -113,7 +113,6 @@ def is_usable(ballot: JudgeBallot) -> bool:
 
 
 def _count_place(counts: ItemCounts, ballot: JudgeBallot, choice: str | None, spoke: Sequence[str] | None) -> None:
-    """Count a win of the slot of `choice`, of its label, and of its turn."""
     if choice is None:
         counts.undecided += 1
         return
@@ -161,6 +160,5 @@ def _compare_views(terms: dict[str, list[float]], views: Mapping[_JudgeView, Seq
 
 
 def _most(choices: Sequence[str | None]) -> str | None:
-    """The most frequent choice; None for a tie."""
     lead = leaders(Counter(choices))
     return lead[0] if len(lead) == 1 else None

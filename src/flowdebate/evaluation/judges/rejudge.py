@@ -122,6 +122,7 @@ async def rejudge(  # noqa: PLR0913 - those of a batch
         raise ConfigurationError("rejudge()", "debates", rows, "at least one")
 
     def made(index: int, argued: ArguedDebate) -> Sequencer[ArguedDebate, AuditItem]:
+        # an item's own seed and anonymity: it is judged as if there were no other item
         own, sides = seed_of_item(seed, index), argued.sides
         names = tuple(dict.fromkeys(entry.agent_name for entry in argued.transcript))
         anonymity = Anonymity(names=names, stances=sides, question=argued.question)
