@@ -86,8 +86,10 @@ async def call_with_retries(
         except ModelError as error:
             seen[type(error)] += 1
             number += 1
+            if isinstance(error, _ONCE) and seen[type(error)] > 1:
+                raise
             wait = retry.wait_before(number, error, random=request.attempts.random)
-            if wait is None or (isinstance(error, _ONCE) and seen[type(error)] > 1):
+            if wait is None:
                 raise
             if request.deadline is not None and asyncio.get_running_loop().time() + wait >= request.deadline:
                 raise  # its wait would end after the deadline: the caller gets the reason now, not a timeout later

@@ -150,10 +150,7 @@ class Fallback(Wrapper):
             try:
                 return await answer(model, request)
             except Exception as error:
-                applies = isinstance(error, ModelError) and (
-                    error.providers_fault if self._on is None else bool(self._on(error))
-                )
-                if following is None or not isinstance(error, ModelError) or not applies:
+                if following is None or not isinstance(error, ModelError) or not self._applies(error):
                     for earlier in failed:
                         add_note(error, earlier)
                     raise
@@ -167,6 +164,9 @@ class Fallback(Wrapper):
                 )
             request.attempts.tell(event)
         raise AssertionError  # the last model has answered or failed
+
+    def _applies(self, error: ModelError) -> bool:
+        return error.providers_fault if self._on is None else bool(self._on(error))
 
 
 class Timeout(PerRequestWrapper):
