@@ -92,7 +92,7 @@ async def call_with_retries(
             if wait is None:
                 raise
             if request.deadline is not None and asyncio.get_running_loop().time() + wait >= request.deadline:
-                raise  # its wait would end after the deadline: the caller gets the reason now, not a timeout later
+                raise  # at once, while there is still time to ask another model
             failure = error  # Python unbinds `error` at the end of the block
         request = _amend(request, failure, seen)
         request.attempts.tell(
@@ -125,7 +125,7 @@ def _amend(request: ModelRequest, error: ModelError, seen: Counter[type[ModelErr
     return request
 
 
-# What a model is told whose answer did not fit the schema: with the reason, the second answer is another one.
+# What a model is told whose answer did not fit the schema.
 REASK = "That cannot be used: {problems}. Answer again, with the corrected JSON and nothing else."
 
 # Failures of the answer, not of the endpoint, which needs no time to recover: retried without a wait.
