@@ -86,7 +86,7 @@ class AgentModel:
                 result = await Runner.run(agent, _input(request), **options)
             used = result.context_wrapper.usage
             usage = usage_of(used.input_tokens, used.output_tokens, used.input_tokens_details.cached_tokens)
-            return ModelResponse(text=_text(result.final_output), usage=usage)
+            return ModelResponse(text=str(result.final_output), usage=usage)
 
     def _configured(self, request: ModelRequest) -> Any:  # noqa: ANN401 - RunConfig
         from agents import ModelSettings
@@ -130,35 +130,24 @@ async def _streamed(result: Any, on_text: Callable[[str], None]) -> Any:  # noqa
     return result
 
 
-def _text(output: object) -> str:
-    return output if isinstance(output, str) else str(output)
-
-
 def _output_type(schema: OutputSchema) -> AgentOutputSchemaBase:
     """The output type of an agent for `schema`; the answer stays text here and is validated like any model's."""
     from agents.agent_output import AgentOutputSchemaBase
 
     class Answer(AgentOutputSchemaBase):
-        """JSON of the schema of a request."""
-
         def is_plain_text(self) -> bool:
-            """It is JSON."""
             return False
 
         def name(self) -> str:
-            """The name of the schema."""
             return schema.name
 
         def json_schema(self) -> dict[str, Any]:
-            """The JSON Schema."""
             return schema.json_schema
 
         def is_strict_json_schema(self) -> bool:
-            """Schemas here may have optional fields."""
-            return False
+            return False  # schemas here may have optional fields
 
         def validate_json(self, json_str: str) -> str:
-            """The text as it is."""
             return json_str
 
     return Answer()

@@ -9,12 +9,12 @@ import logging
 import os
 import threading
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from flowdebate.errors import ModelUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
 
 WAYS_OUT = (
@@ -140,7 +140,13 @@ def join_parts(parts: Sequence[Path], target: Path, *, sha256: str) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         with NamedTemporaryFile(dir=target.parent, suffix=".part", delete=False) as file:
             part = Path(file.name)
-            found = _copy(parts, file)
+            digest = hashlib.sha256()  # in the one pass that copies: it takes seconds
+            for path in parts:
+                with path.open("rb") as packed:
+                    while block := packed.read(_BLOCK):
+                        digest.update(block)
+                        file.write(block)
+        found = digest.hexdigest()
         if found != sha256:
             message = f"the installed model is not the one it claims to be: its sha256 is {found}, not {sha256}"
             raise ModelUnavailable(message)
@@ -151,17 +157,6 @@ def join_parts(parts: Sequence[Path], target: Path, *, sha256: str) -> None:
         if part is not None:
             with contextlib.suppress(OSError):
                 part.unlink(missing_ok=True)
-
-
-def _copy(parts: Iterable[Path], file: IO[bytes]) -> str:
-    """Copy the parts to `file` and return their hash, in one pass."""
-    digest = hashlib.sha256()
-    for path in parts:
-        with path.open("rb") as part:
-            while block := part.read(_BLOCK):
-                digest.update(block)
-                file.write(block)
-    return digest.hexdigest()
 
 
 def _parts() -> list[Path]:
