@@ -92,9 +92,9 @@ def with_policies(plan: PlanT, *, recording: bool = True) -> PlanT:
 
 def _apply(policies: Policies) -> Callable[[Model | str], Model]:
     """A maker of models that are retried, and have fallbacks; the same one for the same name."""
-    from flowdebate.models.policies.resilience import Fallback, Retrying
     from flowdebate.models.resolve import resolve_model
     from flowdebate.models.retry import Retry
+    from flowdebate.models.wrapper import Fallback, Retrying
 
     made: dict[Model | str, Model] = {}
 
