@@ -41,7 +41,7 @@ T = TypeVar("T")
 async def within(seconds: float | None, call: Coroutine[Any, Any, T]) -> T:
     """Await `call` and raise ModelTimeout after `seconds`; None for no deadline.
 
-    The call is begun by hand, and the timer starts when it first waits: one that answers at once, from a cache or a
+    The call is started by hand, and the timer starts when it first waits: one that answers at once, from a cache or a
     script, needs none, and `asyncio.timeout` takes longer than such an answer.
     """
     if seconds is None:

@@ -16,7 +16,6 @@ from pydantic import (
     AfterValidator,
     BaseModel,
     PydanticSchemaGenerationError,
-    RootModel,
     TypeAdapter,
     ValidationError,
     create_model,
@@ -157,6 +156,10 @@ def _refuse_infinity(text: str | bytes) -> None:
 
 
 def _schema_of_type(spec: Any, where: str, field: str) -> OutputSchema:  # noqa: ANN401 - any type form
+    from pydantic import (
+        RootModel,
+    )  # here, since its import builds a validator, for which pydantic searches all packages
+
     allowed = "a pydantic model, a type that pydantic can validate, or a JSON Schema as a dict"
     if isroutine(spec) or isinstance(spec, str):  # pydantic would call the former, and evaluate the latter
         raise ConfigurationError(where, field, spec, allowed)
@@ -192,6 +195,8 @@ def _with_object_on_top(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _model_of_json_schema(schema: dict[str, Any], where: str, field: str) -> type[BaseModel]:
+    from pydantic import RootModel
+
     validator = validator_of(schema, where=where, field=field)
     if schema.get("type", "object") != "object":
         raise ConfigurationError(where, field, schema, "a JSON Schema whose top level has type 'object'")

@@ -139,6 +139,7 @@ class Failure(_Strict):
             return cls(kind="ModelError", message=error_text(error), transient=bool(error.transient))
 
     def error(self) -> ModelError:
+        """Build the error as it was raised."""
         facts = {name: getattr(self, name) for name in (*_COMMON, *FACTS[self.kind])}
         return make_error(CLASSES[self.kind], self.message, facts)
 
@@ -437,6 +438,7 @@ class ReplayModel:
         return len(self._calls) - len(self._given)
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
+        """Return the recorded answer, or raise the recorded error."""
         left = self._left.get(digest(clean_text(request.block), asked(request)))
         if not left:
             # as if it were sent: a run that has reached its limit ends with LimitReached, as when it was recorded

@@ -49,10 +49,12 @@ class PinnedModel:
 
     @property
     def name(self) -> str:
+        """Name of the model."""
         return self.spec if isinstance(self.spec, str) else self.spec.name
 
     @property
     def profile(self) -> Profile:
+        """Profile of the model's default prompts."""
         return profile_of(resolve_model(self.spec))
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:

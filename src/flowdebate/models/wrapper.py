@@ -57,6 +57,7 @@ class Wrapper:
         return bool(getattr(self.inner, "gives_logprobs", True))
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
+        """Answer by asking the inner model."""
         return await self.ask(request)
 
     async def ask(self, request: ModelRequest) -> ModelResponse:

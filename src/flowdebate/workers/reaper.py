@@ -73,6 +73,7 @@ class Reaper:
             await asyncio.to_thread(self._send_if_done, run_id)
 
     def close(self) -> None:
+        """Close the session."""
         session, self._session = self._session, None
         if session is not None:
             with suppress(Exception):

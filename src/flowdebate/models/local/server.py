@@ -96,6 +96,7 @@ class LocalServer:
         return self._process is not None and self._process.poll() is not None
 
     def stop(self) -> None:
+        """Stop the engine and wait for its end."""
         with self._lock:
             self._stopping = True
             process = self._process

@@ -75,6 +75,7 @@ class Clients:
             await self.release()
 
     def acquire(self) -> None:
+        """Start using the connections."""
         with self._lock:
             self._loops.setdefault(asyncio.get_running_loop(), _LoopClients()).users += 1
 

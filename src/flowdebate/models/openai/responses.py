@@ -46,6 +46,7 @@ class Reader:
     secrets: Sequence[str] = ()
 
     def completion(self, completion: Json) -> ModelResponse:
+        """Read a whole chat completion."""
         if isinstance(completion, str):  # openai passes on whatever is not sent as JSON
             if not completion.strip():
                 raise MalformedResponse("the response is empty")

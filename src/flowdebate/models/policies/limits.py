@@ -42,6 +42,7 @@ class PerLoop(Generic[T]):
         self._lock = threading.Lock()
 
     def here(self) -> T:
+        """Return the running loop's object."""
         loop = asyncio.get_running_loop()
         found = self._made.get(loop)
         if found is None:
