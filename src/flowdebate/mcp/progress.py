@@ -6,9 +6,10 @@ import asyncio
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
-from flowdebate.patterns.events import RoundsEnded, RoundStarted, TurnStarted
+from flowdebate.patterns.events import TurnStarted
 from flowdebate.prompts.escaping import tag_name
 from flowdebate.runs.events import CallStarted, HumanAsked, ModelCalled
+from flowdebate.service.documents.live import Live
 
 if TYPE_CHECKING:
     from mcp.server.mcpserver import Context
@@ -60,23 +61,16 @@ class Progress:
         self.usual = usual
         """About how many calls such a run takes; None where that is not known."""
         self.calls: int = 0
-        self._round: RoundStarted | None = None
-        self._speakers: dict[str, str] = {}
+        self._live = Live()
         self._who = ""
 
     def follow(self, event: object) -> bool:
         """Take in `event`; whether there is something to tell."""
+        self._live.take(event)
         match event:
-            case RoundStarted():
-                self._round = event
-                return False
-            case RoundsEnded():
-                self._round = None
-                return False
             case TurnStarted():
-                self._speakers[event.block] = event.agent_name
                 self._who = f"{tag_name(event.agent_name)} speaks"
-            case CallStarted() if event.block not in self._speakers:
+            case CallStarted() if not self._live.has_spoken(event.block):
                 self._who = f"{tag_name(event.role or event.block)} is asked"
             case ModelCalled():
                 self.calls += 1
@@ -95,13 +89,15 @@ class Progress:
     def message(self) -> str:
         """Who is at work, and in which round.
 
+        >>> from flowdebate.patterns.events import RoundStarted
         >>> progress = Progress(5)
         >>> _ = progress.follow(RoundStarted(round=2, max_rounds=2))
         >>> _ = progress.follow(TurnStarted(block="debate-debater-ben", round=2, agent_name="ben"))
         >>> progress.message
         'ben speaks, round 2 of 2'
         """
-        of = f"round {self._round.round} of {self._round.max_rounds}" if self._round is not None else ""
+        current = self._live.round
+        of = f"round {current.round} of {current.max_rounds}" if current is not None else ""
         return ", ".join(part for part in (self._who, of) if part)
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from flowdebate._util.validation import check_library, is_number
 from flowdebate.errors import ConfigurationError
 from flowdebate.runs.result import RunHandle
-from flowdebate.web.notebook.page import Progress, html_of, live_html, markdown_of
+from flowdebate.service.documents.live import Live
+from flowdebate.web.notebook.page import html_of, live_html, markdown_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -53,22 +54,28 @@ def show(handle: RunHandle[OutT], *, every: float = 0.25) -> Shown[OutT]:
         raise ConfigurationError("show()", "handle", handle, "the handle of a run", hint=hint)
     if not is_number(every, most=_SLOWEST):
         raise ConfigurationError("show()", "every", every, f"a number > 0, <= {_SLOWEST}")
-    progress = Progress()
-    handle.listen(progress.put)
-    task = asyncio.create_task(_follow(handle, progress, _output(), every), name=f"show {handle.run_id}")
+    live, news = Live(), asyncio.Event()
+
+    def take(event: object) -> None:
+        live.take(event)
+        news.set()
+
+    handle.listen(take)
+    task = asyncio.create_task(_follow(handle, live, news, _output(), every), name=f"show {handle.run_id}")
     task.add_done_callback(lambda done: done.cancelled() or done.exception())  # the page has it: nobody need await
     return Shown(task)
 
 
 async def _follow(
-    handle: RunHandle[OutT], progress: Progress, update: Callable[[dict[str, str]], None], every: float
+    handle: RunHandle[OutT], live: Live, news: asyncio.Event, update: Callable[[dict[str, str]], None], every: float
 ) -> RunResult[OutT]:
     pause, is_first = every, True
     try:
         while not handle.done():
-            if progress.changed:
-                progress.changed, began = False, time.perf_counter()
-                update(_live(handle, progress))
+            if news.is_set():
+                news.clear()
+                began = time.perf_counter()
+                update(_live(handle, live))
                 drawing = 0 if is_first else time.perf_counter() - began  # the first one also loads templates
                 pause, is_first = max(every, min(_SHARE * drawing, _LONGEST)), False
             await handle.wait(pause)
@@ -81,9 +88,9 @@ async def _follow(
     return await handle
 
 
-def _live(handle: RunHandle[Any], progress: Progress) -> dict[str, str]:
+def _live(handle: RunHandle[Any], live: Live) -> dict[str, str]:
     try:
-        html = live_html(handle, progress)
+        html = live_html(handle, live)
     except Exception:  # noqa: BLE001 - what a block of the application has left behind may not be shown
         html = None
     return _bundle(handle, html, None)

@@ -17,10 +17,11 @@ from flowdebate.errors import ConfigurationError, FlowDebateError
 from flowdebate.evaluation import BenefitReport, Evaluation, ReaderAgreement, audit, audit_run, recount
 from flowdebate.patterns.debate.judging.ballots import JudgeBallot
 from flowdebate.runs.events import CallStarted
+from flowdebate.service.documents.live import Live
 from flowdebate.service.documents.sections import Entry, Group, Heading, Remark
 from flowdebate.testing import FunctionModel, ScriptedModel
 from flowdebate.web.notebook.excerpt import excerpt
-from flowdebate.web.notebook.page import Progress, document_of_view, html_of, live_html, markdown_of
+from flowdebate.web.notebook.page import document_of_view, html_of, live_html, markdown_of
 from tests.runs.durable.patterns import PATTERNS, QUESTION, answer_to
 
 if TYPE_CHECKING:
@@ -60,9 +61,9 @@ async def until(events: AsyncIterator[Any], holds: Callable[[Any], object]) -> N
             return
 
 
-def said(progress: Progress) -> dict[str, str]:
+def said(live: Live) -> dict[str, str]:
     """The texts in progress, by name."""
-    return {turn.agent_name: text for turn, text in progress.speaking}
+    return {turn.agent_name: text for turn, text in live.speaking}
 
 
 def is_call(event: object) -> bool:
@@ -105,24 +106,28 @@ async def test_a_live_page_has_what_is_being_said() -> None:
         await gate.acquire()
         return VERDICT if request.output_schema else "Homes come first."
 
-    progress = Progress()
+    live = Live()
     pattern = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False)
     handle = pattern.start(QUESTION, model=FunctionModel(answer))
-    handle.listen(progress.put)
+
+    def take(event: object) -> None:
+        live.take(event)
+
+    handle.listen(take)
     events = handle.follow()
-    await until(events, lambda _: progress.texts)
-    assert said(progress) == {"ann": "Homes come"}
-    assert "Homes come" in str(live_html(handle, progress))
+    await until(events, lambda _: said(live).get("ann"))
+    assert said(live) == {"ann": "Homes come"}
+    assert "Homes come" in str(live_html(handle, live))
     gate.release()
-    await until(events, lambda _: said(progress).get("bob"))
-    assert said(progress) == {"bob": "Homes come"}
+    await until(events, lambda _: said(live).get("bob"))
+    assert said(live) == {"bob": "Homes come"}
     gate.release()
-    await until(events, lambda _: progress.work)
-    assert "The judge is weighing the arguments" in str(live_html(handle, progress))
+    await until(events, lambda _: live.others_at_work)
+    assert "The judge is weighing the arguments" in str(live_html(handle, live))
     gate.release()
     await handle
-    assert said(progress) == {}
-    assert progress.work == []
+    assert said(live) == {}
+    assert live.others_at_work == []
 
 
 async def test_a_failed_run_shows_how_far_it_came() -> None:

@@ -9,6 +9,7 @@ from flowdebate._util.wire import BaseEvent
 from flowdebate.models.usage import Usage
 from flowdebate.patterns import PATTERNS
 from flowdebate.patterns.events import RoleFailed, RoundsEnded, RoundStarted, TurnFinished, TurnStarted
+from flowdebate.resources.tasks import TaskChanged
 from flowdebate.runs.events import (
     BlockAnswered,
     CallFellBack,
@@ -51,6 +52,12 @@ _TOOL_SHOWN = 200
 """Characters of a tool's arguments and result that are shown."""
 OwnSections: TypeAlias = "Mapping[type[BaseEvent], Callable[[Any], Iterable[Section]]]"
 """What a pattern's own events look like, by their classes."""
+
+
+_UNSEEN = frozenset(
+    {CallStarted, ModelCalled, CallRetried, CallFellBack, ToolCalled, BlockAnswered, TaskChanged, TurnStarted}
+)
+"""Events that are most of a run, and that a page of whole contributions has nothing of."""
 
 
 class Live:
@@ -122,7 +129,7 @@ class Live:
     def tell(self, event: object) -> Iterator[Section]:
         """Take in `event`, no text; what a page that shows each contribution whole has of it, as its document will."""
         self.take(event)
-        if not isinstance(event, (CallRetried, CallFellBack, ToolCalled)):
+        if type(event) not in _UNSEEN:
             yield from self.whole(event)
 
     @property
@@ -147,6 +154,16 @@ class Live:
         """Who asked: a speaker, a role, or a block."""
         turn = self._turns.get(event.block)
         return turn.agent_name if turn is not None else event.role or event.block
+
+    @property
+    def others_at_work(self) -> list[str]:
+        """What roles other than the speakers in progress are doing, a sentence for each."""
+        speaking = {turn.agent_name for turn, _ in self.speaking}
+        return list(dict.fromkeys(f"{who} is {do}" for who, do, _ in self.at_work if who not in speaking))
+
+    def has_spoken(self, block: str) -> bool:
+        """Whether somebody has had a turn through `block`: it is a speaker's, and no other role's."""
+        return block in self._turns
 
     def about(self, name: str, given: str | None = None) -> str:
         """The text beside a speaker's name: what is `given`, unless the head of the page has it already."""

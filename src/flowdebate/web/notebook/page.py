@@ -7,14 +7,12 @@ then shows the repr.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
 from flowdebate.errors import BadFile
-from flowdebate.patterns.events import RoleFailed, RoundStarted, TurnFinished, TurnStarted
 from flowdebate.runs.durable.resume import result_of
-from flowdebate.runs.events import CallFellBack, CallRetried, CallStarted, ModelCalled, RunFinished, TextDelta
+from flowdebate.runs.events import RunFinished
 from flowdebate.runs.result import RunHandle, RunResult, RunView
 from flowdebate.service.documents.document import Document, Tokens, document_of
 from flowdebate.service.documents.evaluations import Summary, lay_out
@@ -175,65 +173,12 @@ def _numbers(run: RunView) -> Iterator[str]:
 # Runs in progress, and suspended ones
 
 
-@dataclass(slots=True)
-class Progress:
-    """What a run is at, as its events tell it: who is asked, and the texts that are being written."""
-
-    changed: bool = True
-    """Whether there was news since this was last set to False."""
-    calls: dict[str, CallStarted] = field(default_factory=dict)
-    """The blocks that are asked, by the path of the call."""
-    texts: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """The block and the last part of its text, by the path of the call."""
-    turns: dict[str, TurnStarted] = field(default_factory=dict)
-    """The turns in progress, by block."""
-    round: RoundStarted | None = None
-    """The round in progress."""
-
-    def put(self, event: object) -> None:
-        """Take an event of the run, in order."""
-        self.changed = True
-        match event:
-            case TurnStarted():
-                self.turns[event.block] = event
-            case RoundStarted():
-                self.round = event
-            case TurnFinished() | RoleFailed():
-                self.turns.pop(event.block, None)
-                self.texts = {path: text for path, text in self.texts.items() if text[0] != event.block}
-            case CallStarted():
-                self.calls[event.path] = event
-                self.texts.pop(event.path, None)
-            case TextDelta():
-                _, before = self.texts.get(event.path, ("", ""))
-                self.texts[event.path] = event.block, (before + event.text)[-_LIVE_TEXT:]
-            case CallRetried() | CallFellBack():
-                self.texts.pop(event.path, None)
-            case ModelCalled():
-                self.calls.pop(event.path, None)
-            case _:
-                pass
-
-    @property
-    def speaking(self) -> list[tuple[TurnStarted, str]]:
-        """The turns in progress, each with its text so far."""
-        texts = dict(self.texts.values())
-        return [(turn, texts.get(block, "")) for block, turn in self.turns.items()]
-
-    @property
-    def work(self) -> list[str]:
-        """What other roles are doing."""
-        roles = dict.fromkeys(call.role or call.block for call in self.calls.values() if call.block not in self.turns)
-        words = Live().work_of_roles
-        return [f"The {role} is {words[role]}" if role in words else f"{role} is at work" for role in roles]
-
-
-def live_html(run: RunView, progress: Progress | None = None) -> str:
-    """A run in progress, or a suspended one, as HTML in the look of the notebook, with what `progress` knows of it.
+def live_html(run: RunView, live: Live | None = None) -> str:
+    """A run in progress, or a suspended one, as HTML in the look of the notebook, with what `live` knows of it.
 
     It has no frame: that would be empty for a moment each time it is replaced, and forget where its reader was.
     """
-    known = (progress or _progress_of(run)) if run.status == "running" else Progress()
+    known = (live or _live_of(run)) if run.status == "running" else Live()
     try:
         document = document_of_view(run)
         sheet = Sheet.of(document, sections=excerpt(document.sections(), most=_LIVE, longest=_LIVE_TEXT))
@@ -241,20 +186,23 @@ def live_html(run: RunView, progress: Progress | None = None) -> str:
         sheet = None
     names = {} if sheet is None else sheet.names
     speaking = [
-        (names.get(turn.agent_name) or Party(name=turn.agent_name, about=turn.stance or "", number=number), text)
+        (
+            names.get(turn.agent_name) or Party(name=turn.agent_name, about=turn.stance or "", number=number),
+            text[-_LIVE_TEXT:],
+        )
         for number, (turn, text) in enumerate(known.speaking, len(names))
     ]
     at = [] if known.round is None else [f"round {known.round.round} of {known.round.max_rounds}"]
     facts = [*at, *list(_numbers(run))[1:]]
-    about: dict[str, Any] = {"facts": facts, "speaking": speaking, "work": known.work, "waits": _waits(run)}
+    about: dict[str, Any] = {"facts": facts, "speaking": speaking, "work": known.others_at_work, "waits": _waits(run)}
     return render("notebook/live", sheet=sheet, run=run, style=_style(), **about)
 
 
-def _progress_of(run: RunView) -> Progress:
-    progress = Progress()
+def _live_of(run: RunView) -> Live:
+    live = Live()
     for event in (*run.events, *run.calls_in_progress):
-        progress.put(event)
-    return progress
+        live.take(event)
+    return live
 
 
 @cache

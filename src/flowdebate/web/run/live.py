@@ -13,7 +13,7 @@ from flowdebate.patterns import PATTERNS
 from flowdebate.runs.events import BlockAnswered, HumanAsked, ModelCalled
 from flowdebate.service.documents.live import Live
 from flowdebate.service.documents.sections import Card, Entry, Fact, Group, Heading, Output, Remark
-from flowdebate.web.run.record import Board, Trace, call_of, draw
+from flowdebate.web.run.record import Board, Sums, call_of, draw
 from flowdebate.web.run.sheet import Party, Round, Turn, parties_of
 from flowdebate.web.templates import macro
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from flowdebate.web.run.record import Call
 
 
-_REDRAWN = 1.25
-"""The drawing of the trace shows all calls, so it is made anew only when there are a quarter more than in the last one:
-all drawings of a run together then cost about as much as five of its last one, however long it is."""
+_REDRAWN = 1.5
+"""The drawing of the trace shows all calls, so it is made anew only when there are half as many again as in the last
+one: all drawings of a run together then cost about as much as three of its last one, however long it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,16 +51,16 @@ class LivePage:
         self._names = {} if document is None else parties_of(document)
         self._link = link
         self._pieces: dict[str, dict[str, str]] = {}
-        self._new: dict[str, dict[str, str]] = {}
+        self._new: dict[str, tuple[str, str, tuple[Any, ...]]] = {}
+        """What is still to be rendered, by id: its place, its macro, and what this is given."""
         self._changed = False
-        self.rendered: int = 0
-        """Number of pieces that were rendered."""
         self._round = Round(number=0, title="")
         self._parts = 0
         self._turns: dict[str, str] = {}
         """Who speaks, by the path of each turn."""
         self._said = 0
         self._calls: list[Call] = []
+        self._sums = Sums()
         self._last: dict[str, Call] = {}
         """The last call of each one in its turn, by name."""
         self._drawn = 0
@@ -103,8 +103,16 @@ class LivePage:
             return ""
         self._changed = False
         self._sum_up()
-        new, self._new = list(self._new.values()), {}
-        return self._message(new, whole=False)
+        new, self._new = self._new, {}
+        pieces = []
+        for name, (at, template, given) in new.items():
+            piece = {"id": name, "at": at, "html": macro(template, *given).strip()}
+            if template == "task" and given[0].finished:  # behind all others that are
+                piece["last"] = "last"
+                self._pieces.pop(name, None)
+            self._pieces[name] = piece
+            pieces.append(piece)
+        return self._message(pieces, whole=False)
 
     def whole(self) -> str:
         """Everything up to the last news, as a message in JSON."""
@@ -131,8 +139,7 @@ class LivePage:
         return clean_text(json.dumps(message, ensure_ascii=False, separators=(",", ":")))
 
     def _put(self, name: str, at: str, template: str, *given: Any) -> None:  # noqa: ANN401 - what the macro shows
-        self.rendered += 1
-        self._pieces[name] = self._new[name] = {"id": name, "at": at, "html": macro(template, *given).strip()}
+        self._new[name] = at, template, given
 
     # What was said
 
@@ -167,16 +174,20 @@ class LivePage:
         self._put(f"round-{self._round.number}", "said", "live_round", self._round, self._names)
 
     def _put_part(self, name: str, place: str, part: Turn | Fact | Group | Remark) -> None:
-        if place not in self._pieces:  # what comes before the first heading
+        if place not in self._pieces and place not in self._new:  # what comes before the first heading
             self._put_round()
         self._parts += 1
-        self._put(name, place, "part", part, self._names, self._link, name)
+        if isinstance(part, Turn):
+            self._put(name, place, "turn", part, self._link)
+        else:
+            self._put(name, place, "part", part, self._names, self._link, name)
 
     # The record
 
     def _answer(self, event: ModelCalled | HumanAsked) -> None:
         call = call_of(len(self._calls) + 1, event, self._turns, self._names)
         self._calls.append(call)
+        self._sums.add(call)
         if call.party is not None:
             self._last[call.party.name] = call
         self._put(f"step-{call.number}", "steps", "step", call, self._link)
@@ -186,23 +197,17 @@ class LivePage:
         name = self._tasks.setdefault(key, f"task-{len(self._tasks) + 1}")
         if event.task.status == "completed":
             self._completed.add(name)
-        if event.task.finished:  # behind all others that are
-            self._pieces.pop(name, None)
         self._put(name, "tasks", "task", event.task, self._names.get(event.task.assignee or ""), name)
-        if event.task.finished:
-            self._pieces[name]["last"] = "last"
 
     def _sum_up(self) -> None:
         """The sums of what has come since the last time."""
-        if not self._new:
-            return
-        if any(piece["at"] == "steps" for piece in self._new.values()):
-            trace = Trace(calls=tuple(self._calls))
+        places = {at for at, _, _ in self._new.values()}
+        if "steps" in places:
             if len(self._calls) >= _REDRAWN * self._drawn:
-                self._drawn, trace = len(self._calls), draw(trace.calls)
-                self._put("drawing", "trace", "drawing", trace)
-            self._put("steps-sum", "trace", "sum", trace)
-            self._put("requests", "trace", "requests", trace)
-        if any(piece["at"] == "tasks" for piece in self._new.values()):
+                self._drawn = len(self._calls)
+                self._put("drawing", "trace", "drawing", draw(tuple(self._calls)))
+            self._put("steps-sum", "trace", "sum", self._sums)
+            self._put("requests", "trace", "requests", self._sums)
+        if "tasks" in places:
             board = Board(number=len(self._tasks), completed=len(self._completed))
             self._put("done", "board", "done", board)

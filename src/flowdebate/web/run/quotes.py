@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from unicodedata import category
@@ -14,7 +13,6 @@ if TYPE_CHECKING:
     from flowdebate.web.run.sheet import Party
 
 
-_LINE = re.compile(r"\S[^\n\r\v\f\x1c-\x1e\x85\u2028\u2029]*")
 _MARKS = frozenset({"Pi", "Pf", "Ps", "Pe"})
 """Categories of characters that open or close a quotation."""
 
@@ -100,4 +98,10 @@ def lines_of(text: str) -> list[tuple[int, int]]:
     >>> lines_of(" One.\nTwo. \n\n\nThree.")
     [(1, 5), (6, 10), (14, 20)]
     """
-    return [(found.start(), found.start() + len(found[0].rstrip())) for found in _LINE.finditer(text)]
+    found, at = list[tuple[int, int]](), 0
+    for line in text.splitlines(keepends=True):
+        if inside := line.strip():
+            start = at + len(line) - len(line.lstrip())
+            found.append((start, start + len(inside)))
+        at += len(line)
+    return found

@@ -63,6 +63,28 @@ class Call:
         return True
 
 
+@dataclass(slots=True)
+class Sums:
+    """Sums of calls; None where there is no call of a model, or one of them does not have the count."""
+
+    requests: int = 0
+    """How many times a model was asked, failed attempts included."""
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    seconds: float | None = None
+    _calls: int = 0
+
+    def add(self, call: Call) -> None:
+        """Count a call."""
+        if call.origin == "asked":
+            self.requests += call.attempts
+        if call.attempts:
+            for name in ("prompt_tokens", "completion_tokens", "seconds"):
+                count, so_far = getattr(call, name), getattr(self, name) if self._calls else 0
+                setattr(self, name, None if count is None or so_far is None else so_far + count)
+            self._calls += 1
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
     """A call, drawn."""
@@ -104,14 +126,12 @@ class Trace:
         return (call for call in self.calls if call.party is not None and call.party.name == name)
 
     @property
-    def requests(self) -> int:
-        """How many times a model was asked, failed attempts included."""
-        return sum(call.attempts for call in self.calls if call.origin == "asked")
-
-    def total(self, name: str) -> int | None:
-        """The sum of one count; None where a call does not have it."""
-        counts = [getattr(call, name) for call in self.calls if call.attempts]
-        return None if not counts or None in counts else sum(counts)
+    def sums(self) -> Sums:
+        """The sums of its calls."""
+        sums = Sums()
+        for call in self.calls:
+            sums.add(call)
+        return sums
 
 
 def trace_of(steps: Sequence[StepState], events: Sequence[object], parties: Mapping[str, Party]) -> Trace:
