@@ -237,7 +237,9 @@ def benefit_report(
     if not names:
         raise ConfigurationError(_WHERE, "items", len(known), "at least one with a truth and an answer of a baseline")
     comparisons = _compare(names, counted, confidence=confidence, min_gain=min_gain)
-    finding = _finding(comparisons)
+    # "helped" has to hold against every baseline, all else against one
+    order: tuple[Finding, ...] = ("harmed", "none_worth_it", "too_few", "helped")
+    finding = next(each for each in order if each in {compared.finding for compared in comparisons})
     failed = sum(item.failed for item in known)
     return BenefitReport(
         n=len(counted),
@@ -371,12 +373,6 @@ def _ratio(pairs: Sequence[tuple[float | None, float | None]]) -> float | None:
     if None in ones or None in others or not sum(others):
         return None
     return float(sum(ones) / sum(others))
-
-
-def _finding(comparisons: Sequence[PairedComparison]) -> Finding:
-    findings = {each.finding for each in comparisons}
-    order: tuple[Literal["harmed", "none_worth_it", "too_few"], ...] = ("harmed", "none_worth_it", "too_few")
-    return next((finding for finding in order if finding in findings), "helped")
 
 
 # In words
