@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 from flowdebate.errors import BadFile, ConfigurationError, FlowDebateError, RunExists, RunNotFound, StoreError
 from flowdebate.store.base import RunHeader, StepKind, StepRow, StoredRun, StoredStatus, documents_of
 from flowdebate.store.export import GONE, Imported, export_run, import_runs, read_export, write_export
-from flowdebate.store.jsonl import export_schema
+from flowdebate.store.export_format import export_schema
 from flowdebate.store.memory import MemoryStore
+from flowdebate.store.open import open_store
 from flowdebate.store.sqlite.store import SqliteStore
 
 if TYPE_CHECKING:
@@ -489,3 +490,11 @@ async def test_a_document_that_is_no_json_is_refused() -> None:
     with pytest.raises(BadFile, match=r"line 1: `documents.votes/a` must be JSON"):
         await import_runs(store, [changed, *steps])
     assert await store.runs() == []
+
+
+@pytest.mark.parametrize("name", ["runs.jsonl", "RUNS.NDJSON"])
+def test_an_export_is_no_store(name: str, tmp_path: Path) -> None:
+    """Whoever takes it for one is told how to read it, and nothing is written."""
+    with pytest.raises(ConfigurationError, match=f"`store` must be a Store, .*flowdebate import .*{name}"):
+        open_store(tmp_path / name)
+    assert list(tmp_path.iterdir()) == []

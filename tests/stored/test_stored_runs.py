@@ -208,9 +208,9 @@ async def test_an_export_holds_the_same_runs(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.anyio
-async def test_runs_of_an_export_are_carried_on() -> None:
+async def test_runs_of_an_export_are_carried_on_and_forked(tmp_path: Path) -> None:
     """In a store that they were not made in, without the archive that stood beside them."""
-    store = MemoryStore()
+    store = SqliteStore(tmp_path / "new.sqlite3")
     await import_runs(store, EXPORT.read_text(encoding="utf-8").splitlines())
     for run_id, case in CASES.items():
         if run_id == OTHER_PROMPT:
@@ -218,6 +218,17 @@ async def test_runs_of_an_export_are_carried_on() -> None:
         end = await carried_on(case, run_id, store, allow_changes=run_id == OTHER_SCHEMA)
         expected = _renamed(_ALL[run_id]["end"])
         assert (_without_added(end["raw"]), end["calls"]) == (expected["raw"], expected["calls"])
+    for run_id, case in CASES.items():
+        if run_id.endswith("complete"):
+            # Prompts have changed since: the first fork asks for what they change, its own fork for nothing.
+            forks = []
+            for parent, fork_id in ((run_id, f"{run_id}-fork"), (f"{run_id}-fork", f"{run_id}-again")):
+                spoken = case.speaker(later=True)
+                made = case.made(spoken)
+                forks.append(await made.fork(parent, fork_id=fork_id, model=spoken.model(), store=store))
+            assert (len(spoken.asked), [fork.status for fork in forks]) == (0, ["complete", "complete"])
+            assert forks[0].raw == forks[1].raw
+    await store.close()
 
 
 def test_runs_of_an_export_are_shown(tmp_path: Path) -> None:

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from inspect_ai.solver import Solver, TaskState
     from inspect_ai.tool import Tool
 
-    from flowdebate.blocks.base import RunOptions
     from flowdebate.models.base import FinishReason, Message, ModelRequest
+    from flowdebate.runs.options import RunOptions
     from flowdebate.runs.result import RunResult
 
 

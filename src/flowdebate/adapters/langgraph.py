@@ -30,9 +30,10 @@ from flowdebate.store.open import open_store
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from flowdebate.blocks.base import Block, RunOptions
+    from flowdebate.blocks.base import Block
     from flowdebate.models.base import ModelRequest
     from flowdebate.models.usage import Usage
+    from flowdebate.runs.options import RunOptions
     from flowdebate.runs.result import RunHandle, RunResult
     from flowdebate.store.base import Store
 

@@ -26,9 +26,10 @@ if TYPE_CHECKING:
     from agents import Agent, FunctionTool, RunConfig
     from agents.agent_output import AgentOutputSchemaBase
 
-    from flowdebate.blocks.base import Block, RunOptions
+    from flowdebate.blocks.base import Block
     from flowdebate.models.base import ModelRequest
     from flowdebate.models.output import OutputSchema
+    from flowdebate.runs.options import RunOptions
 
 
 _RETRY = Retry()

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 
     from pydantic_ai import Agent, Tool
 
-    from flowdebate.blocks.base import Block, RunOptions
+    from flowdebate.blocks.base import Block
     from flowdebate.models.base import ModelRequest
+    from flowdebate.runs.options import RunOptions
 
 
 _RETRY = Retry()

@@ -12,7 +12,7 @@ from flowdebate.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from flowdebate.blocks.base import RunOptions
+    from flowdebate.runs.options import RunOptions
 
 
 _LONGEST_NAME = 64  # characters that providers accept in the name of a tool

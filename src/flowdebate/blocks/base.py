@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
 
 from flowdebate.errors import ConfigurationError, ReadOnly, ResourceConflict, RunExists, RunNotFound, add_note
 from flowdebate.runs.context import place_of
 from flowdebate.runs.execute import check_outside, make_run, run_block, run_sync, start_block
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, Callable, Collection, Iterable, Mapping
+    from collections.abc import AsyncIterable, Collection, Iterable, Mapping
 
     from flowdebate.blocks.outline import Outline
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.resources.resource import Resource
-    from flowdebate.runs.batch.batch import Batch, OnError
-    from flowdebate.runs.batch.result import BatchResult, BatchSummary
+    from flowdebate.runs.batch.batch import Batch
+    from flowdebate.runs.batch.result import BatchResult
     from flowdebate.runs.context import Context, SessionLike
-    from flowdebate.runs.durable.journal import OnUncertain
     from flowdebate.runs.durable.resume import StoreOptions
     from flowdebate.runs.limits import Limits
     from flowdebate.runs.observer import Observer
+    from flowdebate.runs.options import BatchOptions, ForkOptions, IfExists, ResumeOptions, RunOptions
     from flowdebate.runs.result import RunHandle, RunResult
     from flowdebate.runs.run import Run
     from flowdebate.store.open import StoreChoice
@@ -32,49 +32,6 @@ InT_contra = TypeVar("InT_contra", contravariant=True)
 OutT_co = TypeVar("OutT_co", covariant=True)
 
 _NONE: Mapping[str, Resource] = MappingProxyType({})
-
-
-class RunOptions(TypedDict, total=False):
-    """The options of `Block.run()`."""
-
-    session: SessionLike
-    model: ModelChoice
-    seed: int | None
-    limits: Limits | None
-    store: StoreChoice | StoreOptions
-    run_id: str | None
-    observe: Observer | None
-
-
-IfExists: TypeAlias = Literal["raise", "resume"]
-"""What a run does whose id the store has already."""
-
-
-class ResumeOptions(TypedDict, total=False):
-    """The options of `Block.resume()`."""
-
-    store: StoreChoice
-    model: ModelChoice
-    session: SessionLike
-    limits: Limits | None
-    on_uncertain: OnUncertain
-    allow_changes: bool
-    retry_dead_letter: bool
-    observe: Observer | None
-
-
-class ForkOptions(TypedDict, total=False):
-    """The options of `Block.fork()`."""
-
-    store: StoreChoice | StoreOptions
-    fork_id: str | None
-    edits: Mapping[str, Any] | None
-    at: str | None
-    seed: int | None
-    model: ModelChoice
-    session: SessionLike
-    limits: Limits | None
-    observe: Observer | None
 
 
 class Block(ABC, Generic[InT_contra, OutT_co]):
@@ -175,18 +132,19 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
             )
         from flowdebate.runs.durable.resume import load_same
 
-        new = run
+        async def resume() -> RunResult[OutT_co]:
+            same = await load_same(run, seed=seed, session=session, model=model, limits=limits)
+            return await run_block(self, value, same)
+
         try:
-            run = await load_same(new, seed=seed, model=model, session=session, limits=limits)
+            return await resume()
         except RunNotFound:
             try:
-                return await run_block(self, value, new)
+                return await run_block(self, value, run)
             except RunExists as error:
                 if error.run_id != run_id:
                     raise
-            # another process has started it in the meantime
-            run = await load_same(new, seed=seed, model=model, session=session, limits=limits)
-        return await run_block(self, value, run)
+            return await resume()  # another process has started it in the meantime
 
     def start(self, value: InT_contra, **options: Unpack[RunOptions]) -> RunHandle[OutT_co]:
         """Start a run in the background: a handle to follow, await, cancel and read. Needs a running event loop."""
@@ -198,19 +156,7 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
         """`run`, for scripts and notebooks."""
         return run_sync(lambda: self.run(value, if_exists=if_exists, **options))
 
-    async def resume(  # noqa: PLR0913 - keyword-only options with defaults
-        self,
-        run_id: str,
-        *,
-        store: StoreChoice = None,
-        model: ModelChoice = None,
-        session: SessionLike = None,
-        limits: Limits | None = None,
-        on_uncertain: OnUncertain = "retry",
-        allow_changes: bool = False,
-        retry_dead_letter: bool = False,
-        observe: Observer | None = None,
-    ) -> RunResult[OutT_co]:
+    async def resume(self, run_id: str, **options: Unpack[ResumeOptions]) -> RunResult[OutT_co]:
         """Resume a stored run, whatever ended it; the result covers the whole run.
 
         Recorded answers are replayed without new calls; a complete run makes none. `model`, `limits` and `session`
@@ -221,18 +167,8 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
         if it has repeatedly crashed its process, unless `retry_dead_letter`.
         """
         check_outside(self)
-        run, input_value = await self._load(
-            run_id,
-            store=store,
-            model=model,
-            session=session,
-            limits=limits,
-            on_uncertain=on_uncertain,
-            allow_changes=allow_changes,
-            retry_dead_letter=retry_dead_letter,
-            observe=observe,
-        )
-        return await run_block(self, input_value, run)
+        run, value = await self._load(run_id, **options)
+        return await run_block(self, value, run)
 
     async def start_resume(self, run_id: str, **options: Unpack[ResumeOptions]) -> RunHandle[OutT_co]:
         """Resume a run in the background: a handle to follow, await, cancel and read; else like `resume`."""
@@ -243,20 +179,7 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
         """`resume`, for scripts and notebooks."""
         return run_sync(lambda: self.resume(run_id, **options))
 
-    async def fork(  # noqa: PLR0913 - keyword-only options with defaults
-        self,
-        run_id: str,
-        *,
-        store: StoreChoice | StoreOptions = None,
-        fork_id: str | None = None,
-        edits: Mapping[str, Any] | None = None,
-        at: str | None = None,
-        seed: int | None = None,
-        model: ModelChoice = None,
-        session: SessionLike = None,
-        limits: Limits | None = None,
-        observe: Observer | None = None,
-    ) -> RunResult[OutT_co]:
+    async def fork(self, run_id: str, **options: Unpack[ForkOptions]) -> RunResult[OutT_co]:
         """Run a stored run again as a new run, and ask models only for what differs.
 
         A call whose request and model are the same as in the stored run takes the recorded answer, and costs nothing.
@@ -271,18 +194,7 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
         answer in `edits`; those of `run`.
         """
         check_outside(self)
-        run, value = await self._load_fork(
-            run_id,
-            store=store,
-            fork_id=fork_id,
-            edits=edits,
-            at=at,
-            seed=seed,
-            model=model,
-            session=session,
-            limits=limits,
-            observe=observe,
-        )
+        run, value = await self._load_fork(run_id, **options)
         return await run_block(self, value, run)
 
     async def start_fork(self, run_id: str, **options: Unpack[ForkOptions]) -> RunHandle[OutT_co]:
@@ -294,24 +206,7 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
         """`fork`, for scripts and notebooks."""
         return run_sync(lambda: self.fork(run_id, **options))
 
-    def batch(  # noqa: PLR0913 - the options of a batch
-        self,
-        questions: Iterable[Any] | AsyncIterable[Any],
-        *,
-        question: Callable[[Any], Any] | None = None,
-        max_concurrency: int = 8,
-        model: ModelChoice = None,
-        seed: int | None = None,
-        limits: Limits | None = None,
-        store: StoreChoice | StoreOptions = None,
-        batch_id: str | None = None,
-        on_error: OnError = "collect",
-        progress: Callable[[BatchSummary], object] | None = None,
-        until: Callable[[BatchSummary], bool] | None = None,
-        on_uncertain: OnUncertain = "retry",
-        allow_changes: bool = False,
-        observe: Observer | None = None,
-    ) -> Batch[OutT_co]:
+    def batch(self, questions: Iterable[Any] | AsyncIterable[Any], **options: Unpack[BatchOptions]) -> Batch[OutT_co]:
         """Run the block for each of `questions`: `async for item in …`, or `await ….all()`.
 
         At most `max_concurrency` runs go on at once, and questions are read as slots become free, so the iterable may
@@ -324,25 +219,11 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
         """
         from flowdebate.runs.batch.batch import Batch
 
-        return Batch(
-            self,
-            questions,
-            question=question,
-            max_concurrency=max_concurrency,
-            model=model,
-            seed=seed,
-            limits=limits,
-            store=store,
-            batch_id=batch_id,
-            on_error=on_error,
-            progress=progress,
-            until=until,
-            on_uncertain=on_uncertain,
-            allow_changes=allow_changes,
-            observe=observe,
-        )
+        return Batch(self, questions, **options)
 
-    def batch_sync(self, questions: Iterable[Any] | AsyncIterable[Any], **options: Any) -> BatchResult[OutT_co]:  # noqa: ANN401 - those of batch
+    def batch_sync(
+        self, questions: Iterable[Any] | AsyncIterable[Any], **options: Unpack[BatchOptions]
+    ) -> BatchResult[OutT_co]:
         """All results of `batch`, for scripts and notebooks."""
         return run_sync(lambda: self.batch(questions, **options).all())
 

@@ -45,10 +45,10 @@ if TYPE_CHECKING:
     from flowdebate.blocks.base import Block
     from flowdebate.blocks.outline import Outline
     from flowdebate.models.resolve import ModelChoice
-    from flowdebate.runs.durable.journal import OnUncertain
     from flowdebate.runs.durable.replay import Replay
     from flowdebate.runs.limits import Limits
     from flowdebate.runs.observer import Observer
+    from flowdebate.runs.options import OnUncertain
     from flowdebate.runs.result import RunHandle
     from flowdebate.runs.run import Run
     from flowdebate.service.audit import Items

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from flowdebate._util.files import open_private
 from flowdebate.errors import BadFile, ConfigurationError, RunExists, StoreError, add_note, shown
 from flowdebate.store.base import documents_of
-from flowdebate.store.jsonl import (
+from flowdebate.store.export_format import (
     LONGEST_LINE,
     LineReader,
     check_rows,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, TypeAlias
 
 from flowdebate.errors import ConfigurationError
 
@@ -17,7 +17,7 @@ StoreChoice: TypeAlias = "Store | str | Path | bool | None"
 
 STORE_VARIABLE = "FLOWDEBATE_STORE"
 _KNOWN: dict[tuple[int, str], Store] = {}
-"""Stores opened by name, for each process: equal names share one object and its connection."""
+"""Stores opened by name: equal names share one object and its connection; by process, since none survives a fork."""
 
 
 def default_store_path() -> Path:
@@ -40,18 +40,21 @@ def open_store(choice: StoreChoice = None, *, where: str = "run") -> Store | Non
     if isinstance(choice, Path):
         choice = str(choice)
     if isinstance(choice, str) and choice.strip():
+        if choice.lower().endswith(
+            (".jsonl", ".ndjson")
+        ):  # SQLite would report a damaged file, or make one of that name
+            allowed = "a Store, a SQLite file or an address"
+            hint = f"`flowdebate import {choice}`, or import_runs(), reads exported runs into a store"
+            raise ConfigurationError(where, "store", choice, allowed, hint=hint)
         return _named(choice)
-    if not isinstance(choice, (bool, str)) and _is_store(choice):
-        return choice
+    if not isinstance(choice, (bool, str)):
+        from flowdebate.store.base import Store
+
+        # `isinstance` with a protocol looks at each of its methods; a declared subclass is known without that.
+        if Store in type(choice).__mro__ or isinstance(choice, Store):
+            return choice
     allowed = 'a Store, a path, "postgresql://…", "memory:", False for none, or None for FLOWDEBATE_STORE'
     raise ConfigurationError(where, "store", choice, allowed)
-
-
-def _is_store(choice: object) -> TypeGuard[Store]:
-    """Return whether it is a store; a declared subclass is known without the slow look at each method."""
-    from flowdebate.store.base import Store
-
-    return Store in type(choice).__mro__ or isinstance(choice, Store)
 
 
 async def close_store(store: Store) -> None:
@@ -70,16 +73,15 @@ def _named(name: str) -> Store:
     place = name if remote else str(Path(name.removeprefix("sqlite:///")).expanduser().absolute())
     key = (os.getpid(), place)
     known = _KNOWN.get(key)
-    if known is None or getattr(known, "lost", False):
-        known = _KNOWN[key] = _opened(place, remote=remote)
-    return known
-
-
-def _opened(place: str, *, remote: bool) -> Store:
+    if known is not None and not getattr(known, "lost", False):
+        return known
     if remote:
         from flowdebate.store.postgres.store import PostgresStore
 
-        return PostgresStore(place)
-    from flowdebate.store.sqlite.store import SqliteStore
+        store: Store = PostgresStore(place)
+    else:
+        from flowdebate.store.sqlite.store import SqliteStore
 
-    return SqliteStore(place)
+        store = SqliteStore(place)
+    _KNOWN[key] = store
+    return store

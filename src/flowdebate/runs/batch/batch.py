@@ -7,7 +7,7 @@ import os
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pydantic import BaseModel
 
@@ -26,16 +26,14 @@ if TYPE_CHECKING:
 
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.runs.batch.result import BatchSummary
-    from flowdebate.runs.durable.journal import OnUncertain
     from flowdebate.runs.execute import Runnable
     from flowdebate.runs.limits import Limits
     from flowdebate.runs.observer import Observer
+    from flowdebate.runs.options import CommonOptions, OnError, OnUncertain
     from flowdebate.runs.result import RunResult
     from flowdebate.runs.run import Run
     from flowdebate.store.base import StoredRun
     from flowdebate.store.open import StoreChoice
-
-    OnError = Literal["collect", "raise"]
 
 
 BATCH_LABEL = "batch"
@@ -96,25 +94,14 @@ class Batch(Generic[OutT]):
         self._question = question
         self._each = each
         self._max_concurrency = max_concurrency
-        self._model = model
-        self._limits = limits
+        self._common: CommonOptions = {"model": model, "limits": limits, "observe": observe}
         self._raises = on_error == "raise"
         self._progress = progress
         self._until = until
         self._on_uncertain = on_uncertain
         self._allow_changes = allow_changes
-        self._observe = observe
         self._options = _store_options(store, self.batch_id, f"{block.name}.batch()")
-        make_run(  # validates the options
-            block,
-            None,
-            session=None,
-            model=model,
-            seed=seed,
-            limits=limits,
-            store=self._options or False,
-            observe=observe,
-        )
+        make_run(block, None, seed=seed, store=self._options or False, **self._common)  # checks the options
         self._store = None if self._options is None else open_store(self._options.store)
         self._stored: dict[str, StoredRun] = {}
         """The stored runs of the batch as they were when they were read, by id."""
@@ -207,17 +194,8 @@ class Batch(Generic[OutT]):
         options = self._options
         if options is not None and job.plan is not None:
             options = replace(options, plan=job.plan)
-        return make_run(
-            job.block,
-            job.question,
-            session=None,
-            model=self._model,
-            seed=job.seed,
-            limits=self._limits,
-            store=False if options is None else options,
-            run_id=job.run_id,
-            observe=self._observe,
-        )
+        store = False if options is None else options
+        return make_run(job.block, job.question, seed=job.seed, store=store, run_id=job.run_id, **self._common)
 
     async def _run_job(self, job: _Job) -> BatchItem[OutT]:
         replayed = job.run_id in self._stored and self._stored[job.run_id].status in COMPLETE
@@ -260,11 +238,9 @@ class Batch(Generic[OutT]):
             block=job.block.name,
             outline=job.block.outline(),
             store=self._store,
-            model=self._model,
-            limits=self._limits,
             on_uncertain=self._on_uncertain,
             allow_changes=self._allow_changes,
-            observe=self._observe,
+            **self._common,
         )
         return await self._act(job, stored)
 

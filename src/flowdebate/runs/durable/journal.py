@@ -28,12 +28,10 @@ from flowdebate.runs.durable.suspend import Suspended
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
-    from typing import Literal
 
     from flowdebate.runs.durable.suspend import HumanRequest
+    from flowdebate.runs.options import OnUncertain
     from flowdebate.store.base import RunHeader, StepKind, StepRow, Store, StoredStatus
-
-    OnUncertain = Literal["retry", "raise"]
 
 
 T = TypeVar("T")

@@ -26,8 +26,8 @@ from flowdebate.store.open import open_store
 if TYPE_CHECKING:
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.runs.context import SessionLike
-    from flowdebate.runs.durable.journal import OnUncertain
     from flowdebate.runs.observer import Observer
+    from flowdebate.runs.options import OnUncertain, ResumeOptions
     from flowdebate.store.base import Store, StoredRun
     from flowdebate.store.open import StoreChoice
 
@@ -139,15 +139,7 @@ async def load_run(  # noqa: PLR0913 - the options of resume
             on_uncertain=on_uncertain,
             accepts_changes=allow_changes or stored.status in COMPLETE,
         )
-        run = Run(
-            run_id=run_id,
-            session=session_of(opened, header, where) if session is None else as_session(session),
-            seed=header.seed,
-            models=models_of(opened, header) if model is None else ModelResolver(model),
-            limits=limits_of(opened, header) if limits is None else limits,
-            journal=journal,
-            observer=observer_of(observe),
-        )
+        run = _restore_run(journal, where, session=session, model=model, limits=limits, observe=observe)
     except BaseException as error:
         if owned:
             status = "dead_letter" if isinstance(error, DeadLetter) else stored.status
@@ -176,16 +168,30 @@ async def load_fork(
     header = await prepare_fork(
         opened, run_id, block=block, model=model, limits=limits, labels=stored.labels, plan=stored.plan, **options
     )
-    run = Run(
+    journal = await journal_of(opened, header)
+    return _restore_run(journal, where, session=session, model=model, limits=limits, observe=observe), header.input
+
+
+def _restore_run(
+    journal: Journal,
+    where: str,
+    *,
+    session: SessionLike,
+    model: ModelChoice,
+    limits: Limits | None,
+    observe: Observer | None,
+) -> Run:
+    """The run of a stored header, with what the header says where nothing else is given."""
+    store, header = journal.store, journal.header
+    return Run(
         run_id=header.run_id,
-        session=session_of(opened, header, where) if session is None else as_session(session),
+        session=session_of(store, header, where) if session is None else as_session(session),
         seed=header.seed,
-        models=models_of(opened, header) if model is None else ModelResolver(model),
-        limits=limits_of(opened, header) if limits is None else limits,
-        journal=await journal_of(opened, header),
+        models=models_of(store, header) if model is None else ModelResolver(model),
+        limits=limits_of(store, header) if limits is None else limits,
+        journal=journal,
         observer=observer_of(observe),
     )
-    return run, header.input
 
 
 async def prepare_fork(  # noqa: PLR0913 - the options of fork
@@ -238,17 +244,9 @@ async def load_same(
     if seed is None:
         del pairs["seed"]
     check_unchanged(store, run.run_id, pairs)
-    stored, _ = await load_run(
-        run.run_id,
-        block=now.block,
-        outline=now.fingerprint["outline"],
-        store=store,
-        model=model,
-        session=session,
-        limits=limits,
-        observe=run.observer,
-    )
-    return stored
+    options: ResumeOptions = {"store": store, "model": model, "limits": limits}
+    options |= {"session": session, "observe": run.observer}
+    return (await load_run(run.run_id, block=now.block, outline=now.fingerprint["outline"], **options))[0]
 
 
 def changes_of(then: RunHeader, now: RunHeader) -> dict[str, tuple[str, str]]:
