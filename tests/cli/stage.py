@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import codecs
-import contextlib
 import fcntl
 import json
 import os
@@ -22,14 +21,15 @@ from typing import TYPE_CHECKING, Any, Self
 
 from tests.cli.emulator import screen_of
 from tests.models.server import ChatServer, Exchange, chunk, completion, usage_chunk
-from tests.processes import started
+from tests.warm import Warm
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from types import TracebackType
 
 MODELS = ("staged", "other", "ann-model", "bob-model")
 """Names of models that a stage plays; any other one says "fine"."""
+COMMAND = "from flowdebate.cli import main; main()"
 PATIENCE = 30.0
 """Seconds after which a test gives up on a process."""
 
@@ -164,21 +164,29 @@ class Stage:
 
 
 class OnTerminal:
-    """The command on a pseudo-terminal: `seen` is all that it has written there, `screen` is what stands there."""
+    """The command on a pseudo-terminal: `seen` is all that it has written there, `screen` is what stands there.
 
-    def __init__(self, *arguments: str, stdout: int | None = None, columns: int = 100, **env: str) -> None:
+    With `cold` it is started as users start it, and takes two seconds until it does anything.
+    """
+
+    def __init__(
+        self, *arguments: str, stdout: int | None = None, columns: int = 100, cold: bool = False, **env: str
+    ) -> None:
         self.seen = ""
         self._decoder = codecs.getincrementaldecoder("utf-8")()
         self._master, terminal = pty.openpty()
         fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
-        self.process = subprocess.Popen(  # noqa: S603 - our own command
-            command(*arguments),
-            stdin=terminal,
-            stdout=terminal if stdout is None else stdout,
-            stderr=terminal,
-            env={**environment(), "TERM": "xterm-256color", **env},
-            start_new_session=True,
-        )
+        streams: dict[str, Any] = {
+            "stdin": terminal,
+            "stdout": terminal if stdout is None else stdout,
+            "stderr": terminal,
+            "env": {**environment(), "TERM": "xterm-256color", **env},
+        }
+        self.process: Warm | subprocess.Popen[bytes]
+        if cold:
+            self.process = subprocess.Popen(command(*arguments), start_new_session=True, **streams)  # noqa: S603 - our own
+        else:
+            self.process = Warm(COMMAND, *arguments, **streams)
         os.close(terminal)
 
     @property
@@ -230,23 +238,14 @@ class OnTerminal:
         os.close(self._master)
 
 
-@contextlib.contextmanager
-def on_pipes(*arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-    """The command with pipes for stdout and stderr."""
-    with started(
-        command(*arguments),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=environment(),
-        start_new_session=True,
-    ) as process:
-        yield process
+def on_pipes(*arguments: str) -> Warm:
+    """The command with pipes for stdout and stderr, ended by leaving it."""
+    return Warm(COMMAND, *arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())
 
 
 def command(*arguments: str) -> list[str]:
     """The installed command, as this Python runs it."""
-    return [sys.executable, "-c", "from flowdebate.cli import main; main()", *arguments]
+    return [sys.executable, "-c", COMMAND, *arguments]
 
 
 def environment() -> dict[str, str]:

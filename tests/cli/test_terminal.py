@@ -26,7 +26,7 @@ def test_a_terminal_shows_the_debate_as_it_goes_on() -> None:
     turns = (("alpha beta ", "gamma."), HOSTILE)
     verdict = {"reasoning": "\x1b[5mr [/b]", "winner": "cap rents", "verdict": "v [bold]x[/bold]"}
     stage = Stage(turns=turns, verdict=verdict, hold=(0, 1))
-    with stage, OnTerminal(*stage.options(*SIDES, "--moderator")) as terminal:
+    with stage, OnTerminal(*stage.options(*SIDES, "--moderator"), cold=True) as terminal:
         terminal.until("alpha beta")
         assert "gamma" not in terminal.seen
         stage.let_go()
@@ -77,7 +77,7 @@ def test_no_colour_means_no_escape_codes(tmp_path: Path) -> None:
 def test_ctrl_c_keeps_what_was_argued() -> None:
     """In the middle of a turn: exit code 130, what was said stands there, no traceback."""
     turns = (("Homes ", "first."), ("Build ", "more."))
-    with Stage(turns=turns, hold=(1, 1)) as stage, OnTerminal(*stage.options(*SIDES)) as terminal:
+    with Stage(turns=turns, hold=(1, 1)) as stage, OnTerminal(*stage.options(*SIDES), cold=True) as terminal:
         terminal.until("Homes first.")
         stage.wait_for_turn(2)
         terminal.process.send_signal(signal.SIGINT)

@@ -6,15 +6,15 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import httpx2
 import pytest
 
-from tests.processes import started
+from tests.cli.stage import COMMAND
 from tests.server.stage import BRIEF, read_frames
+from tests.warm import Warm
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,15 +40,16 @@ def service():
 
 
 @contextmanager
-def serving(folder: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], str, str]]:
+def serving(folder: Path, *arguments: str) -> Iterator[tuple[Warm, str, str]]:
     """The process, its address, and the token that it printed."""
-    command = [sys.executable, "-m", "flowdebate", "serve", "--port", "0", *arguments]
     environment = {**os.environ, "FLOWDEBATE_STORE": str(folder / "default.sqlite3")}
-    with started(command, stderr=subprocess.PIPE, text=True, cwd=folder, env=environment) as process:
+    with Warm(
+        COMMAND, "serve", "--port", "0", *arguments, stderr=subprocess.PIPE, cwd=folder, env=environment
+    ) as process:
         assert process.stderr is not None
         found = None
         while found is None:
-            line = process.stderr.readline()
+            line = process.stderr.readline().decode()
             assert line, "the server has ended"
             found = re.search(r"Serving (http://\S+?/)(?:\?token=(\S+))?(?: |$)", line)
         yield process, found[1].rstrip("/"), found[2] or ""
@@ -111,10 +112,11 @@ def test_a_killed_server_continues_its_runs(tmp_path: Path) -> None:
     assert calls.count("debate-debater-pro") == 1
 
 
-def refused(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """The process of a command that does not serve."""
-    command = [sys.executable, "-m", "flowdebate", "serve", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=60, check=False)  # noqa: S603
+def refused(folder: Path, *arguments: str) -> tuple[int, str]:
+    """The exit code and the messages of a command that does not serve."""
+    with Warm(COMMAND, "serve", *arguments, stderr=subprocess.PIPE, cwd=folder) as process:
+        assert process.stderr is not None
+        return process.wait(60), process.stderr.read().decode()
 
 
 @pytest.mark.parametrize(
@@ -132,19 +134,19 @@ def refused(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 def test_misuse_is_explained(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
     """Before anything is served, with exit code 2."""
     (tmp_path / "short").write_text("short")
-    ended = refused(tmp_path, *arguments)
-    assert ended.returncode == 2
-    assert said in ended.stderr
-    assert "Traceback" not in ended.stderr
+    code, told = refused(tmp_path, *arguments)
+    assert code == 2
+    assert said in told
+    assert "Traceback" not in told
 
 
 def test_a_taken_port_is_named(tmp_path: Path) -> None:
     """And nothing else happens."""
     with serving(tmp_path) as (_, url, _):
         port = url.rpartition(":")[2]
-        ended = refused(tmp_path, "--port", port)
-    assert ended.returncode == 2
-    assert port in ended.stderr
+        code, told = refused(tmp_path, "--port", port)
+    assert code == 2
+    assert port in told
 
 
 def test_an_open_server_says_what_it_opens(tmp_path: Path) -> None:
@@ -154,7 +156,7 @@ def test_an_open_server_says_what_it_opens(tmp_path: Path) -> None:
     with serving(tmp_path, *command) as (process, url, token):
         assert token == ""
         assert process.stderr is not None
-        said = process.stderr.readline()
+        said = process.stderr.readline().decode()
         assert "whoever has the token can read all runs" in " ".join(said.split())
         port = url.rpartition(":")[2]
         with client(f"http://127.0.0.1:{port}", "the-token-of-this-test") as http:
