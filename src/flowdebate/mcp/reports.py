@@ -8,12 +8,14 @@ none of it can pass for the tool's own words.
 from __future__ import annotations
 
 import json
+import re
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, assert_never
 from urllib.parse import quote
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, ValidationError
 
+from flowdebate.errors import ConfigurationError, FlowDebateError, StoreError, problems_of
 from flowdebate.patterns.roles import render_flag
 from flowdebate.prompts.escaping import quoted, tag_name, tag_text
 from flowdebate.service.documents.sections import Card, Entry, Fact, Group, Heading, Output, Remark
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 
     from flowdebate.service.documents.document import Document, Tokens
     from flowdebate.service.documents.sections import Section
-    from flowdebate.service.state import PendingInput, RunDetails, RunPage, RunState
+    from flowdebate.service.state import RunDetails, RunPage, RunState
 
 
 HOW_TO_READ = (
@@ -117,7 +119,17 @@ def report_of(details: RunDetails, *, seen: int = 0) -> RunReport:
         parts=len(parts),
         said=render_said(parts[seen:]),
         result=None if document is None else render_result(document),
-        pending=[_asked(each) for each in details.pending],
+        pending=[
+            AskedTurn(
+                place=each.place,
+                role=each.block,
+                shown=each.shown,  # fenced where it was asked
+                expects=each.expects,
+                answer_schema=each.answer_schema,
+                problem=fenced(each.problem),
+            )
+            for each in details.pending
+        ],
         error=fenced(details.error),
         problem=fenced(details.problem),
         next=next_of(details.status),
@@ -156,17 +168,6 @@ def _summary(run: RunState, usage: Tokens | None = None) -> dict[str, Any]:
     }
 
 
-def _asked(request: PendingInput) -> AskedTurn:
-    return AskedTurn(
-        place=request.place,
-        role=request.block,
-        shown=request.shown,
-        expects=request.expects,
-        answer_schema=request.answer_schema,
-        problem=fenced(request.problem),
-    )
-
-
 # Texts
 
 
@@ -203,10 +204,10 @@ def render_result(document: Document) -> str | None:
 
 def _lines(sections: Iterable[Section]) -> Iterator[str]:
     for section in sections:
-        yield from _section(section)
+        yield from _section_lines(section)
 
 
-def _section(section: Section) -> Iterator[str]:
+def _section_lines(section: Section) -> Iterator[str]:
     match section:
         case Heading():
             yield f"{tag_text(section.title)}:"
@@ -232,3 +233,32 @@ def _section(section: Section) -> Iterator[str]:
             yield f"({tag_text(section.text)})"
         case _:
             assert_never(section)
+
+
+# Errors
+
+_LONGEST = 2_000
+"""Characters of a message, which is in the context of the host's model from then on."""
+_ARGUMENTS = re.compile(r"\b(debaters|agents|members|humans|turns)(?=[`\[])")
+"""Options of plans that a tool calls `sides`, and turns, which it calls `rounds`."""
+
+
+def sentence_of(error: BaseException) -> str | None:
+    """What the caller can mend, on one line; None for a defect of this program."""
+    match error:
+        case ValidationError():
+            return _line("; ".join(f"`{field}`: {problem}" for field, problem in problems_of(error)))
+        case ConfigurationError():
+            text = str(error).removeprefix(f"{error.where}: ")
+            return _line(_ARGUMENTS.sub(lambda found: "rounds" if found[1] == "turns" else "sides", text))
+        case StoreError():  # where the store is concerns nobody at the host
+            return _line(f"{error.problem[:1].upper()}{error.problem[1:]}")
+        case FlowDebateError():
+            return _line(str(error))
+        case _:
+            return None
+
+
+def _line(text: str) -> str:
+    line = quoted(" ".join(text.split()))
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"

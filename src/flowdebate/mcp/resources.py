@@ -14,8 +14,7 @@ from mcp.shared.subscriptions import ResourceUpdated
 
 from flowdebate.errors import FlowDebateError, RunNotFound
 from flowdebate.events import changes
-from flowdebate.mcp.errors import sentence_of
-from flowdebate.mcp.reports import HOW_TO_READ, render_said, said_in
+from flowdebate.mcp.reports import HOW_TO_READ, render_said, said_in, sentence_of
 from flowdebate.service.documents.markdown import report
 
 if TYPE_CHECKING:

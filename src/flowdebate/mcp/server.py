@@ -19,10 +19,9 @@ from mcp.server.subscriptions import InMemorySubscriptionBus
 from mcp.server.transport_security import TransportSecuritySettings
 
 from flowdebate.errors import ConfigurationError
-from flowdebate.mcp.errors import sentence_of
 from flowdebate.mcp.judging import NAME as JUDGE
 from flowdebate.mcp.judging import add_judge_tool, judge_texts
-from flowdebate.mcp.reports import HOW_TO_READ
+from flowdebate.mcp.reports import HOW_TO_READ, sentence_of
 from flowdebate.mcp.resources import Subscriptions, add_resources
 from flowdebate.mcp.tools import add_prompts, add_run_tools
 from flowdebate.mcp.turns import add_turn_tools

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 _COLOURS = ("cyan", "magenta", "yellow", "green", "blue", "red")
 _SHORT = 300
-"""Characters of a short fact that are shown."""
+"""Characters of a short fact that are shown: three lines of a wide terminal."""
 _STYLES = {"plain": "", "dim": "dim", "strong": "bold", "good": "bold green", "warning": "yellow"}
 _RESET = "from the beginning again: what was said at the same time is in another order now"
 
@@ -190,7 +190,10 @@ class Page:
         for index, fact in enumerate(facts):
             apart = "\n" if index and not (fact.short and facts[index - 1].short) else ""
             label = [] if fact.label == title else [(f"{in_line(fact.label)}: ", "bold")]
-            shown.append(Text.assemble(apart, *label, (_squeezed(fact.text), _STYLES[fact.tone])))
+            text = re.sub(
+                r"\n{3,}", "\n\n", printable(fact.text).strip("\n")
+            )  # a frame of blank lines hides what is below
+            shown.append(Text.assemble(apart, *label, (text, _STYLES[fact.tone])))
         self.screen.print(Panel(Group(*shown), title=Text(title, "bold"), border_style="green", padding=(1, 2)))
 
     def output(self, value: object) -> None:
@@ -264,20 +267,16 @@ class Page:
     def columns(self, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         """A table; in a terminal its last column is cut to the width."""
         from rich.cells import cell_len
+        from rich.text import Text
 
         table = [[in_line(cell) for cell in row] for row in rows]
         widths = [max(map(cell_len, column)) for column in zip(head, *table, strict=True)][:-1]
         for index, row in enumerate([head, *table]):
             cells = [cell + " " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=False)]
-            self._cut_line("  ".join([*cells, row[-1]]), style="" if index else "bold")
-
-    def _cut_line(self, text: str, *, style: str) -> None:
-        from rich.text import Text
-
-        line = Text(text, style)
-        if self.screen.is_terminal:
-            line.truncate(self.screen.console.width, overflow="ellipsis")
-        self.screen.console.print(line, soft_wrap=True)
+            line = Text("  ".join([*cells, row[-1]]), "" if index else "bold")
+            if self.screen.is_terminal:
+                line.truncate(self.screen.console.width, overflow="ellipsis")
+            self.screen.console.print(line, soft_wrap=True)
 
     # How it is written
 
@@ -366,8 +365,3 @@ class LivePage:
         for section in document.outcome() if self._quiet else document.result():
             self._page.show(section)
         self._page.ending(document, hint=hint)
-
-
-def _squeezed(text: str) -> str:
-    """`text` for a frame: escaped, with at most one blank line in a row."""
-    return re.sub(r"\n{3,}", "\n\n", printable(text).strip("\n"))

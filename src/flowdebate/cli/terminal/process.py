@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import secrets
@@ -71,8 +70,8 @@ def log_to(target: str) -> Callable[[], None]:
         handler: logging.Handler = logging.StreamHandler(sys.stderr)
     else:
         check_target(Path(target))
-        descriptor = open_private(Path(target), os.O_WRONLY | os.O_APPEND)
-        handler = _Appended(os.fdopen(descriptor, "a", encoding="utf-8"))
+        os.close(open_private(Path(target), os.O_WRONLY | os.O_APPEND))  # a new file is its owner's alone
+        handler = logging.FileHandler(target, encoding="utf-8")
     handler.setFormatter(JsonLines())
     logger = logging.getLogger("flowdebate")
     before = logger.level
@@ -87,32 +86,21 @@ def log_to(target: str) -> Callable[[], None]:
     return stop
 
 
-class _Appended(logging.StreamHandler["TextIO"]):
-    """Writes to a file of its own."""
-
-    def close(self) -> None:
-        super().close()
-        self.stream.close()
-
-
 def tell(message: str) -> None:
     """Write `message` to stderr: nothing in it acts on a terminal, and its further lines are indented."""
+    lines = printable(message).replace("\n", "\n  ")
     with suppress(OSError):  # where stderr is gone as well there is nobody to tell
-        lines = printable(message).replace("\n", "\n  ")
-        print(_wrapped(lines) if sys.stderr.isatty() else lines, file=sys.stderr, flush=True)  # noqa: T201 - a command's stderr
+        if sys.stderr.isatty():
+            from flowdebate.cli.terminal.flow import TextFlow
+            from flowdebate.cli.terminal.screen import WIDEST
 
-
-def _wrapped(message: str) -> str:
-    """`message` broken between words at the width of the terminal."""
-    from flowdebate.cli.terminal.flow import TextFlow
-    from flowdebate.cli.terminal.screen import WIDEST
-
-    written: list[str] = []
-    width = min(shutil.get_terminal_size().columns, WIDEST)
-    flow = TextFlow(lambda text, _: written.append(text), indent="  ", first="", width=lambda: width)
-    flow.feed(message)
-    flow.end()
-    return "".join(written).removesuffix("\n")
+            written: list[str] = []
+            width = min(shutil.get_terminal_size().columns, WIDEST)
+            flow = TextFlow(lambda text, _: written.append(text), indent="  ", first="", width=lambda: width)
+            flow.feed(lines)
+            flow.end()
+            lines = "".join(written).removesuffix("\n")
+        print(lines, file=sys.stderr, flush=True)  # noqa: T201 - a command's stderr
 
 
 @contextmanager
@@ -171,25 +159,21 @@ def write_whole(path: Path, content: str | bytes) -> None:
     Readers see what was there before, or all of it.
     """
     data = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
+    target = Path(os.path.realpath(path))  # a link stays a link
+    part = target.with_name(f".{target.name[:100]}.{secrets.token_hex(6)}.part")
     try:
-        _write(Path(os.path.realpath(path)), data)
-    except OSError as error:
-        raise WriteFailed(f"{path}: cannot be written: {reason_of(error)}") from None
-
-
-def _write(path: Path, data: bytes) -> None:
-    if path.exists() and not path.is_file():  # a device or a pipe: a rename would put a file in its place
-        path.write_bytes(data)
-        return
-    part = path.with_name(f".{path.name[:100]}.{secrets.token_hex(6)}.part")
-    try:
+        if target.exists() and not target.is_file():  # a device or a pipe: a rename would put a file in its place
+            target.write_bytes(data)
+            return
         with os.fdopen(open_private(part, os.O_WRONLY | os.O_EXCL), "wb") as file:
             file.write(data)
-        if path.exists():
-            part.chmod(stat.S_IMODE(path.stat().st_mode))
-        part.replace(path)
+        if target.exists():
+            part.chmod(stat.S_IMODE(target.stat().st_mode))
+        part.replace(target)
+    except OSError as error:
+        raise WriteFailed(f"{path}: cannot be written: {reason_of(error)}") from None
     finally:
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             part.unlink(missing_ok=True)
 
 

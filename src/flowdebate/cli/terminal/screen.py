@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 WIDEST = 100
 """Columns beyond which lines are hard to read."""
 _TICK = 0.1
-"""Seconds between two frames of the live line."""
+"""Seconds between two frames of the live line: the spinner turns, and a terminal is not kept busy."""
 _MINUTE = 60
 _STARTING = "Starting the local model (some seconds, once)"
 
@@ -183,7 +183,11 @@ class Screen:
         from rich.text import Text
 
         seconds = self.clock() - working.since
-        who = _STARTING if _is_starting(working.model) else in_line(working.who)
+        who = in_line(working.who)
+        if working.model == "local" or working.model.startswith("local:"):
+            from flowdebate.models.local.server import engine_is_starting
+
+            who = _STARTING if engine_is_starting() else who
         between = " · " if self.is_utf8 else "; "
         parts = [who, duration(seconds), *map(in_line, working.facts)]
         while len(parts) > 2 and cell_len(between.join(parts)) > width:  # noqa: PLR2004 - who, and for how long
@@ -194,15 +198,6 @@ class Screen:
         line.append(rest, "dim")
         line.no_wrap, line.overflow = True, "ellipsis"
         return line
-
-
-def _is_starting(model: str) -> bool:
-    """Whether the model is a local one that is being unpacked or loaded."""
-    if model != "local" and not model.startswith("local:"):
-        return False
-    from flowdebate.models.local.server import engine_is_starting
-
-    return engine_is_starting()
 
 
 def duration(seconds: float) -> str:
