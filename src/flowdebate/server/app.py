@@ -38,6 +38,7 @@ _WHERE = "create_app()"
 _PUBLIC = (f"{API}/health", "/static/", f"{API}/links/", "/answer/")
 """Beginnings of paths without a token: the first two say nothing, the others bring a signature."""
 _SHORTEST_TOKEN = 16
+"""Characters: a shorter one may be guessed, since wrong ones are not counted."""
 
 
 def create_app(  # noqa: PLR0913 - keyword-only

@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request  # noqa: TC002 - FastAPI reads it
 
 from flowdebate._util.wire import WireModel
-from flowdebate.errors import ConfigurationError, RunNotFound
+from flowdebate.errors import ConfigurationError
 from flowdebate.runs.limits import Limits
 from flowdebate.server.guard import owner_of
 from flowdebate.server.problems import JSONData
@@ -60,7 +60,7 @@ class Front:
 
     def check_options(self, options: PatternOptions) -> None:
         """ConfigurationError for options that would make this server read a file or connect to an address."""
-        for name in options.reached("file"):
+        for name in options.reached("file"):  # of this machine, and a model would be shown it
             field = type(options).model_fields[name].alias or name
             raise ConfigurationError("options", field, "a path", "left out over HTTP, or given by value")
         for name, addresses in options.reached("server").items():
@@ -100,15 +100,6 @@ ServiceOf: TypeAlias = Annotated[Service | OwnedService, Depends(_service)]
 async def stored_run(service: Service | OwnedService, run_id: str) -> StoredRun:
     """A run as it is stored; RunNotFound also for those of other users."""
     return await (service.stored(run_id) if isinstance(service, OwnedService) else service.store.run(run_id))
-
-
-async def is_stored(service: Service | OwnedService, run_id: str) -> bool:
-    """Whether there is such a run."""
-    try:
-        await stored_run(service, run_id)
-    except RunNotFound:
-        return False
-    return True
 
 
 def data(value: WireModel | Sequence[WireModel], status: int = 200, **headers: str) -> Response:

@@ -16,6 +16,7 @@ LONGEST_QUESTION = 20_000
 _DEEPEST = 50
 """Levels of JSON: Python's own recursion limit is met at some hundreds, in code that is not ours."""
 _LONGEST_ID = 200
+"""Characters of ids, names and labels; 20 of them fit the `Last-Event-ID` of a connection for several runs."""
 _MOST_LABELS = 32
 _MOST_EDITS = 200
 _YEAR = 31_536_000
@@ -178,9 +179,13 @@ class AuditQuery(BaseModel):
     )
 
     @property
-    def labels(self) -> dict[str, str]:
-        """The labels that are asked for."""
-        return dict(text.split("=", 1) for text in self.label)
+    def filters(self) -> dict[str, Any]:
+        """The filters as `Service.runs` takes them."""
+        return {
+            "pattern": self.pattern or None,
+            "text": self.text or None,
+            "labels": dict(text.split("=", 1) for text in self.label),
+        }
 
 
 class RunsQuery(AuditQuery):
@@ -191,3 +196,8 @@ class RunsQuery(AuditQuery):
     before: Annotated[str, Field(max_length=_LONGEST_ID * 2)] | None = Field(
         None, description="The `next` of the page before."
     )
+
+    @property
+    def filters(self) -> dict[str, Any]:
+        """The filters as `Service.runs` takes them."""
+        return {"status": self.status or None, **super().filters}

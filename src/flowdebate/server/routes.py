@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Annotated
 from urllib.parse import quote
@@ -11,13 +12,15 @@ from fastapi import APIRouter, Body, Query
 from starlette.requests import Request  # noqa: TC002 - FastAPI reads it
 from starlette.responses import Response
 
-from flowdebate.server.front import API, FrontOf, ServiceOf, data, is_stored, limits_of
+from flowdebate.errors import RunNotFound
+from flowdebate.server.front import API, FrontOf, ServiceOf, data, limits_of, stored_run
 from flowdebate.server.problems import responses
 from flowdebate.server.requests import AnswerBody, BeginBody, ForkBody, ResumeBody, RunsQuery, VoteBody
 from flowdebate.service.state import RunDetails, RunPage, RunState
 from flowdebate.service.votes import Votes
 
 _LONGEST_WAIT = 60
+"""Seconds of `?wait=`: less than an idle connection is kept open (`serve`), so that clients can wait again on it."""
 
 router: APIRouter = APIRouter(tags=["runs"])
 
@@ -31,7 +34,10 @@ router: APIRouter = APIRouter(tags=["runs"])
 async def begin(body: BeginBody, front: FrontOf, service: ServiceOf, request: Request) -> Response:
     """Begin a run. With a `runId`, the request can be repeated: it begins one run."""
     front.check_writable()
-    again = body.run_id is not None and await is_stored(service, body.run_id)
+    again = False
+    if body.run_id is not None:
+        with suppress(RunNotFound):
+            again = bool(await stored_run(service, body.run_id))
     state = await service.begin(
         body.pattern,
         body.question,
@@ -48,15 +54,7 @@ async def begin(body: BeginBody, front: FrontOf, service: ServiceOf, request: Re
 @router.get("/runs", response_model=RunPage, responses=responses())
 async def runs(query: Annotated[RunsQuery, Query()], service: ServiceOf) -> Response:
     """List runs, the newest first."""
-    found = await service.runs(
-        status=query.status,
-        pattern=query.pattern,
-        text=query.text,
-        labels=query.labels,
-        limit=query.limit,
-        before=query.before,
-    )
-    return data(found)
+    return data(await service.runs(**query.filters, limit=query.limit, before=query.before))
 
 
 @router.get("/runs/{run_id}", response_model=RunDetails, responses=responses(404))

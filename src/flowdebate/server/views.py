@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 _MOST_RUNS = 20
 """Runs on one connection."""
 _LONGEST_MARKS = 4_000
+"""Characters of the ids of so many runs, or of the marks in a frame's id."""
 _UNSAFE = re.compile(r"[^A-Za-z0-9._~-]")
 _FRAMES: dict[int | str, dict[str, Any]] = {
     200: {

@@ -69,7 +69,7 @@ async def audit(
     query: Annotated[AuditQuery, Query()], request: Request, front: FrontOf, service: ServiceOf
 ) -> Response:
     """The judges of the runs that match the filters."""
-    items = await service.audited(pattern=query.pattern, text=query.text, labels=query.labels, limit=_MOST_RUNS)
+    items = await service.audited(**query.filters, limit=_MOST_RUNS)
     audited = await asyncio.to_thread(audit_of, items)  # resampling keeps a core busy, and streams must go on
     rows = rows_of(audited, items.readers)
     every = [row for row in rows if row.judge == "all"]

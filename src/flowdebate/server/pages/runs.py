@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from flowdebate.service.state import RunDetails
 
 
-_LIVE = ("queued", "running")
 _MOST_WAITING = 20
+"""Runs above the list that wait for a person; the list itself has all of them."""
 _KINDS = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
 router: APIRouter = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
@@ -38,21 +38,15 @@ async def static(name: str) -> Response:
     contents = assets().get(name)
     if contents is None:
         raise HTTPException(404, "There is no such file.")
-    headers = {"cache-control": "max-age=600"}
+    headers = {"cache-control": "max-age=600"}  # names have no version: a new one is seen ten minutes later
     return Response(contents, media_type=_KINDS[name.rpartition(".")[2]], headers=headers)
 
 
 @router.get("/")
 async def runs(query: Annotated[RunsQuery, Query()], request: Request, front: FrontOf, service: ServiceOf) -> Response:
     """The list of runs: those that wait for an answer, and all."""
-    filters: dict[str, Any] = {
-        "status": query.status or None,
-        "pattern": query.pattern or None,
-        "text": query.text or None,
-        "labels": query.labels,
-    }
-    found = await service.runs(**filters, limit=query.limit, before=query.before)
-    filtered = any(filters.values())
+    found = await service.runs(**query.filters, limit=query.limit, before=query.before)
+    filtered = any(query.filters.values())
     waiting = () if filtered or query.before else (await service.runs(status="awaiting", limit=_MOST_WAITING)).runs
     given = query.model_dump(exclude_defaults=True, exclude={"before"}, by_alias=True)
     return page(
@@ -86,7 +80,7 @@ async def run(run_id: str, request: Request, front: FrontOf, service: ServiceOf)
         sheet=sheet,
         kicker=() if sheet is None else sheet.kicker,
         people=[each for each in people if each not in asked],
-        live=details.status in _LIVE,
+        live=details.status in ("queued", "running"),
         api=f"{root_of(request)}{API}/runs/{address}",
         step_link=f"{root_of(request)}/runs/{address}/travel",
     )
@@ -120,4 +114,4 @@ def page(
     new = [("New", "/new")] if writable else []
     entries = [("Runs", "/"), *new, ("Audit", "/audit")] if menu else []
     html = render(name, root=root_of(request), menu=entries, here=here, writable=writable, **data)
-    return HTMLResponse(html.encode(errors="replace"), status)
+    return HTMLResponse(html.encode(errors="replace"), status)  # half a surrogate pair of a model is no reason to fail

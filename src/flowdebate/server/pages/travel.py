@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 
 
 _MOST_FORKS = 20
+"""Forks that a page lists, each with its own sheet."""
 _PAGE, _MOST_PAGES = 200, 10
-"""Runs that are read at once while forks are looked for, and how often at most."""
+"""Runs that are read at once while forks are looked for, and how often at most: the store has no index of parents."""
 
 _RunId = Annotated[str, Query(max_length=200)]
 
