@@ -277,7 +277,7 @@ async def follow_run(running: Running, view_of: Callable[[], View | None]) -> Fo
     def stop() -> None:
         if view is not None:
             view.show_cursor()  # a second signal ends the process at once
-        loop.call_soon_threadsafe((handle or reading).cancel)
+        loop.call_soon_threadsafe((handle or reading).cancel)  # in a signal handler: the loop may be asleep
 
     reading = asyncio.ensure_future(read())
     with Interrupts(stop) as interrupts:
@@ -315,7 +315,7 @@ async def _end_of_handle(plan: Plan, handle: RunHandle[Any], place: Place | None
     except FlowDebateError as error:
         failure = error
     except asyncio.CancelledError:
-        if not handle.done():
+        if not handle.done():  # it is this command that is cancelled, not its run
             raise
     end = next((event for event in reversed(handle.events) if isinstance(event, RunFinished)), None)
     reached = end.error if end is not None and handle.status == "limit" else None

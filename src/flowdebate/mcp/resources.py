@@ -115,7 +115,7 @@ class Subscriptions:
 
 
 _MOST_RUNS = 20
-"""Runs that one stream may follow."""
+"""Runs that one stream may follow, as over HTTP; each is a task here."""
 
 
 def _subscribed(params: Mapping[str, Any] | None) -> dict[str, set[str]]:

@@ -40,6 +40,7 @@ class Side(BaseModel):
 
 
 Question: TypeAlias = Annotated[str, Field(min_length=1, max_length=20_000, description="The question or the task.")]
+# Few sides and rounds: a host's model may start debates without asking anybody, and each turn is paid for.
 Sides: TypeAlias = Annotated[
     list[Side],
     Field(

@@ -135,14 +135,14 @@ class Guard:
             _cookie_value(token),
             path=scope.get("root_path", "") or "/",
             httponly=True,
-            samesite="strict",
-            secure=scope["scheme"] == "https",
+            samesite="strict",  # no page elsewhere can act with it
+            secure=scope["scheme"] == "https",  # a browser would not send it back over plain HTTP, as on this machine
         )
         return response
 
     async def _authenticate(self, request: Request) -> None:
         """Note who sent the request; 401 for nobody known."""
-        if path_of(request.scope).startswith(self.options.public or "\n"):
+        if path_of(request.scope).startswith(self.options.public):
             return
         authenticate, token = self.options.authenticate, self.options.token
         if authenticate is not None:
@@ -172,7 +172,7 @@ class Guard:
             HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"The body is larger than {most:,} bytes.", {"connection": "close"}
         )
         length = headers.get("content-length", "0")
-        if not length.isdecimal() or int(length[:20]) > most:
+        if not length.isdecimal() or int(length[:20]) > most:  # reading a number of a million digits takes long
             raise too_large
 
         async def limited() -> Message:

@@ -315,7 +315,7 @@ class JsonOut(Out):
         self._open()
         try:
             self._resume()
-        except BaseException:
+        except BaseException:  # `with` calls no `__exit__` of what it could not enter
             self.__exit__()
             raise
         return self

@@ -13,10 +13,11 @@ if TYPE_CHECKING:
 
 _PIECES = re.compile(r"\n|[ \t]+|[^ \t\n]+")
 _TAB = "    "
+"""For a tab: where a terminal's next stop is depends on what others wrote before."""
 _LEADING = 24
 """Spaces that a line may begin with."""
 _WIDE = 2
-"""Cells of a character that lines may be broken at."""
+"""Cells of a character that lines may be broken at: Chinese and Japanese have no spaces between words."""
 _NARROWEST = 20
 """Columns below which wrapping would only make it worse."""
 

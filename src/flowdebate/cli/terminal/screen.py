@@ -72,7 +72,7 @@ class Screen:
 
         if self._live is None:
             if style:
-                self.console.print(Text(text, style), end="", soft_wrap=True)
+                self.console.print(Text(text, style), end="", soft_wrap=True)  # its lines are broken already
             else:
                 self.console.file.write(text)
             return
@@ -135,7 +135,7 @@ class Screen:
     def show_cursor(self) -> None:
         """Give back the cursor, which a live line hides; may be called from a signal handler."""
         if self._live is not None:
-            with suppress(OSError, ValueError):
+            with suppress(OSError, ValueError):  # not by rich, whose lock the interrupted code may hold
                 os.write(self.console.file.fileno(), b"\x1b[?25h")
 
     def _start(self) -> None:
@@ -151,7 +151,7 @@ class Screen:
             auto_refresh=False,
             transient=True,
             redirect_stdout=False,
-            redirect_stderr=sys.stderr.isatty(),
+            redirect_stderr=sys.stderr.isatty(),  # warnings go above the live line, not through it
             vertical_overflow="crop",
         )
         self._live.start()

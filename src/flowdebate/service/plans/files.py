@@ -26,7 +26,7 @@ def read_text(path: str, *, megabytes: int) -> str:
                 data = file.read(megabytes * _MEGABYTE + 1)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         raise BadFile(path, f"cannot be read: {reason_of(error)}") from None
-    if len(data) > megabytes * _MEGABYTE:
+    if len(data) > megabytes * _MEGABYTE:  # by what was read: a pipe or a device has no size
         raise BadFile(path, f"is larger than {megabytes} MB")
     try:
         return data.decode("utf-8-sig")

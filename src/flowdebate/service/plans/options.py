@@ -108,6 +108,7 @@ Table = Annotated[dict[str, Any], _NOTHING]
 Conditions = Annotated[str, _NOTHING, AfterValidator(_condition)]
 ModelName = Annotated[_PlainText, _NOTHING, allowed("the name of a model")]
 ModelNames = Annotated[list[_PlainText], _NOTHING, allowed("a list of names of models")]
+# nine digits: no price is longer, and a float has no longer number exactly
 PRICE = re.compile(r"(?:(?P<model>.+)=)?(?P<prompt>\d{1,9}(?:\.\d+)?)/(?P<completion>\d{1,9}(?:\.\d+)?)")
 _PRICE = "prices of a million tokens such as 0.25/2, or MODEL=0.25/2"
 PriceTexts = Annotated[list[Annotated[str, Field(pattern=f"^{PRICE.pattern}$")]], _NOTHING, allowed(_PRICE)]
@@ -233,6 +234,7 @@ def is_text(value: str) -> bool:
 class PatternOptions(BaseModel):
     """Options that every pattern has; each adds its own, and forbids those it has no use for."""
 
+    # strict: a file that says `rounds = "2"` is mistaken; defer_build: a list of commands needs no validator
     model_config: ClassVar[ConfigDict] = ConfigDict(
         extra="forbid", strict=True, populate_by_name=True, defer_build=True
     )
@@ -382,7 +384,10 @@ class PatternOptions(BaseModel):
             if key not in keys:
                 raise unknown_key(where, key, value, list(keys))
         of_file = {keys[key]: value for key, value in content.items() if value is not None}
-        over = {key: cls._as_in_a_file(key, value) for key, value in given.items() if value is not None and value != []}
+        over = {key: value for key, value in given.items() if value is not None and value != []}
+        over = {
+            key: value if (read := option_of(cls, key).read) is None else read(value) for key, value in over.items()
+        }
         try:
             options = cls.model_validate({**of_file, **over})
         except ValidationError as error:
@@ -390,11 +395,6 @@ class PatternOptions(BaseModel):
         options._file = where  # noqa: SLF001 - its own
         options._of_file = frozenset(of_file).difference(over)  # noqa: SLF001 - its own
         return options
-
-    @classmethod
-    def _as_in_a_file(cls, name: str, value: object) -> object:
-        read = option_of(cls, name).read
-        return value if read is None else read(value)
 
     @classmethod
     def _refused(cls, error: ValidationError, where: str, over: Mapping[str, Any]) -> ConfigurationError:

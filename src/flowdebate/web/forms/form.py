@@ -27,8 +27,10 @@ _FLAG = re.compile(r"--([a-z][a-z-]*)")
 _ONE_LINE: Mapping[str, Mapping[str, Any]] = {"name": {"kind": "text"}, "model": {"kind": "text", "models": True}}
 """Of a speaker."""
 _FEW = 6
+"""Choices that are shown one below the other; more are a list to open."""
 _NULL = re.compile(r"\bnull\b")
 _DEEPEST = 4
+"""Levels of a schema that become fields: a schema may refer to itself, and what is deeper is typed as JSON."""
 _SIMPLE = ("string", "integer", "number", "boolean")
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 
 _WIDE = 88
+"""Columns of a program, as formatters of Python have it."""
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _PROGRAM = """import asyncio
 
@@ -51,7 +52,11 @@ def as_toml(request: Mapping[str, Any]) -> str | None:
         return None
     plan = {"pattern": info.name, info.subject: request["question"], **(request.get("options") or {})}
     plan |= {key: request[key] for key in ("seed",) if request.get(key) is not None}
-    tables = {key: value for key, value in plan.items() if _is_tables(value)}
+    tables = {  # TOML has them below all plain values
+        key: value
+        for key, value in plan.items()
+        if isinstance(value, list) and value and all(isinstance(each, dict) for each in value)
+    }
     lines = [f"{_key(key)} = {_value(value)}" for key, value in plan.items() if key not in tables and value is not None]
     for key, entries in tables.items():
         for entry in entries:
@@ -81,10 +86,6 @@ def as_curl(request: Mapping[str, Any], url: str) -> str:
     body = {key: value for key, value in request.items() if value is not None}
     text = shlex.quote(json.dumps(body, ensure_ascii=False))
     return f'curl {shlex.quote(url)} -H "Authorization: Bearer $TOKEN" --json {text}'
-
-
-def _is_tables(value: object) -> bool:
-    return isinstance(value, list) and bool(value) and all(isinstance(each, dict) for each in value)
 
 
 def _key(name: str) -> str:
