@@ -32,8 +32,8 @@ from flowdebate.patterns.council.chair import ChairTemplate
 from flowdebate.patterns.debate import DebaterTemplate, JudgeTemplate, ModeratorTemplate, SynthesizerTemplate
 from flowdebate.patterns.deliberation.moderator import ModeratorTemplate as DeliberationModerator
 from flowdebate.patterns.roles import INSTRUCTIONS, RoleOptions
+from flowdebate.patterns.round_robin.prompts import RoundRobinSynthesizerTemplate
 from flowdebate.patterns.round_robin.referee import RefereeTemplate
-from flowdebate.patterns.round_robin.synthesizer import RoundRobinSynthesizerTemplate
 from flowdebate.prompts.template import words_of
 from flowdebate.testing import FunctionModel
 

@@ -12,8 +12,7 @@ from flowdebate.patterns.debate import DebaterTemplate, ModeratorTemplate, Synth
 from flowdebate.patterns.deliberation.debater import PersonaTemplate
 from flowdebate.patterns.deliberation.moderator import ModeratorTemplate as DeliberationModerator
 from flowdebate.patterns.handoff.prompts import SpeakerTemplate
-from flowdebate.patterns.round_robin.debater import RoundRobinDebaterTemplate
-from flowdebate.patterns.round_robin.synthesizer import RoundRobinSynthesizerTemplate
+from flowdebate.patterns.round_robin.prompts import RoundRobinDebaterTemplate, RoundRobinSynthesizerTemplate
 
 DEBATER = DebaterTemplate(
     system=(

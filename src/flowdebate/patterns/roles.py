@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, fields
+from functools import lru_cache
+from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypedDict, TypeVar
 
 from flowdebate._util.text import CutOff, Trimmed, is_blank
@@ -12,18 +15,18 @@ from flowdebate.blocks.generator import Generator, Visibility, as_visibility, ge
 from flowdebate.blocks.handler import invocation, result_of
 from flowdebate.errors import ConfigurationError
 from flowdebate.models.base import profile_of
-from flowdebate.prompts.escaping import tag_name, tag_text
-from flowdebate.prompts.template import Template, check_length, check_profile, length_text, listed, words_of
+from flowdebate.prompts.escaping import quoted, tag_name, tag_text
+from flowdebate.prompts.template import Template, check_length, check_profile, filled, length_text, listed, words_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from flowdebate.blocks.generator import AnswerForm, MessagesSlot, SecondTry, TextSlot
     from flowdebate.blocks.outline import Outline
     from flowdebate.blocks.tools import Capability, ToolLike
     from flowdebate.models.base import Model, ModelResponse, ModelSettings
     from flowdebate.models.resolve import ModelChoice
-    from flowdebate.patterns.state import Flag
+    from flowdebate.patterns.state import Contribution, Flag
     from flowdebate.patterns.turn import FailurePolicy
     from flowdebate.prompts.template import Length, Profile, Profiles
     from flowdebate.resources.resource import StateResource
@@ -174,6 +177,7 @@ def _headed(instructions: TextSlot, where: str) -> TextSlot:
 
 
 TemplateT = TypeVar("TemplateT", bound=Template)
+EntryT = TypeVar("EntryT", bound="Contribution")
 
 
 class Wording(NamedTuple, Generic[TemplateT]):
@@ -297,6 +301,54 @@ def debater_block(
     return block if second_try is None or block.tools else block.with_second_try(again)
 
 
+def persona_block(
+    name: str,
+    profiles: Profiles[TemplateT],
+    options: BlockOptions,
+    *,
+    system: Callable[[Wording[TemplateT], Any, Context], str],
+    turn: Callable[[Wording[TemplateT], Any, Context], str],
+    transcript: StateResource[Any],
+    template: TemplateT | None = None,
+    length: Length | None = None,
+) -> Generator[str]:
+    """The default block of a persona: `system` and `turn` write its prompt in the wording that fits its model."""
+    prompt = RolePrompt(profiles, options, template=template, length=length, where=name)
+    return debater_block(
+        name,
+        prompt=prompt,
+        system=lambda value, ctx: system(prompt.wording(ctx), value, ctx),
+        turn=lambda value, ctx: turn(prompt.wording(ctx), value, ctx),
+        transcript=transcript,
+        options=options,
+    )
+
+
+def deciding_block(  # noqa: PLR0913 - what a block is made of
+    name: str,
+    profiles: Profiles[TemplateT],
+    options: BlockOptions,
+    *,
+    system: Callable[[TemplateT, Any, Context], str],
+    turn: Callable[[TemplateT, Any, Context], str],
+    template: TemplateT | None = None,
+    transcript: StateResource[Any] | None = None,
+    output_schema: Any = None,  # noqa: ANN401 - any type form, or a JSON Schema
+    transform: Callable[[Any, ModelResponse, Context], Any] | None = None,
+) -> Generator[Any]:
+    """The default block of a role that reads what was said and decides, sums up or delivers."""
+    prompt = RolePrompt(profiles, options, template=template, intent="intent/synthesize", where=name)
+    return generator(
+        name=name,
+        prompt=lambda value, ctx: system(prompt.template(ctx), value, ctx),
+        user=lambda value, ctx: turn(prompt.template(ctx), value, ctx),
+        output_schema=output_schema,
+        transform=transform,
+        resources=None if transcript is None else {"transcript": transcript},
+        **generator_options(options, "intent/synthesize", SHOWN, where=name),
+    )
+
+
 OutT = TypeVar("OutT")
 
 
@@ -379,6 +431,25 @@ def render_flag(flag: Flag | None) -> str:
     return next((line for line, meant in FLAGGED.items() if meant == flag), "")
 
 
+def render_rounds(
+    entries: Iterable[EntryT], line: Callable[[EntryT], str], closing: Callable[[int], Iterable[str]] | None = None
+) -> str:
+    """A transcript as text: under a heading for each round, a line for each entry, then the lines that close it.
+
+    More entries only add to the end, so that a server can reuse what it read in the turn before.
+    """
+    lines: list[str] = []
+    for number, said in groupby(entries, key=attrgetter("round")):
+        lines.append(f"Round {number}:")
+        for entry in said:
+            lines.append(line(entry))
+            if entry.flag:
+                lines.append(render_flag(entry.flag))
+        if closing is not None:
+            lines += closing(number)
+    return "\n".join(lines) or EMPTY
+
+
 HOW_TO_READ_SAID = (
     'How to read the transcript: "Round N:" opens a round; what somebody said begins at the start of a line with the '
     'speaker in square brackets; a line that begins with "  | " continues the text above it. The transcript is only '
@@ -408,3 +479,18 @@ def speaker_tag(name: str, role: str | None, mark: str = "") -> str:
 def render_members(members: Members) -> str:
     """Those who take part, each on a line."""
     return listed(*(speaker_tag(name, role) for name, role in members.items()))
+
+
+@lru_cache(maxsize=64)  # every turn of a run asks for the same
+def fill_for_all(
+    template: str, members: tuple[tuple[str, str | None], ...], max_rounds: int, length: str, **subject: str
+) -> str:
+    """The part of a system message that is the same for all turns; `subject` is the pattern's, by its name."""
+    about = {name: quoted(text) for name, text in subject.items()}
+    return filled(template, roster=render_members(dict(members)), max_rounds=max_rounds, length=length, **about)
+
+
+def render_persona(common: str, who: str, name: str, members: Members, system_prompt: str | None) -> str:
+    """A persona's system message: what is `common` to all, who it is, and the application's own text as it is."""
+    about = filled(who, name=tag_name(name), speaker=speaker_tag(name, members.get(name)))
+    return "\n".join([f"{common}\n\n{about}", *([system_prompt] if system_prompt else [])])

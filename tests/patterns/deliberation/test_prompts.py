@@ -20,6 +20,7 @@ from flowdebate.patterns.deliberation.debater import (
     PersonaTemplate,
     render_persona_system,
     render_persona_turn,
+    render_said,
 )
 from flowdebate.patterns.deliberation.moderator import (
     MODERATOR,
@@ -28,7 +29,6 @@ from flowdebate.patterns.deliberation.moderator import (
     render_moderator_turn,
 )
 from flowdebate.patterns.deliberation.schemas import DeliberationEntry, ModeratorReport
-from flowdebate.patterns.deliberation.transcript import render_said
 from flowdebate.testing import ScriptedModel
 from tests.patterns.debates import system_of, turn_of
 from tests.prompts.nasty import headings, lines_of, tags, texts

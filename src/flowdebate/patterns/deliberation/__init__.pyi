@@ -7,4 +7,4 @@ from .report import render_report as render_report
 from .schemas import DeliberationOutput as DeliberationOutput
 from .schemas import ModeratorReport as ModeratorReport
 from .schemas import ModeratorReported as ModeratorReported
-from .transcript import create_deliberation_transcript as create_deliberation_transcript
+from .schemas import create_deliberation_transcript as create_deliberation_transcript

@@ -10,8 +10,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Unpack
 
 from flowdebate.patterns.deliberation.schemas import DeliberationState
-from flowdebate.patterns.deliberation.transcript import OWN, render_said, system_for_all
-from flowdebate.patterns.roles import CONCRETE, HOW_TO_READ_SAID, LENGTH, SHORT, RolePrompt, debater_block, speaker_tag
+from flowdebate.patterns.roles import (
+    CONCRETE,
+    HOW_TO_READ_SAID,
+    LENGTH,
+    SHORT,
+    fill_for_all,
+    persona_block,
+    render_persona,
+    render_rounds,
+    speaker_tag,
+)
 from flowdebate.patterns.roster import bindable
 from flowdebate.patterns.state import entries_of, question_of, state_of
 from flowdebate.prompts.escaping import quoted, tag_name
@@ -21,11 +30,31 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from flowdebate.blocks.generator import Generator
-    from flowdebate.patterns.deliberation.schemas import DeliberationEntry, ModeratorReport
-    from flowdebate.patterns.deliberation.transcript import DeliberationTranscript
-    from flowdebate.patterns.roles import BlockOptions, Members
+    from flowdebate.patterns.deliberation.schemas import DeliberationEntry, DeliberationTranscript, ModeratorReport
+    from flowdebate.patterns.roles import BlockOptions, Members, Wording
     from flowdebate.prompts.template import Length
     from flowdebate.runs.context import Context
+
+
+OWN = " (you)"
+"""Stands behind the reader's own name in the transcript that it is shown."""
+
+
+def render_said(entries: Iterable[DeliberationEntry], *, own: str | None = None) -> str:
+    """The transcript as text: `[name, role] …`, under a heading for each round; more entries only add to the end.
+
+    With `own`, the name of who reads it, what that one said is marked.
+
+    >>> from flowdebate.patterns.deliberation.schemas import DeliberationEntry
+    >>> print(render_said([DeliberationEntry(round=1, name="Bear", role="risk analyst", text="It can fail.")]))
+    Round 1:
+    [Bear, risk analyst] It can fail.
+    """
+
+    def line(entry: DeliberationEntry) -> str:
+        return f"[{speaker_tag(entry.name, entry.role, OWN if entry.name == own else '')}] {quoted(entry.text)}"
+
+    return render_rounds(entries, line)
 
 
 _TURN = ("name", "speaker", "round", "max_rounds")
@@ -138,9 +167,8 @@ def render_persona_system(
 
     `system_prompt` is the application's own text, and ends the message unchanged.
     """
-    common = system_for_all(template.system, topic, tuple(participants.items()), max_rounds, length)
-    about = filled(template.persona, name=tag_name(name), speaker=speaker_tag(name, participants.get(name)))
-    return "\n".join([f"{common}\n\n{about}", *([system_prompt] if system_prompt else [])])
+    common = fill_for_all(template.system, tuple(participants.items()), max_rounds, length, topic=topic)
+    return render_persona(common, template.persona, name, participants, system_prompt)
 
 
 def render_persona_turn(
@@ -159,33 +187,21 @@ def render_persona_turn(
     The messages of two turns begin alike, up to the end of the shorter transcript.
     """
     about = {"name": tag_name(name), "speaker": speaker_tag(name, role), "round": round, "max_rounds": max_rounds}
-    others = [entry.name for entry in entries if entry.name != name]
     parts = [filled(template.transcript, transcript=render_said(entries, own=name))]
-    parts += _latest(template.summary, reports)
+    told = [(number, report) for number, report in enumerate(reports, 1) if report and report.summary.strip()]
+    if told:
+        number, latest = told[-1]
+        parts.append(filled(template.summary, round=number, summary=quoted(latest.summary)))
     if system_prompt and len(system_prompt) <= SHORT:
         who = filled(template.reminder, who=quoted(system_prompt))
     else:
         who = filled(template.persona, name=about["name"], speaker=about["speaker"])
-    if others:
-        task = filled(template.reply, others=_names(others), **about)
+    *others, last = [tag_name(other) for other in dict.fromkeys(e.name for e in entries) if other != name] or [""]
+    if last:
+        task = filled(template.reply, others=f"{', '.join(others)} or {last}" if others else last, **about)
     else:
         task = filled(template.alone if entries else template.opening, **about)
     return "\n\n".join([*parts, f"{filled(template.turn, **about)} {who}\n{task}"])
-
-
-def _latest(template: str, reports: Sequence[ModeratorReport | None]) -> list[str]:
-    """The latest summary as a part of a message; empty without one."""
-    for number in range(len(reports), 0, -1):
-        report = reports[number - 1]
-        if report is not None and report.summary.strip():
-            return [filled(template, round=number, summary=quoted(report.summary))]
-    return []
-
-
-def _names(names: Iterable[str]) -> str:
-    """Names in a sentence, each once: "Ann, Bea or Cid"."""
-    *others, final = map(tag_name, dict.fromkeys(names))
-    return f"{', '.join(others)} or {final}" if others else final
 
 
 @bindable("name", "agent_name", "transcript", pattern="Persona", role="debater", template=PersonaTemplate)
@@ -208,22 +224,20 @@ def create_persona_debater(  # noqa: PLR0913 - what a debater is made of, each w
     topic, all that was said in earlier rounds, and the moderator's latest summary. An answer that ran out of room is
     cut at its last full sentence.
     """
-    block_name = f"{name}-debater-{agent_name}"
-    prompt = RolePrompt(PERSONAS, options, template=template, length=length, where=block_name)
     everyone = {agent_name: role} if participants is None else dict(participants)
 
-    def system(value: object, ctx: Context) -> str:
+    def system(wording: Wording[PersonaTemplate], value: object, ctx: Context) -> str:
         return render_persona_system(
             topic=question_of(value, ctx),
             participants=everyone,
             max_rounds=max_rounds,
             name=agent_name,
             system_prompt=system_prompt,
-            length=prompt.length(ctx),
-            template=prompt.template(ctx),
+            length=wording.length,
+            template=wording.template,
         )
 
-    def turn(_: object, ctx: Context) -> str:
+    def turn(wording: Wording[PersonaTemplate], _: object, ctx: Context) -> str:
         state = state_of(ctx, DeliberationState)
         return render_persona_turn(
             entries=entries_of(ctx),
@@ -233,7 +247,16 @@ def create_persona_debater(  # noqa: PLR0913 - what a debater is made of, each w
             round=max(state.round, 1),
             max_rounds=max_rounds,
             system_prompt=system_prompt,
-            template=prompt.template(ctx),
+            template=wording.template,
         )
 
-    return debater_block(block_name, prompt=prompt, system=system, turn=turn, transcript=transcript, options=options)
+    return persona_block(
+        f"{name}-debater-{agent_name}",
+        PERSONAS,
+        options,
+        system=system,
+        turn=turn,
+        transcript=transcript,
+        template=template,
+        length=length,
+    )

@@ -6,27 +6,24 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from flowdebate._util.validation import suggesting
+from flowdebate.blocks.handler import Handler, handler
 from flowdebate.blocks.sequencer import sequencer
 from flowdebate.patterns.deliberation.debater import PersonaTemplate, create_persona_debater
 from flowdebate.patterns.deliberation.moderator import ReportForm, check_report_form, create_moderator, stash_report
 from flowdebate.patterns.deliberation.schemas import (
+    DeliberationEntry,
     DeliberationInput,
     DeliberationOutput,
     DeliberationState,
     ModeratorReport,
-)
-from flowdebate.patterns.deliberation.transcript import (
-    DeliberationTranscript,
     create_deliberation_transcript,
-    record_round,
-    said_in_progress,
 )
 from flowdebate.patterns.output import build_output, ending_of
 from flowdebate.patterns.roles import NOT_KEPT
 from flowdebate.patterns.roster import Persona, Role, is_own
 from flowdebate.patterns.rounds import Loop, PatternSpec, check_options
 from flowdebate.patterns.state import entries_of, state_of
-from flowdebate.patterns.turn import hear
+from flowdebate.patterns.turn import flag_of, hear
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -37,6 +34,7 @@ if TYPE_CHECKING:
     from flowdebate.blocks.tools import Capability, ToolLike
     from flowdebate.models.base import ModelSettings
     from flowdebate.models.resolve import ModelChoice
+    from flowdebate.patterns.deliberation.schemas import DeliberationTranscript
     from flowdebate.patterns.roles import ModeratorOptions
     from flowdebate.patterns.turn import FailurePolicy
     from flowdebate.prompts.template import Length, Profile
@@ -122,14 +120,43 @@ def deliberation(  # noqa: PLR0913 - the pattern's options, each with its defaul
             participants=members,
             max_rounds=max_rounds,
         )
-    record = record_round(name=loop.name, participants=members, transcript=loop.transcript)
     pipeline = loop.opening()
-    pipeline = pipeline.tap(sequencer(name=f"{loop.name}-debate-round").parallel(turns).then(record))
+    pipeline = pipeline.tap(sequencer(name=f"{loop.name}-debate-round").parallel(turns).then(_record_round(loop)))
     pipeline = pipeline.tap(loop.end_of_turns())
     if not loop.has(MODERATOR):
         return loop.until_stopped(pipeline).then(build_output(loop))
     pipeline = pipeline.tap(_closing(loop))
     return loop.until_stopped(pipeline, "settled (moderator)").then(build_output(loop))
+
+
+def _said_in_progress(ctx: Context, loop: Loop) -> list[DeliberationEntry]:
+    """Contributions to the round in progress, in declared order, whoever was the fastest."""
+    state = state_of(ctx, DeliberationState)
+    return [
+        DeliberationEntry(
+            round=state.round,
+            name=name,
+            role=role,
+            text=state.spoken[name],
+            flag=flag_of(name, state.losses, round=state.round),
+        )
+        for name, role in loop.members.items()
+        if name in state.spoken
+    ]
+
+
+def _record_round(loop: Loop) -> Handler[object, list[DeliberationEntry]]:
+    """A block that adds what was said in the round to the transcript, now that all have spoken."""
+
+    @handler(name=f"{loop.name}-record-round", resources={"transcript": loop.transcript})
+    def record(_: object, ctx: Context) -> list[DeliberationEntry]:
+        entries = _said_in_progress(ctx, loop)
+        handle = ctx.scope.handles["transcript"]
+        handle.set(handle.state.with_entry(*entries))
+        ctx.scope.handle.update(spoken={})
+        return entries
+
+    return record
 
 
 def _closing(loop: Loop) -> Sequencer[Any, Any]:
@@ -170,7 +197,7 @@ def raw_output(loop: Loop, ctx: Context, status: RunStatus) -> DeliberationOutpu
     return DeliberationOutput(
         topic=state.question,
         rounds=state.round,
-        history=[*entries_of(ctx), *said_in_progress(ctx, loop.members)],
+        history=[*entries_of(ctx), *_said_in_progress(ctx, loop)],
         summaries=["" if report is None else report.summary for report in state.reports],
         final_decision=decision,
         is_settled=state.is_settled,

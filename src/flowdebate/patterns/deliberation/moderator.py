@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
 
 from pydantic import Field, create_model
 
 from flowdebate._util.text import clean_text
 from flowdebate._util.wire import WireModel
-from flowdebate.blocks.generator import Generator, generator
 from flowdebate.blocks.handler import Handler, handler
 from flowdebate.errors import ConfigurationError
+from flowdebate.patterns.deliberation.debater import render_said
 from flowdebate.patterns.deliberation.report import parse_report
 from flowdebate.patterns.deliberation.schemas import DeliberationState, ModeratorReport, ModeratorReported, ReportStatus
-from flowdebate.patterns.deliberation.transcript import render_said, system_for_all
-from flowdebate.patterns.roles import HOW_TO_READ_SAID, SHOWN, RolePrompt, generator_options
+from flowdebate.patterns.roles import HOW_TO_READ_SAID, deciding_block, fill_for_all
 from flowdebate.patterns.roster import bindable
 from flowdebate.patterns.state import accepted, as_model, entries_of, pattern_state, question_of, state_of
 from flowdebate.patterns.turn import MISSING
@@ -26,9 +24,9 @@ from flowdebate.prompts.template import Profiles, Template, filled, uses
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from flowdebate.blocks.generator import Generator
     from flowdebate.models.base import ModelResponse
-    from flowdebate.patterns.deliberation.schemas import DeliberationEntry
-    from flowdebate.patterns.deliberation.transcript import DeliberationTranscript
+    from flowdebate.patterns.deliberation.schemas import DeliberationEntry, DeliberationTranscript
     from flowdebate.patterns.roles import BlockOptions, Members
     from flowdebate.runs.context import Context
 
@@ -113,7 +111,7 @@ def render_moderator_system(
     *, topic: str, participants: Members, lines: bool = False, template: ModeratorTemplate = MODERATOR
 ) -> str:
     """The task, the topic and who takes part; with `lines`, in which form a report is written as text."""
-    common = system_for_all(template.system, topic, tuple(participants.items()), 0)
+    common = fill_for_all(template.system, tuple(participants.items()), 0, "", topic=topic)
     return f"{common}\n\n{template.lines}" if lines else common
 
 
@@ -155,37 +153,31 @@ def create_moderator(
     structured answers.
     """
     check_report_form(report, where=f"moderator {name!r}")
-    block_name = f"{name}-moderator"
-    prompt = RolePrompt(MODERATORS, options, template=template, intent="intent/synthesize", where=block_name)
     everyone = dict(participants)
 
-    def system(value: object, ctx: Context) -> str:
-        return render_moderator_system(
-            topic=question_of(value, ctx),
-            participants=everyone,
-            lines=report == "text",
-            template=prompt.template(ctx),
-        )
+    def system(texts: ModeratorTemplate, value: object, ctx: Context) -> str:
+        topic, lines = question_of(value, ctx), report == "text"
+        return render_moderator_system(topic=topic, participants=everyone, lines=lines, template=texts)
 
-    def turn(_: object, ctx: Context) -> str:
+    def turn(texts: ModeratorTemplate, _: object, ctx: Context) -> str:
         number = max(pattern_state(ctx).round, 1)
-        return render_moderator_turn(
-            entries=entries_of(ctx), round=number, max_rounds=max_rounds, template=prompt.template(ctx)
-        )
+        return render_moderator_turn(entries=entries_of(ctx), round=number, max_rounds=max_rounds, template=texts)
 
     def reported(answer: Any, _: ModelResponse, __: Context) -> ModeratorReport:  # noqa: ANN401 - text, or the model below
         if report == "text":
             return parse_report(answer)
         return ModeratorReport(summary=answer.summary, status=answer.status, decision=answer.decision)
 
-    return generator(
-        name=block_name,
-        prompt=system,
-        user=turn,
+    return deciding_block(
+        f"{name}-moderator",
+        MODERATORS,
+        options,
+        system=system,
+        turn=turn,
+        template=template,
+        transcript=transcript,
         output_schema=None if report == "text" else _report_schema(),
         transform=reported,
-        resources={"transcript": transcript},
-        **generator_options(options, "intent/synthesize", SHOWN, where=block_name),
     )
 
 
@@ -215,9 +207,12 @@ def stash_report(name: str, moderator: str, *, own: bool) -> Handler[object, Mod
 
     @handler(name=f"{name}-stash-report")
     async def stash(value: object, ctx: Context) -> ModeratorReport | None:
-        report = None
-        if value is not MISSING:
-            report = await accepted(partial(_as_report, value, moderator), ctx, returns=ModeratorReport, own=own)
+        def read() -> ModeratorReport:
+            if isinstance(value, str):
+                return parse_report(clean_text(str(value)))
+            return as_model(value, ModeratorReport, block=moderator)
+
+        report = None if value is MISSING else await accepted(read, ctx, returns=ModeratorReport, own=own)
         state = state_of(ctx, DeliberationState)
         ctx.scope.handle.update(reports=[*state.reports, report])
         if report is not None:
@@ -225,9 +220,3 @@ def stash_report(name: str, moderator: str, *, own: bool) -> Handler[object, Mod
         return report
 
     return stash
-
-
-def _as_report(value: object, moderator: str) -> ModeratorReport:
-    if isinstance(value, str):
-        return parse_report(clean_text(str(value)))
-    return as_model(value, ModeratorReport, block=moderator)

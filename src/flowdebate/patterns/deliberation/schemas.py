@@ -18,6 +18,7 @@ from flowdebate.patterns.state import (
     ProviderFailure,
     TranscriptState,
 )
+from flowdebate.resources.resource import StateResource
 
 DeliberationStopReason = Literal["settled", "max_rounds", "predicate"] | NamedStop
 """Why a deliberation ended: its moderator found it settled, its cap, or `terminate_when`.
@@ -69,6 +70,23 @@ class DeliberationTranscriptState(TranscriptState):
     """The contributions so far: round by round, in declared order within each."""
 
     entries: list[DeliberationEntry] = Field(default_factory=list)
+
+
+DeliberationTranscript = StateResource[DeliberationTranscriptState]
+"""The resource that `create_deliberation_transcript` makes."""
+
+
+def create_deliberation_transcript() -> DeliberationTranscript:
+    """A transcript to share between a deliberation and the blocks that read it, under the key `"transcript"`.
+
+    `ctx.resources.transcript.state.entries` is what was said in the rounds before: those of a round are added when
+    all have spoken, before the moderator reports. Every block that reads it, and the pattern, must be given the same
+    object.
+
+    >>> create_deliberation_transcript().key
+    'transcript'
+    """
+    return StateResource(key="transcript", initial=DeliberationTranscriptState)
 
 
 class ModeratorReport(WireModel):

@@ -11,7 +11,7 @@ from flowdebate.blocks.sequencer import sequencer
 from flowdebate.patterns.output import build_output, ending_of, with_synthesizer
 from flowdebate.patterns.roles import NOT_KEPT, PatternKeywords
 from flowdebate.patterns.roster import Persona, Role, is_own
-from flowdebate.patterns.round_robin.debater import RoundRobinDebaterTemplate, create_round_robin_debater
+from flowdebate.patterns.round_robin.prompts import create_round_robin_debater, create_round_robin_synthesizer
 from flowdebate.patterns.round_robin.referee import create_referee, stash_audit
 from flowdebate.patterns.round_robin.schemas import (
     RefereeReport,
@@ -19,9 +19,9 @@ from flowdebate.patterns.round_robin.schemas import (
     RoundRobinInput,
     RoundRobinOutput,
     RoundRobinState,
+    RoundRobinTranscript,
+    create_round_robin_transcript,
 )
-from flowdebate.patterns.round_robin.synthesizer import create_round_robin_synthesizer
-from flowdebate.patterns.round_robin.transcript import RoundRobinTranscript, create_round_robin_transcript
 from flowdebate.patterns.rounds import MANY_ROUNDS, Loop, PatternSpec, check_options
 from flowdebate.patterns.state import TurnOrder, entries_of, state_of
 from flowdebate.patterns.turn import record_turn

@@ -10,11 +10,11 @@ from pydantic import AfterValidator, Field, create_model
 
 from flowdebate._util.text import clean_data, clean_text, is_blank
 from flowdebate._util.wire import WireModel
-from flowdebate.blocks.generator import Generator, generator
 from flowdebate.blocks.handler import Handler, handler
 from flowdebate.errors import ConfigurationError
-from flowdebate.patterns.roles import HOW_TO_READ_SAID, SHOWN, RolePrompt, RosterBlock, generator_options
+from flowdebate.patterns.roles import HOW_TO_READ_SAID, RosterBlock, deciding_block
 from flowdebate.patterns.roster import bindable
+from flowdebate.patterns.round_robin.prompts import HOW_TO_READ_AUDITS, render_contributions
 from flowdebate.patterns.round_robin.schemas import (
     Assessment,
     RefereeAudit,
@@ -22,7 +22,6 @@ from flowdebate.patterns.round_robin.schemas import (
     RefereeReported,
     RoundRobinState,
 )
-from flowdebate.patterns.round_robin.transcript import HOW_TO_READ_AUDITS, render_contributions
 from flowdebate.patterns.state import accepted, as_model, entries_of, question_of, state_of
 from flowdebate.patterns.turn import MISSING
 from flowdebate.prompts.escaping import name_among, quoted, tag_name
@@ -33,8 +32,7 @@ if TYPE_CHECKING:
 
     from flowdebate.models.base import ModelResponse
     from flowdebate.patterns.roles import BlockOptions
-    from flowdebate.patterns.round_robin.schemas import RoundRobinEntry
-    from flowdebate.patterns.round_robin.transcript import RoundRobinTranscript
+    from flowdebate.patterns.round_robin.schemas import RoundRobinEntry, RoundRobinTranscript
     from flowdebate.runs.context import Context
 
 
@@ -133,21 +131,17 @@ def create_referee(
     if not roster or not all(isinstance(entry, str) and not is_blank(entry) for entry in roster):
         raise ConfigurationError(f"referee {name!r}", "roster_names", roster_names, "the names of the debaters")
 
-    block_name = f"{name}-referee"
-    prompt = RolePrompt(REFEREES, options, template=template, intent="intent/synthesize", where=block_name)
+    def system(texts: RefereeTemplate, value: object, ctx: Context) -> str:
+        return render_referee_system(question=question_of(value, ctx), roster=roster, template=texts)
 
-    def system(value: object, ctx: Context) -> str:
-        question = question_of(value, ctx)
-        return render_referee_system(question=question, roster=roster, template=prompt.template(ctx))
-
-    def turn(_: object, ctx: Context) -> str:
+    def turn(texts: RefereeTemplate, _: object, ctx: Context) -> str:
         state = state_of(ctx, RoundRobinState)
         return render_referee_turn(
             entries=entries_of(ctx),
             audits=state.audits,
             round=max(state.round, 1),
             max_rounds=max_rounds,
-            template=prompt.template(ctx),
+            template=texts,
         )
 
     def found(answer: Any, _: ModelResponse, __: Context) -> RefereeReport:  # noqa: ANN401 - the model made below
@@ -157,14 +151,16 @@ def create_referee(
         ]
         return RefereeReport(notes=answer.notes, assessments=assessments)
 
-    inner: Generator[RefereeReport] = generator(
-        name=block_name,
-        prompt=system,
-        user=turn,
+    inner = deciding_block(
+        f"{name}-referee",
+        REFEREES,
+        options,
+        system=system,
+        turn=turn,
+        template=template,
+        transcript=transcript,
         output_schema=_report_on(roster),
         transform=found,
-        resources={"transcript": transcript},
-        **generator_options(options, "intent/synthesize", SHOWN, where=block_name),
     )
     return RosterBlock(inner, roster)
 

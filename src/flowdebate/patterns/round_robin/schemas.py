@@ -20,6 +20,7 @@ from flowdebate.patterns.state import (
     TurnOrder,
     is_declared,
 )
+from flowdebate.resources.resource import StateResource
 
 RoundRobinStopReason = Literal["max_rounds", "predicate"] | NamedStop
 """Why a round robin ended: its cap, or `terminate_when`: "predicate", or the name of the condition that held."""
@@ -49,6 +50,22 @@ class RoundRobinTranscriptState(TranscriptState):
     """The contributions so far, in order."""
 
     entries: list[RoundRobinEntry] = Field(default_factory=list)
+
+
+RoundRobinTranscript = StateResource[RoundRobinTranscriptState]
+"""The resource that `create_round_robin_transcript` makes."""
+
+
+def create_round_robin_transcript() -> RoundRobinTranscript:
+    """A transcript to share between a round robin and the blocks that read it, under the key `"transcript"`.
+
+    `ctx.resources.transcript.state.entries` is what was said so far. Every block that reads it, and the pattern, must
+    be given the same object.
+
+    >>> create_round_robin_transcript().key
+    'transcript'
+    """
+    return StateResource(key="transcript", initial=RoundRobinTranscriptState)
 
 
 class Assessment(WireModel):

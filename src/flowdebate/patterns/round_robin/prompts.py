@@ -1,40 +1,97 @@
-"""Debater of a round robin: a model that speaks in its role.
+"""Prompts of a round robin: the transcript as text, its debaters and its synthesizer.
 
-Its prompt begins with what is the same for all turns (the rules, who takes part, who it is, then the transcript, which
-only grows) and ends with what differs: whose turn it is, what the referee found of its last one, what to do.
+    Round 1:
+    [Ada, economist] What was said, first line,
+      | and each further line behind a bar.
+    [Ben] …
+    Referee: Nobody gave figures.
+    Referee on [Ada]: names no source
+
+Only the renderer begins a line with a tag, a round's heading or the referee: see `flowdebate.prompts.escaping`. A
+debater's prompt begins with what is the same for all turns (the rules, who takes part, who it is, then the transcript,
+which only grows) and ends with what differs: whose turn it is, what the referee found of its last one, what to do.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from flowdebate.patterns.roles import (
     CONCRETE,
     HOW_TO_READ_SAID,
     LENGTH,
-    RolePrompt,
-    debater_block,
-    render_members,
+    deciding_block,
+    fill_for_all,
+    persona_block,
+    render_persona,
+    render_rounds,
     speaker_tag,
 )
 from flowdebate.patterns.roster import bindable
-from flowdebate.patterns.round_robin.schemas import RoundRobinState
-from flowdebate.patterns.round_robin.transcript import HOW_TO_READ_AUDITS, issues_of, render_contributions
-from flowdebate.patterns.state import entries_of, question_of, state_of
+from flowdebate.patterns.round_robin.schemas import RoundRobinOutput, RoundRobinState
+from flowdebate.patterns.state import as_model, entries_of, question_of, state_of
 from flowdebate.prompts.escaping import quoted, tag_name, tag_text
 from flowdebate.prompts.template import Profiles, Template, filled, uses
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from flowdebate.blocks.generator import Generator
-    from flowdebate.patterns.roles import BlockOptions, Members
-    from flowdebate.patterns.round_robin.schemas import RefereeAudit, RoundRobinEntry
-    from flowdebate.patterns.round_robin.transcript import RoundRobinTranscript
+    from flowdebate.patterns.roles import BlockOptions, Members, Wording
+    from flowdebate.patterns.round_robin.schemas import (
+        Assessment,
+        RefereeAudit,
+        RoundRobinEntry,
+        RoundRobinTranscript,
+    )
     from flowdebate.prompts.template import Length
     from flowdebate.runs.context import Context
+
+
+HOW_TO_READ_AUDITS = 'A line that begins with "Referee" is what the referee found of the round above it.'
+"""Added to prompts if there is a referee."""
+
+
+def render_contributions(
+    entries: Iterable[RoundRobinEntry], audits: Iterable[RefereeAudit] = (), *, scores: bool = False
+) -> str:
+    """The transcript as text: `[name, role] …` under a heading for each round, each followed by its audit.
+
+    With `scores`, an audit says how well each debater argued; else only what was wrong with it.
+
+    >>> from flowdebate.patterns.round_robin.schemas import RoundRobinEntry, RefereeAudit
+    >>> said = RoundRobinEntry(round=1, agent_name="Ada", role="economist", text="It pays back.")
+    >>> print(render_contributions([said], [RefereeAudit(round=1, notes="Give figures.")]))
+    Round 1:
+    [Ada, economist] It pays back.
+    Referee: Give figures.
+    """
+    found = {audit.round: audit for audit in audits}
+    return render_rounds(
+        entries,
+        lambda entry: f"[{speaker_tag(entry.agent_name, entry.role)}] {quoted(entry.text)}",
+        lambda number: [] if number not in found else _found(found[number], scores=scores),
+    )
+
+
+def _found(audit: RefereeAudit, *, scores: bool) -> list[str]:
+    """A referee's audit, line by line."""
+    lines = [f"Referee: {quoted(audit.notes)}"] if audit.notes.strip() else []
+    for assessment in audit.assessments:
+        parts = [f"{assessment.score} of 100"] if scores else []
+        parts += filter(None, [issues_of(assessment)])
+        if parts:
+            lines.append(f"Referee on [{tag_name(assessment.agent_name)}]: {'; '.join(parts)}")
+    return lines
+
+
+def issues_of(assessment: Assessment) -> str:
+    """The issues of an argument, joined; empty without any."""
+    return "; ".join(quoted(issue) for issue in assessment.issues if issue.strip())
+
+
+# Debater
 
 
 _TURN = ("name", "speaker", "who", "round", "max_rounds")
@@ -147,13 +204,10 @@ def render_debater_system(
     length: str = LENGTH,
     template: RoundRobinDebaterTemplate = DEBATER,
 ) -> str:
-    """The question, who takes part and the rules, which are the same for all; then who the debater `name` is.
-
-    `system_prompt` is the application's own text, and ends the message unchanged.
-    """
-    common = _common(question, tuple(members.items()), max_rounds, refereed, length, template)
-    about = filled(template.debater, name=tag_name(name), speaker=speaker_tag(name, members.get(name)))
-    return "\n".join([f"{common}\n\n{about}", *([system_prompt] if system_prompt else [])])
+    """The question, who takes part and the rules, which are the same for all; then who the debater `name` is."""
+    text = "\n\n".join([template.system, *([template.referee] if refereed else []), template.rules])
+    common = fill_for_all(text, tuple(members.items()), max_rounds, length, question=question)
+    return render_persona(common, template.debater, name, members, system_prompt)
 
 
 def render_debater_turn(
@@ -171,7 +225,7 @@ def render_debater_turn(
 
     The messages of two turns begin alike, up to the end of the shorter transcript.
     """
-    about = {
+    about: dict[str, object] = {
         "name": tag_name(name),
         "speaker": speaker_tag(name, role),
         "who": tag_text(role) if role and role.strip() else tag_name(name),
@@ -179,44 +233,16 @@ def render_debater_turn(
         "max_rounds": max_rounds,
     }
     last = [filled(template.turn, question=quoted(question), **about)]
-    if issues := _issues(audits, name):
+    latest = audits[-1].assessments if audits else ()
+    if issues := next((issues_of(found) for found in latest if found.agent_name == name), ""):
         last.append(filled(template.found, issues=issues))
-    last.append(_task(entries, name, about, template))
+    other = next((entry.agent_name for entry in reversed(entries) if entry.agent_name != name), None)
+    if other is not None:
+        last.append(filled(template.reply, other=tag_name(other), **about))
+    else:
+        last.append(filled(template.alone if entries else template.opening, **about))
     transcript = filled(template.transcript, transcript=render_contributions(entries, audits))
     return "\n\n".join([transcript, "\n".join(last)])
-
-
-def _task(
-    entries: Sequence[RoundRobinEntry], name: str, about: dict[str, object], template: RoundRobinDebaterTemplate
-) -> str:
-    """What to do now."""
-    if not entries:
-        return filled(template.opening, **about)
-    other = next((entry.agent_name for entry in reversed(entries) if entry.agent_name != name), None)
-    if other is None:
-        return filled(template.alone, **about)
-    return filled(template.reply, other=tag_name(other), **about)
-
-
-def _issues(audits: Sequence[RefereeAudit], name: str) -> str:
-    """The issues of `name` in the latest audit."""
-    found = audits[-1].assessments if audits else ()
-    return next((issues_of(assessment) for assessment in found if assessment.agent_name == name), "")
-
-
-@lru_cache(maxsize=64)  # every turn asks for the same
-def _common(
-    question: str,
-    members: tuple[tuple[str, str | None], ...],
-    max_rounds: int,
-    refereed: bool,  # noqa: FBT001 - a part of the cache's key
-    length: str,
-    template: RoundRobinDebaterTemplate,
-) -> str:
-    roster = render_members(dict(members))
-    system = filled(template.system, question=quoted(question), roster=roster, max_rounds=max_rounds)
-    rules = filled(template.rules, length=length)
-    return "\n\n".join([system, *([template.referee] if refereed else []), rules])
 
 
 @bindable("name", "agent_name", "transcript", pattern="Persona", role="debater", template=RoundRobinDebaterTemplate)
@@ -240,11 +266,9 @@ def create_round_robin_debater(  # noqa: PLR0913 - what a debater is made of, ea
     the question, all that was said, also in the same round, and what the referee found of the rounds before;
     `refereed` says that there is one. An answer that ran out of room is cut at its last full sentence.
     """
-    block_name = f"{name}-panelist-{agent_name}"
-    prompt = RolePrompt(DEBATERS, options, template=template, length=length, where=block_name)
     everyone = {agent_name: role} if members is None else dict(members)
 
-    def system(value: object, ctx: Context) -> str:
+    def system(wording: Wording[RoundRobinDebaterTemplate], value: object, ctx: Context) -> str:
         return render_debater_system(
             question=question_of(value, ctx),
             members=everyone,
@@ -252,11 +276,11 @@ def create_round_robin_debater(  # noqa: PLR0913 - what a debater is made of, ea
             name=agent_name,
             system_prompt=system_prompt,
             refereed=refereed,
-            length=prompt.length(ctx),
-            template=prompt.template(ctx),
+            length=wording.length,
+            template=wording.template,
         )
 
-    def turn(value: object, ctx: Context) -> str:
+    def turn(wording: Wording[RoundRobinDebaterTemplate], value: object, ctx: Context) -> str:
         state = state_of(ctx, RoundRobinState)
         return render_debater_turn(
             question=question_of(value, ctx),
@@ -266,7 +290,97 @@ def create_round_robin_debater(  # noqa: PLR0913 - what a debater is made of, ea
             role=role,
             round=max(state.round, 1),
             max_rounds=max_rounds,
-            template=prompt.template(ctx),
+            template=wording.template,
         )
 
-    return debater_block(block_name, prompt=prompt, system=system, turn=turn, transcript=transcript, options=options)
+    return persona_block(
+        f"{name}-panelist-{agent_name}",
+        DEBATERS,
+        options,
+        system=system,
+        turn=turn,
+        transcript=transcript,
+        template=template,
+        length=length,
+    )
+
+
+# Synthesizer
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoundRobinSynthesizerTemplate(Template):
+    """The texts of the prompt of the synthesizer."""
+
+    system: str = field(
+        default=(
+            "You write the panel's answer for those who asked and did not follow its work. Begin with the answer "
+            "itself. Then give the reasons that carry it, with the figures and the evidence that the panel gave, the "
+            "conditions under which it holds, and what is still open. Rely on each member for what it knows best; "
+            "where they disagree, decide by their reasons. Add nothing that was not said, and do not say who said "
+            "what.\n\n"
+            f"{HOW_TO_READ_SAID}"
+        ),
+        metadata=uses(),
+    )
+    referee: str = field(default=f"{HOW_TO_READ_AUDITS} Rely less on what it found badly argued.", metadata=uses())
+    """Stands before the task where a referee audited rounds."""
+    transcript: str = field(
+        default="Question: {question}\n\nAll that the panel said (rounds: {rounds}):\n{transcript}",
+        metadata=uses("question", "rounds", "transcript"),
+    )
+    """First part of the message."""
+    task: str = field(
+        default="Write the panel's answer to the question: {question}", metadata=uses("question", "rounds")
+    )
+    """What to do."""
+
+
+SYNTHESIZER = RoundRobinSynthesizerTemplate()
+"""The full texts."""
+CONCISE_SYNTHESIZER = RoundRobinSynthesizerTemplate(
+    system=(
+        "You write the panel's answer for those who asked and did not follow its work. Use the strongest points of "
+        "every member, each for what it knows best. Where they disagree, decide by their reasons. Add nothing that was "
+        "not said, and do not say who said what.\n\n"
+        f"{HOW_TO_READ_SAID}"
+    ),
+)
+"""The texts for small models."""
+SYNTHESIZERS = Profiles(full=SYNTHESIZER, concise=CONCISE_SYNTHESIZER)
+
+
+def render_synthesizer_turn(raw: RoundRobinOutput, *, template: RoundRobinSynthesizerTemplate = SYNTHESIZER) -> str:
+    """The transcript, and the task."""
+    about = {"question": quoted(raw.question), "rounds": raw.rounds}
+    transcript = render_contributions(raw.transcript, raw.audits, scores=True)
+    parts = [filled(template.transcript, transcript=transcript, **about)]
+    if raw.audits:
+        parts.append(template.referee)
+    return "\n\n".join([*parts, filled(template.task, **about)])
+
+
+@bindable("name", pattern="round_robin", role="synthesizer", template=RoundRobinSynthesizerTemplate)
+def create_round_robin_synthesizer(
+    *,
+    name: str,
+    output_schema: Any = None,  # noqa: ANN401 - a pydantic model, any type, or a JSON Schema
+    template: RoundRobinSynthesizerTemplate | None = None,
+    **options: Unpack[BlockOptions],
+) -> Generator[Any]:
+    """The block `{name}-synthesizer`: takes a `RoundRobinOutput`, gives `output_schema`, or text without one.
+
+    `output_schema` is a pydantic model, a dataclass or TypedDict, or a JSON Schema as a dict (validated with
+    `jsonschema`); an answer that does not fit is a `SchemaViolation`.
+    """
+    return deciding_block(
+        f"{name}-synthesizer",
+        SYNTHESIZERS,
+        options,
+        system=lambda texts, _, __: texts.system,
+        turn=lambda texts, value, ctx: render_synthesizer_turn(
+            as_model(value, RoundRobinOutput, block=ctx.block), template=texts
+        ),
+        template=template,
+        output_schema=output_schema,
+    )
