@@ -28,7 +28,7 @@ from flowdebate import (
 )
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns.consensus.prompts import ConsensusTemplate
-from flowdebate.patterns.council.chair import ChairTemplate
+from flowdebate.patterns.council.prompts import ChairTemplate
 from flowdebate.patterns.debate import DebaterTemplate, JudgeTemplate, ModeratorTemplate, SynthesizerTemplate
 from flowdebate.patterns.deliberation.moderator import ModeratorTemplate as DeliberationModerator
 from flowdebate.patterns.roles import INSTRUCTIONS, RoleOptions

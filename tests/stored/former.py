@@ -11,7 +11,7 @@ from flowdebate import ModeratorOptions, SynthesizerOptions
 from flowdebate.patterns.debate import DebaterTemplate, ModeratorTemplate, SynthesizerTemplate
 from flowdebate.patterns.deliberation.debater import PersonaTemplate
 from flowdebate.patterns.deliberation.moderator import ModeratorTemplate as DeliberationModerator
-from flowdebate.patterns.handoff.prompts import SpeakerTemplate
+from flowdebate.patterns.handoff.speaker import SpeakerTemplate
 from flowdebate.patterns.round_robin.prompts import RoundRobinDebaterTemplate, RoundRobinSynthesizerTemplate
 
 DEBATER = DebaterTemplate(

@@ -335,9 +335,11 @@ def deciding_block(  # noqa: PLR0913 - what a block is made of
     transcript: StateResource[Any] | None = None,
     output_schema: Any = None,  # noqa: ANN401 - any type form, or a JSON Schema
     transform: Callable[[Any, ModelResponse, Context], Any] | None = None,
+    intent: str = "intent/synthesize",
+    visibility: Visibility = SHOWN,
 ) -> Generator[Any]:
     """The default block of a role that reads what was said and decides, sums up or delivers."""
-    prompt = RolePrompt(profiles, options, template=template, intent="intent/synthesize", where=name)
+    prompt = RolePrompt(profiles, options, template=template, intent=intent, where=name)
     return generator(
         name=name,
         prompt=lambda value, ctx: system(prompt.template(ctx), value, ctx),
@@ -345,7 +347,7 @@ def deciding_block(  # noqa: PLR0913 - what a block is made of
         output_schema=output_schema,
         transform=transform,
         resources=None if transcript is None else {"transcript": transcript},
-        **generator_options(options, "intent/synthesize", SHOWN, where=name),
+        **generator_options(options, intent, visibility, where=name),
     )
 
 

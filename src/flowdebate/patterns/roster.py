@@ -357,10 +357,10 @@ def merge_options(*layers: Mapping[str, Any] | RoleOptions | None) -> dict[str, 
     """
     merged: dict[str, Any] = {}
     for layer in layers:
-        if isinstance(layer, RoleOptions):
-            merged.update(layer.for_block())
-        elif layer is not None:
-            merged.update((option, value) for option, value in layer.items() if value is not None)
+        given = layer.for_block() if isinstance(layer, RoleOptions) else layer or {}
+        for option, value in given.items():
+            if value is not None:
+                merged[option] = value  # noqa: PERF403 - a comprehension costs a call for each layer
     return merged
 
 

@@ -14,7 +14,7 @@ from inline_snapshot import snapshot
 
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns.handoff import HandoffEntry
-from flowdebate.patterns.handoff.prompts import (
+from flowdebate.patterns.handoff.speaker import (
     SpeakerTemplate,
     render_again,
     render_speaker_system,

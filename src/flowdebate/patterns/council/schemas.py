@@ -210,7 +210,7 @@ class ReviewAsked:
 
     def task_for_human(self) -> str:
         """The answers and the task, for a human reviewer."""
-        from flowdebate.patterns.council.member import render_answers
+        from flowdebate.patterns.council.prompts import render_answers
 
         return f"The answers:\n{render_answers(self.answers)}\n\nRank all of them, from the best to the worst."
 
@@ -239,7 +239,7 @@ class ChairAsked:
 
     def task_for_human(self) -> str:
         """Answers, reviews, ranking and task, for a human chair."""
-        from flowdebate.patterns.council.chair import render_work
+        from flowdebate.patterns.council.prompts import render_work
 
         return f"{render_work(self)}\n\nWrite the council's answer."
 

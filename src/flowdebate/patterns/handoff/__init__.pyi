@@ -1,11 +1,11 @@
-from .decision import HandoffDecision as HandoffDecision
-from .decision import create_handoff_transcript as create_handoff_transcript
+from .answers import HandoffDecision as HandoffDecision
 from .factory import handoff as handoff
 from .schemas import HandoffEntry as HandoffEntry
 from .schemas import HandoffInput as HandoffInput
 from .schemas import HandoffMade as HandoffMade
 from .schemas import HandoffOutput as HandoffOutput
 from .schemas import TransitionForm as TransitionForm
+from .schemas import create_handoff_transcript as create_handoff_transcript
 from .speaker import create_speaker as create_speaker
 from .transition import Transition as Transition
 from .transition import read_transition as read_transition

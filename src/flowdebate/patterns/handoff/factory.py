@@ -12,17 +12,22 @@ from flowdebate._util.validation import suggesting
 from flowdebate.blocks.router import router
 from flowdebate.blocks.sequencer import sequencer
 from flowdebate.errors import ConfigurationError
-from flowdebate.patterns.handoff.decision import (
+from flowdebate.patterns.handoff.answers import (
     HandoffDecision,
-    HandoffTranscript,
-    create_handoff_transcript,
     draw_instead,
     hand_over,
     handoff_schema,
     needs_another_word,
     record_said,
 )
-from flowdebate.patterns.handoff.schemas import HandoffInput, HandoffOutput, HandoffState, OnInvalid, TransitionForm
+from flowdebate.patterns.handoff.schemas import (
+    HandoffInput,
+    HandoffOutput,
+    HandoffState,
+    OnInvalid,
+    TransitionForm,
+    create_handoff_transcript,
+)
 from flowdebate.patterns.handoff.speaker import Speaker, create_speaker
 from flowdebate.patterns.output import build_output, ending_of
 from flowdebate.patterns.roles import NOT_KEPT
@@ -38,7 +43,8 @@ if TYPE_CHECKING:
     from flowdebate.blocks.tools import Capability, ToolLike
     from flowdebate.models.base import ModelSettings
     from flowdebate.models.resolve import ModelChoice
-    from flowdebate.patterns.handoff.prompts import SpeakerTemplate
+    from flowdebate.patterns.handoff.schemas import HandoffTranscript
+    from flowdebate.patterns.handoff.speaker import SpeakerTemplate
     from flowdebate.patterns.turn import FailurePolicy, Turn
     from flowdebate.prompts.template import Length, Profile
     from flowdebate.runs.context import Context

@@ -18,6 +18,7 @@ from flowdebate.patterns.state import (
     ProviderFailure,
     TranscriptState,
 )
+from flowdebate.resources.resource import StateResource
 
 TransitionForm = Literal["text", "tool", "structured"]
 """Form in which a model names the next speaker: in the last line of its text, by calling `handoff`, in JSON."""
@@ -72,6 +73,22 @@ class HandoffTranscriptState(TranscriptState):
     """The turns so far."""
 
     entries: list[HandoffEntry] = Field(default_factory=list)
+
+
+HandoffTranscript = StateResource[HandoffTranscriptState]
+"""The resource that `create_handoff_transcript` makes."""
+
+
+def create_handoff_transcript() -> HandoffTranscript:
+    """A transcript to share between a handoff and the blocks that read it, under the key `"transcript"`.
+
+    `ctx.resources.transcript.state.entries` are the turns so far. Every block that reads it, and the pattern, must be
+    given the same object.
+
+    >>> create_handoff_transcript().key
+    'transcript'
+    """
+    return StateResource(key="transcript", initial=HandoffTranscriptState)
 
 
 class HandoffState(PatternState):

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from flowdebate.models.base import ModelSettings
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.patterns.roles import RefereeOptions, SynthesizerOptions
+    from flowdebate.patterns.round_robin.prompts import RoundRobinDebaterTemplate
     from flowdebate.patterns.turn import FailurePolicy
     from flowdebate.prompts.template import Length, Profile
     from flowdebate.runs.context import Context
