@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, TypeVar
 
 from flowdebate._util.text import LONGEST_ARGUMENT, CutOff, clean_text, is_blank, one_line
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from flowdebate.models.base import Model
     from flowdebate.patterns.state import Flag, PatternInput, Recovery, Role
     from flowdebate.resources.resource import Resource, StateResource
-    from flowdebate.resources.tasks import Task, TaskCollection
+    from flowdebate.resources.tasks import TaskCollection
     from flowdebate.runs.context import Context
 
 
@@ -465,39 +466,32 @@ def record_turn(
     agent_name: str,
     transcript: StateResource[Any],
     collection_id: str,
-    entry: Callable[..., object],
+    entry: Callable[..., object] | None,
     stance: str | None = None,
     own: bool = False,
 ) -> Handler[Any, str]:
-    """`create_record_argument` for any transcript: `entry(round=…, text=…, flag=…)` makes what is added to it.
+    """A block that records what `agent_name` said: `entry(round=…, text=…, flag=…)` makes what the transcript gets.
 
-    `own`: a block of the application's speaks, so that a resumed run holds to what it said before.
+    Without `entry` it goes into the state (`spoken`), where nobody sees it before all have spoken. `own`: a block of
+    the application's speaks, so that a resumed run holds to what it said before.
     """
+    kind = "hear" if entry is None else "record"
 
-    @handler(name=f"{name}-record-{agent_name}", resources=audit_resources(transcript, collection_id))
+    @handler(name=f"{name}-{kind}-{agent_name}", resources=audit_resources(transcript, collection_id))
     async def record(value: object, ctx: Context) -> str:
-        heard = await _text_heard(value, agent_name, ctx) if own else value
+        heard = value
+        if own:
+            read = partial(_text_heard, value, agent_name, ctx)
+            text, cut_off = await accepted(read, ctx, returns=tuple[str, bool], own=True)
+            heard = CutOff(text) if cut_off else text
         text, flag = contribution_of(heard, agent_name, ctx, stance=stance)
-        said = entry(round=max(pattern_state(ctx).round, 1), text=text, flag=flag)
-        transcript = ctx.scope.handles["transcript"]
-        transcript.set(transcript.state.with_entry(said))
-        complete_turn(agent_name, text, ctx)
-        return text
-
-    return record
-
-
-def hear(
-    *, name: str, agent_name: str, transcript: StateResource[Any], collection_id: str, own: bool = False
-) -> Handler[object, str]:
-    """A block that records what `agent_name` said in the state (`spoken`), where nobody sees it yet."""
-
-    @handler(name=f"{name}-hear-{agent_name}", resources=audit_resources(transcript, collection_id))
-    async def record(value: object, ctx: Context) -> str:
-        heard = await _text_heard(value, agent_name, ctx) if own else value
-        text, _ = contribution_of(heard, agent_name, ctx)
-        state: Any = pattern_state(ctx)
-        ctx.scope.handle.update(spoken={**state.spoken, agent_name: text})
+        if entry is None:
+            state: Any = pattern_state(ctx)
+            ctx.scope.handle.update(spoken={**state.spoken, agent_name: text})
+        else:
+            said = entry(round=max(pattern_state(ctx).round, 1), text=text, flag=flag)
+            transcript = ctx.scope.handles["transcript"]
+            transcript.set(transcript.state.with_entry(said))
         complete_turn(agent_name, text, ctx)
         return text
 
@@ -510,25 +504,17 @@ def complete_turn(agent_name: str, output: object, ctx: Context) -> None:
     turns = audit.list(status="in_progress", assignee=agent_name)
     if audit.protected:
         turns = [task for task in turns if task.id in audit.reserved]
-    for task in turns or [_added(audit, agent_name, ctx)]:
+    if not turns:  # `create_record_argument` in a pattern without the library's turns
+        number = max(pattern_state(ctx).round, 1)
+        turns = [audit.start_task(f"Speak in round {number}", by=agent_name, metadata={"round": number})]
+    for task in turns:
         audit.complete(task.id, output=output)
 
 
-def _added(audit: TaskCollection, agent_name: str, ctx: Context) -> Task:
-    """The task of a turn in a pattern that uses `create_record_argument` without the library's turns."""
-    number = max(pattern_state(ctx).round, 1)
-    return audit.start_task(f"Speak in round {number}", by=agent_name, metadata={"round": number})
-
-
-async def _text_heard(value: object, agent_name: str, ctx: Context) -> str:
-    """The text that a block of the application returned when the run first was here."""
-
-    def read() -> tuple[str, bool]:
-        text = text_said(value, agent_name, ctx)
-        return str(text), isinstance(text, CutOff)
-
-    text, cut_off = await accepted(read, ctx, returns=tuple[str, bool], own=True)
-    return CutOff(text) if cut_off else text
+def _text_heard(value: object, agent_name: str, ctx: Context) -> tuple[str, bool]:
+    """The text that a block of the application returned, and whether it is cut off: what a stored run records."""
+    text = text_said(value, agent_name, ctx)
+    return str(text), isinstance(text, CutOff)
 
 
 def contribution_of(

@@ -26,7 +26,7 @@ from flowdebate.patterns.roles import NOT_KEPT, CommonKeywords
 from flowdebate.patterns.roster import Role, merge_options, own_options
 from flowdebate.patterns.rounds import Loop, PatternSpec, check_options, check_quorum
 from flowdebate.patterns.state import as_model
-from flowdebate.patterns.turn import MISSING, flag_of, hear
+from flowdebate.patterns.turn import MISSING, flag_of, record_turn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -138,10 +138,7 @@ def council(  # noqa: PLR0913 - the pattern's options, each with its default
     - `hide_names`: whether names of members and models in answers are replaced by aliases for reviewers and chair.
     - `failures`: what to do when a provider fails for good (default: fail). With "skip" or `StandIn(model)`, `quorum`
       counts opinions; a member without an opinion does not review; without a chair the answer is None.
-    - `profile`: default prompts for small models ("concise") or for others ("full"); None: as each model asks for.
-      `length` of a turn: "short", "medium", "long" or a number of words; None: short with concise prompts, medium with
-      full ones. `template`: the texts of the members' prompts, in place of the profile's.
-    - `instructions`, `tools`, `uses`, `context`, `settings` and the visibilities reach the default blocks only.
+    - All other options, such as `model`, `profile`, `length` and `instructions`, are those of `debate()`.
 
     Raises `ConfigurationError` for invalid options, before anything is built.
 
@@ -165,7 +162,9 @@ def council(  # noqa: PLR0913 - the pattern's options, each with its default
     anonymity = Anonymity(names=names, models=models) if hide_names else None
     scope, schema = review or None, loop.schema
     opinions = {
-        member.name: loop.turn(member, hear, role=member.role, system_prompt=member.system_prompt)
+        member.name: loop.turn(
+            member, partial(record_turn, entry=None), role=member.role, system_prompt=member.system_prompt
+        )
         for member in loop.roster
     }
     pipeline = loop.opening()

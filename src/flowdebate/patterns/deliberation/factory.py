@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ from flowdebate.patterns.roles import NOT_KEPT
 from flowdebate.patterns.roster import Persona, Role, is_own
 from flowdebate.patterns.rounds import Loop, PatternSpec, check_options
 from flowdebate.patterns.state import entries_of, state_of
-from flowdebate.patterns.turn import flag_of, hear
+from flowdebate.patterns.turn import flag_of, record_turn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -81,20 +82,9 @@ def deliberation(  # noqa: PLR0913 - the pattern's options, each with its defaul
       a dict, or text for `parse_report`.
     - `report`: form of the default moderator's answer: "structured" uses a schema, "text" asks for lines of text.
     - `transcript`: one from `create_deliberation_transcript()`, to share with your own blocks; None creates one.
-    - `model` reaches all blocks inside that name none; it is one model, or one by intent. A role's own options
-      (`ModeratorOptions`, `Persona(…, options=DebaterOptions(…))`) take the place of these.
-    - `profile`: default prompts for small models ("concise") or for others ("full"); None: as each model asks for.
-      `length` of a turn: "short", "medium", "long" or a number of words; None: short with concise prompts, medium with
-      full ones. `template`: the texts of the debaters' prompts, in place of the profile's.
-    - `instructions`, `tools`, `uses`, `context`, `settings` and the visibilities apply to all default blocks, and to no
-      others; instructions take precedence over the rules of their prompts. By default the client sees the items of all
-      blocks, and those of debaters are not added to the history.
-    - `collection_id`: the id of the audit trail (default: `name`).
-    - `failures`: a `FailurePolicy`. `on_failure` is "fail" (default: the run raises the error), "skip" or
-      `StandIn(model)`. With the latter two, a round whose report failed closes without one. With fewer personas than
-      `quorum` (2) in a round with skipped turns, `QuorumLost` ends the deliberation. `turn_timeout` bounds each turn
-      and the report in seconds, `round_timeout` all turns of a round together; exceeding them counts as a provider
-      failure. Exceptions from your own code are always raised.
+    - `failures`: a `FailurePolicy`. Where it goes on, a round whose report failed closes without one; `quorum` (2)
+      counts the personas of a round with skipped turns.
+    - All other options, such as `model`, `profile`, `length` and `instructions`, are those of `debate()`.
 
     The input is a topic: a str, `{"topic": str}` or a `DeliberationInput`. Invalid options raise `ConfigurationError`
     before anything is built.
@@ -114,7 +104,7 @@ def deliberation(  # noqa: PLR0913 - the pattern's options, each with its defaul
     for persona in loop.roster:
         turns[persona.name] = loop.turn(
             persona,
-            hear,
+            partial(record_turn, entry=None),
             role=persona.role,
             system_prompt=persona.system_prompt,
             participants=members,

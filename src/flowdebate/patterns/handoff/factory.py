@@ -93,18 +93,10 @@ def handoff(  # noqa: PLR0913 - the pattern's options, each with its default
     - a debater's `block`: a block or a function of `(input, ctx)` or `(input)`; None is the default block. It returns
       `{"response": …, "next_agent_name": …}`, or a str that ends in "Transition to NAME". It is not asked again.
     - `transcript`: one from `create_handoff_transcript()`, to share with your own blocks; None creates one.
-    - `model` reaches all blocks inside that name none; it is one model, or one by intent. A role's own options
-      (`Persona(…, options=DebaterOptions(…))`) take the place of these.
-    - `profile`: default prompts for small models ("concise") or for others ("full"); None: as each model asks for.
-      `length` of a turn: "short", "medium", "long" or a number of words; None: short with concise prompts, medium with
-      full ones. `template`: the texts of the debaters' prompts, in place of the profile's.
-    - `instructions`, `tools`, `uses`, `context`, `settings` and `debater_visibility` apply to the default blocks only.
-      By default the client sees their items, and none are added to the history.
-    - `collection_id`: the id of the audit trail (default: `name`).
-    - `failures`: a `FailurePolicy`. `on_failure` is "fail" (default: the run raises the error), "skip" (the turn
-      counts, and the next speaker is drawn at random) or `StandIn(model)`. `turn_timeout` bounds a turn in seconds,
-      tools and retries included; asking once more may take as long again. A handoff has no rounds: `round_timeout` must
-      be None, and `quorum` has no effect. Exceptions from your own code are always raised.
+    - `failures`: a `FailurePolicy`. With "skip" the turn counts, and the next speaker is drawn at random; asking once
+      more may take `turn_timeout` again. A handoff has no rounds: `round_timeout` must be None, and `quorum` has no
+      effect.
+    - All other options, such as `model`, `profile`, `length` and `instructions`, are those of `debate()`.
 
     The input is a proposition: a str, `{"proposition": str}` or a `HandoffInput`. Invalid options raise
     `ConfigurationError` before anything is built.

@@ -147,30 +147,17 @@ def round_robin(  # noqa: PLR0913 - the pattern's options, each with its default
     a verdict.
 
     - `debaters`: at least two `Persona`s, or dicts with `name`, `role`, `system_prompt` (and `block`, `model`).
-    - `referee`: audits after each round how well the debaters argued: True for the default referee, a block or a
-      function of `(input, ctx)` or `(input)` that returns a `RefereeReport` or a dict; None or False for none. Later
-      rounds and the synthesizer see its report. It decides neither who speaks nor when the rounds end; assessments of
-      debaters who did not speak in the round are dropped.
+    - `referee`: audits after each round how well the debaters argued: True or `RefereeOptions` for the default one, a
+      block or a function of `(input, ctx)` or `(input)` that returns a `RefereeReport` or a dict; None or False for
+      none. Later rounds and the synthesizer see its report. It decides neither who speaks nor when the rounds end;
+      assessments of debaters who did not speak in the round are dropped.
     - `synthesizer`, a debater's `block`: a block or a function; None is the default block. `synthesizer=False` returns
       the `RoundRobinOutput` itself.
     - `output_schema`: schema of the output; the result of your own synthesizer is validated against it as well.
-    - `turn_order`: "declared" (default); "rotated": each round begins with the next debater; "shuffled": drawn for each
-      round from the run's seed; "simultaneous": all speak at once, and see the contributions of earlier rounds only.
     - `transcript`: one from `create_round_robin_transcript()`, to share with your own blocks; None creates one.
-    - `model` reaches all blocks inside that name none; it is one model, or one by intent. A role's own options
-      (`RefereeOptions`, `SynthesizerOptions`, `Persona(…, options=DebaterOptions(…))`) take the place of these.
-    - `profile`: default prompts for small models ("concise") or for others ("full"); None: as each model asks for.
-      `length` of a turn: "short", "medium", "long" or a number of words; None: short with concise prompts, medium with
-      full ones. `template`: the texts of the debaters' prompts, in place of the profile's.
-    - `instructions`, `tools`, `uses`, `context`, `settings` and the visibilities apply to all default blocks, and to no
-      others; instructions take precedence over the rules of their prompts. By default the client sees the items of all
-      blocks, and those of debaters are not added to the history.
-    - `collection_id`: the id of the audit trail (default: `name`).
-    - `failures`: a `FailurePolicy`. `on_failure` is "fail" (default: the run raises the error), "skip" or
-      `StandIn(model)`. With the latter two, a round whose report failed has no audit, and there is no output if the
-      synthesizer fails; `raw.losses` lists every failure. With fewer debaters than `quorum` (2) in a round with skipped
-      turns, `QuorumLost` ends the run. `turn_timeout` bounds each turn and audit in seconds, `round_timeout` all turns
-      of a round together; exceeding them counts as a provider failure. Exceptions from your own code are always raised.
+    - `failures`: a `FailurePolicy`. Where it goes on, a round whose report failed has no audit, and there is no output
+      if the synthesizer fails; `quorum` (2) counts the debaters of a round with skipped turns.
+    - All other options, such as `turn_order`, `model`, `profile`, `length` and `instructions`, are those of `debate()`.
 
     The input is a question: a str, `{"question": str}` or a `RoundRobinInput`. Invalid options raise
     `ConfigurationError` before anything is built; more than four rounds cause a `FlowDebateWarning`.
