@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.models.output import OutputSchema
     from flowdebate.patterns.roster import Role
-    from flowdebate.patterns.rounds import Loop
+    from flowdebate.patterns.spec import Loop
     from flowdebate.patterns.state import DebateStatus, ProviderFailure
     from flowdebate.runs.context import Context
     from flowdebate.runs.events import RunStatus

@@ -24,7 +24,8 @@ from flowdebate.patterns.council.schemas import (
 from flowdebate.patterns.output import ending_of, publish, status_of
 from flowdebate.patterns.roles import NOT_KEPT, CommonKeywords
 from flowdebate.patterns.roster import Role, merge_options, own_options
-from flowdebate.patterns.rounds import Loop, PatternSpec, check_options, check_quorum
+from flowdebate.patterns.rounds import check_quorum
+from flowdebate.patterns.spec import Loop, PatternSpec, check_options
 from flowdebate.patterns.state import as_model
 from flowdebate.patterns.turn import MISSING, flag_of, record_turn
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from flowdebate.patterns.anonymity.anonymity import Anonymity
     from flowdebate.patterns.council.schemas import ReviewScope
-    from flowdebate.patterns.rounds import Loop
+    from flowdebate.patterns.spec import Loop
     from flowdebate.patterns.state import Recovery
     from flowdebate.patterns.turn import FailurePolicy, TurnTask
     from flowdebate.runs.context import Context

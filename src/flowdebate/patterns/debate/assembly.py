@@ -36,7 +36,7 @@ from flowdebate.patterns.debate.transcript import create_debate_transcript
 from flowdebate.patterns.output import ending_of, publish, status_of, with_synthesizer
 from flowdebate.patterns.roles import NOT_KEPT
 from flowdebate.patterns.roster import Debater, Role, is_own, merge_options
-from flowdebate.patterns.rounds import MANY_ROUNDS, Loop, PatternSpec
+from flowdebate.patterns.spec import MANY_ROUNDS, Loop, PatternSpec
 from flowdebate.patterns.state import TurnOrder, accepted, as_model, entries_of, state_of
 from flowdebate.patterns.turn import MISSING, WithFallback, record_failure, record_turn
 from flowdebate.prompts.escaping import as_seen

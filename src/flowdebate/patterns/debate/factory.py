@@ -14,7 +14,7 @@ from flowdebate.patterns.debate.judging.options import JudgeOptions, as_judge_op
 from flowdebate.patterns.debate.quotes.quotes import check_sources
 from flowdebate.patterns.roles import PatternKeywords
 from flowdebate.patterns.roster import Debater, options_for_all, own_options
-from flowdebate.patterns.rounds import check_options
+from flowdebate.patterns.spec import check_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.patterns.debate.judging.ballots import JudgeBallot, Judging, OnFlip
     from flowdebate.patterns.debate.schemas import DebateContributionEntry, DebateRawOutput
-    from flowdebate.patterns.rounds import Loop
+    from flowdebate.patterns.spec import Loop
     from flowdebate.runs.context import Context
 
 

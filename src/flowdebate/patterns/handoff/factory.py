@@ -32,7 +32,7 @@ from flowdebate.patterns.handoff.speaker import Speaker, create_speaker
 from flowdebate.patterns.output import build_output, ending_of
 from flowdebate.patterns.roles import NOT_KEPT
 from flowdebate.patterns.roster import Persona, Role
-from flowdebate.patterns.rounds import Loop, PatternSpec, check_options
+from flowdebate.patterns.spec import Loop, PatternSpec, check_options
 from flowdebate.patterns.state import entries_of, state_of
 from flowdebate.patterns.turn import guarded
 

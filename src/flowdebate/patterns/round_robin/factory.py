@@ -22,7 +22,7 @@ from flowdebate.patterns.round_robin.schemas import (
     RoundRobinTranscript,
     create_round_robin_transcript,
 )
-from flowdebate.patterns.rounds import MANY_ROUNDS, Loop, PatternSpec, check_options
+from flowdebate.patterns.spec import MANY_ROUNDS, Loop, PatternSpec, check_options
 from flowdebate.patterns.state import TurnOrder, entries_of, state_of
 from flowdebate.patterns.turn import record_turn
 
