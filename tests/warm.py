@@ -18,6 +18,7 @@ import signal
 import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
@@ -84,6 +85,18 @@ class Warm:
                 raise subprocess.TimeoutExpired(str(self.pid), timeout or 0) from None
             self._status.close()
         return self.returncode
+
+    def communicate(self, timeout: float) -> tuple[bytes, bytes]:
+        """All that it writes to its pipes, until it ends; TimeoutExpired."""
+        with ThreadPoolExecutor(2) as readers:  # together: a full pipe would hold up the other
+            written = [readers.submit(pipe.read) for pipe in (self.stdout, self.stderr) if pipe is not None]
+            try:
+                self.wait(timeout)
+            except subprocess.TimeoutExpired:
+                self.kill()  # its pipes are closed, and the readers come to an end
+                raise
+            stdout, stderr = (each.result() for each in written)
+        return stdout, stderr
 
     def poll(self) -> int | None:
         """Its exit code, None while it goes on."""
