@@ -134,7 +134,10 @@ def _server() -> socket.socket:
     if os.getpid() not in _servers:
         ours, theirs = socket.socketpair()
         process = subprocess.Popen(  # noqa: S603 - this file
-            [sys.executable, "-m", "tests.warm", str(theirs.fileno())], pass_fds=[theirs.fileno()]
+            [sys.executable, "-m", "tests.warm", str(theirs.fileno())],
+            pass_fds=[theirs.fileno()],
+            cwd=Path(__file__).parents[1],  # the test may be in a folder of its own
+            start_new_session=True,  # a test's Ctrl-C is not for it
         )
         theirs.close()
         _servers[os.getpid()] = ours

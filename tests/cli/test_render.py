@@ -172,7 +172,7 @@ BAD = [
     (json.dumps({**RAW, "verdict": 3}), "`verdict`: Input should be a valid dictionary"),
     (json.dumps({**RAW, "transcript": [{"round": 1}]}), "`transcript.0.agentName`: Field required"),
     (json.dumps({**RAW, "extra": 1}), "`extra`: Extra inputs are not permitted"),
-    (json.dumps({**DOCUMENT, "status": "x\x1b"}), "`status`: Input should be 'complete', 'degraded'"),
+    (json.dumps({**DOCUMENT, "status": "x\x1b"}), "`status`: Input should be 'running', 'complete'"),
     (json.dumps({**DOCUMENT, "raw": {**RAW, "verdict": None}}), "a complete debate has a verdict"),
 ]
 

@@ -123,7 +123,7 @@ def test_who_speaks_at_the_same_time_is_shown_whole_and_one_after_the_other() ->
     turns = (("alpha ", "beta."), ("gamma ", "delta."))
     with Stage(turns=turns, answers=ANSWERS, hold=(0, 1)) as on:
         options = on.options("--rounds", "1", "--debater", "Ann=first", "--debater", "Ben", verb="deliberation")
-        with OnTerminal(*options) as terminal:
+        with OnTerminal(*options, cold=True) as terminal:  # the first import of the SDK leaves time to see both
             terminal.until("gamma delta.")
             assert "alpha" not in terminal.seen
             terminal.until("delta.\n")
