@@ -379,8 +379,9 @@ class Run:
             row = journal.found(path, digest, model=model.name)
             if row is not None:
                 return self._replay(model, request, path, row, odd=() if row.request == digest else ("other_request",))
+        role = request.role  # `tell` must not hold the request, which holds it: a cycle would keep the whole run
         attempts = request.attempts.belong_to(
-            meter=self.budget, tell=lambda event: self.emit(event, path, request.role), seed=(self.seed, path)
+            meter=self.budget, tell=lambda event: self.emit(event, path, role), seed=(self.seed, path)
         )
         calling = self.records.call_started(request, model.name, path)
         started = time.perf_counter()
