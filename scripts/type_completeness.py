@@ -36,8 +36,8 @@ def main() -> None:
     for symbol in unknown:
         print(symbol["name"])
         for diagnostic in symbol["diagnostics"]:
-            line = diagnostic["range"]["start"]["line"] + 1
-            print(f"  {diagnostic['file']}:{line}: {diagnostic['message']}")
+            where = f"{diagnostic['file']}:{diagnostic['range']['start']['line'] + 1}: " if "range" in diagnostic else ""
+            print(f"  {where}{diagnostic['message']}")
     for module in missing:
         print(f"{module[:-1]} is left out: {FRAMEWORKS[module[:-1]]} is not installed")
     print(f"{sum(report['exportedSymbolCounts'].values())} public names, {len(unknown)} with an unknown type")

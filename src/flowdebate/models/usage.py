@@ -134,7 +134,7 @@ class Attempts:
         self._meter = meter
         self._tell = tell
         self._seed = seed
-        self.waited = 0.0
+        self.waited: float = 0.0
         self._random: Random | None = None
 
     def belong_to(self, *, meter: Meter | None, tell: Callable[[object], None] | None, seed: object) -> Attempts:
