@@ -36,7 +36,9 @@ def main() -> None:
     for symbol in unknown:
         print(symbol["name"])
         for diagnostic in symbol["diagnostics"]:
-            where = f"{diagnostic['file']}:{diagnostic['range']['start']['line'] + 1}: " if "range" in diagnostic else ""
+            where = (
+                f"{diagnostic['file']}:{diagnostic['range']['start']['line'] + 1}: " if "range" in diagnostic else ""
+            )
             print(f"  {where}{diagnostic['message']}")
     for module in missing:
         print(f"{module[:-1]} is left out: {FRAMEWORKS[module[:-1]]} is not installed")

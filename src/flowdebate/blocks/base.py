@@ -246,7 +246,7 @@ class Wrapped(Block[Any, Any]):
 
     def __init__(self, inner: Block[Any, Any]) -> None:
         super().__init__(inner.name, resources=inner.resources, hidden=inner.hidden)
-        self.role = inner.role
+        self.role: str | None = inner.role
         self._inner = inner
 
     def outline(self) -> Outline:
@@ -258,7 +258,7 @@ class InRole(Wrapped):
 
     def __init__(self, inner: Block[Any, Any], role: str) -> None:
         super().__init__(inner)
-        self.role = role
+        self.role: str | None = role
 
     async def act(self, value: Any, ctx: Context, /) -> Any:  # noqa: ANN401 - what the inner block takes and gives
         return await self._inner.act(value, ctx)  # no call: a judge who is put among the debaters debates

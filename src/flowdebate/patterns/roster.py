@@ -297,7 +297,7 @@ class Bindable(Generic[P, BlockT]):
         """The kind of its templates."""
         self.name: str = create.__name__
         self.pattern = pattern
-        self.option = "block" if role == "debater" else role
+        self.option: str = "block" if role == "debater" else role
         """The option of `pattern` that takes such a block."""
         self._create = create
         self._role = role

@@ -388,7 +388,7 @@ class Turn(Block[Any, Any]):
         stand_in: Block[Any, Any] | None = None,
         failures: FailurePolicy,
     ) -> None:
-        self.speakers = [debater] if stand_in is None else [debater, stand_in]
+        self.speakers: list[Block[Any, Any]] = [debater] if stand_in is None else [debater, stand_in]
         shared, hidden = merged_resources(f"turn {name!r}", [*self.speakers, record], closed=self.speakers)
         super().__init__(name, resources=shared, hidden=hidden)
         self.agent_name = agent_name

@@ -185,7 +185,7 @@ class _Vote:
 class Baselines(Block[Any, list[BaselineAnswer]]):
     """Answers that took no debate; made by `create_baselines`."""
 
-    role = "baseline"
+    role: str | None = "baseline"
 
     def __init__(
         self,

@@ -102,11 +102,13 @@ class Live:
         """What is wrong with what somebody is about to have said, by name."""
         self._speech = Speech()
         kinds: list[type[Live]] = _kinds() if type(self) is Live else [type(self)]
-        self.work_of_roles = {
+        self.work_of_roles: dict[str, str] = {
             **Live.roles,
             **{role: work for kind in reversed(kinds) for role, work in kind.roles.items()},
         }
-        self.work_of_phases = {phase: words for kind in reversed(kinds) for phase, words in kind.phases.items()}
+        self.work_of_phases: dict[str, str] = {
+            phase: words for kind in reversed(kinds) for phase, words in kind.phases.items()
+        }
         self.round: RoundStarted | None = None
         """The round in progress."""
         self.turns: int = 0

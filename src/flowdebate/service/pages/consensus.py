@@ -346,7 +346,7 @@ class ConsensusPage(PatternPage):
     default_length = 3
     example = "Name the product"
     sample: ClassVar[Mapping[str, Any]] = {"task": "Choose a name for a small boat that carries mail between islands"}
-    examples = (
+    examples: ClassVar[tuple[str, ...]] = (
         'flowdebate consensus "How should we make rents affordable?"',
         'flowdebate consensus "Name the product" --topology ring --voting supermajority --tie-break',
     )

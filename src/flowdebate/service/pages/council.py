@@ -159,7 +159,7 @@ class CouncilPage(PatternPage):
     default_length = 2
     example = "Should we cap rents?"
     sample: ClassVar[Mapping[str, Any]] = {"question": "How should a beginner learn to cook?"}
-    examples = (
+    examples: ClassVar[tuple[str, ...]] = (
         'flowdebate council "Is this contract clause enforceable?"',
         'flowdebate council "Explain entropy" --member Ada=openai/gpt-5 --member Ben=anthropic/claude-sonnet-4-5',
     )

@@ -206,7 +206,7 @@ class DebatePage(PatternPage):
     """What a debate adds to the service."""
 
     proposes = True
-    speaks_for = "stance"
+    speaks_for: ClassVar[Literal["role", "stance"]] = "stance"
     options: ClassVar[type[DebateOptions]] = DebateOptions
     document: ClassVar[type[DebateDocument]] = DebateDocument
     live: ClassVar[type[DebateLive]] = DebateLive
@@ -219,7 +219,7 @@ class DebatePage(PatternPage):
             {"name": "Olga", "stance": "Working in an office is better"},
         ],
     }
-    examples = (
+    examples: ClassVar[tuple[str, ...]] = (
         'flowdebate debate "Should private cars be banned from city centres?"',
         'flowdebate debate "Which database?" --debater anna="Postgres is enough" --debater ben="We need Cassandra"',
         'flowdebate debate "Should we cap rents?" --moderator --rounds 3 --schedule swap --markdown rents.md',

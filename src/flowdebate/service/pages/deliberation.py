@@ -121,7 +121,7 @@ class DeliberationPage(PatternPage):
     default_length = 3
     example = "Should we move to the cloud?"
     sample: ClassVar[Mapping[str, Any]] = {"topic": "Should our library open on Sundays?"}
-    examples = (
+    examples: ClassVar[tuple[str, ...]] = (
         'flowdebate deliberation "Should we invest $1M at a $50M valuation?"',
         'flowdebate deliberation "Move to the cloud?" --debater Ida="runs the servers" --debater Otto="pays the bills"',
     )

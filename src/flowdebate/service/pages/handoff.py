@@ -203,7 +203,7 @@ class HandoffPage(PatternPage):
     default_length = 10
     example = "Homework should be abolished"
     sample: ClassVar[Mapping[str, Any]] = {"proposition": "Homework should be abolished"}
-    examples = (
+    examples: ClassVar[tuple[str, ...]] = (
         'flowdebate handoff "Machines should make moral decisions" --turns 6',
         'flowdebate handoff "Homework should be abolished" --debater Ann=teacher --debater Ben=pupil --first Ben',
     )

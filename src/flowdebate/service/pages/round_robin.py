@@ -125,7 +125,7 @@ class RoundRobinPage(PatternPage):
     default_length = 2
     example = "Should we cap rents?"
     sample: ClassVar[Mapping[str, Any]] = {"question": "What should a small town do with its empty railway station?"}
-    examples = (
+    examples: ClassVar[tuple[str, ...]] = (
         'flowdebate round-robin "What should the launch plan say?" --referee',
         'flowdebate round-robin "What should the launch plan say?" --schema plan.json --json',
     )

@@ -175,7 +175,7 @@ def create_judge_panel(**options: Any) -> Judge:  # noqa: ANN401 - those of `cre
 class Judge(Block[Any, JudgedVerdict]):
     """A judge, or a panel of judges, as `how` describes it. Applications call `create_judge()`."""
 
-    role = "judge"
+    role: str | None = "judge"
 
     def __init__(  # noqa: PLR0913 - what a debate knows about its judge
         self,

@@ -109,7 +109,7 @@ class Juror:
         self._setup = setup.of_panel(panel_model)
         self._scored = scored
         self._generators = cache(self._generator)  # a panel reads the same few orders in all runs
-        self.voter = name_of(panel_model)
+        self.voter: str | None = name_of(panel_model)
 
     @property
     def block(self) -> Generator[Any]:
@@ -220,7 +220,7 @@ class LetterJuror:
         self._setup = setup.of_panel(panel_model)
         self._letters = letters_for(len(setup.sides), where=f"judge {setup.name!r}")
         self._reasons = reasons
-        self.voter = name_of(panel_model)
+        self.voter: str | None = name_of(panel_model)
 
     @cached_property
     def block(self) -> Generator[Any]:
