@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from flowdebate.cli.app import app
-from flowdebate.cli.batch.command import BatchView, Totals, view_of
-from flowdebate.cli.batch.files import csv_line, headers_of, open_out, read_cell, read_rows, safe_cell
+from flowdebate.cli.batch import BatchView, Totals, view_of
+from flowdebate.cli.batch_files import csv_line, headers_of, open_out, read_cell, read_rows, safe_cell
 from flowdebate.models.usage import Usage
 from flowdebate.runs.batch.result import BatchItem, BatchSummary
 from tests.processes import started
@@ -342,7 +342,7 @@ def test_a_file_that_was_torn_anywhere_is_made_whole(
 
 
 def _lines() -> list[Any]:
-    from flowdebate.cli.batch.files import Line, Row
+    from flowdebate.cli.batch_files import Line, Row
     from flowdebate.patterns import PATTERNS
     from flowdebate.service.documents.page import document_of_plan
     from flowdebate.service.plans.plan import make_plan

@@ -106,7 +106,7 @@ def test_a_model_s_mistyped_name_is_answered_with_the_right_one(option: str, mea
 
 def test_evaluate_says_how_to_install_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     """The command, the library, and the extra."""
-    monkeypatch.setattr("flowdebate.cli.evaluation.evaluate.find_spec", lambda _: None)
+    monkeypatch.setattr("flowdebate.cli.evaluate.find_spec", lambda _: None)
     result = CliRunner().invoke(app, ["evaluate", "x.csv"], catch_exceptions=False)
     assert result.exit_code == 2
     assert result.stderr == 'Error: `evaluate` needs scipy: pip install "flowdebate[audit]"\n'

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from flowdebate.cli.app import app
-from flowdebate.cli.batch.files import Row
-from flowdebate.cli.evaluation.evaluate import choices_of, matched
+from flowdebate.cli.batch_files import Row
+from flowdebate.cli.evaluate import choices_of, matched
 from flowdebate.errors import BadFile
 
 from .stage import Stage

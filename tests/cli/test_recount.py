@@ -9,7 +9,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from flowdebate.cli.evaluation.recount import recount
+from flowdebate.cli.ballots import recount
 from flowdebate.evaluation.decision_rules.recount import LIMITS
 
 from .siblings import saved, stage

@@ -8,20 +8,17 @@ from typing import Annotated
 import typer
 
 from flowdebate.cli import options as opt
-from flowdebate.cli.batch.command import batch
-from flowdebate.cli.command import open_page, problems_reported, write_report
-from flowdebate.cli.evaluation.audit import audit
-from flowdebate.cli.evaluation.evaluate import evaluate
-from flowdebate.cli.evaluation.recount import recount
+from flowdebate.cli.ballots import audit, recount
+from flowdebate.cli.batch import batch
+from flowdebate.cli.evaluate import evaluate
 from flowdebate.cli.help import Command, Commands
 from flowdebate.cli.models import models
 from flowdebate.cli.patterns import add_pattern_commands
 from flowdebate.cli.serving import mcp, serve
-from flowdebate.cli.stored.files import export, import_, report, verify
 from flowdebate.cli.stored.resume import answer, fork, resume
-from flowdebate.cli.stored.runs import delete, runs, show
+from flowdebate.cli.stored.runs import delete, export, import_, report, runs, show, verify
 from flowdebate.cli.stored.watch import watch
-from flowdebate.cli.terminal.process import check_target, log_to, writing
+from flowdebate.cli.terminal.process import check_target, log_to, open_page, problems_reported, write_report, writing
 from flowdebate.errors import BadFile
 from flowdebate.service.plans.options import Option
 

@@ -10,8 +10,19 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import typer
 
-from flowdebate.cli.command import exit_code_of, sentence_of, write_json, write_report
-from flowdebate.cli.terminal.process import ExitCode, Interrupts, WriteFailed, check_target, killed_by, tell, writing
+from flowdebate.cli.terminal.process import (
+    ExitCode,
+    Interrupts,
+    WriteFailed,
+    check_target,
+    exit_code_of,
+    killed_by,
+    sentence_of,
+    tell,
+    write_json,
+    write_report,
+    writing,
+)
 from flowdebate.errors import ConfigurationError, FlowDebateError, StoreError
 from flowdebate.service.plans.options import COMMAND, misuse, parse_entry
 

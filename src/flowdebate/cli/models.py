@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from flowdebate.cli import options as opt
-from flowdebate.cli.command import open_page, write_json
-from flowdebate.cli.terminal.process import ExitCode, writing
+from flowdebate.cli.terminal.process import ExitCode, open_page, write_json, writing
 from flowdebate.service.plans.options import COMMAND, ModelName, Option
 
 if TYPE_CHECKING:

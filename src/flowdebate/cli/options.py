@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, Union, get
 
 import typer
 
-from flowdebate.cli.command import problems_reported
-from flowdebate.cli.terminal.process import warnings_reported
+from flowdebate.cli.terminal.process import problems_reported, warnings_reported
 from flowdebate.errors import ConfigurationError
 from flowdebate.service.plans.options import (
     COMMAND,

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, get_args
 import typer
 
 from flowdebate.cli import options as opt
-from flowdebate.cli.command import problems_reported
 from flowdebate.cli.execute import ask_here, run_plan
 from flowdebate.cli.help import Command
-from flowdebate.cli.terminal.process import warnings_reported
+from flowdebate.cli.terminal.process import problems_reported, warnings_reported
 from flowdebate.patterns import PATTERNS
 from flowdebate.service.plans.options import Option, OutputOptions, PatternOptions, misuse, option_of
 

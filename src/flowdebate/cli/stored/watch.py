@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from flowdebate.cli import options as opt
-from flowdebate.cli.command import write_json, write_report
 from flowdebate.cli.execute import POLL, Running, advice_on, end_of_stored, finish, follow_run, service_of
-from flowdebate.cli.terminal.process import ExitCode, check_target, killed_by, tell, writing
+from flowdebate.cli.terminal.process import ExitCode, check_target, killed_by, tell, write_json, write_report, writing
 from flowdebate.errors import ConfigurationError
 from flowdebate.service.plans.options import Option
 

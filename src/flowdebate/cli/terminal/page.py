@@ -9,9 +9,8 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, TextIO, assert_never
 
-from flowdebate.cli.terminal.flow import TextFlow
 from flowdebate.cli.terminal.process import writing
-from flowdebate.cli.terminal.screen import AskOnScreen, Screen
+from flowdebate.cli.terminal.screen import AskOnScreen, Screen, TextFlow
 from flowdebate.service.documents.document import as_json, speakers_of
 from flowdebate.service.documents.live import cost_text
 from flowdebate.service.documents.sections import (

@@ -17,9 +17,8 @@ import typer
 
 from flowdebate._util.text import counted
 from flowdebate.cli import options as opt
-from flowdebate.cli.command import open_page
 from flowdebate.cli.patterns import known_options
-from flowdebate.cli.terminal.process import ExitCode, Interrupts, killed_by, tell, writing
+from flowdebate.cli.terminal.process import ExitCode, Interrupts, killed_by, open_page, tell, writing
 from flowdebate.errors import ConfigurationError, FlowDebateWarning, error_text
 from flowdebate.patterns import PATTERNS, find_pattern
 from flowdebate.service.plans.options import FilePath, Option, misuse
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from flowdebate.blocks.sequencer import Sequencer
-    from flowdebate.cli.batch.files import Row
+    from flowdebate.cli.batch_files import Row
     from flowdebate.cli.terminal.page import Page
     from flowdebate.patterns.roster import Debater
     from flowdebate.runs.batch.batch import Batch
@@ -78,7 +77,7 @@ def batch(  # noqa: PLR0913 - the options of the command
     Put other options of the pattern in --file, as for its own command. Limits hold for each question; those of
     --max-total-calls and --max-total-tokens for all.
     """
-    from flowdebate.cli.batch.files import read_rows
+    from flowdebate.cli.batch_files import read_rows
     from flowdebate.service.runs import opened
 
     rows = read_rows(questions, form)
@@ -150,7 +149,7 @@ async def run_batch(
     plans: Plans, rows: Sequence[Row], *, name: str, store: Store, concurrency: int, totals: Totals, out: str | None
 ) -> FinishedBatch:
     """Run all `rows` and write each result to `out`; raises WriteFailed and the errors of `Block.batch`."""
-    from flowdebate.cli.batch.files import Line, open_out
+    from flowdebate.cli.batch_files import Line, open_out
     from flowdebate.runs.batch.batch import Batch
     from flowdebate.runs.durable.resume import StoreOptions
 

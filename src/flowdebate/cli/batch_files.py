@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flowdebate._util.files import open_private
-from flowdebate.cli.command import write_json
-from flowdebate.cli.terminal.process import WriteFailed, check_target, write_whole, writing
+from flowdebate.cli.terminal.process import WriteFailed, check_target, write_json, write_whole, writing
 from flowdebate.errors import BadFile, error_text, shown
 from flowdebate.models.usage import Usage
 from flowdebate.runs.batch.result import decision_of

@@ -14,10 +14,9 @@ import typer
 from pydantic import Field
 
 from flowdebate.cli import options as opt
-from flowdebate.cli.batch.command import Plans, Totals, hash_name, run_batch, show_summary, warned_once
-from flowdebate.cli.batch.files import Row, read_rows
-from flowdebate.cli.command import open_page, write_json
-from flowdebate.cli.terminal.process import ExitCode, killed_by, tell, writing
+from flowdebate.cli.batch import Plans, Totals, hash_name, run_batch, show_summary, warned_once
+from flowdebate.cli.batch_files import Row, read_rows
+from flowdebate.cli.terminal.process import ExitCode, killed_by, open_page, tell, write_json, writing
 from flowdebate.errors import BadFile, shown
 from flowdebate.patterns.debate.schemas import BASELINES, BaselineName
 from flowdebate.service.plans.options import COMMAND, FilePath, ModelName, Option, Text, allowed, misuse

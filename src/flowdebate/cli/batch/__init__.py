@@ -1,1 +1,0 @@
-"""Batches on the command line: read the rows, run them, write the results."""

@@ -1,1 +1,0 @@
-"""Commands that evaluate debates and their judges: `audit`, `evaluate` and `recount`."""
