@@ -26,7 +26,6 @@ from flowdebate.service.documents.sections import Card, Entry, Fact, Heading, Se
 from flowdebate.service.plans.options import (
     Count,
     Flag,
-    Option,
     PatternOptions,
     PersonaEntry,
     SecondsOrOff,
@@ -35,6 +34,7 @@ from flowdebate.service.plans.options import (
     Table,
     Text,
     allowed,
+    option,
     or_off,
     roster_option,
 )
@@ -84,84 +84,45 @@ class ConsensusOptions(PatternOptions):
     SUBJECT: ClassVar[str] = "task"
     ROSTER: ClassVar[str] = "agents"
 
-    task: Annotated[Text | None, Option(help="The task; may be in --file instead.")] = None
-    agents: Annotated[
-        list[PersonaEntry] | None,
-        roster_option(
-            "--agent",
-            "An agent and its role; repeat for each. Default: a planner, a maker and a guardian.",
-        ),
-    ] = None
-    rounds: Annotated[
-        Count | None, Option(panel="Rounds", help="Maximum number of rounds of critique. Default: 3.")
-    ] = None
-    topology: Annotated[
-        Literal["all-to-all", "round-robin", "ring", "star", "sparse", "random-graph"] | None,
-        Option(
-            panel="Rounds",
-            metavar="NAME",
-            help="Who criticises whom: all-to-all (default), round-robin, ring, star, sparse or random-graph.",
-        ),
-    ] = None
-    hub: Annotated[
-        Text | None,
-        Option(panel="Rounds", metavar="NAME", help="Agent at the centre of the star. Default: the first by name."),
-    ] = None
-    sparsity: Annotated[
-        Share | None,
-        Option(
-            panel="Rounds",
-            metavar="SHARE",
-            help="Share of the others that review a proposal, for sparse and random-graph.",
-        ),
-    ] = None
-    convergence: Annotated[
-        ShareOrOff | None,
-        Option(
-            panel="Rounds",
-            metavar="SHARE|off",
-            read=or_off,
-            help="Similarity at which the rounds end early. Default: 0.85.",
-        ),
-    ] = None
-    confidence: Annotated[
-        Share | None,
-        Option(
-            panel="Rounds",
-            metavar="SHARE",
-            help="Poll the agents after each round; end the rounds at a consensus this confident.",
-        ),
-    ] = None
-    voting: Annotated[
-        Literal["majority", "supermajority", "unanimous", "weighted"] | None,
-        Option(
-            panel="Judge", metavar="RULE", help="majority (default), supermajority, unanimous or weighted (see --file)."
-        ),
-    ] = None
-    weights: Annotated[Annotated[Table, allowed("a table of numbers by agent")] | None, Option(help="", flag="")] = None
-    quorum: Annotated[
-        Count | None,
-        Option(panel="Judge", metavar="N", help="Minimum number of valid votes. Default: half of the agents."),
-    ] = None
-    judge: Annotated[
-        Flag | None, Option(panel="Judge", help="A judge may end the rounds when everything has been said.")
-    ] = None
-    tie_break: Annotated[Flag | None, Option(panel="Judge", help="A judge chooses among tied proposals.")] = None
-    turn_timeout: Annotated[
-        SecondsOrOff | None,
-        Option(
-            panel="Limits",
-            metavar="S|off",
-            read=or_off,
-            help="Maximum time for one answer, waiting included. Default: 90.",
-        ),
-    ] = None
-    on_failure: Annotated[
-        Literal["fail", "skip"] | None,
-        Option(
-            panel="Model", help="Fail the run if a model fails for good, or go on without its answer. Default: skip."
-        ),
-    ] = None
+    task: Text | None = option("The task; may be in --file instead.")
+    agents: list[PersonaEntry] | None = roster_option(
+        "--agent", "An agent and its role; repeat for each. Default: a planner, a maker and a guardian."
+    )
+    rounds: Count | None = option("Maximum number of rounds of critique. Default: 3.", panel="Rounds")
+    topology: Literal["all-to-all", "round-robin", "ring", "star", "sparse", "random-graph"] | None = option(
+        "Who criticises whom: all-to-all (default), round-robin, ring, star, sparse or random-graph.",
+        panel="Rounds",
+        metavar="NAME",
+    )
+    hub: Text | None = option(
+        "Agent at the centre of the star. Default: the first by name.", panel="Rounds", metavar="NAME"
+    )
+    sparsity: Share | None = option(
+        "Share of the others that review a proposal, for sparse and random-graph.", panel="Rounds", metavar="SHARE"
+    )
+    convergence: ShareOrOff | None = option(
+        "Similarity at which the rounds end early. Default: 0.85.", panel="Rounds", metavar="SHARE|off", read=or_off
+    )
+    confidence: Share | None = option(
+        "Poll the agents after each round; end the rounds at a consensus this confident.",
+        panel="Rounds",
+        metavar="SHARE",
+    )
+    voting: Literal["majority", "supermajority", "unanimous", "weighted"] | None = option(
+        "majority (default), supermajority, unanimous or weighted (see --file).", panel="Judge", metavar="RULE"
+    )
+    weights: Annotated[Table, allowed("a table of numbers by agent")] | None = option("", flag="")
+    quorum: Count | None = option(
+        "Minimum number of valid votes. Default: half of the agents.", panel="Judge", metavar="N"
+    )
+    judge: Flag | None = option("A judge may end the rounds when everything has been said.", panel="Judge")
+    tie_break: Flag | None = option("A judge chooses among tied proposals.", panel="Judge")
+    turn_timeout: SecondsOrOff | None = option(
+        "Maximum time for one answer, waiting included. Default: 90.", panel="Limits", metavar="S|off", read=or_off
+    )
+    on_failure: Literal["fail", "skip"] | None = option(
+        "Fail the run if a model fails for good, or go on without its answer. Default: skip.", panel="Model"
+    )
 
 
 class ConsensusDocument(Document):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -11,7 +11,7 @@ from flowdebate.service.documents.document import Document, Speaker
 from flowdebate.service.documents.live import OwnSections, Together
 from flowdebate.service.documents.page import PatternPage
 from flowdebate.service.documents.sections import Card, Entry, Fact, Group, Heading, Output, Section, failures
-from flowdebate.service.plans.options import ModelName, Option, OutputOptions, PersonaEntry, Text, roster_option
+from flowdebate.service.plans.options import ModelName, OutputOptions, PersonaEntry, Text, option, roster_option
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -35,26 +35,17 @@ class CouncilOptions(OutputOptions):
     WITHOUT: ClassVar[frozenset[str]] = frozenset({"judge_model", "synthesizer", "stop"})
     MODELS: ClassVar[Mapping[str, str]] = {"chair": "chair"}
 
-    question: Annotated[Text | None, Option(help="The question; may be in --file instead.")] = None
-    members: Annotated[
-        list[PersonaEntry] | None,
-        roster_option(
-            "--member",
-            "A member and its model; repeat for each. Default: Ada, Ben and Cleo, all with --model.",
-            key="model",
-        ),
-    ] = None
-    chair: Annotated[
-        ModelName | None, Option(panel="Judge", metavar="SPEC", help="Model of the chair. Default: that of --model.")
-    ] = None
-    review: Annotated[
-        Literal["others", "all", "none"] | None,
-        Option(
-            panel="Judge",
-            help="Members rank the others' answers, all answers (which measures self-preference), or none. "
-            "Default: others.",
-        ),
-    ] = None
+    question: Text | None = option("The question; may be in --file instead.")
+    members: list[PersonaEntry] | None = roster_option(
+        "--member",
+        "A member and its model; repeat for each. Default: Ada, Ben and Cleo, all with --model.",
+        key="model",
+    )
+    chair: ModelName | None = option("Model of the chair. Default: that of --model.", panel="Judge", metavar="SPEC")
+    review: Literal["others", "all", "none"] | None = option(
+        "Members rank the others' answers, all answers (which measures self-preference), or none. Default: others.",
+        panel="Judge",
+    )
 
 
 class CouncilDocument(Document):

@@ -21,13 +21,13 @@ from flowdebate.service.plans.options import (
     Flag,
     ModelName,
     ModelNames,
-    Option,
     OutputOptions,
     RosterEntry,
     Text,
     allowed,
     is_text,
     misuse,
+    option,
     roster_option,
 )
 from flowdebate.service.plans.pattern import roster
@@ -55,6 +55,14 @@ _JUDGING = {
 """Options of a judging model, by what `JudgeOptions` calls them."""
 
 
+_Sources = Annotated[
+    list[FilePath] | dict[str, Text], allowed("a list of paths of text files, or a table of texts by name")
+]
+_Baselines = Annotated[
+    bool | list[BaselineName], allowed("true, false, or a list of some of single, drafts, self_consistency")
+]
+
+
 class SideEntry(RosterEntry):
     """A debater, as a file has it."""
 
@@ -71,116 +79,68 @@ class DebateOptions(OutputOptions):
     PEOPLE: ClassVar[tuple[str, ...]] = ("judge", "moderator")
     MODELS: ClassVar[Mapping[str, str]] = {"panel": "panel of judges"}
 
-    question: Annotated[Text | None, Option(help="The question; may be in --file instead.")] = None
-    debaters: Annotated[
-        list[SideEntry] | None,
-        roster_option(
-            "--debater",
-            "A side and the position it argues; repeat for each. Default: the sides of the question, "
-            "which a model proposes if it is not a plain one.",
-            key="stance",
-            needed=True,
-        ),
-    ] = None
-    rounds: Annotated[Count | None, Option(panel="Rounds", help="Maximum number of rounds. Default: 2.")] = None
-    turn_order: Annotated[
-        TurnOrder | None,
-        Option(
-            panel="Rounds",
-            help="Order of the turns in each round; with simultaneous, all speak at once. Default: declared.",
-        ),
-    ] = None
-    mirror: Annotated[
-        Flag | None,
-        Option(
-            panel="Rounds",
-            help="Hold the debate again with the order of speakers reversed; the verdict is on both. Costs double.",
-        ),
-    ] = None
-    moderator: Annotated[
-        Flag | None,
-        Option(panel="Rounds", help="A moderator opens each round, picks its speakers and may end the debate."),
-    ] = None
-    humans: Annotated[
-        Annotated[list[Text], allowed("a list of names of debaters, judge, moderator")] | None,
-        Option(
-            panel="Sides",
-            flag="--human",
-            metavar="ROLE",
-            help="A role that a human plays: a side's name, judge or moderator; repeat for each.",
-        ),
-    ] = None
-    suspend: Annotated[
-        Flag | None,
-        Option(panel="Sides", help="Let humans answer later, with flowdebate answer. Default without a terminal."),
-    ] = None
-    sources: Annotated[
-        Annotated[
-            list[FilePath] | dict[str, Text], allowed("a list of paths of text files, or a table of texts by name")
-        ]
-        | None,
-        Option(
-            panel="Sides",
-            flag="--source",
-            metavar="FILE",
-            help="A text to quote from; repeat for each. Quotes are verified in it.",
-        ),
-    ] = None
-    baselines: Annotated[
-        Annotated[
-            bool | list[BaselineName],
-            allowed("true, false, or a list of some of single, drafts, self_consistency"),
-        ]
-        | None,
-        Option(panel="Output", help="Also ask without a debate: once, and by votes."),
-    ] = None
-    judge_answer: Annotated[
-        Answer | None,
-        Option(
-            panel="Judge",
-            help="Form of the judge's answers; by letter, their probabilities decide, which takes a model that gives "
-            "them. Default: by letter with concise prompts, else as the other options need.",
-        ),
-    ] = None
-    schedule: Annotated[
-        Text | None,
-        Option(
-            panel="Judge",
-            metavar="NAME",
-            help="Orders in which the judge sees the sides: single, swap, cyclic, full, sampled(N). Default: cyclic "
-            "by letter, else single.",
-        ),
-    ] = None
-    panel: Annotated[
-        ModelNames | None,
-        Option(
-            panel="Judge",
-            metavar="SPEC",
-            help="Model of a panel of judges; repeat for each. Each casts its own ballots.",
-        ),
-    ] = None
-    decided_by: Annotated[
-        DecidedBy | None,
-        Option(
-            panel="Judge",
-            help="Average the scores of all ballots, count each ballot for one side, or average the log-odds of "
-            "letters. Default: log_odds by letter, else mean.",
-        ),
-    ] = None
-    on_flip: Annotated[
-        OnFlip | None,
-        Option(panel="Judge", help="What to do if a judge decides otherwise in another order. Default: average."),
-    ] = None
-    labels: Annotated[
-        Flag | None, Option(panel="Judge", help="Call the sides A, B, … before the judge, not by their stances.")
-    ] = None
-    crossed_labels: Annotated[
-        Flag | None,
-        Option(
-            panel="Judge", help="Ask about each order of the sides with each assignment of A, B, …: many more calls."
-        ),
-    ] = None
-    curtail: Annotated[Flag | None, Option(panel="Judge", help="Skip ballots that could not change the winner.")] = None
+    question: Text | None = option("The question; may be in --file instead.")
+    debaters: list[SideEntry] | None = roster_option(
+        "--debater",
+        "A side and the position it argues; repeat for each. Default: the sides of the question, "
+        "which a model proposes if it is not a plain one.",
+        key="stance",
+        needed=True,
+    )
+    rounds: Count | None = option("Maximum number of rounds. Default: 2.", panel="Rounds")
+    turn_order: TurnOrder | None = option(
+        "Order of the turns in each round; with simultaneous, all speak at once. Default: declared.", panel="Rounds"
+    )
+    mirror: Flag | None = option(
+        "Hold the debate again with the order of speakers reversed; the verdict is on both. Costs double.",
+        panel="Rounds",
+    )
+    moderator: Flag | None = option(
+        "A moderator opens each round, picks its speakers and may end the debate.", panel="Rounds"
+    )
+    humans: Annotated[list[Text], allowed("a list of names of debaters, judge, moderator")] | None = option(
+        "A role that a human plays: a side's name, judge or moderator; repeat for each.",
+        panel="Sides",
+        flag="--human",
+        metavar="ROLE",
+    )
+    suspend: Flag | None = option(
+        "Let humans answer later, with flowdebate answer. Default without a terminal.", panel="Sides"
+    )
+    sources: _Sources | None = option(
+        "A text to quote from; repeat for each. Quotes are verified in it.",
+        panel="Sides",
+        flag="--source",
+        metavar="FILE",
+    )
+    baselines: _Baselines | None = option("Also ask without a debate: once, and by votes.", panel="Output")
+    judge_answer: Answer | None = option(
+        "Form of the judge's answers; by letter, their probabilities decide, which takes a model that gives "
+        "them. Default: by letter with concise prompts, else as the other options need.",
+        panel="Judge",
+    )
+    schedule: Text | None = option(
+        "Orders in which the judge sees the sides: single, swap, cyclic, full, sampled(N). Default: cyclic "
+        "by letter, else single.",
+        panel="Judge",
+        metavar="NAME",
+    )
+    panel: ModelNames | None = option(
+        "Model of a panel of judges; repeat for each. Each casts its own ballots.", panel="Judge", metavar="SPEC"
+    )
+    decided_by: DecidedBy | None = option(
+        "Average the scores of all ballots, count each ballot for one side, or average the log-odds of "
+        "letters. Default: log_odds by letter, else mean.",
+        panel="Judge",
+    )
+    on_flip: OnFlip | None = option(
+        "What to do if a judge decides otherwise in another order. Default: average.", panel="Judge"
+    )
+    labels: Flag | None = option("Call the sides A, B, … before the judge, not by their stances.", panel="Judge")
+    crossed_labels: Flag | None = option(
+        "Ask about each order of the sides with each assignment of A, B, …: many more calls.", panel="Judge"
+    )
+    curtail: Flag | None = option("Skip ballots that could not change the winner.", panel="Judge")
 
 
 class DebateLive(OneByOne):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -11,7 +11,7 @@ from flowdebate.service.documents.document import RoundsDocument, Speaker
 from flowdebate.service.documents.live import OwnSections, Together
 from flowdebate.service.documents.page import PatternPage
 from flowdebate.service.documents.sections import Card, Entry, Fact, Group, Section
-from flowdebate.service.plans.options import Count, Option, PatternOptions, PersonaEntry, Text, roster_option
+from flowdebate.service.plans.options import Count, PatternOptions, PersonaEntry, Text, option, roster_option
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -45,22 +45,14 @@ class DeliberationOptions(PatternOptions):
 
     SUBJECT: ClassVar[str] = "topic"
 
-    topic: Annotated[Text | None, Option(help="The topic; may be in --file instead.")] = None
-    debaters: Annotated[
-        list[PersonaEntry] | None,
-        roster_option(
-            "--debater",
-            "A participant and its role; repeat for each. Default: an optimist and a skeptic.",
-        ),
-    ] = None
-    rounds: Annotated[Count | None, Option(panel="Rounds", help="Maximum number of rounds. Default: 3.")] = None
-    report: Annotated[
-        Literal["structured", "text"] | None,
-        Option(
-            panel="Rounds",
-            help="Ask the moderator's model by a JSON Schema, or for lines of text. Default: structured.",
-        ),
-    ] = None
+    topic: Text | None = option("The topic; may be in --file instead.")
+    debaters: list[PersonaEntry] | None = roster_option(
+        "--debater", "A participant and its role; repeat for each. Default: an optimist and a skeptic."
+    )
+    rounds: Count | None = option("Maximum number of rounds. Default: 3.", panel="Rounds")
+    report: Literal["structured", "text"] | None = option(
+        "Ask the moderator's model by a JSON Schema, or for lines of text. Default: structured.", panel="Rounds"
+    )
 
 
 class DeliberationDocument(RoundsDocument):

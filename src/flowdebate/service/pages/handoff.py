@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
 
@@ -26,7 +26,7 @@ from flowdebate.service.documents.sections import (
     Speaking,
     failures,
 )
-from flowdebate.service.plans.options import Count, Option, PatternOptions, PersonaEntry, Text, roster_option
+from flowdebate.service.plans.options import Count, PatternOptions, PersonaEntry, Text, option, roster_option
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -68,33 +68,21 @@ class HandoffOptions(PatternOptions):
     LENGTH: ClassVar[str] = "turns"
     WITHOUT: ClassVar[frozenset[str]] = frozenset({"judge_model"})
 
-    proposition: Annotated[Text | None, Option(help="The proposition; may be in --file instead.")] = None
-    debaters: Annotated[
-        list[PersonaEntry] | None,
-        roster_option(
-            "--debater",
-            "A participant and its role; repeat for each. Default: a proponent, an opponent and a neutral one.",
-        ),
-    ] = None
-    turns: Annotated[Count | None, Option(panel="Rounds", help="Number of turns. Default: 10.")] = None
-    transition: Annotated[
-        TransitionForm | None,
-        Option(
-            panel="Rounds",
-            help="How a model names the next speaker: in JSON, by a tool call, in its last line. Default: structured.",
-        ),
-    ] = None
-    on_invalid: Annotated[
-        OnInvalid | None,
-        Option(
-            panel="Rounds",
-            help="What to do if it names nobody who can speak next: ask once more and then draw lots, draw lots at "
-            "once, or fail. Default: retry.",
-        ),
-    ] = None
-    first: Annotated[
-        Text | None, Option(panel="Rounds", metavar="NAME", help="First speaker. Default: the first debater.")
-    ] = None
+    proposition: Text | None = option("The proposition; may be in --file instead.")
+    debaters: list[PersonaEntry] | None = roster_option(
+        "--debater", "A participant and its role; repeat for each. Default: a proponent, an opponent and a neutral one."
+    )
+    turns: Count | None = option("Number of turns. Default: 10.", panel="Rounds")
+    transition: TransitionForm | None = option(
+        "How a model names the next speaker: in JSON, by a tool call, in its last line. Default: structured.",
+        panel="Rounds",
+    )
+    on_invalid: OnInvalid | None = option(
+        "What to do if it names nobody who can speak next: ask once more and then draw lots, draw lots at "
+        "once, or fail. Default: retry.",
+        panel="Rounds",
+    )
+    first: Text | None = option("First speaker. Default: the first debater.", panel="Rounds", metavar="NAME")
 
 
 class HandoffDocument(Document):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import AliasChoices, Field
 
@@ -12,7 +12,7 @@ from flowdebate.service.documents.document import RoundsDocument, Speaker
 from flowdebate.service.documents.live import OneByOne, OwnSections
 from flowdebate.service.documents.page import PatternPage
 from flowdebate.service.documents.sections import Entry, Fact, Group, Output, Section
-from flowdebate.service.plans.options import Count, Flag, Option, OutputOptions, PersonaEntry, Text, roster_option
+from flowdebate.service.plans.options import Count, Flag, OutputOptions, PersonaEntry, Text, option, roster_option
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -47,25 +47,15 @@ class RoundRobinOptions(OutputOptions):
 
     SUBJECT: ClassVar[str] = "question"
 
-    question: Annotated[Text | None, Option(help="The question; may be in --file instead.")] = None
-    debaters: Annotated[
-        list[PersonaEntry] | None,
-        roster_option(
-            "--debater",
-            "A debater and its role; repeat for each. Default: an analyst, a practitioner and a critic.",
-        ),
-    ] = None
-    rounds: Annotated[Count | None, Option(panel="Rounds", help="Maximum number of rounds. Default: 2.")] = None
-    turn_order: Annotated[
-        TurnOrder | None,
-        Option(
-            panel="Rounds",
-            help="Order of the turns in each round; with simultaneous, all speak at once. Default: declared.",
-        ),
-    ] = None
-    referee: Annotated[
-        Flag | None, Option(panel="Rounds", help="A referee reviews the arguments after each round.")
-    ] = None
+    question: Text | None = option("The question; may be in --file instead.")
+    debaters: list[PersonaEntry] | None = roster_option(
+        "--debater", "A debater and its role; repeat for each. Default: an analyst, a practitioner and a critic."
+    )
+    rounds: Count | None = option("Maximum number of rounds. Default: 2.", panel="Rounds")
+    turn_order: TurnOrder | None = option(
+        "Order of the turns in each round; with simultaneous, all speak at once. Default: declared.", panel="Rounds"
+    )
+    referee: Flag | None = option("A referee reviews the arguments after each round.", panel="Rounds")
 
 
 class RoundRobinDocument(RoundsDocument):

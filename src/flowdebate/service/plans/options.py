@@ -150,11 +150,7 @@ Panel: TypeAlias = Literal[
 
 @dataclass(frozen=True, kw_only=True)
 class Option:
-    """How a front end offers a field: `Annotated[Count | None, Option(panel="Rounds", help="Maximum number.")]`.
-
-    This is the only place where an option is declared: its name on the command line, its key in a plan file, its
-    check and its place in the help all come from the field.
-    """
+    """How a front end offers a field; a command declares its own ones as `Annotated[Count, Option(help="…")]`."""
 
     help: str
     panel: Panel | None = None
@@ -166,6 +162,18 @@ class Option:
     """Makes of what the command line was given what a file would say."""
     on: bool = False
     """Whether a flag is on where it is not given."""
+
+
+def option(help: str, *, alias: str | None = None, **about: Any) -> Any:  # noqa: A002, ANN401 - as in Option; a field
+    """A field that front ends offer and that may be left out; `about` are fields of its `Option`.
+
+    As in `rounds: Count | None = option("Maximum number of rounds.", panel="Rounds")`. An option is declared nowhere
+    else: its name on the command line, its key in a plan file, its check, and its place in the help, in the form and
+    in the arguments over HTTP and MCP all come from the field.
+    """
+    field: Any = Field(default=None, alias=alias)
+    field.metadata.append(Option(help=help, **about))  # where pydantic puts what `Annotated` says
+    return field
 
 
 def option_of(model: type[BaseModel], name: str) -> Option:
@@ -201,14 +209,14 @@ class PersonaEntry(RosterEntry):
     model: ModelName | None = None
 
 
-def roster_option(flag: str, help: str, *, key: str = "role", needed: bool = False) -> Option:  # noqa: A002 - as in Option
-    """The option `flag` of a roster, repeated for each speaker; see `parse_entry`."""
+def roster_option(flag: str, help: str, *, key: str = "role", needed: bool = False) -> Any:  # noqa: A002, ANN401 - as in option
+    """The `option` `flag` of a roster, repeated for each speaker; see `parse_entry`."""
     metavar = f"NAME={key.upper()}" if needed else f"NAME[={key.upper()}]"
 
     def read(given: list[str]) -> list[dict[str, str]]:
         return [parse_entry(each, flag, key=key, needed=needed) for each in given]
 
-    return Option(flag=flag, panel="Sides", metavar=metavar, help=help, read=read)
+    return option(help, flag=flag, panel="Sides", metavar=metavar, read=read)
 
 
 def parse_entry(given: str, option: str, *, key: str = "role", needed: bool = False) -> dict[str, str]:
@@ -255,102 +263,64 @@ class PatternOptions(BaseModel):
     FORMER: ClassVar[Mapping[str, str]] = {"synthesize": "synthesizer", "park": "suspend", "panelists": "debaters"}
     """Keys of plans, by what earlier versions called them."""
 
-    model: Annotated[
-        ModelName | None,
-        Option(
-            panel="Model",
-            metavar="SPEC",
-            help='"local", or "provider/model" such as "openai/gpt-5-mini". '
-            "Default: FLOWDEBATE_MODEL, else OpenAI if a key is set, else the local model if it is installed.",
-        ),
-    ] = None
-    judge_model: Annotated[
-        ModelName | None,
-        Option(
-            panel="Judge",
-            metavar="SPEC",
-            help="Model of moderator, referee, judge and synthesizer. Default: that of --model.",
-        ),
-    ] = None
-    base_url: Annotated[
-        Address | None,
-        Option(
-            panel="Model",
-            metavar="URL",
-            help="OpenAI-compatible server, up to and including /v1. --model is then the model's name on that "
-            "server; the key is OPENAI_API_KEY.",
-        ),
-    ] = None
-    profile: Annotated[
-        Profile | None,
-        Option(
-            panel="Prompts",
-            help='Default prompts: "concise" for small models, "full" for others. Default: as each model asks for.',
-        ),
-    ] = None
-    length: Annotated[
-        TurnLength | None,
-        Option(
-            panel="Prompts",
-            metavar="LENGTH",
-            read=in_words,
-            help="Length of a turn: short, medium, long, or a number of words from 10 to 2000. Default: short with "
-            "concise prompts, medium with full ones.",
-        ),
-    ] = None
-    instructions: Annotated[
-        Text | None,
-        Option(panel="Prompts", metavar="TEXT", help="Instructions for all models, above the rules of their prompts."),
-    ] = None
-    stop: Annotated[
-        Conditions | None,
-        Option(
-            panel="Limits",
-            metavar="CONDITION",
-            help="Condition that ends the rounds early, made of tokens(N), seconds(S), rounds(N), converged(SHARE), "
-            'repeated(SHARE) with |, & and ~: "tokens(20000) | seconds(120) & rounds(2)".',
-        ),
-    ] = None
-    seed: Annotated[Whole | None, Option(help="Seed for reproducible random choices.")] = None
-    max_calls: Annotated[Count | None, Option(panel="Limits", metavar="N", help="Maximum number of requests.")] = None
-    max_tokens: Annotated[Count | None, Option(panel="Limits", metavar="N", help="Maximum number of tokens.")] = None
-    max_seconds: Annotated[
-        Seconds | None,
-        Option(panel="Limits", metavar="S", help="Maximum time. A run that reaches a limit ends with what it has."),
-    ] = None
-    price: Annotated[
-        PriceTexts | None,
-        Option(
-            panel="Limits",
-            metavar="[MODEL=]IN/OUT",
-            help="Price of a million prompt tokens and of a million completion tokens, such as 0.25/2; shows the cost. "
-            "Repeat with MODEL= for models of different prices.",
-        ),
-    ] = None
-    attempts: Annotated[
-        Count | None, Option(panel="Model", metavar="N", help="Maximum number of attempts for each call. Default: 3.")
-    ] = None
-    fallback: Annotated[
-        ModelNames | None,
-        Option(panel="Model", metavar="SPEC", help="Model to ask if the first one fails; repeat for more than one."),
-    ] = None
-    on_failure: Annotated[
-        Literal["fail", "skip"] | None,
-        Option(
-            panel="Model", help="Fail the run if a model fails for good, or go on without its answer. Default: fail."
-        ),
-    ] = None
-    record: Annotated[
-        FilePath | None, Option(panel="Storage", metavar="FILE", help="Record all answers in a new file, for --replay.")
-    ] = None
-    replay: Annotated[
-        FilePath | None,
-        Option(
-            panel="Storage",
-            metavar="FILE",
-            help="Answer from a recording, without asking; needs the same options and seed.",
-        ),
-    ] = None
+    model: ModelName | None = option(
+        '"local", or "provider/model" such as "openai/gpt-5-mini". '
+        "Default: FLOWDEBATE_MODEL, else OpenAI if a key is set, else the local model if it is installed.",
+        panel="Model",
+        metavar="SPEC",
+    )
+    judge_model: ModelName | None = option(
+        "Model of moderator, referee, judge and synthesizer. Default: that of --model.", panel="Judge", metavar="SPEC"
+    )
+    base_url: Address | None = option(
+        "OpenAI-compatible server, up to and including /v1. --model is then the model's name on that "
+        "server; the key is OPENAI_API_KEY.",
+        panel="Model",
+        metavar="URL",
+    )
+    profile: Profile | None = option(
+        'Default prompts: "concise" for small models, "full" for others. Default: as each model asks for.',
+        panel="Prompts",
+    )
+    length: TurnLength | None = option(
+        "Length of a turn: short, medium, long, or a number of words from 10 to 2000. Default: short with "
+        "concise prompts, medium with full ones.",
+        panel="Prompts",
+        metavar="LENGTH",
+        read=in_words,
+    )
+    instructions: Text | None = option(
+        "Instructions for all models, above the rules of their prompts.", panel="Prompts", metavar="TEXT"
+    )
+    stop: Conditions | None = option(
+        "Condition that ends the rounds early, made of tokens(N), seconds(S), rounds(N), converged(SHARE), "
+        'repeated(SHARE) with |, & and ~: "tokens(20000) | seconds(120) & rounds(2)".',
+        panel="Limits",
+        metavar="CONDITION",
+    )
+    seed: Whole | None = option("Seed for reproducible random choices.")
+    max_calls: Count | None = option("Maximum number of requests.", panel="Limits", metavar="N")
+    max_tokens: Count | None = option("Maximum number of tokens.", panel="Limits", metavar="N")
+    max_seconds: Seconds | None = option(
+        "Maximum time. A run that reaches a limit ends with what it has.", panel="Limits", metavar="S"
+    )
+    price: PriceTexts | None = option(
+        "Price of a million prompt tokens and of a million completion tokens, such as 0.25/2; shows the cost. "
+        "Repeat with MODEL= for models of different prices.",
+        panel="Limits",
+        metavar="[MODEL=]IN/OUT",
+    )
+    attempts: Count | None = option("Maximum number of attempts for each call. Default: 3.", panel="Model", metavar="N")
+    fallback: ModelNames | None = option(
+        "Model to ask if the first one fails; repeat for more than one.", panel="Model", metavar="SPEC"
+    )
+    on_failure: Literal["fail", "skip"] | None = option(
+        "Fail the run if a model fails for good, or go on without its answer. Default: fail.", panel="Model"
+    )
+    record: FilePath | None = option("Record all answers in a new file, for --replay.", panel="Storage", metavar="FILE")
+    replay: FilePath | None = option(
+        "Answer from a recording, without asking; needs the same options and seed.", panel="Storage", metavar="FILE"
+    )
 
     _file: str = PrivateAttr(default=_STORED)
     _of_file: frozenset[str] = PrivateAttr(default=frozenset())
@@ -474,18 +444,16 @@ class PatternOptions(BaseModel):
 class OutputOptions(PatternOptions):
     """Options of patterns with a synthesizer."""
 
-    output_schema: Annotated[
-        Annotated[Table | FilePath, allowed("a JSON Schema, or the path of one")] | None,
-        Option(
-            panel="Output",
-            flag="--schema",
-            metavar="FILE",
-            help="JSON Schema of the output that the synthesizer makes.",
-        ),
-    ] = Field(default=None, alias="schema")
-    synthesizer: Annotated[
-        Flag | None, Option(panel="Output", on=True, help="A synthesizer writes the output at the end. Default: on.")
-    ] = None
+    output_schema: Annotated[Table | FilePath, allowed("a JSON Schema, or the path of one")] | None = option(
+        "JSON Schema of the output that the synthesizer makes.",
+        panel="Output",
+        flag="--schema",
+        metavar="FILE",
+        alias="schema",
+    )
+    synthesizer: Flag | None = option(
+        "A synthesizer writes the output at the end. Default: on.", panel="Output", on=True
+    )
 
     @property
     def synthesizes(self) -> bool:
