@@ -25,7 +25,7 @@ from flowdebate.errors import FlowDebateError, ModelUnavailable
 from flowdebate.models import LocalModel, ModelSettings, OutputSchema, Wrapper
 from flowdebate.runs.events import ModelCalled
 from flowdebate.testing import ATTACKS
-from flowdebate.testing.hostile import Returns
+from flowdebate.testing.cases import Returns
 from injection_debates import DEBATES
 from injection_defences import DEFENCES, judge_with
 from injection_report import Judged, report, write_into

@@ -13,7 +13,7 @@ from evidence.simulate import SEED
 from flowdebate import Debater, debate
 from flowdebate.evaluation import full_audit
 from flowdebate.patterns.debate.judging.ballots import PUBLISHED_CORRELATION, JudgeBallot, effective_n
-from flowdebate.testing.hostile import Returns
+from flowdebate.testing.cases import Returns
 from flowdebate.testing.simulated.draws import normal, normals
 from flowdebate.testing.simulated.judge import SimJudge
 

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from flowdebate.cli.app import app
-from flowdebate.evaluation.judges.report import LIMITS
+from flowdebate.evaluation.audit_report import LIMITS
 from flowdebate.service.votes import cast_vote
 
 from .stage import Stage

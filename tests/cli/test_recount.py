@@ -10,7 +10,7 @@ import typer
 from typer.testing import CliRunner
 
 from flowdebate.cli.ballots import recount
-from flowdebate.evaluation.decision_rules.recount import LIMITS
+from flowdebate.evaluation.recounting import LIMITS
 
 from .siblings import saved, stage
 from .stage import Stage

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from flowdebate.evaluation import BenefitReport
-    from flowdebate.evaluation.benefit.comparison import Finding
+    from flowdebate.evaluation.benefit import Finding
     from flowdebate.patterns.debate.schemas import BaselineName
 
 LAW = settings(max_examples=30, deadline=None)

@@ -23,8 +23,8 @@ from flowdebate.evaluation import (
     full_audit,
     recount,
 )
-from flowdebate.evaluation.decision_rules.rules import instant_runoff
-from flowdebate.evaluation.judges.report import LIMITS
+from flowdebate.evaluation.audit_report import LIMITS
+from flowdebate.evaluation.decision_rules import instant_runoff
 from flowdebate.evaluation.sample_sizes import required_n
 from flowdebate.evaluation.statistics import effective_size, newcombe, sign_flip_test, wilson
 from flowdebate.patterns.debate.judging.ballots import JudgeBallot

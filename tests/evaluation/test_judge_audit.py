@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from flowdebate.errors import ConfigurationError
 from flowdebate.evaluation import audit, full_audit
-from flowdebate.evaluation.judges.report import LIMITS
+from flowdebate.evaluation.audit_report import LIMITS
 from flowdebate.patterns.debate.judging.ballots import JudgeBallot, centred, softmax
 from flowdebate.patterns.debate.judging.schedules import Schedule
 

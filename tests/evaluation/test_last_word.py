@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flowdebate.evaluation.judges.audit import audit, full_audit, spoken_of
-from flowdebate.evaluation.judges.report import LIMITS
+from flowdebate.evaluation.audit_report import LIMITS
+from flowdebate.evaluation.judge_audit import audit, full_audit, spoken_of
 from flowdebate.evaluation.statistics import place_test, sign_flip_test
 from flowdebate.patterns.debate.judging.ballots import JudgeBallot, decide
 from tests.patterns.test_turn_order import Speakers, held

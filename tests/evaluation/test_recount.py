@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from flowdebate import consensus
 from flowdebate.errors import ConfigurationError
 from flowdebate.evaluation import ALL_RULES, recount
-from flowdebate.evaluation.decision_rules.recount import LIMITS
-from flowdebate.evaluation.decision_rules.rules import beaten, borda, copeland, instant_runoff
+from flowdebate.evaluation.decision_rules import beaten, borda, copeland, instant_runoff
+from flowdebate.evaluation.recounting import LIMITS
 from flowdebate.measures import Ballot
 from flowdebate.measures.votes import exact
 from flowdebate.patterns.debate.judging.ballots import JudgeBallot, Judging, decide, is_settled

@@ -33,8 +33,8 @@ from flowdebate.errors import FlowDebateError
 from flowdebate.events import CallFellBack, CallStarted, Event, ModelCalled, TextDelta
 from flowdebate.models import CircuitBreaker, Fallback, ModelResponse, Retry, Retrying, ToolCall
 from flowdebate.testing import SimJudge
+from flowdebate.testing.cases import Sabotage
 from flowdebate.testing.examples import Example, ExampleModel
-from flowdebate.testing.hostile import Sabotage
 from flowdebate.testing.strategies import debates, examples
 
 if TYPE_CHECKING:

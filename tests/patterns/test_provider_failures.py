@@ -28,7 +28,7 @@ from flowdebate.errors import (
 from flowdebate.patterns.events import RoleFailed, TurnFinished, TurnStarted
 from flowdebate.runs.events import ModelCalled, RunFinished, TextDelta
 from flowdebate.testing import FunctionModel
-from flowdebate.testing.hostile import Returns, Sabotage
+from flowdebate.testing.cases import Returns, Sabotage
 from flowdebate.testing.strategies import hostile_values
 from tests.patterns.debates import events
 from tests.patterns.every import PATTERNS

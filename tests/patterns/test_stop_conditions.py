@@ -217,7 +217,7 @@ def test_every_run_ends_within_its_rounds_whatever_conditions_answer(
     pattern: str, condition: stop.Condition, seed: int
 ) -> None:
     """With the reason of its limit, or one that the condition has given."""
-    from flowdebate.testing.hostile import Sabotage
+    from flowdebate.testing.cases import Sabotage
 
     try:
         result = built(pattern, condition, set_flag).run_sync(QUESTION, seed=seed)

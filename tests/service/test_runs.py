@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from flowdebate.errors import ConfigurationError
 from flowdebate.service.runs import each_run, find_run, last_resumable, list_runs, state_of
 from flowdebate.store import MemoryStore
-from flowdebate.testing.store.suite import header
+from flowdebate.testing.store import header
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -23,7 +23,7 @@ from flowdebate.service.service import Service
 from flowdebate.store import MemoryStore
 from flowdebate.store.export import export_run, import_runs
 from flowdebate.testing import FunctionModel
-from flowdebate.testing.store.suite import header
+from flowdebate.testing.store import header
 from tests.runs.durable.patterns import PATTERNS, QUESTION, answer_to
 
 if TYPE_CHECKING:

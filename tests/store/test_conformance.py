@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from flowdebate.testing.store.suite import MakeStore
+    from flowdebate.testing.store import MakeStore
     from tests.store.postgres import Server
 
 T = TypeVar("T")

@@ -12,7 +12,7 @@ from flowdebate.errors import RunNotFound
 from flowdebate.store.base import Store
 from flowdebate.store.draining import Draining
 from flowdebate.store.memory import MemoryStore
-from flowdebate.testing.store.suite import header
+from flowdebate.testing.store import header
 
 if TYPE_CHECKING:
     from flowdebate.store.base import StoredStatus

@@ -18,7 +18,7 @@ from flowdebate.store.base import StepRow
 from flowdebate.store.sqlite import owner as module
 from flowdebate.store.sqlite.owner import Attempt, OpenSteps, read_open_steps
 from flowdebate.store.sqlite.store import SqliteStore
-from flowdebate.testing.store.suite import NASTY, header
+from flowdebate.testing.store import NASTY, header
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -121,7 +121,7 @@ async def test_a_store_tells_when_it_cannot_write_down_what_is_begun(tmp_path: P
 DIES = """
 import asyncio, os, signal, sys
 from flowdebate.store.sqlite.store import SqliteStore
-from flowdebate.testing.store.suite import header
+from flowdebate.testing.store import header
 
 async def main():
     store = SqliteStore(sys.argv[1])

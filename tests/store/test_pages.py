@@ -18,7 +18,7 @@ from flowdebate.store.postgres.store import PostgresStore
 from flowdebate.store.sqlite import rows as sqlite
 from flowdebate.store.sqlite.file import connect
 from flowdebate.store.sqlite.store import SqliteStore
-from flowdebate.testing.store.suite import header
+from flowdebate.testing.store import header
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -20,7 +20,7 @@ import pytest
 from flowdebate.errors import ConfigurationError, RunConflict, StoreError
 from flowdebate.store.postgres.database import _FOLDER, KNOWN
 from flowdebate.store.postgres.store import PostgresStore
-from flowdebate.testing.store.suite import header
+from flowdebate.testing.store import header
 from tests.processes import started
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ async def test_whoever_was_gone_too_long_is_kept_out(a_server: Server, schema: s
 DYING = """
 import asyncio, sys
 from flowdebate.store.postgres.store import PostgresStore
-from flowdebate.testing.store.suite import header
+from flowdebate.testing.store import header
 async def main():
     store = PostgresStore(sys.argv[1], schema=sys.argv[2])
     await store.create(header("r"))
@@ -160,7 +160,7 @@ async def test_what_a_killed_process_had_is_free_within_a_second_or_so(a_server:
 FIRST = """
 import asyncio, sys
 from flowdebate.store.postgres.store import PostgresStore
-from flowdebate.testing.store.suite import header
+from flowdebate.testing.store import header
 async def main():
     store = PostgresStore(sys.argv[1], schema=sys.argv[2])
     sys.stdin.read()
@@ -173,7 +173,7 @@ asyncio.run(main())
 LEAVING = """
 import asyncio, sys
 from flowdebate.store.postgres.store import PostgresStore
-from flowdebate.testing.store.suite import header
+from flowdebate.testing.store import header
 store = PostgresStore(sys.argv[1], schema=sys.argv[2])
 async def main():
     await store.create(header("r"))

@@ -18,7 +18,7 @@ from flowdebate.models.output import OutputSchema
 from flowdebate.patterns.debate.judging.ballots import JudgeBallot, decide
 from flowdebate.patterns.debate.judging.options import JudgeOptions
 from flowdebate.patterns.debate.transcript import render_entries
-from flowdebate.testing.hostile import Returns
+from flowdebate.testing.cases import Returns
 from flowdebate.testing.simulated.draws import normal, normals, uniform
 from flowdebate.testing.simulated.judge import (
     SimJudge,
@@ -26,10 +26,10 @@ from flowdebate.testing.simulated.judge import (
     is_right,
     length_of,
     orders_of,
+    read_view,
     shares_of,
     style_of,
 )
-from flowdebate.testing.simulated.prompts import read_view
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -25,7 +25,7 @@ from flowdebate.errors import ModelError
 from flowdebate.patterns.events import RoundStarted
 from flowdebate.patterns.roster import check_roster
 from flowdebate.testing import FunctionModel
-from flowdebate.testing.hostile import Returns, Sabotage, StopWhen
+from flowdebate.testing.cases import Returns, Sabotage, StopWhen
 from flowdebate.testing.strategies import (
     arguments,
     debaters,

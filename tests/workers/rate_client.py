@@ -8,7 +8,7 @@ import os
 from typing import Any
 
 from flowdebate.models.base import ModelRequest
-from flowdebate.models.policies.limits import SharedRateLimit
+from flowdebate.models.limits import SharedRateLimit
 from tests.workers.fleet import RemoteModel
 
 __all__ = ("ask",)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from flowdebate.errors import ConfigurationError, RateLimited, StoreError
 from flowdebate.models.base import ModelRequest, ModelResponse
-from flowdebate.models.policies.limits import SharedRateLimit
+from flowdebate.models.limits import SharedRateLimit
 from flowdebate.models.usage import Usage
 from flowdebate.store.postgres.rate_counter import PostgresCounter
 from tests.workers.conftest import ROOT

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from typing import Self
 
     from flowdebate.evaluation import JudgeAudit
-    from flowdebate.evaluation.decision_rules.ballots import Countable
-    from flowdebate.evaluation.judges.rejudge import ArguedDebate
+    from flowdebate.evaluation.decision_rules import Countable
+    from flowdebate.evaluation.rejudging import ArguedDebate
     from flowdebate.models.base import Model
     from flowdebate.patterns.debate.judging.options import JudgeOptions
     from flowdebate.service.audit import Items
@@ -189,8 +189,8 @@ class Rejudging:
 
     def judge_again(self, runs: Iterable[StoredRun], store: Store, *, seed: int) -> tuple[Items, int]:
         """Judge the debates of `runs` again: the items, and how many debates failed. Recorded answers cost nothing."""
-        from flowdebate.evaluation.judges.rejudge import rejudge
-        from flowdebate.evaluation.judges.report import AuditItem
+        from flowdebate.evaluation.audit_report import AuditItem
+        from flowdebate.evaluation.rejudging import rejudge
         from flowdebate.patterns.debate.mirror import spoken_in
         from flowdebate.runs.durable.resume import StoreOptions
         from flowdebate.service.audit import Items, argued
@@ -255,7 +255,7 @@ def recount(
 
     The findings say whether the outcome depends on the rule, and which rules cannot count these ballots.
     """
-    from flowdebate.evaluation.decision_rules.recount import recount as count_again
+    from flowdebate.evaluation.recounting import recount as count_again
     from flowdebate.service.documents.document import read_document
     from flowdebate.service.documents.evaluations import lay_out_recount
     from flowdebate.service.runs import opened
@@ -330,7 +330,7 @@ async def _find(store: Store, run: str | None) -> _Decided:
 
 def _read_run(run: StoredRun) -> _Decided:
     from flowdebate.errors import BadFile
-    from flowdebate.evaluation.judges.rejudge import NAME as REJUDGE
+    from flowdebate.evaluation.rejudging import NAME as REJUDGE
     from flowdebate.service.audit import UNREADABLE, ballots_of_run
     from flowdebate.service.documents.document import document_of
 

@@ -99,7 +99,7 @@ def evaluate(  # noqa: PLR0913 - the options of the command
     Each debate is compared with one call, with the vote of first drafts, and with self-consistency at equal tokens.
     --max-calls holds for each question.
     """
-    from flowdebate.evaluation.benefit.comparison import benefit_report
+    from flowdebate.evaluation.benefit import benefit_report
     from flowdebate.patterns.debate.baselines import baselines_asked
     from flowdebate.service.documents.evaluations import lay_out_benefit
     from flowdebate.service.runs import opened
@@ -189,7 +189,7 @@ async def _read_outcome(
 ) -> _Outcome:
     """Read the outcome of the evaluation `name` of these `questions`."""
     from flowdebate.errors import RunNotFound
-    from flowdebate.evaluation.benefit.comparison import BenefitItem, MethodAnswer, benefit_item
+    from flowdebate.evaluation.benefit import BenefitItem, MethodAnswer, benefit_item
     from flowdebate.models.usage import Usage
     from flowdebate.patterns.debate.schemas import DebateRawOutput
     from flowdebate.service.runs import state_of
@@ -334,7 +334,7 @@ class EvaluationPlans(Plans):
 
     def options_of(self, row: Row) -> dict[str, Any]:
         """The options of one question: its sides, and the baselines."""
-        from flowdebate.evaluation.benefit.comparison import DRAFTS
+        from flowdebate.evaluation.benefit import DRAFTS
 
         question = row if isinstance(row, LabelledQuestion) else self.questions[0]  # the bare row of the first question
         sides = [dict(side) for side in question.sides]
@@ -344,7 +344,7 @@ class EvaluationPlans(Plans):
         return {**options, "baselines": list(self._baselines or compared)}
 
     def _label(self, row: Row, *, path: str, number: int, truth: str, columns: Sequence[str]) -> LabelledQuestion:
-        from flowdebate.evaluation.benefit.evaluate import deal
+        from flowdebate.evaluation.evaluation_run import deal
         from flowdebate.patterns.debate.sides import yes_no_sides
 
         given: Sequence[Mapping[str, Any]] | None = self.stored["options"].get("debaters")

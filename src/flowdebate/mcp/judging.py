@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field
 from flowdebate.blocks.handler import handler
 from flowdebate.blocks.sequencer import Sequencer, sequencer
 from flowdebate.errors import RunChanged, RunExists
-from flowdebate.evaluation.judges.rejudge import ArguedDebate
+from flowdebate.evaluation.rejudging import ArguedDebate
 from flowdebate.mcp.progress import wait_with_progress
 from flowdebate.mcp.reports import HOW_TO_READ, fenced, next_of
 from flowdebate.mcp.tools import ASKS_MODELS, Question, Seconds, ServiceOf, described

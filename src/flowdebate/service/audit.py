@@ -11,10 +11,10 @@ from pydantic import ValidationError
 
 from flowdebate._util.text import counted
 from flowdebate.errors import BadFile, shown
-from flowdebate.evaluation.judges.audit import audit, full_audit
-from flowdebate.evaluation.judges.rejudge import NAME as REJUDGE
-from flowdebate.evaluation.judges.rejudge import ArguedDebate
-from flowdebate.evaluation.judges.report import AuditItem, ReaderAgreement
+from flowdebate.evaluation.audit_report import AuditItem, ReaderAgreement
+from flowdebate.evaluation.judge_audit import audit, full_audit
+from flowdebate.evaluation.rejudging import NAME as REJUDGE
+from flowdebate.evaluation.rejudging import ArguedDebate
 from flowdebate.patterns.debate.judging.ballots import Judging
 from flowdebate.patterns.debate.mirror import spoken_in
 from flowdebate.service.documents.text import in_line
@@ -24,7 +24,7 @@ from flowdebate.service.votes import sides_of, votes_in
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from flowdebate.evaluation.judges.report import Figure, JudgeAudit, JudgeFigures, LastWord, PlaceRate, Places
+    from flowdebate.evaluation.audit_report import Figure, JudgeAudit, JudgeFigures, LastWord, PlaceRate, Places
     from flowdebate.patterns.debate.judging.ballots import JudgeBallot
     from flowdebate.store.base import Store, StoredRun
 

@@ -2,10 +2,10 @@ from .adapter import AdapterConformance as AdapterConformance
 from .adapter import FakeAnswer as FakeAnswer
 from .attacks import ATTACKS as ATTACKS
 from .attacks import Attack as Attack
+from .cases import Sabotage as Sabotage
 from .check import check_debate as check_debate
 from .check import check_pattern as check_pattern
 from .examples import Example as Example
-from .hostile import Sabotage as Sabotage
 from .models import FunctionModel as FunctionModel
 from .models import ModelRequest as ModelRequest
 from .models import ModelResponse as ModelResponse
@@ -19,4 +19,4 @@ from .simulated.debaters import SimDebater as SimDebater
 from .simulated.debaters import conformist as conformist
 from .simulated.debaters import stubborn as stubborn
 from .simulated.judge import SimJudge as SimJudge
-from .store.suite import StoreConformance as StoreConformance
+from .store import StoreConformance as StoreConformance

@@ -23,8 +23,7 @@ from flowdebate.models.output import inline_definitions
 from flowdebate.models.usage import Usage
 from flowdebate.testing.models import response_of
 from flowdebate.testing.simulated.draws import key_of, normal
-from flowdebate.testing.simulated.judge import SimJudge
-from flowdebate.testing.simulated.prompts import read_view
+from flowdebate.testing.simulated.judge import SimJudge, read_view
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

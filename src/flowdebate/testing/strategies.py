@@ -39,9 +39,8 @@ from flowdebate.patterns.roster import Debater, Persona, check_roster
 from flowdebate.patterns.state import TURN_ORDERS
 from flowdebate.patterns.turn import FailurePolicy
 from flowdebate.prompts.escaping import as_seen
-from flowdebate.testing.cases import Answers, DebateCase
+from flowdebate.testing.cases import Answers, DebateCase, Returns, Sabotage, StopWhen, Unprintable, Unreadable
 from flowdebate.testing.examples import FAULTS, Example
-from flowdebate.testing.hostile import Returns, Sabotage, StopWhen, Unprintable, Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

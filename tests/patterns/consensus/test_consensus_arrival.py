@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate.errors import NoProposals, ProviderFailed
-from flowdebate.models.policies.circuit_breaker import Breakers
+from flowdebate.models.circuit_breaker import Breakers
 from flowdebate.patterns.consensus.agents import create_conclusive_judge, create_tie_judge
 from flowdebate.resources.archive import Archive
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from flowdebate.errors import ConnectionLost, NoProposals
 from flowdebate.measures import Ballot
-from flowdebate.models.policies.circuit_breaker import Breakers
+from flowdebate.models.circuit_breaker import Breakers
 from flowdebate.patterns.consensus.schemas import Critique
 from flowdebate.runs.events import ModelCalled
 from tests.patterns.debates import events

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from flowdebate import DebaterOptions, FailurePolicy, Persona, StandIn
 from flowdebate.errors import AuthenticationFailed, CircuitOpen, ConnectionLost
-from flowdebate.models.policies.circuit_breaker import Breakers
+from flowdebate.models.circuit_breaker import Breakers
 from flowdebate.patterns.consensus import CONSENSUS_FAILURES
 from flowdebate.patterns.consensus.events import wire_events
 from flowdebate.patterns.consensus.prompts import ConsensusTemplate

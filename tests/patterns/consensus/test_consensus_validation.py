@@ -18,7 +18,7 @@ from flowdebate import (
     handler,
 )
 from flowdebate.errors import ConfigurationError, ResourceConflict
-from flowdebate.models.policies.circuit_breaker import Breakers
+from flowdebate.models.circuit_breaker import Breakers
 from flowdebate.patterns.council import CHAIR
 from flowdebate.resources.archive import Archive
 from flowdebate.resources.tasks import create_task_collection

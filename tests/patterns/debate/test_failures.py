@@ -12,7 +12,7 @@ from flowdebate.errors import FlowDebateError, ModelTimeout, ReadOnly, SchemaVio
 from flowdebate.resources.tasks import TaskChanged
 from flowdebate.runs.events import ModelCalled, RunFinished
 from flowdebate.testing import FunctionModel, ScriptedModel
-from flowdebate.testing.hostile import Sabotage
+from flowdebate.testing.cases import Sabotage
 from tests.patterns.debates import QUESTION, SIDES, VERDICT, events, script
 
 if TYPE_CHECKING:

@@ -113,7 +113,7 @@ def test_a_simulated_judge_gives_its_log_odds_back(sides: int) -> None:
     seen: list[dict[str, float]] = []
 
     def spy(request: ModelRequest) -> Any:
-        from flowdebate.testing.simulated.prompts import read_view
+        from flowdebate.testing.simulated.judge import read_view
 
         view = read_view(request)
         if view.form == "letter":

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from flowdebate import Debater, FailurePolicy, JudgeOptions, Limits, Session, create_debate_transcript, debate, outline
 from flowdebate.errors import ConfigurationError, ProviderFailed
-from flowdebate.evaluation.judges.audit import full_audit
+from flowdebate.evaluation.judge_audit import full_audit
 from flowdebate.events import MirrorStarted, RoundStarted, TurnsOrdered, VerdictReached
 from flowdebate.patterns.debate.schemas import DebateRawOutput
 from flowdebate.service.pages.debate_document import DebateDocument

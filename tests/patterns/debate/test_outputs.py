@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from flowdebate import Debater, DebateVerdict, FlowDebateWarning, debate, generator, handler, sequencer
 from flowdebate.errors import OutputError
 from flowdebate.testing import ScriptedModel
-from flowdebate.testing.hostile import Sabotage, Unprintable
+from flowdebate.testing.cases import Sabotage, Unprintable
 from flowdebate.testing.strategies import _unvalidated
 from tests.patterns.debates import QUESTION, SIDES, VERDICT, by_role, script
 

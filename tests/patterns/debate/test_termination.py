@@ -12,7 +12,7 @@ from flowdebate import FlowDebateWarning
 from flowdebate.errors import FlowDebateError
 from flowdebate.patterns.events import RoundsEnded, RoundStarted, TurnStarted
 from flowdebate.runs.events import RunFinished
-from flowdebate.testing.hostile import Sabotage
+from flowdebate.testing.cases import Sabotage
 from flowdebate.testing.strategies import debates
 from tests.patterns.debates import events
 

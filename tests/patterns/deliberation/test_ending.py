@@ -12,7 +12,7 @@ from flowdebate.errors import FlowDebateError, OutputError
 from flowdebate.patterns.deliberation.schemas import DeliberationOutput, ModeratorReport
 from flowdebate.patterns.events import RoundsEnded
 from flowdebate.testing import FunctionModel, ScriptedModel
-from flowdebate.testing.hostile import Sabotage
+from flowdebate.testing.cases import Sabotage
 from flowdebate.testing.strategies import hostile_replies, hostile_values
 from tests.patterns.debates import events
 

@@ -16,7 +16,7 @@ from flowdebate.patterns.handoff import HandoffDecision, HandoffMade, create_han
 from flowdebate.patterns.handoff.schemas import HandoffAnswer
 from flowdebate.runs.events import BlockAnswered, ModelCalled
 from flowdebate.testing import FunctionModel, ScriptedModel
-from flowdebate.testing.hostile import Unprintable
+from flowdebate.testing.cases import Unprintable
 from tests.ids import shown
 from tests.patterns.debates import events, system_of
 

@@ -14,7 +14,7 @@ from flowdebate.errors import FlowDebateError, ProviderFailed, Refused
 from flowdebate.patterns.events import RoleFailed
 from flowdebate.patterns.handoff import HandoffMade
 from flowdebate.testing import FunctionModel, ScriptedModel
-from flowdebate.testing.hostile import Sabotage
+from flowdebate.testing.cases import Sabotage
 from flowdebate.testing.strategies import hostile_replies, termination_predicates
 from tests.blocks.pipelines import LAW
 from tests.patterns.debates import events

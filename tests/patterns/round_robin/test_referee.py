@@ -29,7 +29,7 @@ from flowdebate.patterns.round_robin.referee import audit_of
 from flowdebate.patterns.round_robin.schemas import Assessment
 from flowdebate.runs.events import RunFinished
 from flowdebate.testing import FunctionModel, ScriptedModel
-from flowdebate.testing.hostile import Sabotage
+from flowdebate.testing.cases import Sabotage
 from flowdebate.testing.strategies import arguments, hostile_replies, hostile_values, names
 from tests.patterns.debates import asked, events, turn_of
 

@@ -13,7 +13,7 @@ from flowdebate.patterns.events import RoundsEnded, RoundStarted, TurnFinished, 
 from flowdebate.patterns.round_robin.schemas import RoundRobinInput
 from flowdebate.prompts.escaping import as_seen
 from flowdebate.testing import ScriptedModel
-from flowdebate.testing.hostile import Sabotage
+from flowdebate.testing.cases import Sabotage
 from flowdebate.testing.strategies import names
 from tests.patterns.debates import asked, events
 

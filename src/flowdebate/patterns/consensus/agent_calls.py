@@ -12,7 +12,7 @@ from flowdebate.blocks.base import Block, merged_resources
 from flowdebate.blocks.outline import Outline
 from flowdebate.errors import CircuitOpen, error_text
 from flowdebate.models.base import CircuitChanged
-from flowdebate.models.policies.circuit_breaker import Breakers
+from flowdebate.models.circuit_breaker import Breakers
 from flowdebate.patterns.consensus.schemas import AgentFailure
 from flowdebate.patterns.state import accepted
 from flowdebate.patterns.turn import ask, is_provider_failure, record_loss, take_turn
@@ -21,7 +21,7 @@ from flowdebate.resources.resource import HeldResource
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
 
-    from flowdebate.models.policies.circuit_breaker import Step
+    from flowdebate.models.circuit_breaker import Step
     from flowdebate.patterns.consensus.schemas import AgentPhase
     from flowdebate.patterns.state import Recovery
     from flowdebate.patterns.turn import FailurePolicy, TurnTask

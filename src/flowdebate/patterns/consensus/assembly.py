@@ -15,7 +15,7 @@ from flowdebate.blocks.sequencer import Sequencer, sequencer
 from flowdebate.errors import ConfigurationError
 from flowdebate.measures import Similarity, VotingRule
 from flowdebate.measures.topologies import edges
-from flowdebate.models.policies.circuit_breaker import Breakers
+from flowdebate.models.circuit_breaker import Breakers
 from flowdebate.models.resolve import check_model
 from flowdebate.patterns.consensus.agent_calls import AgentCalls, Phase, circuits
 from flowdebate.patterns.consensus.agents import create_critic, create_proposer, create_reviser, create_voter

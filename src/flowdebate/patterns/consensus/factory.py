@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from flowdebate.measures import Edge, Similarity, VotingRule
     from flowdebate.measures.topologies import Topology
     from flowdebate.models.base import ModelSettings
-    from flowdebate.models.policies.circuit_breaker import Breakers
+    from flowdebate.models.circuit_breaker import Breakers
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.patterns.consensus.schemas import ConsensusOutput
     from flowdebate.prompts.template import Length, Profile

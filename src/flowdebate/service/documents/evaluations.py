@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from flowdebate._util.text import counted
 from flowdebate.errors import error_text
-from flowdebate.evaluation.benefit.comparison import METHODS, BenefitReport
-from flowdebate.evaluation.benefit.evaluate import Evaluation
-from flowdebate.evaluation.decision_rules.recount import Recount
-from flowdebate.evaluation.judges.report import JudgeAudit, ReaderAgreement, RunAudit
+from flowdebate.evaluation.audit_report import JudgeAudit, ReaderAgreement, RunAudit
+from flowdebate.evaluation.benefit import METHODS, BenefitReport
+from flowdebate.evaluation.evaluation_run import Evaluation
+from flowdebate.evaluation.recounting import Recount
 from flowdebate.runs.batch.result import BatchResult
 from flowdebate.service.audit import rows_of
 from flowdebate.service.documents.live import cost_text

@@ -325,7 +325,7 @@ def _names(raw: DebateRawOutput) -> str | None:
 def _baselines(raw: DebateRawOutput, usage: Tokens | None) -> str | None:
     if raw.baselines is None or raw.verdict is None or usage is None:
         return None
-    from flowdebate.evaluation.benefit.comparison import benefit_item, change_summary
+    from flowdebate.evaluation.benefit import benefit_item, change_summary
 
     known = usage.prompt_tokens is not None and usage.completion_tokens is not None
     tokens = (usage.prompt_tokens or 0) + (usage.completion_tokens or 0) if known else None

@@ -1,4 +1,4 @@
-"""Decision rules as a table of functions of a set of ballots.
+"""Decision rules as a table of functions of a set of ballots: those of judges and votes of agents, in one form.
 
 A ballot ranks the sides by its numbers; equal numbers are a tie, and no rule breaks ties. No rule depends on the order
 of ballots, or on the names of sides.
@@ -6,22 +6,185 @@ of ballots, or on the names of sides.
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from statistics import median
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeAlias, assert_never
 
 from pydantic import Field
 
 from flowdebate._util.text import counted
+from flowdebate._util.validation import check_weight
 from flowdebate._util.wire import WireModel
-from flowdebate.errors import shown
-from flowdebate.measures.votes import exact, leaders, split, tally, total
+from flowdebate.errors import ConfigurationError, shown
+from flowdebate.measures.votes import Ballot, exact, leaders, portions, split, tally, total
+from flowdebate.patterns.consensus.schemas import ConsensusOutput
+from flowdebate.patterns.debate.judging.ballots import DecidedBy, JudgeBallot, Judging, firsts_of, is_settled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from flowdebate.evaluation.decision_rules.ballots import BallotSet
-    from flowdebate.measures.votes import VotingRule
+    from flowdebate.measures.votes import Tally, VotingRule
+
+
+BallotData = Literal["scores", "winners", "votes"]
+"""The content of ballots: a judge's share for each side, a judge's winner only, or an agent's vote."""
+Countable: TypeAlias = "Judging | ConsensusOutput | Sequence[JudgeBallot] | Sequence[Ballot]"
+"""The judging of a debate, the output of a consensus, or bare ballots of one kind."""
+_WHERE = "recount()"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BallotSet:
+    """All ballots of one decision, with the options of rules."""
+
+    sides: tuple[str, ...]
+    cast: Sequence[JudgeBallot]
+    """In the stored order. A vote is a ballot of its voter with a winner only; an unusable one has a `problem`."""
+    votes: Sequence[Ballot]
+    """The same as votes, each for its first place."""
+    data: BallotData
+    planned: int
+    """The number of ballots without curtailing and provider failures."""
+    by: DecidedBy
+    """The method by which judges' ballots were decided."""
+    threshold: Fraction
+    weights: Mapping[str, float] | None
+    eligible: Sequence[str]
+    """The voters, including those who did not vote."""
+    tally: Tally | None = None
+    """The stored count of a consensus."""
+
+    @cached_property
+    def usable(self) -> list[JudgeBallot]:
+        """The ballots that rules count."""
+        return [ballot for ballot in self.cast if ballot.problem is None]
+
+    @cached_property
+    def shares(self) -> list[dict[str, Fraction]] | None:
+        """The shares of all ballots; None where one has none."""
+        if any(ballot.scores is None for ballot in self.usable):
+            return None
+        return [portions(ballot.shares, self.sides) for ballot in self.usable]
+
+    @cached_property
+    def firsts(self) -> list[dict[str, Fraction]]:
+        """The first place of each ballot, in equal parts for a tie."""
+        return [split(firsts_of(ballot, sides=self.sides), self.sides) for ballot in self.usable]
+
+    @property
+    def rankings(self) -> list[dict[str, Fraction]] | None:
+        """Numbers by which each ballot ranks all sides; None where one only has a first place of three or more."""
+        return self.firsts if len(self.sides) <= 2 and self.shares is None else self.shares  # noqa: PLR2004
+
+    def sufficient(self) -> int | None:
+        """The number of ballots, in the stored order, that settled the decision; None where it is still open."""
+        planned = len(self.cast) if self.data == "votes" else self.planned  # no other vote would have come
+        for number in range(len(self.cast) + 1):
+            if is_settled(self.cast[:number], left=planned - number, sides=self.sides, by=self.by):
+                return number
+        return None
+
+
+def read_ballots(
+    data: Countable,
+    *,
+    sides: Sequence[str] | None = None,
+    weights: Mapping[str, float] | None = None,
+    threshold: float | Fraction | None = None,
+    eligible: Sequence[str] | None = None,
+) -> BallotSet:
+    """Read and check `data`; ConfigurationError for ballots that cannot be counted, see `recount`."""
+    given, known = _parts(data)
+    chosen = tuple(known if sides is None else sides)
+    if sides is None and not known:
+        raise ConfigurationError(_WHERE, "sides", None, "given for bare ballots")
+    if not chosen or len(set(chosen)) != len(chosen):
+        raise ConfigurationError(_WHERE, "sides", chosen, "different sides, one at least")
+    if threshold is None:
+        approving = Fraction(1, len(chosen))
+    elif isinstance(threshold, bool) or not (math.isfinite(threshold) and 0 < threshold <= 1):
+        raise ConfigurationError(_WHERE, "threshold", threshold, "None or a number above 0, and 1 at most")
+    else:
+        approving = threshold if isinstance(threshold, Fraction) else exact(threshold)
+    votes = [ballot for ballot in given if isinstance(ballot, Ballot)]
+    is_vote = isinstance(data, ConsensusOutput) or bool(votes)
+    if eligible is not None and not is_vote:
+        raise ConfigurationError(_WHERE, "eligible", eligible, "None: only votes have eligible voters")
+    cast = [_read_ballot(ballot, index, chosen) for index, ballot in enumerate(given)]
+    usable = [ballot for ballot in cast if ballot.problem is None]
+    voters = _eligible(data, votes, eligible) if is_vote else [str(number) for number in range(1, len(cast) + 1)]
+    weighed = set(voters) if is_vote else {ballot.model for ballot in usable if ballot.model is not None}
+    for name, weight in (weights or {}).items():
+        if name not in weighed:
+            known = f"weights of those who have cast a ballot: {shown(sorted(weighed))}"
+            raise ConfigurationError(_WHERE, "weights", name, known)
+        check_weight(_WHERE, name, weight)
+    if not is_vote:
+        for voter, ballot in zip(voters, cast, strict=True):
+            first = firsts_of(ballot, sides=chosen) if ballot.problem is None else []
+            # a vote is for one side: that of a judge who has several in front, like an unusable ballot, is spoiled
+            votes.append(Ballot(voter=voter, choice=first[0] if len(first) == 1 else None))
+    scored = bool(usable) and all(ballot.scores is not None for ballot in usable)
+    judging = data if isinstance(data, Judging) else None
+    return BallotSet(
+        sides=chosen,
+        cast=cast,
+        votes=votes,
+        data="votes" if is_vote else "scores" if scored else "winners",
+        planned=max(len(voters), 0 if judging is None else judging.planned),
+        by="vote" if not scored else "mean" if judging is None else judging.decided_by,
+        threshold=approving,
+        weights=weights,
+        eligible=voters,
+        tally=data.tally if isinstance(data, ConsensusOutput) else None,
+    )
+
+
+def _parts(data: Countable) -> tuple[Sequence[JudgeBallot | Ballot], Sequence[str]]:
+    if isinstance(data, Judging):
+        return data.ballots, list(data.scores)
+    if isinstance(data, ConsensusOutput):
+        proposed = [proposal.agent for proposal in data.final_proposals]
+        return data.ballots, proposed if data.tally is None else list(data.tally.counts)
+    kinds = {type(ballot) for ballot in data}
+    if len(kinds) > 1 or not kinds <= {JudgeBallot, Ballot}:
+        raise ConfigurationError(_WHERE, "data", data, "ballots of one kind, a Judging, or a ConsensusOutput")
+    return data, ()
+
+
+def _read_ballot(ballot: JudgeBallot | Ballot, index: int, sides: Sequence[str]) -> JudgeBallot:
+    """A ballot about `sides`; ConfigurationError for a judge's ballot about others."""
+    if isinstance(ballot, Ballot):
+        spoiled = ballot.choice not in sides
+        return JudgeBallot(
+            order=list(sides),
+            model=ballot.voter,
+            winner=None if spoiled else ballot.choice,
+            problem="spoiled" if spoiled else None,
+        )
+    if ballot.problem is None:
+        named = [("winner", ballot.winner)] if ballot.scores is None else [("scores", side) for side in ballot.scores]
+        for field, side in named:
+            if side is not None and side not in sides:
+                allowed = f"one of the sides {shown(list(sides))}"
+                raise ConfigurationError(_WHERE, f"ballots[{index}].{field}", side, allowed)
+    return ballot.model_copy(update={"order": list(sides)})
+
+
+def _eligible(data: Countable, votes: Iterable[Ballot], given: Sequence[str] | None) -> list[str]:
+    """The voters: of a stored consensus all agents that it names, and as many more as its tally had."""
+    if given is not None:
+        return list(given)
+    names = dict.fromkeys(vote.voter for vote in votes)
+    if isinstance(data, ConsensusOutput):
+        names |= dict.fromkeys(proposal.agent for proposal in (*data.proposals, *data.final_proposals))
+        names |= dict.fromkeys(failure.agent for failure in data.failures)
+        missing = 0 if data.tally is None else data.tally.eligible - len(names)
+        names |= dict.fromkeys(f"(not named, {number})" for number in range(1, missing + 1))
+    return list(names)
 
 
 DecisionRule = Literal[
@@ -168,33 +331,39 @@ def _runoff_winners(rankings: Sequence[Ranking], begin: Sequence[frozenset[str]]
     return winners
 
 
-def _mean(cast: BallotSet) -> RuleResult:
-    shares = cast.shares or []
-    means = {side: amount / len(shares) for side, amount in total(shares, cast.sides).items()}
-    return _most(cast, "mean", means, "a mean share of {}")
-
-
-def _median(cast: BallotSet) -> RuleResult:
-    shares = cast.shares or []
-    medians = {side: Fraction(median(own[side] for own in shares)) for side in cast.sides}
-    return _most(cast, "median", medians, "a median share of {}")
-
-
-def _plurality(cast: BallotSet) -> RuleResult:
-    places = f"{{}} of {counted(len(cast.usable), 'first place')}"
-    return _most(cast, "plurality", total(cast.firsts, cast.sides), places)
-
-
-def _approval(cast: BallotSet) -> RuleResult:
-    shares = cast.shares or []
-    counts = {side: Fraction(sum(own[side] >= cast.threshold for own in shares)) for side in cast.sides}
-    asked = f"{{}} of {counted(len(shares), 'ballot')} with a share of {_number(cast.threshold)} or more"
-    return _most(cast, "approval", counts, asked)
-
-
-def _borda(cast: BallotSet) -> RuleResult:
-    most = len(cast.usable) * (len(cast.sides) - 1)
-    return _most(cast, "borda", borda(cast.rankings or [], cast.sides), f"{{}} of {most} points")
+def apply_rule(rule: DecisionRule, cast: BallotSet) -> RuleResult:  # noqa: PLR0911 - a table
+    """Count ballots that pass `reason_to_skip` by `rule`."""
+    sides, shares, usable = cast.sides, cast.shares or [], len(cast.usable)
+    match rule:
+        case "mean":
+            means = {side: amount / usable for side, amount in total(shares, sides).items()}
+            return _most(cast, rule, means, "a mean share of {}")
+        case "median":
+            medians = {side: Fraction(median(own[side] for own in shares)) for side in sides}
+            return _most(cast, rule, medians, "a median share of {}")
+        case "plurality":
+            return _most(cast, rule, total(cast.firsts, sides), f"{{}} of {counted(usable, 'first place')}")
+        case "approval":
+            counts = {side: Fraction(sum(own[side] >= cast.threshold for own in shares)) for side in sides}
+            asked = f"{{}} of {counted(usable, 'ballot')} with a share of {_number(cast.threshold)} or more"
+            return _most(cast, rule, counts, asked)
+        case "borda":
+            points = borda(cast.rankings or [], sides)
+            return _most(cast, rule, points, f"{{}} of {usable * (len(sides) - 1)} points")
+        case "condorcet":
+            return _condorcet(cast)
+        case "instant_runoff":
+            return _instant_runoff(cast)
+        case "weighted" if cast.data != "votes":
+            weights = [exact((cast.weights or {}).get(ballot.model or "", 1.0)) for ballot in cast.usable]
+            parts = zip(cast.shares or cast.firsts, weights, strict=True)
+            heavy = total(({side: part[side] * weight for side in sides} for part, weight in parts), sides)
+            means = {side: amount / sum(weights) for side, amount in heavy.items()}
+            return _most(cast, rule, means, "{} of the weight")
+        case "majority" | "supermajority" | "unanimous" | "weighted":
+            return _count_voters(cast, rule)
+        case _:
+            assert_never(rule)
 
 
 def _condorcet(cast: BallotSet) -> RuleResult:
@@ -225,17 +394,7 @@ def _instant_runoff(cast: BallotSet) -> RuleResult:
     )
 
 
-def _weighted(cast: BallotSet) -> RuleResult:
-    if cast.data == "votes":
-        return _of_tally(cast, "weighted")
-    weights = [exact((cast.weights or {}).get(ballot.model or "", 1.0)) for ballot in cast.usable]
-    parts = zip(cast.shares or cast.firsts, weights, strict=True)
-    heavy = total(({side: part[side] * weight for side in cast.sides} for part, weight in parts), cast.sides)
-    means = {side: amount / sum(weights) for side, amount in heavy.items()}
-    return _most(cast, "weighted", means, "{} of the weight")
-
-
-def _of_tally(cast: BallotSet, rule: VotingRule) -> RuleResult:
+def _count_voters(cast: BallotSet, rule: VotingRule) -> RuleResult:
     """Count by a rule about all eligible voters: a missing or spoiled ballot has not agreed."""
     stored = cast.tally
     if stored is not None and stored.rule == rule == "weighted" and cast.weights is None:
@@ -261,20 +420,6 @@ def _of_tally(cast: BallotSet, rule: VotingRule) -> RuleResult:
     )
 
 
-# For ballots that pass `reason_to_skip`.
-RULES: Mapping[DecisionRule, Callable[[BallotSet], RuleResult]] = {
-    "mean": _mean,
-    "median": _median,
-    "plurality": _plurality,
-    "majority": lambda cast: _of_tally(cast, "majority"),
-    "supermajority": lambda cast: _of_tally(cast, "supermajority"),
-    "unanimous": lambda cast: _of_tally(cast, "unanimous"),
-    "approval": _approval,
-    "borda": _borda,
-    "condorcet": _condorcet,
-    "instant_runoff": _instant_runoff,
-    "weighted": _weighted,
-}
 _BY_SCORES = ("mean", "median", "approval")
 _BY_RANKING = ("borda", "condorcet", "instant_runoff")
 

@@ -11,7 +11,7 @@ from flowdebate._util.importing import InNotebooks
 from flowdebate._util.validation import check_count
 from flowdebate.blocks.base import Block
 from flowdebate.errors import ConfigurationError
-from flowdebate.evaluation.benefit.comparison import (
+from flowdebate.evaluation.benefit import (
     BenefitItem,
     MethodAnswer,
     benefit_item,
@@ -26,7 +26,7 @@ from flowdebate.runs.execute import run_sync
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from flowdebate.evaluation.benefit.comparison import BenefitReport, Missing
+    from flowdebate.evaluation.benefit import BenefitReport, Missing
     from flowdebate.runs.batch.result import BatchItem
 
 

@@ -11,7 +11,7 @@ from flowdebate._util.validation import check_count
 from flowdebate.blocks.handler import handler
 from flowdebate.blocks.sequencer import Sequencer, sequencer
 from flowdebate.errors import ConfigurationError
-from flowdebate.evaluation.judges.report import AuditItem
+from flowdebate.evaluation.audit_report import AuditItem
 from flowdebate.patterns.anonymity.anonymity import Anonymity
 from flowdebate.patterns.debate.judging.judge import Judge
 from flowdebate.patterns.debate.judging.options import JudgeOptions

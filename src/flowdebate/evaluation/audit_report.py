@@ -11,7 +11,6 @@ from pydantic import Field
 from flowdebate._util.importing import InNotebooks
 from flowdebate._util.text import counted
 from flowdebate._util.wire import WireModel
-from flowdebate.evaluation.judges.counts import SATURATED
 from flowdebate.evaluation.sample_sizes import NEEDED, POWER, smallest_rate, sought
 from flowdebate.evaluation.statistics import ALPHA, wilson
 from flowdebate.patterns.debate.judging.ballots import JudgeBallot
@@ -27,6 +26,7 @@ LIMITS = (
     "An audit of orders cannot find a preference that is the same in every order: for length, for style, for a name in "
     "the text, or for the side that spoke last in the debate, unless the speaking order is known and varies: last_word."
 )
+SATURATED = 0.99  # the share from which on a ballot gives a side everything
 _BLUNT = 0.8  # the saturation from which on scores are all or nothing: two orders then gain .007 over one, of .208
 _FEW = 10  # ballots, or debates with votes, from which on a share of them says anything
 PlaceKind = Literal["slot", "label", "turn"]
@@ -201,7 +201,7 @@ class JudgeAudit(InNotebooks, JudgeFigures):
     def findings(self) -> list[str]:
         """The audit in words, a sentence each; the last one names the limits of all audits.
 
-        >>> from flowdebate.evaluation.judges.audit import audit
+        >>> from flowdebate.evaluation.judge_audit import audit
         >>> audited = audit([[JudgeBallot(order=["yes", "no"], winner="yes")], [JudgeBallot(order=["no", "yes"])]])
         >>> audited.findings[0]
         'too small: 1 verdict (the first slot won 1 of 1, 100%); at least 54 are needed to find a rate of 70%'

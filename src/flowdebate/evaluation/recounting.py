@@ -10,15 +10,21 @@ from flowdebate._util.importing import InNotebooks
 from flowdebate._util.text import counted
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import ConfigurationError, shown
-from flowdebate.evaluation.decision_rules.ballots import BallotData, read_ballots
-from flowdebate.evaluation.decision_rules.rules import RULES, DecisionRule, RuleResult, reason_to_skip
+from flowdebate.evaluation.decision_rules import (
+    BallotData,
+    DecisionRule,
+    RuleResult,
+    apply_rule,
+    read_ballots,
+    reason_to_skip,
+)
 from flowdebate.patterns.debate.judging.ballots import decide
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from fractions import Fraction
 
-    from flowdebate.evaluation.decision_rules.ballots import Countable
+    from flowdebate.evaluation.decision_rules import Countable
 
 
 ALL_RULES: tuple[DecisionRule, ...] = get_args(DecisionRule)
@@ -122,7 +128,7 @@ def recount(
     asked = [rule for rule in ALL_RULES if rule in given]
     cast = read_ballots(data, sides=sides, weights=weights, threshold=threshold, eligible=eligible)
     reasons = {rule: reason_to_skip(rule, cast, asked=rules is not None) for rule in asked}
-    rows = [RULES[rule](cast) for rule, reason in reasons.items() if reason is None]
+    rows = [apply_rule(rule, cast) for rule, reason in reasons.items() if reason is None]
     return Recount(
         sides=list(cast.sides),
         data=cast.data,

@@ -1,1 +1,0 @@
-"""Benefit: did the debate help, compared with cheaper baselines on the same questions."""

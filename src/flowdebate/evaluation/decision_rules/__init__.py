@@ -1,1 +1,0 @@
-"""Decision rules: stored ballots counted by other rules, without asking anybody again."""

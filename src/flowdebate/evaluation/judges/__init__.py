@@ -1,1 +1,0 @@
-"""Judge audits."""

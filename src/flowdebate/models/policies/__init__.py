@@ -1,1 +1,0 @@
-"""Resilience policies: wrappers around a model."""

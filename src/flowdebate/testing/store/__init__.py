@@ -1,1 +1,0 @@
-"""Store conformance suite: each promise of `flowdebate.store.base.Store` as a test."""
