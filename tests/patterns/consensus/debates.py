@@ -18,7 +18,7 @@ from flowdebate.errors import FlowDebateWarning, ProviderFailed
 from flowdebate.measures import Jaccard
 from flowdebate.patterns.consensus import CONSENSUS_FAILURES
 from flowdebate.patterns.consensus import events as emitted
-from flowdebate.patterns.consensus.events import ConsensusStage, StageReached
+from flowdebate.patterns.consensus.schemas import ConsensusStage, StageReached
 from flowdebate.testing import FunctionModel
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 from flowdebate import Capability, Persona, Session, generator
 from flowdebate.models.base import ModelSettings
 from flowdebate.patterns.consensus.agents import create_conclusive_judge, create_tie_judge
-from flowdebate.patterns.consensus.output import analyse
+from flowdebate.patterns.consensus.relations import analyse
 from flowdebate.patterns.consensus.schemas import ConsensusInput, CriticAnswer, Proposal, RevisionAnswer, VoteAnswer
 from flowdebate.runs.events import BlockAnswered, ModelCalled, TextDelta
 from flowdebate.testing import FunctionModel, ToolCall

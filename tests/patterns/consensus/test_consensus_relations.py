@@ -17,7 +17,7 @@ from flowdebate.resources.archive import Archive
 from .debates import NAMES, QUICK, TASK, Call, World, answer_of, model, plan
 
 if TYPE_CHECKING:
-    from flowdebate.patterns.consensus.relations import Moment
+    from flowdebate.patterns.consensus.schemas import Moment
 
 BOTH = ("ann", "bob")
 

@@ -17,15 +17,13 @@ from flowdebate.patterns.consensus.agents import create_conclusive_judge, create
 from flowdebate.patterns.consensus.events import (
     AgentMessage,
     ConsensusDecided,
-    ConsensusStage,
     CritiqueMade,
     DebateEnded,
     DebateStarted,
-    StageReached,
     VoteCast,
     wire_events,
 )
-from flowdebate.patterns.consensus.schemas import ConsensusOutput
+from flowdebate.patterns.consensus.schemas import ConsensusOutput, ConsensusStage, StageReached
 from flowdebate.patterns.events import RoundStarted
 from tests.patterns.debates import events
 

@@ -1,14 +1,22 @@
-"""Default blocks of a consensus debate: a model that proposes, criticises, revises and votes; and its judges."""
+"""Agents and judges: their default blocks, and the calls of a phase, each behind its agent's circuit breaker."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, Unpack
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Unpack
 
 from pydantic import BeforeValidator, Field, create_model
 
+from flowdebate._util.text import one_line
+from flowdebate.blocks.base import Block, merged_resources
 from flowdebate.blocks.generator import Generator, generator
+from flowdebate.blocks.handler import as_block
+from flowdebate.blocks.human.prompt import render_who
+from flowdebate.blocks.outline import Outline
+from flowdebate.errors import CircuitOpen, error_text
 from flowdebate.measures import match_choice
+from flowdebate.models.base import CircuitChanged
 from flowdebate.patterns.consensus.prompts import (
     AGENTS,
     FORMER_CONSENSUS,
@@ -18,6 +26,7 @@ from flowdebate.patterns.consensus.prompts import (
 )
 from flowdebate.patterns.consensus.schemas import (
     LONGEST_POSITION,
+    AgentFailure,
     ConsensusState,
     CriticAnswer,
     JudgeAnswer,
@@ -26,79 +35,35 @@ from flowdebate.patterns.consensus.schemas import (
     VoteAnswer,
 )
 from flowdebate.patterns.roles import NOT_KEPT, RolePrompt, generator_options, whole_sentences
-from flowdebate.patterns.state import state_of
+from flowdebate.patterns.roster import is_own, merge_options, with_answer_schema
+from flowdebate.patterns.state import accepted, state_of
+from flowdebate.patterns.turn import ask, is_provider_failure, record_loss, take_turn
 from flowdebate.prompts.escaping import unescaped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from flowdebate._util.wire import WireModel
-    from flowdebate.models.base import ModelResponse
-    from flowdebate.patterns.consensus.schemas import ConsensusContext
+    from flowdebate.models.base import Model, ModelResponse
+    from flowdebate.models.circuit_breaker import Breakers, Step
+    from flowdebate.patterns.consensus.factory import ConsensusOptions
+    from flowdebate.patterns.consensus.schemas import AgentPhase
     from flowdebate.patterns.roles import BlockOptions
     from flowdebate.patterns.roster import Persona
+    from flowdebate.patterns.state import Recovery
+    from flowdebate.patterns.turn import TurnTask
     from flowdebate.prompts.template import Length
     from flowdebate.runs.context import Context
 
 
-def create_proposer(
-    *,
-    name: str,
-    agent: Persona,
-    template: ConsensusTemplate | None = None,
-    length: Length | None = None,
-    **options: Unpack[BlockOptions],
-) -> Generator[str]:
-    """The block `{name}-propose-{agent}`: takes a `ProposalAsked`, gives text, streamed.
-
-    An answer that ran out of room is cut at its last full sentence.
-    """
-    return _block(f"{name}-propose-{agent.name}", agent, template, options, transform=whole_sentences, length=length)
-
-
-def create_critic(
-    *, name: str, agent: Persona, template: ConsensusTemplate | None = None, **options: Unpack[BlockOptions]
-) -> Generator[CriticAnswer]:
-    """The block `{name}-criticise-{agent}`: takes a `CritiqueAsked`, gives a `CriticAnswer`."""
-    return _block(f"{name}-criticise-{agent.name}", agent, template, options, output_schema=CritiqueForm)
-
-
-def create_reviser(
-    *,
-    name: str,
-    agent: Persona,
-    template: ConsensusTemplate | None = None,
-    length: Length | None = None,
-    **options: Unpack[BlockOptions],
-) -> Generator[RevisionAnswer]:
-    """The block `{name}-revise-{agent}`: takes a `RevisionAsked`, gives a `RevisionAnswer`."""
-    return _block(f"{name}-revise-{agent.name}", agent, template, options, output_schema=RevisionForm, length=length)
-
-
-def create_voter(
-    *,
-    name: str,
-    agent: Persona,
-    choices: Sequence[str],
-    shuffle: bool = True,
-    template: ConsensusTemplate | None = None,
-    **options: Unpack[BlockOptions],
-) -> Generator[VoteAnswer]:
-    """The block `{name}-vote-{agent}`: takes a `VoteAsked`, gives a `VoteAnswer`.
-
-    `choices` are the agents who may have a proposal: an enum for models that can be held to one. Any other choice is
-    recorded as it was written, and counts as spoiled. With `shuffle`, each voter sees the proposals in a random order
-    of its own, drawn from the run's seed.
-    """
-    schema = _vote_among(choices)
-    return _block(f"{name}-vote-{agent.name}", agent, template, options, output_schema=schema, shuffle=shuffle)
+# Default blocks
 
 
 def create_conclusive_judge(
     *, name: str, template: ConsensusTemplate | None = None, **options: Unpack[BlockOptions]
 ) -> Generator[JudgeAnswer]:
     """The block `{name}-judge`: takes a `RoundsAsked`, says whether the discussion is conclusive (a `JudgeAnswer`)."""
-    return _block(f"{name}-judge", None, template, options, output_schema=JudgeAnswer)
+    return create_block(f"{name}-judge", None, output_schema=JudgeAnswer, template=template, **options)
 
 
 def create_tie_judge(
@@ -109,32 +74,39 @@ def create_tie_judge(
     def choice(answer: VoteAnswer, _: ModelResponse, __: Context) -> str:
         return answer.choice
 
-    schema = _vote_among(choices)
-    return _block(f"{name}-tie-judge", None, template, options, output_schema=schema, transform=choice, shuffle=True)
+    form = vote_among(choices)
+    return create_block(
+        f"{name}-tie-judge", None, output_schema=form, transform=choice, shuffle=True, template=template, **options
+    )
 
 
-def _block(
+def create_block(
     name: str,
     agent: Persona | None,
-    template: ConsensusTemplate | None,
-    options: BlockOptions,
     *,
     output_schema: type[WireModel] | None = None,
     transform: Callable[..., Any] | None = None,
     shuffle: bool = False,
+    template: ConsensusTemplate | None = None,
     length: Length | None = None,
+    **options: Unpack[BlockOptions],
 ) -> Generator[Any]:
-    """The block `name` of an agent, or of a judge without one; with `shuffle` it sees proposals in random order."""
+    """The block `name` of an agent, or of a judge without one.
+
+    With `shuffle` it sees the proposals in a random order of its own, drawn from the run's seed.
+    """
     intent = "intent/synthesize" if agent is None else "intent/chat"
     prompt = RolePrompt(AGENTS, options, template=template, length=length, intent=intent, where=name)
     who = {} if agent is None else {"name": agent.name, "role": agent.role, "system_prompt": agent.system_prompt}
 
     def texts(ctx: Context) -> ConsensusTemplate:
+        # a stored run refuses a prompt that has changed since the answer was recorded, so it keeps its edition's texts
         former = template is None and state_of(ctx, ConsensusState).former_prompts
         return FORMER_CONSENSUS if former else prompt.template(ctx)
 
     def system(asked: Any, ctx: Context) -> str:  # noqa: ANN401 - one of the questions
-        return render_agent_system(task=asked.task, context=_context(ctx), template=texts(ctx), **who)
+        context = state_of(ctx, ConsensusState).context
+        return render_agent_system(task=asked.task, context=context, template=texts(ctx), **who)
 
     def turn(asked: Any, ctx: Context) -> str:  # noqa: ANN401 - one of the questions
         if shuffle:
@@ -153,11 +125,6 @@ def _block(
     ).with_form(prompt.room)
     block.role = "judge" if agent is None else "debater"
     return block
-
-
-def _context(ctx: Context) -> ConsensusContext | None:
-    handle = ctx.scope.sequencer
-    return handle.state.context if handle is not None and isinstance(handle.state, ConsensusState) else None
 
 
 _POINTS = 6
@@ -183,13 +150,11 @@ class RevisionForm(RevisionAnswer):
     enough: Annotated[bool, Field(description="Whether another round would change nothing")]
 
 
-def named_agent(text: str, names: Sequence[str]) -> str | None:
-    """The one of `names` that a voter's `text` names, as `match_choice` has it, or as prompts write it."""
-    return match_choice(text if text in names else unescaped(text), names)
+def vote_among(choices: Sequence[str]) -> type[VoteAnswer]:
+    """A voter's answer, whose `choices` are an enum for models that can be held to one.
 
-
-def _vote_among(choices: Sequence[str]) -> type[VoteAnswer]:
-    """A voter's answer: the choices are an enum for models that can be held to one, and a wish for all others."""
+    Any other choice is recorded as it was written, and counts as spoiled.
+    """
 
     def as_known(choice: object) -> object:
         return named_agent(choice, choices) or choice if isinstance(choice, str) else choice
@@ -202,3 +167,189 @@ def _vote_among(choices: Sequence[str]) -> type[VoteAnswer]:
         choice=(known, Field(description="The author of the best proposal")),
         confidence=(Share, ...),
     )
+
+
+def named_agent(text: str, names: Sequence[str]) -> str | None:
+    """The one of `names` that a voter's `text` names, as `match_choice` has it, or as prompts write it."""
+    return match_choice(text if text in names else unescaped(text), names)
+
+
+# Calls of a phase
+
+
+class Phase:
+    """A phase in which agents are asked, all at once: its questions, its default blocks, and its answers."""
+
+    name: ClassVar[AgentPhase]
+    verb: ClassVar[str]
+    """Its word in the names of default blocks: `{name}-{verb}-{agent}`."""
+    returns: ClassVar[Any]
+    """The type of a checked answer."""
+    form: ClassVar[type[WireModel] | None] = None
+    """What a default block answers; None for text."""
+    has_length: ClassVar[bool] = False
+    """Whether the option `length` bounds an answer; forms have bounds of their own."""
+
+    def __init__(self, options: ConsensusOptions) -> None:
+        self.options = options
+
+    def answer(self) -> dict[str, Any]:
+        """Options of `create_block` about what a default block answers: text of whole sentences, or a form."""
+        return {"transform": whole_sentences} if self.form is None else {"output_schema": self.form}
+
+    def ask(self, _: object, ctx: Context) -> Sequence[Any]:
+        """The questions of the phase, each to one agent."""
+        raise NotImplementedError
+
+    def read(self, answer: object, block: str, asked: Any, ctx: Context) -> Any:  # noqa: ANN401 - a checked answer
+        """The checked answer; OutputError for one that cannot be used."""
+        raise NotImplementedError
+
+    def record(self, answer: Any, asked: Any, ctx: Context) -> object:  # noqa: ANN401 - as above
+        """Put the checked answer into the state, and emit it; what it returns is the output of the task."""
+        raise NotImplementedError
+
+    def create_block(self, agent: Persona, stand_in: Model | None = None) -> Block[Any, Any]:
+        """The block of `agent`: its own, or the default one; or the one with which another model stands in for it."""
+        options = self.options
+        if agent.block is not None and stand_in is None:
+            name, field = f"{options.name}-agent-{agent.name}", f"block of {agent.name!r}"
+            own = as_block(agent.block, name=name, where=options.where, field=field)
+            return with_answer_schema(own, who=render_who(agent.name, role=agent.role)).in_role("debater")
+        given = merge_options(options.defaults, {"model": agent.model}, agent.options, {"model": stand_in})
+        if not self.has_length:
+            given.pop("length", None)
+        name = options.name if stand_in is None else f"{options.name}-stand-in"
+        return create_block(f"{name}-{self.verb}-{agent.name}", agent, **self.answer(), **given)
+
+
+class AgentCalls(Block[Any, None]):
+    """Hands each question of a phase to its agent, or to the agent's stand-in, and records the answer at once.
+
+    The agent's circuit counts each call. An agent whose circuit is open is not asked: that is a failed call, too.
+    """
+
+    def __init__(self, phase: Phase) -> None:
+        options, model = phase.options, phase.options.failures.stand_in
+        agents = {agent.name: phase.create_block(agent) for agent in options.roster}
+        stand_ins = {} if model is None else {agent.name: phase.create_block(agent, model) for agent in options.roster}
+        name, members = f"{options.name}-{phase.name}", [*agents.values(), *stand_ins.values()]
+        shared, hidden = merged_resources(name, members, closed=members)
+        super().__init__(name, resources=shared, hidden=hidden)
+        self._phase = phase
+        self._failures = options.failures
+        self._agents = agents
+        self._stand_ins = stand_ins
+        self._own = {agent.name for agent in options.roster if is_own(agent.block)}
+
+    async def act(self, asked: Any, ctx: Context, /) -> None:  # noqa: ANN401 - one of the questions
+        phase, agent, failures = self._phase, asked.agent, self._failures
+        block, number = self._agents[agent], ctx.scope.handle.state.round
+        speakers = [block, *([self._stand_ins[agent]] if self._stand_ins else [])]
+        target = asked.proposal.agent if asked.kind == "critique" else None
+        lose = partial(lose_answer, agent=agent, ctx=ctx, phase=phase.name, target=target, block=block.name)
+        inside = ctx.below(block)
+        inside.role = block.role
+        try:
+            step = await _admit(agent, inside, ctx)
+        except CircuitOpen as refusal:
+            if not failures.goes_on:
+                raise
+            speakers = speakers[1:]
+            lose(refusal, "stand_in" if speakers else "skipped")
+            if not speakers:
+                return
+
+        async def speak(speaker: Block[Any, Any], task: TurnTask) -> object:
+            counts: bool | None = None  # a cancelled call, and an error of the application's, are neither
+            try:
+                answer = await ask(speaker, asked, ctx, failures)
+                read = partial(phase.read, answer, speaker.name, asked, ctx)
+                answer = await accepted(read, ctx, returns=phase.returns, own=agent in self._own)
+                counts = True
+            except Exception as error:
+                counts = False if is_provider_failure(error) else None
+                raise
+            finally:
+                if speaker is block and step.ticket is not None:
+                    _emit_change(breakers_of(ctx).of(agent).settle(step.ticket, succeeded=counts), agent, inside)
+            task.heard()
+            output = phase.record(answer, asked, ctx)
+            task.complete(output)
+            return output
+
+        await take_turn(
+            ctx,
+            speakers,
+            speak,
+            goal=phase.name,
+            metadata={"round": number} if target is None else {"round": number, "target": target},
+            failures=failures,
+            lose=lose,
+            round=number,
+            agent_name=agent,
+            phase=phase.name,
+            target=target,
+        )
+
+    def outline(self) -> Outline:
+        children = [Outline(text=f"{agent}:", children=(block.outline(),)) for agent, block in self._agents.items()]
+        return Outline(text=self.name, kind="router", children=children)
+
+
+def lose_answer(
+    error: Exception,
+    instead: Recovery,
+    *,
+    agent: str,
+    ctx: Context,
+    phase: AgentPhase,
+    target: str | None = None,
+    block: str | None = None,
+) -> None:
+    """Record that an answer of `agent` is missing, cut off, or not counted."""
+    failure = AgentFailure(
+        name=agent,
+        phase=phase,
+        round=ctx.scope.handle.state.round,
+        target=target,
+        kind=type(error).__name__,
+        error=one_line(error_text(error)),
+        instead=instead,
+    )
+    record_loss(failure, error, ctx, block=block or ctx.block, phase=phase, target=target)
+
+
+BREAKERS = "breakers"
+"""The key of the resource that holds the agents' circuits."""
+
+
+def breakers_of(ctx: Context) -> Breakers:
+    """The circuits of the debate around a block."""
+    breakers: Breakers = ctx.scope.handles[BREAKERS]
+    return breakers
+
+
+async def _admit(agent: str, inside: Context, ctx: Context) -> Step:
+    """Ask the agent's circuit for permission to call the block at `inside`; CircuitOpen if it refuses.
+
+    A stored run records a refusal, and needs no permission to read a recorded answer.
+    """
+    journal, key = ctx.run.journal, f"{inside.path}#refused"
+    refused = None if journal is None else journal.recorded_failure(key)
+    if refused is not None:
+        raise refused
+    breaker = breakers_of(ctx).of(agent)
+    step = breaker.admit()
+    _emit_change(step, agent, inside)
+    if step.ticket is not None or (journal is not None and journal.has_steps(ctx.path)):
+        return step
+    refusal = CircuitOpen(breaker.seconds_left, model=agent, block=inside.block)
+    if journal is not None:
+        await journal.record_failure(key, refusal)
+    raise refusal
+
+
+def _emit_change(step: Step, agent: str, inside: Context) -> None:
+    if step.before != step.after:
+        inside.emit(CircuitChanged(block=inside.block, model=agent, before=step.before, after=step.after))

@@ -1,18 +1,16 @@
-"""Stages and events of a consensus debate, and their wire form under the names of the pipeline that it follows.
+"""Events of a consensus debate, and their wire form under the names of the pipeline that it follows.
 
 A debate also emits the events of all patterns: rounds, turns and failed roles.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from enum import StrEnum
+from dataclasses import dataclass
+from itertools import count
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from pydantic.alias_generators import to_camel
-from pydantic_core import to_jsonable_python
-
-from flowdebate._util.wire import BaseEvent, WireModel
+from flowdebate._util.wire import BaseEvent
+from flowdebate.patterns.consensus.schemas import ConsensusStage, StageReached
 from flowdebate.patterns.events import RoleFailed
 
 if TYPE_CHECKING:
@@ -21,44 +19,6 @@ if TYPE_CHECKING:
     from flowdebate.measures import Ballot, Strength, Tally
     from flowdebate.patterns.consensus.schemas import Critique, Outcome
     from flowdebate.runs.context import Context
-
-
-class ConsensusStage(StrEnum):
-    """The stages of a consensus debate, in their order; the three of a round repeat."""
-
-    START = "START"
-    INITIALIZING = "INITIALIZING"
-    CONTEXT_READY = "CONTEXT_READY"
-    GENERATING_PROPOSALS = "GENERATING_PROPOSALS"
-    PROPOSALS_COMPLETE = "PROPOSALS_COMPLETE"
-    ROUND_N_CRITIQUE = "ROUND_N_CRITIQUE"
-    ROUND_N_REVISION = "ROUND_N_REVISION"
-    CONVERGENCE_CHECK = "CONVERGENCE_CHECK"
-    ROUNDS_COMPLETE = "ROUNDS_COMPLETE"
-    VOTING = "VOTING"
-    VOTE_AGGREGATION = "VOTE_AGGREGATION"
-    CONSENSUS_REACHED = "CONSENSUS_REACHED"
-    NO_CONSENSUS = "NO_CONSENSUS"
-
-    @property
-    def in_round(self) -> bool:
-        """Whether it is one of the stages of a round."""
-        stage = type(self)
-        return self in (stage.ROUND_N_CRITIQUE, stage.ROUND_N_REVISION, stage.CONVERGENCE_CHECK)
-
-
-class StageReached(WireModel):
-    """A stage, and the round that it belongs to."""
-
-    stage: ConsensusStage
-    """The stage."""
-    round: int | None = None
-    """For the stages of a round; None for the others."""
-
-    @property
-    def label(self) -> str:
-        """The stage's name with its round in it: `ROUND_2_CRITIQUE`."""
-        return self.stage.value.replace("_N_", f"_{self.round}_")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -163,11 +123,9 @@ def enter(stage: ConsensusStage, ctx: Context) -> None:
     ctx.emit(StageEntered(stage=reached))
 
 
-def wire_events(events: Iterable[object]) -> Iterator[dict[str, Any]]:
-    """The wire form of consensus debates in a run's `events`; see `WireEvents`."""
-    wire = WireEvents()
-    for event in events:
-        yield from wire.of(event)
+_TOLD = (
+    StageEntered, AgentMessage, CritiqueMade, PollVoteCast, VoteCast, ConsensusDecided, RoleFailed, DebateEnded,
+)  # fmt: skip
 
 
 class WireEvents:
@@ -183,44 +141,32 @@ class WireEvents:
     """
 
     def __init__(self) -> None:
-        self._started: dict[str, DebateStarted] = {}
-        self._sequences: dict[str, int] = {}
+        self._debates: dict[str, tuple[DebateStarted, Iterator[int]]] = {}
+        """The debates in progress by path, each with the numbers of its events."""
 
     def of(self, event: object) -> Iterator[dict[str, Any]]:
         """What `event` is on the wire: nothing, one event, or two for the stage that opens a round."""
-        match event:
-            case DebateStarted():
-                self._started[event.path] = event
-                yield self._numbered(event.path, event.kind, _facts(event))
-            case StageEntered() | AgentMessage() | CritiqueMade() | PollVoteCast() | VoteCast() | ConsensusDecided():
-                debate = self._debate(event.path)
-                if isinstance(event, StageEntered) and event.stage.stage == "ROUND_N_CRITIQUE":
-                    opened = {"round": event.stage.round, "maxRounds": self._started[debate].max_rounds}
-                    yield self._numbered(debate, "round_start", opened)
-                yield self._numbered(debate, event.kind, _facts(event))
-            case RoleFailed(phase=str()):
-                yield self._numbered(self._debate(event.path), "agent_failure", {"failure": _failure(event)})
-            case DebateEnded():
-                yield self._numbered(event.path, event.kind, _facts(event))
-                del self._started[event.path], self._sequences[event.path]
-            case _:
-                pass
-
-    def _debate(self, path: str) -> str:
-        """The innermost debate in progress around `path`; events have to be given from its start on."""
-        return max((debate for debate in self._started if path.startswith(f"{debate}/")), key=len)
-
-    def _numbered(self, debate: str, kind: str, facts: dict[str, Any]) -> dict[str, Any]:
-        sequence = self._sequences[debate] = self._sequences.get(debate, 0) + 1
-        return {"kind": kind, "sequence": sequence, "path": debate, **facts}
-
-
-def _facts(event: Any) -> dict[str, Any]:  # noqa: ANN401 - one of the events above
-    names = [field.name for field in fields(event) if field.name not in ("path", "at")]
-    return {to_camel(name): to_jsonable_python(getattr(event, name), by_alias=True) for name in names}
+        if isinstance(event, DebateStarted):
+            self._debates[event.path] = event, count(1)
+        elif not isinstance(event, _TOLD) or (isinstance(event, RoleFailed) and event.phase is None):
+            return  # a judge's failure has no phase, and no name in that pipeline
+        # the innermost debate around it: an agent of a debate may be a debate
+        path = max((known for known in self._debates if f"{event.path}/".startswith(f"{known}/")), key=len)
+        started, numbers = self._debates[path]
+        if isinstance(event, StageEntered) and event.stage.stage is ConsensusStage.ROUND_N_CRITIQUE:
+            opened = {"round": event.stage.round, "maxRounds": started.max_rounds}
+            yield {"kind": "round_start", "sequence": next(numbers), "path": path, **opened}
+        facts = {key: value for key, value in event.to_wire().items() if key not in ("kind", "path", "at")}
+        kind = event.kind
+        if isinstance(event, RoleFailed):
+            kind, facts = "agent_failure", {"failure": _failure(event)}
+        yield {"kind": kind, "sequence": next(numbers), "path": path, **facts}
+        if isinstance(event, DebateEnded):
+            del self._debates[path]
 
 
 def _failure(event: RoleFailed) -> dict[str, Any]:
+    """The failed call as the raw output has it."""
     recovery = {} if event.instead == "skipped" else {"instead": event.instead}
     return {
         **recovery,
@@ -231,3 +177,10 @@ def _failure(event: RoleFailed) -> dict[str, Any]:
         "kind": event.error,
         "error": event.message,
     }
+
+
+def wire_events(events: Iterable[object]) -> Iterator[dict[str, Any]]:
+    """The wire form of consensus debates in a run's `events`; see `WireEvents`."""
+    wire = WireEvents()
+    for event in events:
+        yield from wire.of(event)

@@ -1,45 +1,74 @@
-"""`consensus()`: agents propose, criticise each other, revise, and vote."""
+"""`consensus()`: its options, checked before anything is built, and its steps, from the first to the last."""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from functools import partial
+from random import Random
+from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal
 
-from flowdebate._util.validation import suggesting
+from flowdebate._util.validation import check_count, check_seconds, check_weight, suggesting
 from flowdebate.blocks.generator import as_visibility
-from flowdebate.blocks.handler import as_block, invocation
-from flowdebate.measures import best_similarity
-from flowdebate.patterns.consensus.agents import create_conclusive_judge, create_tie_judge
-from flowdebate.patterns.consensus.assembly import ConsensusOptions, assemble
+from flowdebate.blocks.handler import Handler, as_block, handler, invocation
+from flowdebate.blocks.sequencer import Sequencer, sequencer
+from flowdebate.errors import ConfigurationError
+from flowdebate.measures import Similarity, VotingRule, best_similarity
+from flowdebate.measures.topologies import edges
+from flowdebate.models.circuit_breaker import Breakers
+from flowdebate.models.resolve import check_model
+from flowdebate.patterns.consensus.agents import BREAKERS, AgentCalls, create_conclusive_judge, create_tie_judge
+from flowdebate.patterns.consensus.archive import gather_context
+from flowdebate.patterns.consensus.events import enter
+from flowdebate.patterns.consensus.output import ConsensusLifecycle, build_output
 from flowdebate.patterns.consensus.prompts import ConsensusTemplate
+from flowdebate.patterns.consensus.rounds import (
+    Criticising,
+    Proposing,
+    Revising,
+    ask_conclusive_judge,
+    check_convergence,
+    check_proposals,
+    open_round,
+    stop_reason,
+)
+from flowdebate.patterns.consensus.schemas import ConsensusInput, ConsensusStage, ConsensusState
+from flowdebate.patterns.consensus.vote import Polling, Voting, count_poll, count_votes
+from flowdebate.patterns.output import stamp_subject
 from flowdebate.patterns.roles import NOT_KEPT, RoleOptions
 from flowdebate.patterns.roster import (
     Persona,
+    check_choice,
+    check_failure_policy,
     check_name,
+    check_predicate,
     check_prompt_options,
     check_roster,
     merge_options,
     options_for_all,
 )
-from flowdebate.patterns.turn import FailurePolicy
+from flowdebate.patterns.rounds import AnotherRound, input_validator, note_of_ends
+from flowdebate.patterns.turn import AUDIT, FailurePolicy
+from flowdebate.resources.archive import Archive
+from flowdebate.resources.resource import HeldResource
+from flowdebate.resources.tasks import create_task_collection
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
-    from random import Random
+    from collections.abc import Callable, Collection, Sequence
 
     from flowdebate.blocks.base import Block
     from flowdebate.blocks.generator import MessagesSlot, TextSlot, Visibility
-    from flowdebate.blocks.handler import BlockLike, Function
-    from flowdebate.blocks.sequencer import Sequencer
+    from flowdebate.blocks.handler import BlockLike, Function, Invocation
     from flowdebate.blocks.tools import Capability, ToolLike
-    from flowdebate.measures import Edge, Similarity, VotingRule
+    from flowdebate.measures import Edge
     from flowdebate.measures.topologies import Topology
     from flowdebate.models.base import ModelSettings
-    from flowdebate.models.circuit_breaker import Breakers
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.patterns.consensus.schemas import ConsensusOutput
     from flowdebate.prompts.template import Length, Profile
-    from flowdebate.resources.archive import Archive
+    from flowdebate.runs.context import Context
     from flowdebate.stop import StopWhen
 
 
@@ -151,43 +180,24 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
     roster = check_roster(agents, where=where, kind=Persona, field="agents", least=1)
     seen = as_visibility(agent_visibility, NOT_KEPT, where=where, field="agent_visibility")
     defaults = options_for_all(given)
-    of_agents = merge_options(defaults, {"length": length, "template": template, "visibility": seen})
     of_judges = {"name": name, **defaults}
     breaks_ties = partial(create_tie_judge, choices=[agent.name for agent in roster])
-    options = ConsensusOptions(
-        name=name,
-        where=where,
-        roster=roster,
-        max_rounds=max_rounds,
-        topology=topology,
-        hub=hub,
-        sparsity=sparsity,
-        convergence=convergence,
-        diverging=diverging,
-        confidence=confidence,
-        similarity=best_similarity() if similarity is None else similarity,
-        voting=voting,
-        weights=weights,
-        quorum=quorum,
-        judge=_optional(judge, "judge", create_conclusive_judge, f"{name}-judge", where, of_judges),
-        tie_break=_optional(tie_break, "tie_break", breaks_ties, f"{name}-tie-judge", where, of_judges),
-        terminate_when=terminate_when,
-        budget=budget,
-        timeout=timeout,
-        breakers=breakers,
-        archive=archive,
-        history_limit=history_limit,
-        research=None if research is None else invocation(research, where=where, field="research"),
-        shuffle=shuffle,
-        model=model,
-        defaults=of_agents,
-        collection_id=name if collection_id is None else collection_id,
-        failures=CONSENSUS_FAILURES if failures is None else failures,
-    )
-    return assemble(options)
+    derived: dict[str, Any] = {
+        "where": where,
+        "roster": roster,
+        "similarity": best_similarity() if similarity is None else similarity,
+        "judge": _create_judge(judge, "judge", create_conclusive_judge, f"{name}-judge", where, of_judges),
+        "tie_break": _create_judge(tie_break, "tie_break", breaks_ties, f"{name}-tie-judge", where, of_judges),
+        "research": None if research is None else invocation(research, where=where, field="research"),
+        "defaults": merge_options(defaults, {"length": length, "template": template, "visibility": seen}),
+        "collection_id": name if collection_id is None else collection_id,
+        "failures": CONSENSUS_FAILURES if failures is None else failures,
+    }
+    same = {field.name: given[field.name] for field in fields(ConsensusOptions) if field.name not in derived}
+    return assemble(ConsensusOptions(**same, **derived))
 
 
-def _optional(
+def _create_judge(
     value: BlockLike | RoleOptions | Literal[True] | None,
     field: str,
     create: Callable[..., Block[Any, Any]],
@@ -198,8 +208,173 @@ def _optional(
     """The block of a judge: the default one, made by `create`, for True or options; the application's own; or none."""
     if value is None:
         return None
-    if value is True:
-        return create(**defaults)
-    if isinstance(value, RoleOptions):
-        return create(**merge_options(defaults, value))
+    if value is True or isinstance(value, RoleOptions):
+        return create(**merge_options(defaults, None if value is True else value))
     return as_block(value, name=name, where=where, field=field).in_role("judge")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConsensusOptions:
+    """The options of `consensus`, for the step that reads them; ConfigurationError for one that cannot be."""
+
+    name: str
+    where: str
+    roster: tuple[Persona, ...]
+    max_rounds: int
+    topology: Any
+    hub: str | None
+    sparsity: float
+    convergence: float | None
+    diverging: float
+    confidence: float | None
+    similarity: Similarity
+    voting: VotingRule
+    weights: Mapping[str, float] | None
+    quorum: int | None
+    judge: Block[Any, Any] | None
+    tie_break: Block[Any, Any] | None
+    terminate_when: StopWhen | None
+    budget: int | None
+    timeout: float | None
+    failures: FailurePolicy
+    breakers: Breakers | None
+    archive: Archive | None
+    history_limit: int
+    research: Invocation | None
+    shuffle: bool
+    model: ModelChoice
+    """For all blocks inside that name none."""
+    defaults: Mapping[str, Any]
+    """Options that reach the default blocks of agents only."""
+    collection_id: str
+
+    @property
+    def names(self) -> list[str]:
+        """The agents, in declared order."""
+        return [agent.name for agent in self.roster]
+
+    def __post_init__(self) -> None:
+        where = self.where
+        optional = {"budget": self.budget, "quorum": self.quorum}
+        check_count(
+            where, max_rounds=self.max_rounds, **{key: value for key, value in optional.items() if value is not None}
+        )
+        check_count(where, least=0, history_limit=self.history_limit)
+        if self.timeout is not None:
+            check_seconds(where, timeout=self.timeout)
+        self._check_rounds()
+        self._check_vote()
+        check_failure_policy(self.failures, where=where)
+        check_predicate(self.terminate_when, where=where)
+        check_model(self.model, where=where)
+        check_name(self.collection_id, where=where, field="collection_id")
+        kinds: list[tuple[str, object, Any, str]] = [
+            ("breakers", self.breakers, (Breakers, NoneType), "Breakers(…), or None"),
+            ("archive", self.archive, (Archive, NoneType), "Archive(…), or None"),
+            ("similarity", self.similarity, Similarity, "a measure with a name, to be called with texts, or None"),
+        ]
+        for agent in self.roster:
+            template = None if agent.options is None else agent.options.template
+            kinds.append(
+                (f"template of {agent.name!r}", template, (ConsensusTemplate, NoneType), "a ConsensusTemplate")
+            )
+        for field, value, kind, allowed in kinds:
+            if not isinstance(value, kind):
+                raise ConfigurationError(where, field, value, allowed)
+
+    def _check_rounds(self) -> None:
+        """Who criticises whom, and from when on the proposals are alike."""
+        if self.hub is not None and self.topology != "star":
+            raise ConfigurationError(self.where, "hub", self.hub, "None: only the star has a hub")
+        own = callable(self.topology) and not inspect.iscoroutinefunction(self.topology)
+        topology: Any = "all-to-all" if own else self.topology  # an application's function is checked in each round
+        try:
+            edges(topology, self.names, round=1, random=Random(0), hub=self.hub, sparsity=self.sparsity)  # noqa: S311
+        except ConfigurationError as error:
+            raise ConfigurationError(self.where, error.field, error.got, error.allowed) from None
+        for field in ("convergence", "confidence", "diverging"):
+            value, optional = getattr(self, field), field != "diverging"
+            number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            if not (number and 0 <= value <= 1) and not (optional and value is None):
+                allowed = f"a number from 0 to 1{' or None' if optional else ''}"
+                raise ConfigurationError(self.where, field, value, allowed)
+        if self.convergence is not None and self.diverging > self.convergence:
+            allowed = f"no more than convergence={self.convergence}"
+            raise ConfigurationError(self.where, "diverging", self.diverging, allowed)
+
+    def _check_vote(self) -> None:
+        where, names, weights = self.where, self.names, self.weights
+        check_choice(self.voting, VotingRule, where=where, field="voting")
+        if self.quorum is not None and self.quorum > len(names):
+            raise ConfigurationError(where, "quorum", self.quorum, f"no more than the {len(names)} agents")
+        if weights is None:
+            return
+        if not isinstance(weights, Mapping):
+            raise ConfigurationError(where, "weights", weights, "a dict of agent to number, or None")
+        if self.voting != "weighted":
+            raise ConfigurationError(where, "weights", weights, "None with voting other than 'weighted'")
+        for agent, weight in weights.items():
+            if agent not in names:
+                raise ConfigurationError(where, f"weights[{agent!r}]", weight, f"of one of the agents {names}")
+            check_weight(where, agent, weight)
+
+
+def assemble(options: ConsensusOptions) -> Sequencer[Any, ConsensusOutput]:
+    """The debate as a block: its phases inside of what ends in its output."""
+    name, breakers, stage = options.name, options.breakers, ConsensusStage
+
+    def step(word: str, act: Callable[[ConsensusOptions, Context], object]) -> Handler[Any, Any]:
+        return handler(lambda _, ctx: act(options, ctx), name=f"{name}-{word}")
+
+    def go_to(*stages: ConsensusStage) -> Handler[Any, Any]:
+        def enter_all(_: object, ctx: Context) -> None:
+            for each in stages:
+                enter(each, ctx)
+
+        return step(stages[-1].value.lower().replace("_", "-"), enter_all)
+
+    proposing, criticising, revising = Proposing(options), Criticising(options), Revising(options)
+    polling, voting = Polling(options), Voting(options)
+    phases = (
+        sequencer(name=f"{name}-phases")
+        .tap(go_to(stage.START, stage.INITIALIZING))
+        .tap(step("context", gather_context))
+        .tap(go_to(stage.CONTEXT_READY, stage.GENERATING_PROPOSALS))
+        .tap_each(AgentCalls(proposing), over=proposing.ask)
+        .tap(step("check-proposals", check_proposals))
+        .tap(step("open-round", open_round))
+        .tap_each(AgentCalls(criticising), over=criticising.ask)
+        .tap(go_to(stage.ROUND_N_REVISION))
+        .tap_each(AgentCalls(revising), over=revising.ask)
+        .tap(step("convergence", check_convergence))
+    )
+    if options.judge is not None:
+        phases = phases.tap(step("conclusive", ask_conclusive_judge))
+    if options.confidence is not None:
+        phases = phases.tap_each(AgentCalls(polling), over=polling.ask).tap(step("count-poll", count_poll))
+    phases = (
+        phases.loop_back(
+            f"{name}-open-round",
+            when=AnotherRound(stop_reason=partial(stop_reason, options), terminate_when=options.terminate_when),
+            max_iterations=options.max_rounds,
+            label="round",
+            note=note_of_ends(terminate_when=options.terminate_when),
+        )
+        .tap(go_to(stage.ROUNDS_COMPLETE, stage.VOTING))
+        .tap_each(AgentCalls(voting), over=voting.ask)
+        .tap(step("count-votes", count_votes))
+    )
+    # shared circuits are an option; else each run has new ones
+    circuits = HeldResource(key=BREAKERS, make=Breakers if breakers is None else lambda: breakers)
+    return (
+        sequencer(
+            name=name,
+            state=ConsensusState,
+            owns=[create_task_collection(options.collection_id, key=AUDIT), circuits],
+            accepts=input_validator(options.where, ConsensusInput),
+            model=options.model,
+            protected=True,
+        )
+        .tap(stamp_subject(name, lambda ctx, status: build_output(options, ctx, status)))
+        .then(ConsensusLifecycle(options, phases))
+    )

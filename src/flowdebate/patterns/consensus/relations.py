@@ -1,68 +1,79 @@
-"""Relationships between agents and moments of a debate: pure functions of its output."""
+"""Analytics of a debate that is over, relationships between its agents, and its moments: functions of its output."""
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import pairwise, permutations
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING
 
-from pydantic import Field
-
-from flowdebate._util.wire import WireModel
+from flowdebate.measures import agreement, claims_without_evidence
+from flowdebate.patterns.consensus.schemas import Analytics, Dissent, Moment, Relationship
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from flowdebate.measures import Flip
     from flowdebate.patterns.consensus.schemas import ConsensusOutput, Critique
 
 
-SEVERE = 0.7
+_SEVERE = 0.7
 """From this severity on, a critique is severe, and an issue a risk."""
 _UPSET = 100.0
 """Points of ELO that a winner has to be behind."""
-
-MomentKind = Literal["reversal", "clash", "deadlock", "breakthrough", "conversion", "comeback", "upset"]
-"""A position was withdrawn or contradicted; two agents criticised each other severely; positions differed and agents
-repeated themselves; proposals converged after they had not; an agent voted for a proposal that it had criticised
-severely; the proposal that was criticised most in round 1 won; an agent won that was rated 100 points below another."""
+_SHOWN = 10
+"""Entries of a list that grows with the debate."""
 
 
-class Relationship(WireModel):
-    """How one agent dealt with another in a debate."""
+def analyse(output: ConsensusOutput, seconds: float) -> Analytics:
+    """Analytics of a debate that took `seconds`, from its output alone; ValueError if the votes were not counted."""
+    tally, winner = output.tally, output.winner
+    if tally is None or output.outcome is None:
+        message = "the votes were not counted"
+        raise ValueError(message)
+    last = output.rounds[-1].critiques if output.rounds else []
+    severe = [item for item in last if item.severity >= _SEVERE and winner in (None, item.target)]
+    risks = dict.fromkeys(issue for item in sorted(severe, key=lambda item: -item.severity) for issue in item.issues)
+    return Analytics(
+        seconds=seconds,
+        rounds=len(output.rounds),
+        outcome=output.outcome,
+        agreement=float(agreement(tally.counts, tally.eligible)) if any(tally.counts.values()) else 0.0,
+        dissent=[
+            Dissent(agent=ballot.voter, choice=ballot.choice, reasoning=ballot.reasoning)
+            for ballot in output.ballots
+            if winner is not None and ballot.choice != winner
+        ],
+        split_opinions=[
+            f"{name}: {count} of {tally.eligible}" for name, count in tally.counts.items() if count and name != winner
+        ],
+        risk_areas=list(risks)[:_SHOWN],
+        unsupported_claims={
+            proposal.agent: claims
+            for proposal in output.final_proposals
+            if (claims := claims_without_evidence(proposal.text)[:_SHOWN])
+        },
+        insights=list(_find_insights(output))[:_SHOWN],
+        relationships=relationships(output),
+    )
 
-    agent: str
-    other: str
-    critiques: int = 0
-    """Critiques by `agent` of the proposals of `other`."""
-    severity: Annotated[float, Field(ge=0, le=1)] | None = None
-    """Their mean severity; None without critiques."""
-    revised: int = 0
-    """Critiques after which `other` revised its proposal in the same round."""
-    endorsed: bool = False
-    """Whether `agent` voted for the proposal of `other`."""
-    agreed: bool | None = None
-    """Whether both voted for the same proposal; None unless both votes are valid."""
 
-    @property
-    def weight(self) -> float:
-        """The interaction weight, from -1 for opposition to 1 for support.
-
-        Half a point for the same vote, and half for a vote for the other; less half for another vote, and less half of
-        the mean severity.
-        """
-        opposed = float(self.agreed is False) + (self.severity or 0.0)
-        return (float(self.agreed is True) + float(self.endorsed) - opposed) / 2
-
-
-class Moment(WireModel):
-    """A turning point of a debate."""
-
-    kind: MomentKind
-    round: int | None
-    """None for moments of the vote."""
-    agents: list[str]
-    text: str
-    """What happened, in one sentence."""
+def _find_insights(output: ConsensusOutput) -> Iterator[str]:
+    """Suggestions of several critics, and the effect of the rounds on the proposals."""
+    suggested = Counter(
+        " ".join(suggestion.split())
+        for critique in _critiques(output)
+        for suggestion in dict.fromkeys(critique.suggestions)  # a critic who repeats itself is not several
+    )
+    yield from (f"suggested {times} times: {text}" for text, times in suggested.most_common() if times > 1)
+    measured = [one.convergence for one in output.rounds if one.convergence is not None]
+    if measured:
+        first, last = measured[0], measured[-1]
+        yield f"similarity of the proposals: {first.similarity:.2f} after round 1, {last.similarity:.2f} at the end"
+        if last.status == "stagnant":
+            yield "the agents repeated themselves, and did not agree"
+    means = [_mean([item.severity for item in one.critiques]) for one in output.rounds if one.critiques]
+    if len(means) > 1:
+        yield f"mean severity of the critiques: {means[0]:.2f} in the first round, {means[-1]:.2f} in the last"
 
 
 def relationships(output: ConsensusOutput) -> list[Relationship]:
@@ -70,18 +81,19 @@ def relationships(output: ConsensusOutput) -> list[Relationship]:
     valid = {proposal.agent for proposal in output.final_proposals}
     chosen = {ballot.voter: ballot.choice for ballot in output.ballots if ballot.choice in valid}
     made: dict[tuple[str, str], list[Critique]] = {}
-    for critique in (critique for one in output.rounds for critique in one.critiques):
+    for critique in _critiques(output):
         made.setdefault((critique.critic, critique.target), []).append(critique)
     revised = {(one.round, revision.agent) for one in output.rounds for revision in one.revisions}
-    names = dict.fromkeys([*(each.agent for each in output.proposals), *(ballot.voter for ballot in output.ballots)])
+    # somebody whose proposal failed is known by its critiques or its vote
+    known = [proposal.agent for proposal in output.proposals] + [ballot.voter for ballot in output.ballots]
     found = []
-    for agent, other in permutations(dict.fromkeys([*names, *(critic for critic, _ in made)]), 2):
+    for agent, other in permutations(dict.fromkeys([*known, *(critic for critic, _ in made)]), 2):
         critiques = made.get((agent, other), [])
         relationship = Relationship(
             agent=agent,
             other=other,
             critiques=len(critiques),
-            severity=_mean([critique.severity for critique in critiques]),
+            severity=_mean([critique.severity for critique in critiques]) if critiques else None,
             revised=sum((critique.round, other) in revised for critique in critiques),
             endorsed=chosen.get(agent) == other,
             agreed=chosen[agent] == chosen[other] if agent in chosen and other in chosen else None,
@@ -98,27 +110,27 @@ def moments(
 
     `flips` are the agents' changes of mind, and `ratings` their ELO before the debate.
     """
-    found = [*_reversals(flips), *_clashes(output), *_turns(output), *_of_vote(output, ratings or {})]
+    found = [
+        Moment(
+            kind="reversal",
+            round=flip.after.round,
+            agents=[flip.agent],
+            text=f"{flip.agent} went from {flip.before.answer!r} to {flip.after.answer!r}",
+        )
+        for flip in flips
+        if flip.kind != "refinement"
+    ]
+    for one in output.rounds:
+        severe = _severe_pairs(one.critiques)
+        for critic, target in one.edges:
+            if critic < target and {(critic, target), (target, critic)} <= severe:
+                text = f"{critic} and {target} criticised each other severely"
+                found.append(Moment(kind="clash", round=one.round, agents=[critic, target], text=text))
+    found += [*_find_turns(output), *_find_surprises(output, ratings or {})]
     return sorted(found, key=lambda moment: len(output.rounds) + 1 if moment.round is None else moment.round)
 
 
-def _reversals(flips: Sequence[Flip]) -> Iterator[Moment]:
-    for flip in flips:
-        if flip.kind != "refinement":
-            text = f"{flip.agent} went from {flip.before.answer!r} to {flip.after.answer!r}"
-            yield Moment(kind="reversal", round=flip.after.round, agents=[flip.agent], text=text)
-
-
-def _clashes(output: ConsensusOutput) -> Iterator[Moment]:
-    for one in output.rounds:
-        severe = {(item.critic, item.target) for item in one.critiques if item.severity >= SEVERE}
-        for critic, target in one.edges:
-            if (critic, target) in severe and (target, critic) in severe and critic < target:
-                text = f"{critic} and {target} criticised each other severely"
-                yield Moment(kind="clash", round=one.round, agents=[critic, target], text=text)
-
-
-def _turns(output: ConsensusOutput) -> Iterator[Moment]:
+def _find_turns(output: ConsensusOutput) -> Iterator[Moment]:
     """The first deadlock, and the first convergence after a round without."""
     measured = [(one.round, one.convergence) for one in output.rounds if one.convergence is not None]
     names = [proposal.agent for proposal in output.final_proposals]
@@ -133,21 +145,21 @@ def _turns(output: ConsensusOutput) -> Iterator[Moment]:
             return
 
 
-def _of_vote(output: ConsensusOutput, ratings: Mapping[str, float]) -> Iterator[Moment]:
-    severe = {(item.critic, item.target) for one in output.rounds for item in one.critiques if item.severity >= SEVERE}
+def _find_surprises(output: ConsensusOutput, ratings: Mapping[str, float]) -> Iterator[Moment]:
+    """The moments of the vote."""
+    severe, winner = _severe_pairs(_critiques(output)), output.winner
     for ballot in output.ballots:
         if ballot.choice is not None and (ballot.voter, ballot.choice) in severe:
             text = f"{ballot.voter} voted for {ballot.choice}, whose proposal it had criticised severely"
             yield Moment(kind="conversion", round=None, agents=[ballot.voter, ballot.choice], text=text)
-    winner = output.winner
     if winner is None:
         return
     first: dict[str, list[float]] = {}
     for item in output.rounds[0].critiques if output.rounds else ():
         first.setdefault(item.target, []).append(item.severity)
-    means = {target: _mean(severities) or 0.0 for target, severities in first.items()}
+    means = {target: _mean(severities) for target, severities in first.items()}
     others = [mean for target, mean in means.items() if target != winner]
-    if others and means.get(winner, 0.0) >= SEVERE and means[winner] > max(others):
+    if others and means.get(winner, 0.0) >= _SEVERE and means[winner] > max(others):
         text = f"{winner} won with the proposal that was criticised most severely in round 1"
         yield Moment(kind="comeback", round=None, agents=[winner], text=text)
     best = max(ratings, key=lambda name: ratings[name], default=winner)
@@ -156,5 +168,14 @@ def _of_vote(output: ConsensusOutput, ratings: Mapping[str, float]) -> Iterator[
         yield Moment(kind="upset", round=None, agents=[winner, best], text=text)
 
 
-def _mean(numbers: Sequence[float]) -> float | None:
-    return sum(numbers) / len(numbers) if numbers else None
+def _critiques(output: ConsensusOutput) -> list[Critique]:
+    return [critique for one in output.rounds for critique in one.critiques]
+
+
+def _severe_pairs(critiques: Iterable[Critique]) -> set[tuple[str, str]]:
+    """(critic, target) of the severe ones."""
+    return {(item.critic, item.target) for item in critiques if item.severity >= _SEVERE}
+
+
+def _mean(numbers: Sequence[float]) -> float:
+    return sum(numbers) / len(numbers)

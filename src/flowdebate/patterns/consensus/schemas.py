@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field, create_model
 
 from flowdebate._util.wire import WireModel, one_of
 from flowdebate.measures import Ballot, Convergence, Flip, Position, Strength, Tally
-from flowdebate.patterns.consensus.events import ConsensusStage, StageReached
-from flowdebate.patterns.consensus.relations import Moment, Relationship
 from flowdebate.patterns.output import Entry, PatternOutput
 from flowdebate.patterns.state import (
     Contribution,
@@ -251,6 +250,44 @@ class AgentFailure(ProviderFailure):
         return self.name
 
 
+class ConsensusStage(StrEnum):
+    """The stages of a consensus debate, in their order; the three of a round repeat."""
+
+    START = "START"
+    INITIALIZING = "INITIALIZING"
+    CONTEXT_READY = "CONTEXT_READY"
+    GENERATING_PROPOSALS = "GENERATING_PROPOSALS"
+    PROPOSALS_COMPLETE = "PROPOSALS_COMPLETE"
+    ROUND_N_CRITIQUE = "ROUND_N_CRITIQUE"
+    ROUND_N_REVISION = "ROUND_N_REVISION"
+    CONVERGENCE_CHECK = "CONVERGENCE_CHECK"
+    ROUNDS_COMPLETE = "ROUNDS_COMPLETE"
+    VOTING = "VOTING"
+    VOTE_AGGREGATION = "VOTE_AGGREGATION"
+    CONSENSUS_REACHED = "CONSENSUS_REACHED"
+    NO_CONSENSUS = "NO_CONSENSUS"
+
+    @property
+    def in_round(self) -> bool:
+        """Whether it is one of the stages of a round."""
+        stage = type(self)
+        return self in (stage.ROUND_N_CRITIQUE, stage.ROUND_N_REVISION, stage.CONVERGENCE_CHECK)
+
+
+class StageReached(WireModel):
+    """A stage, and the round that it belongs to."""
+
+    stage: ConsensusStage
+    """The stage."""
+    round: int | None = None
+    """For the stages of a round; None for the others."""
+
+    @property
+    def label(self) -> str:
+        """The stage's name with its round in it: `ROUND_2_CRITIQUE`."""
+        return self.stage.value.replace("_N_", f"_{self.round}_")
+
+
 class EarlyEnd(WireModel):
     """The reason for which the rounds ended before `max_rounds`."""
 
@@ -301,6 +338,33 @@ class Dissent(WireModel):
     reasoning: str
 
 
+class Relationship(WireModel):
+    """How one agent dealt with another in a debate."""
+
+    agent: str
+    other: str
+    critiques: int = 0
+    """Critiques by `agent` of the proposals of `other`."""
+    severity: Annotated[float, Field(ge=0, le=1)] | None = None
+    """Their mean severity; None without critiques."""
+    revised: int = 0
+    """Critiques after which `other` revised its proposal in the same round."""
+    endorsed: bool = False
+    """Whether `agent` voted for the proposal of `other`."""
+    agreed: bool | None = None
+    """Whether both voted for the same proposal; None unless both votes are valid."""
+
+    @property
+    def weight(self) -> float:
+        """The interaction weight, from -1 for opposition to 1 for support.
+
+        Half a point for the same vote, and half for a vote for the other; less half for another vote, and less half of
+        the mean severity.
+        """
+        opposed = float(self.agreed is False) + (self.severity or 0.0)
+        return (float(self.agreed is True) + float(self.endorsed) - opposed) / 2
+
+
 class Analytics(WireModel):
     """Figures and findings about a debate that is over."""
 
@@ -320,6 +384,23 @@ class Analytics(WireModel):
     """Suggestions of several critics, and the effect of the debate on the proposals."""
     relationships: list[Relationship] = Field(default_factory=list)
     """How each agent dealt with each other agent."""
+
+
+MomentKind = Literal["reversal", "clash", "deadlock", "breakthrough", "conversion", "comeback", "upset"]
+"""A position was withdrawn or contradicted; two agents criticised each other severely; positions differed and agents
+repeated themselves; proposals converged after they had not; an agent voted for a proposal that it had criticised
+severely; the proposal that was criticised most in round 1 won; an agent won that was rated 100 points below another."""
+
+
+class Moment(WireModel):
+    """A turning point of a debate."""
+
+    kind: MomentKind
+    round: int | None
+    """None for moments of the vote."""
+    agents: list[str]
+    text: str
+    """What happened, in one sentence."""
 
 
 class Feedback(WireModel):

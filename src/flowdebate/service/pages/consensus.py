@@ -10,13 +10,12 @@ from pydantic import Field
 from flowdebate._util.text import counted
 from flowdebate.patterns.consensus.events import (
     AgentMessage,
-    ConsensusStage,
     CritiqueMade,
     PollVoteCast,
     StageEntered,
     VoteCast,
 )
-from flowdebate.patterns.consensus.schemas import ConsensusOutput  # noqa: TC001 - pydantic reads it
+from flowdebate.patterns.consensus.schemas import ConsensusOutput, ConsensusStage
 from flowdebate.patterns.events import RoleFailed
 from flowdebate.runs.events import CallFellBack, CallRetried
 from flowdebate.service.documents.document import Document, Speaker
@@ -44,8 +43,7 @@ if TYPE_CHECKING:
 
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.measures import Ballot
-    from flowdebate.patterns.consensus.relations import Relationship
-    from flowdebate.patterns.consensus.schemas import Critique
+    from flowdebate.patterns.consensus.schemas import Critique, Relationship
     from flowdebate.service.plans.plan import Plan
 
 
