@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
+    from flowdebate.runs.events import ModelCalled
     from flowdebate.testing.check import CheckOptions, Finding
 
 SEEDS = range(10)
@@ -266,13 +267,13 @@ def without_rounds(output: DebateRawOutput) -> dict[str, Any]:
     return {**wire, "transcript": [{**entry, "round": 1} for entry in wire["transcript"]]}
 
 
-def count_twice(run: Run, *args: Any, **options: Any) -> None:
+def count_twice(run: Run, called: ModelCalled, *args: Any) -> None:
     """Count what a judge's call costs twice."""
-    _CALLED(run, *args, **options)
-    run.usage += Usage(calls=1) if "judge" in args[0] else Usage.none()
+    _COUNT(run, called, *args)
+    run.usage += Usage(calls=1) if "judge" in called.block else Usage.none()
 
 
-_CALLED = Run._called
+_COUNT = Run._count
 
 
 # Siblings with a bug
@@ -368,7 +369,7 @@ PLANTED: dict[str, Planted] = {
         library=lambda: patched(Run, "degrade", lambda *_: None),
     ),
     "a call that counts twice": Planted(
-        make=rent, promise="counts_every_call", library=lambda: patched(Run, "_called", count_twice)
+        make=rent, promise="counts_every_call", library=lambda: patched(Run, "_count", count_twice)
     ),
     "a wrong stop reason": Planted(
         make=rent,

@@ -30,7 +30,7 @@ from flowdebate.patterns.state import ProviderFailure, accepted, anything_heard,
 from flowdebate.resources.tasks import create_task_collection
 from flowdebate.runs.context import Scope, place_of
 from flowdebate.runs.durable.suspend import Suspended, resume_task, suspend_task
-from flowdebate.runs.log import log_failure
+from flowdebate.runs.observer import log_failure
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence

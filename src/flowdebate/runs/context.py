@@ -17,7 +17,7 @@ from flowdebate.resources.resource import Resources
 from flowdebate.runs.durable.journal import DECISION
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from flowdebate.models.base import Message, Model
     from flowdebate.models.resolve import ModelChoice, ModelSpec
@@ -93,22 +93,18 @@ class SequencerHandle:
     def update(self, **changes: Any) -> None:  # noqa: ANN401 - fields of the state
         """Replace fields of a pydantic, dataclass or dict state; ConfigurationError for an unknown field."""
         state = self.state
-        if self.protected:
+        if self.protected:  # frozen once, where it is added: `SequencerView.state` shares it with every block
             changes = {name: frozen(value) for name, value in changes.items()}
         if isinstance(state, dict):
             self.state = {**state, **changes}
-        elif isinstance(state, BaseModel):
-            self._check(changes, type(state).__pydantic_fields__)
-            self.state = state.model_copy(update=changes)
-        else:
-            self._check(changes, {field.name for field in fields(state)})
-            self.state = replace(state, **changes)
-
-    def _check(self, changes: Iterable[str], known: Collection[str]) -> None:
-        for name in changes:
+            return
+        is_model = isinstance(state, BaseModel)
+        known = list(type(state).__pydantic_fields__ if is_model else (field.name for field in fields(state)))
+        for name in changes:  # `model_copy` would take any name
             if name not in known:
                 where = f"state of sequencer {self.name!r}"
                 raise ConfigurationError(where, "update()", name, f"one of its fields: {', '.join(known)}")
+        self.state = state.model_copy(update=changes) if is_model else replace(state, **changes)
 
 
 class SequencerView:
@@ -288,7 +284,7 @@ class Context:
         `key` distinguishes concurrent steps of a block; steps under the same key are numbered.
         """
         name = f"{self.path}#step:{place_of(key)}" if key else f"{self.path}#step"
-        if self._steps is None:
+        if self._steps is None:  # at first use: each place has a context of its own, and few have steps
             self._steps = {}
         count = self._steps[name] = self._steps.get(name, 0) + 1
         return await self.run.step(name if count == 1 else f"{name}#{count}", call, returns=returns, failures=failures)

@@ -23,7 +23,7 @@ from flowdebate.runs.run import ACTING, Run
 from flowdebate.store.open import STORE_VARIABLE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Mapping
 
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.resources.resource import Resource
@@ -78,7 +78,8 @@ def make_run(  # noqa: PLR0913 - the options of run
     run = Run(
         run_id=run_id or os.urandom(16).hex(),
         session=as_session(session),
-        seed=_new_seed() if seed is None else seed,
+        # 53 bits: an integer that every JSON reader represents exactly
+        seed=int.from_bytes(os.urandom(8)) >> 11 if seed is None else seed,
         models=ModelResolver(model),
         limits=limits,
         observer=observer_of(observe),
@@ -87,8 +88,9 @@ def make_run(  # noqa: PLR0913 - the options of run
         from flowdebate.runs.durable.resume import attach_journal
 
         attach_journal(run, block.name, block.outline(), value, model=model, limits=limits, store=store)
-    if run.journal is None:
-        _check_needs_store(block)
+    if run.journal is None and any(getattr(each, "needs_store", False) for each in block.resources.values()):
+        hint = "A human answers later: run(…, store=…), or human(…, ask=…)"  # said now, before anything is paid
+        raise ConfigurationError(f"{block.name}.run()", "store", None, "a store", hint=hint)
     return run
 
 
@@ -103,18 +105,6 @@ def check_outside(block: Runnable[Any]) -> None:
             "called outside of runs",
             hint="Inside a block write `await block(value, ctx)`: it is then part of the run, its limits and its store",
         )
-
-
-def _check_needs_store(block: Runnable[Any]) -> None:
-    """Raise ConfigurationError for a block that needs a durable run, before anything is paid."""
-    if any(getattr(resource, "needs_store", False) for resource in block.resources.values()):
-        hint = "A human answers later: run(…, store=…), or human(…, ask=…)"
-        raise ConfigurationError(f"{block.name}.run()", "store", None, "a store", hint=hint)
-
-
-def _new_seed() -> int:
-    """Draw 53 random bits: an integer that every JSON reader represents exactly."""
-    return int.from_bytes(os.urandom(8)) >> 11
 
 
 async def run_block(block: Runnable[T], value: object, run: Run) -> RunResult[T]:
@@ -143,6 +133,7 @@ async def _execute(block: Runnable[T], value: object, run: Run) -> RunResult[T]:
                 run.journal.pending = suspended.requests
                 run.end("awaiting")
             except LimitReached as reached:
+                # Any of several concurrent calls may have reached it. An error of another run, inside a model, is none.
                 own = run.budget is not None and any(reached is one for one in run.budget.raised)
                 partial = own and run.has_partial_output
                 error = _end(run, "limit" if own else "failed", reached)
@@ -154,8 +145,10 @@ async def _execute(block: Runnable[T], value: object, run: Run) -> RunResult[T]:
             else:
                 run.end(run.outcome)
         finally:
-            if run.journal is not None:
-                await _record_end(run, output, error)
+            if run.journal is not None and run.status != "running":
+                from flowdebate.runs.durable.resume import outcome_of
+
+                await run.journal.finish(run.status, outcome_of(run, output, error))
     # a pattern that was cut short has no output; its raw output says how far it got
     return RunResult(run, output)
 
@@ -196,15 +189,6 @@ async def _start_in_turn() -> None:
         loop.call_soon(starts.next, loop)
 
 
-async def _record_end(run: Run, output: object, error: str | None) -> None:
-    """Record how a durable run has ended."""
-    from flowdebate.runs.durable.resume import outcome_of
-
-    assert run.journal is not None  # noqa: S101 - the caller has checked
-    if run.status != "running":
-        await run.journal.finish(run.status, outcome_of(run, output, error))
-
-
 async def _act(block: Runnable[T], value: object, run: Run) -> T:
     """Execute the block within the run's time limit, then close the models' connections."""
     time_limit = asyncio.timeout(None if run.budget is None else run.budget.seconds)
@@ -214,6 +198,7 @@ async def _act(block: Runnable[T], value: object, run: Run) -> T:
         async with time_limit:
             return await block(value, run.root_context(block.name, block.resources))
     except Exception as error:
+        # Not only TimeoutError: cancelled code may answer the cancellation with an error of its own.
         if run.budget is not None and time_limit.expired():
             raise run.budget.time_is_up() from error
         raise
@@ -244,7 +229,7 @@ def start_block(block: Runnable[T], value: object, run: Run) -> RunHandle[T]:
 
 
 _CHECK_EVERY = 0.5
-"""Seconds between two checks of a waiting thread for interrupts."""
+"""Seconds between two looks of a waiting thread: an interrupt just before it waits would else be noticed at the end."""
 
 
 def run_sync(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
@@ -276,7 +261,7 @@ def _run_in_thread(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
     async def main() -> T:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         cancels.append(lambda: loop.call_soon_threadsafe(lambda: task and task.cancel()))
-        if stopped.is_set():
+        if stopped.is_set():  # looked at after the append: an interrupt in between finds one or the other
             raise asyncio.CancelledError
         return await make()
 
@@ -293,7 +278,10 @@ def _run_in_thread(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
         _wait_for(outcome)
     except BaseException:  # a notebook's interrupt ends the run and its model calls
         if not outcome.cancel():
-            _stop(stopped, cancels)
+            stopped.set()
+            with contextlib.suppress(RuntimeError):  # its loop is closed: the run has ended
+                for cancel in cancels:
+                    cancel()
             _wait_for(outcome)
         raise
     thread.join()
@@ -301,13 +289,5 @@ def _run_in_thread(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
 
 
 def _wait_for(outcome: Future[Any]) -> None:
-    """Wait until it is done; waking up regularly, so that an interrupt just before the wait is noticed."""
     while not wait([outcome], timeout=_CHECK_EVERY).done:
         pass
-
-
-def _stop(stopped: threading.Event, cancels: Sequence[Callable[[], object]]) -> None:
-    stopped.set()
-    with contextlib.suppress(RuntimeError):  # its loop is closed: the run has ended
-        for cancel in cancels:
-            cancel()

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from flowdebate.models.usage import Attempt
 
 
-_PER = 1_000_000
 _ANSWER = 1_000
 """Estimated tokens of an answer whose length is neither reported nor bounded."""
 
@@ -41,7 +40,7 @@ class Price:
         cached = 0 if self.cached is None else usage.cached_tokens or 0
         fresh = max((usage.prompt_tokens or 0) - cached, 0)
         paid = fresh * self.prompt + cached * (self.cached or 0) + (usage.completion_tokens or 0) * self.completion
-        return paid / _PER
+        return paid / 1_000_000
 
 
 Prices: TypeAlias = Mapping[str, Price] | Callable[[str, Usage], float]
@@ -102,13 +101,13 @@ class Limits:
             name: min((each for each in (getattr(self, name), getattr(bounds, name)) if each is not None), default=None)
             for name in ("calls", "tokens", "cost", "seconds", "working_seconds")
         }
+        # A limit of the cost means something only by the prices that it was chosen for.
         return Limits(**least, prices=bounds.prices if self.prices is None or bounds.cost is not None else self.prices)
 
 
 def _check(name: str, value: object, kind: type | tuple[type, ...], allowed: str) -> None:
-    if value is None:
-        return
-    if not isinstance(value, kind) or not is_number(value, most=float_info.max):
+    # An integer beyond all floats is no time that asyncio could wait for.
+    if value is not None and not (isinstance(value, kind) and is_number(value, most=float_info.max)):
         raise ConfigurationError("Limits", name, value, allowed)
 
 
@@ -124,17 +123,15 @@ class _Reserved(NamedTuple):
 class Budget:
     """Counts the requests of one run against its `Limits`; the run's `Meter`."""
 
-    __slots__ = ("_cost", "_in_flight", "_limits", "_tokens", "calls", "estimated", "raised", "working_seconds")
+    __slots__ = ("_calls", "_cost", "_in_flight", "_limits", "_tokens", "_working_seconds", "raised")
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._in_flight: list[_Reserved] = []
-        self.calls: int = 0
+        self._calls = 0
         self._tokens = 0
         self._cost = 0.0
-        self.working_seconds: float = 0.0
-        self.estimated: bool = False
-        """Whether some usage was estimated, because a server did not report it."""
+        self._working_seconds = 0.0
         self.raised: list[LimitReached] = []
         """The errors it has raised: concurrent calls may each reach a limit."""
 
@@ -148,11 +145,6 @@ class Budget:
         """Cost so far; None without prices."""
         return None if self._limits.prices is None else self._cost
 
-    @property
-    def tokens(self) -> int:
-        """Tokens so far; zero if neither tokens nor cost are counted."""
-        return self._tokens
-
     def price_of(self, model: str, usage: Usage) -> float | None:
         """The cost of `usage` of a model; None without prices."""
         return None if self._limits.prices is None else self._price(model, usage)
@@ -161,10 +153,10 @@ class Budget:
         """Reserve the usage of a request that is about to be sent; LimitReached if it exceeds a limit."""
         reserved = self._estimate(model, request)
         limits, flying = self._limits, self._in_flight
-        self._check("calls", limits.calls, self.calls + len(flying), 1)
+        self._check("calls", limits.calls, self._calls + len(flying), 1)
         self._check("tokens", limits.tokens, self._tokens + sum(r.tokens for r in flying), reserved.tokens)
         self._check("cost", limits.cost, self._cost + sum(r.cost for r in flying), reserved.cost)
-        self._check("working_seconds", limits.working_seconds, self.working_seconds, 0)
+        self._check("working_seconds", limits.working_seconds, self._working_seconds, 0)  # nobody knows its duration
         self._in_flight.append(reserved)
         return reserved
 
@@ -173,11 +165,10 @@ class Budget:
         assert isinstance(reserved, _Reserved)  # noqa: S101 - the result of `reserve`
         self.release(reserved)
         usage = attempt.usage
-        if usage.total_tokens is None:
+        if usage.total_tokens is None:  # unknown is not zero: with such a server nothing would be limited
             usage = reserved.unknown
-            self.estimated = True
-        self.calls += 1
-        self.working_seconds += attempt.seconds
+        self._calls += 1
+        self._working_seconds += attempt.seconds
         if self._counts_tokens:
             self._tokens += usage.total_tokens or 0
             self._cost += self._price(attempt.model, usage)
@@ -191,6 +182,7 @@ class Budget:
 
     def release(self, reserved: object) -> None:
         """Release the reservation of a request that was not sent."""
+        # By identity: two requests that are in flight together may have the same estimate.
         del self._in_flight[next(i for i, other in enumerate(self._in_flight) if other is reserved)]
 
     def time_is_up(self) -> LimitReached:

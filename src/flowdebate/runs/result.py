@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from flowdebate._util.importing import InNotebooks
@@ -11,7 +10,7 @@ from flowdebate.resources.resource import StateHandle
 from flowdebate.resources.tasks import TaskCollection
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Generator, Mapping, Sequence
     from typing import Self
 
     from flowdebate.models.usage import Usage
@@ -133,7 +132,9 @@ class RunView(InNotebooks):
 
         LookupError if there is none.
         """
-        return self._outermost(_is_transcript, "transcript").state
+        return self._outermost(
+            lambda handle: isinstance(handle, StateHandle) and handle.resource.key == "transcript", "transcript"
+        ).state
 
     def _outermost(self, wanted: Callable[[Any], bool], what: str) -> Any:  # noqa: ANN401 - what `wanted` takes
         found = [(depth, handle) for depth, handle in self._run.opened if wanted(handle)]
@@ -142,10 +143,6 @@ class RunView(InNotebooks):
             raise LookupError(message)
         top = min(depth for depth, _ in found)
         return [handle for depth, handle in found if depth == top][-1]
-
-
-def _is_transcript(handle: object) -> bool:
-    return isinstance(handle, StateHandle) and handle.resource.key == "transcript"
 
 
 class RunResult(RunView, Generic[OutT_co]):
@@ -187,7 +184,7 @@ class RunHandle(RunView, Generic[OutT_co]):
     def cancel(self) -> None:
         """Cancel the run and its model calls; `await handle` then raises CancelledError."""
         self._task.cancel()
-        if not self._run.acting:
+        if not self._run.acting:  # a task that is cancelled before its first step never gets to say how the run ended
             self._run.end("interrupted")
 
     def done(self) -> bool:
@@ -212,6 +209,7 @@ class RunHandle(RunView, Generic[OutT_co]):
 
     def on_end(self, call: Callable[[], object]) -> None:
         """Call `call` once the run is over; its failure then counts as noticed."""
+        # `exception` retrieves it: asyncio would log "exception was never retrieved", as nobody awaits the handle.
         self._task.add_done_callback(lambda task: (task.cancelled() or task.exception(), call()))
 
     def follow(self) -> RunEvents:
@@ -229,28 +227,32 @@ class RunEvents:
     """Events of a run in order, for one reader: `async for event in handle.follow()`. Ends with the run."""
 
     def __init__(self, run: Run, task: asyncio.Task[Any]) -> None:
-        self._run = run
+        unread: asyncio.Queue[object] = asyncio.Queue()
+        for event in (*run.records.events, *run.records.calls.values()):
+            unread.put_nowait(event)
+        self._unread = unread
+        self._records = run.records
         self._task = task
-        self._inbox = _Inbox([*run.records.events, *run.records.calls.values()])
-        run.records.subscribe(self._inbox.put)
-        task.add_done_callback(self._inbox.wake)
+        # The run refers to the queue, not to its reader: a reader that is dropped is freed, and stops following.
+        self._end = lambda _: unread.put_nowait(_END)
+        run.records.subscribe(unread.put_nowait)
+        task.add_done_callback(self._end)
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> object:
-        inbox = self._inbox
-        while not inbox.events:
-            if self._task.done() and self._run.status != "running":
-                self.close()
-                raise StopAsyncIteration
-            await inbox.wait()
-        return inbox.events.popleft()
+        event = await self._unread.get()
+        if event is _END:
+            self.close()
+            raise StopAsyncIteration
+        return event
 
     def close(self) -> None:
         """Stop following; a reader that is dropped does so by itself."""
-        self._run.records.unsubscribe(self._inbox.put)
-        self._task.remove_done_callback(self._inbox.wake)
+        self._records.unsubscribe(self._unread.put_nowait)
+        self._task.remove_done_callback(self._end)
+        self._unread.put_nowait(_END)  # for whoever asks once more
 
     async def aclose(self) -> None:
         """Stop following, as `contextlib.aclosing` asks for it."""
@@ -260,22 +262,5 @@ class RunEvents:
         self.close()
 
 
-class _Inbox:
-    """The events that one reader has not read yet."""
-
-    __slots__ = ("_news", "events")
-
-    def __init__(self, events: Iterable[object]) -> None:
-        self.events = deque(events)
-        self._news = asyncio.Event()
-
-    def put(self, event: object) -> None:
-        self.events.append(event)
-        self._news.set()
-
-    def wake(self, _: object) -> None:
-        self._news.set()
-
-    async def wait(self) -> None:
-        await self._news.wait()
-        self._news.clear()
+_END = object()
+"""Comes after the last event."""

@@ -25,8 +25,7 @@ from flowdebate.runs.durable.journal import failed_text
 from flowdebate.runs.durable.suspend import role_in_name
 from flowdebate.runs.events import CallStarted, ModelCalled, RunFinished, RunStarted
 from flowdebate.runs.limits import Budget
-from flowdebate.runs.log import log_end
-from flowdebate.runs.observer import NOBODY
+from flowdebate.runs.observer import NOBODY, log_end
 from flowdebate.runs.result import RunView
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from flowdebate.resources.resource import Resource, StateHandle, StateResource
     from flowdebate.runs.context import Session
     from flowdebate.runs.durable.journal import Journal
-    from flowdebate.runs.events import Origin, RunStatus
+    from flowdebate.runs.events import RunStatus
     from flowdebate.runs.limits import Limits
     from flowdebate.runs.observer import Observer
     from flowdebate.store.base import StepRow
@@ -84,7 +83,8 @@ class Records:
         self.listeners = [*self.listeners, listener]
 
     def unsubscribe(self, listener: Callable[[object], None]) -> None:
-        """Undo `subscribe`; others that are being called meanwhile are not disturbed."""
+        """Undo `subscribe`."""
+        # A new list, here and there: a listener may leave, or bring another, while `emit` goes through the old one.
         self.listeners = [each for each in self.listeners if each != listener]
 
     def emit(self, event: object, /, path: str = "", role: str | None = None) -> None:
@@ -96,7 +96,7 @@ class Records:
             return
         if isinstance(event, BaseEvent):
             event.at = self.now()
-            if not event.path:
+            if not event.path:  # an event about a call has the call's place, whoever emits it
                 event.path = path
             if role is not None and isinstance(event, BlockEvent) and event.role is None:
                 event.role = role
@@ -163,7 +163,7 @@ class _Observed:
         self._entered = run.observer.run(RunView(run), labels)
         run.tracing = self._entered.__enter__()
         run.records.observe = run.tracing.event
-        if journal is not None and not journal.stored:
+        if journal is not None and not journal.stored:  # the header of a stored run never changes
             journal.header = replace(journal.header, labels=labels)
 
     def __exit__(
@@ -275,12 +275,12 @@ class Run:
             self._ended = time.perf_counter()
             self.build_partial_output(status)
             path = getattr(self.records.events[0], "path", "") if self.records.events else ""
-            self.emit(
-                RunFinished(run_id=self.run_id, status=status, usage=self.usage, seconds=self.seconds, error=error),
-                path,
+            finished = RunFinished(
+                run_id=self.run_id, status=status, usage=self.usage, seconds=self.seconds, error=error
             )
+            self.emit(finished, path)
             self.status = status
-            self.records.closed = True
+            self.records.closed = True  # branches that are cancelled with the run may still want to emit something
             log_end(self, path, error)
 
     def observed(self) -> AbstractContextManager[object]:
@@ -289,7 +289,7 @@ class Run:
 
     def degrade(self, outcome: RunStatus) -> None:
         """Set the status that a provider failure leaves, although the run continues."""
-        if self.outcome != "no_verdict":
+        if self.outcome != "no_verdict":  # the worst outcome: a skipped turn afterwards makes it no better
             self.outcome = outcome
 
     def register_partial_output(self, path: str, build: Callable[[RunStatus], Any]) -> None:
@@ -310,6 +310,7 @@ class Run:
         """Return the raw output of the outermost unfinished pattern as of now, else the one that is there."""
         if not self._unfinished:
             return self.raw_output
+        # A debate may be a debater of another: what is asked for is the debate that the application has started.
         outermost = min(self._unfinished, key=lambda path: path.count("/"))
         return self._unfinished[outermost](status)
 
@@ -391,7 +392,7 @@ class Run:
             if journal is not None:
                 await journal.intend(path, "call", digest)
                 self.count_failed(path)
-                started = time.perf_counter()
+                started = time.perf_counter()  # the time that the store takes is not the model's
             if id(model) not in self._opened_models:
                 await self._open(model)
             ACTING.set(None)  # a model may execute runs itself
@@ -407,6 +408,7 @@ class Run:
             error = error_text(failure)
             if isinstance(failure, ModelError):
                 failure.block = failure.block or request.block
+            # Of a call that is cancelled nobody knows whether it was paid: it stays uncertain, and is not recorded.
             if journal is not None and isinstance(failure, (ModelError, LimitReached)):
                 about = {
                     "block": request.block,
@@ -420,16 +422,22 @@ class Run:
             ACTING.set(acting)
             self.records.call_ended(calling)
             seconds = time.perf_counter() - started
-            self._count_tokens(attempts.made, request, response)
-            self._called(
-                request.block,
-                request.role,
-                model.name,
-                path,
-                response=response,
-                made=attempts.made,
-                seconds=seconds,
-                error=error,
+            self._count(
+                ModelCalled(
+                    block=request.block,
+                    role=request.role,
+                    path=path,
+                    model=model.name,
+                    usage=total_usage(attempts.made),
+                    seconds=seconds,
+                    error=error,
+                    attempts=tuple(attempts.made),
+                    asked_as=None if response is None else response.asked_as,
+                    flags=() if response is None else response.flags,
+                ),
+                attempts.made,
+                request,
+                response,
             )
         return response
 
@@ -441,17 +449,21 @@ class Run:
             failure = json.loads(text)
             if "attempts" in failure:
                 made = attempts_of(failure["attempts"])
-                self._count_tokens(made, None, None)
-                self._called(
-                    failure["block"],
-                    failure["role"] if "role" in failure else role_in_name(failure["block"], path),
-                    failure["model"],
-                    key,
-                    response=None,
-                    made=made,
-                    seconds=failure["seconds"],
-                    error=failure["error"],
-                    replayed=True,
+                block = failure["block"]
+                self._count(
+                    ModelCalled(
+                        block=block,
+                        # Journals have the role only since events have it.
+                        role=failure["role"] if "role" in failure else role_in_name(block, path),
+                        path=key,
+                        model=failure["model"],
+                        usage=total_usage(made),
+                        seconds=failure["seconds"],
+                        error=failure["error"],
+                        attempts=tuple(made),
+                        replayed=True,
+                    ),
+                    made,
                 )
 
     def _replay(
@@ -461,70 +473,52 @@ class Run:
         assert self.journal is not None  # noqa: S101 - it has given the row
         response, made, seconds, origin = self.journal.read(row, lambda body: read_call(body, request.output))
         response.flags = (*response.flags, *odd)
-        self._count_tokens(made, request, response)
-        paid = made if origin == "asked" else ()
+        paid = made if origin == "asked" else ()  # the run that this one was forked from has paid for all others
         if self.budget is not None:
             self.budget.count(paid, request)
-        self._called(
-            request.block,
-            request.role,
-            model.name,
-            path,
-            response=response,
-            made=paid,
-            seconds=seconds if paid else 0.0,
-            error=None,
-            replayed=True,
-            origin=origin,
+        self._count(
+            ModelCalled(
+                block=request.block,
+                role=request.role,
+                path=path,
+                model=model.name,
+                usage=total_usage(paid),
+                seconds=seconds if paid else 0.0,
+                attempts=tuple(paid),
+                asked_as=response.asked_as,
+                flags=response.flags,
+                replayed=True,
+                origin=origin,
+            ),
+            made,
+            request,
+            response,
         )
         return response
 
-    def _count_tokens(
-        self, made: Sequence[Attempt], request: ModelRequest | None, response: ModelResponse | None
+    def _count(
+        self,
+        called: ModelCalled,
+        made: Sequence[Attempt],
+        request: ModelRequest | None = None,
+        response: ModelResponse | None = None,
     ) -> None:
-        """Add the tokens of the attempts at a call; where none are reported, those of its texts as far as known."""
+        """Emit a call, and count its usage and tokens; where no server reports them, those of its texts."""
         for attempt in made:
             tokens = attempt.usage.total_tokens
             if tokens is None:
-                said = 0 if response is None or attempt is not made[-1] else _characters(response)
-                tokens = estimate_tokens((0 if request is None else request.characters) + said)
+                characters = 0 if request is None else request.characters
+                if response is not None and attempt is made[-1]:  # what earlier attempts were answered is not known
+                    data_only = not response.text and response.data is not None
+                    answer = to_json(response.data, serialize_unknown=True) if data_only else response.text
+                    characters += len(answer)
+                tokens = estimate_tokens(characters)
             self.tokens += tokens
-
-    def _called(  # noqa: PLR0913 - the fields of the event
-        self,
-        block: str,
-        role: str | None,
-        model: str,
-        path: str,
-        *,
-        response: ModelResponse | None,
-        made: Sequence[Attempt],
-        seconds: float,
-        error: str | None,
-        replayed: bool = False,
-        origin: Origin = "asked",
-    ) -> None:
-        usage = total_usage(made)
-        self.usage += usage
-        self.emit(
-            ModelCalled(
-                block=block,
-                role=role,
-                path=path,
-                model=model,
-                usage=usage,
-                seconds=seconds,
-                error=error,
-                attempts=tuple(made),
-                asked_as=None if response is None else response.asked_as,
-                flags=() if response is None else response.flags,
-                replayed=replayed,
-                origin=origin,
-            )
-        )
+        self.usage += called.usage
+        self.emit(called)
 
     async def _open(self, model: Model) -> None:
-        self._opened_models[id(model)] = model
+        self._opened_models[id(model)] = model  # held, so that no other model gets its id
         connect = getattr(model, "open_connections", None)
         if connect is not None:
             await self._open_connections.enter_async_context(connect())
@@ -535,13 +529,6 @@ class Run:
             await self._open_connections.aclose()
         except Exception:
             _LOGGER.warning("run %s: the connections of a model could not be closed", self.run_id, exc_info=True)
-
-
-def _characters(response: ModelResponse) -> int:
-    """The characters of an answer; of one that is data alone, those of its JSON."""
-    if response.text or response.data is None:
-        return len(response.text)
-    return len(to_json(response.data, serialize_unknown=True))
 
 
 _LOGGER = logging.getLogger("flowdebate")

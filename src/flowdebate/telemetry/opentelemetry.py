@@ -22,8 +22,7 @@ from flowdebate.patterns.debate.schemas import VerdictReached
 from flowdebate.patterns.events import RoleFailed, RoundsEnded, TurnStarted
 from flowdebate.runs.durable.suspend import Suspended
 from flowdebate.runs.events import ModelCalled, RunFinished
-from flowdebate.runs.log import is_new
-from flowdebate.runs.observer import Observer
+from flowdebate.runs.observer import Observer, is_new
 from flowdebate.telemetry import names
 
 if TYPE_CHECKING:
