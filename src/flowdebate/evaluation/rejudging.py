@@ -12,7 +12,7 @@ from flowdebate.blocks.handler import handler
 from flowdebate.blocks.sequencer import Sequencer, sequencer
 from flowdebate.errors import ConfigurationError
 from flowdebate.evaluation.audit_report import AuditItem
-from flowdebate.patterns.anonymity.anonymity import Anonymity
+from flowdebate.patterns.anonymity.aliases import Anonymity
 from flowdebate.patterns.debate.judging.judge import Judge
 from flowdebate.patterns.debate.judging.options import JudgeOptions
 from flowdebate.patterns.debate.schemas import (

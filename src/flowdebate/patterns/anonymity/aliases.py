@@ -1,16 +1,22 @@
-"""Aliases for the names of debaters and models in texts."""
+"""Aliases for the names of debaters and models: one map for each run, and the texts in which it hides them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from random import Random
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from flowdebate.patterns.state import derived, entries_of, pattern_state
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-    from random import Random
+    from collections.abc import Callable, Iterable, Sequence
 
+    from flowdebate.models.resolve import ModelChoice
+    from flowdebate.patterns.anonymity.leaks import LeakReport
     from flowdebate.patterns.anonymity.names import Meant, Names
+    from flowdebate.runs.context import Context
 
 
 LeakKind = Literal["name", "model", "family"]
@@ -76,7 +82,7 @@ class Aliases:
         return alias
 
     def _hide(self, text: str) -> Hidden:
-        leaks = self._leaks(text)
+        leaks = self._find_leaks(text)
         shown, again = text, leaks
         while again:  # a name may have hidden another one that overlapped it; each pass leaves fewer words of the text
             pieces, done = [], 0
@@ -84,20 +90,13 @@ class Aliases:
                 pieces += [shown[done : leak.start], leak.alias]
                 done = leak.end
             shown = "".join(pieces) + shown[done:]
-            again = self._leaks(shown)
+            again = self._find_leaks(shown)
         return Hidden(shown, leaks)
 
-    def _leaks(self, text: str) -> tuple[Leak, ...]:
+    def _find_leaks(self, text: str) -> tuple[Leak, ...]:
         return tuple(
-            Leak(
-                kind="family" if found.kind == "maker" else found.kind,
-                text=text[found.start : found.end],
-                start=found.start,
-                end=found.end,
-                meant=found.meant,
-                alias=self._aliases[found.whose],
-            )
-            for found in self._known.find(text)
+            Leak(kind=kind, text=text[start:end], start=start, end=end, meant=meant, alias=self._aliases[whose])
+            for start, end, kind, meant, whose in self._known.find(text)
         )
 
 
@@ -120,7 +119,7 @@ def make_aliases(
     >>> aliases.hide("As Alice, I ask: would any skeptic?").text
     'As Speaker 93, I ask: would any skeptic?'
     """
-    from flowdebate.patterns.anonymity.names import plain_words
+    from flowdebate.patterns.anonymity.names import plain_words  # its patterns are compiled with it
 
     people, machines = tuple(sorted(set(names))), tuple(sorted(set(models)))
     known, words = _compile(people, machines, question, tuple(stances))
@@ -164,10 +163,72 @@ def _draw_numbers(count: int, avoid: frozenset[str], random: Random) -> list[int
 
 def _choose_noun(nouns: Sequence[str], avoid: frozenset[str], random: Random) -> str:
     """The first of `nouns` that is free, or a made-up word."""
-    for noun in nouns:
-        if noun.lower() not in avoid:
-            return noun
-    while True:
+    noun = next((noun for noun in nouns if noun.lower() not in avoid), None)
+    while noun is None:
         made = "".join(random.choice(letters) for letters in _LETTERS * 3)
-        if made not in avoid:
-            return made.capitalize()
+        noun = None if made in avoid else made.capitalize()
+    return noun
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Anonymity:
+    """Whose names are hidden in a debate. The aliases follow from these, the run's seed and the debate's path."""
+
+    names: tuple[str, ...]
+    models: tuple[str, ...] = ()
+    """Models by name, as far as they are known before a run."""
+    stances: tuple[str, ...] = ()
+    question: str | None = None
+    """The question, for blocks that no debate surrounds."""
+
+    def aliases(self, ctx: Context) -> Aliases:
+        """The aliases of the run and the debate that `ctx` belongs to."""
+        handle = ctx.scope.sequencer
+        known: dict[object, Aliases] = {} if handle is None else handle.derived
+        aliases = known.get(self)
+        if aliases is None:
+            key = f"{ctx.seed}:aliases:{'' if handle is None else handle.path}"
+            aliases = known[self] = make_aliases(
+                self.names,
+                models=self.models,
+                question=pattern_state(ctx).question if self.question is None else self.question,
+                stances=self.stances,
+                random=Random(key),  # noqa: S311 - repeatable on purpose, and not the judge's
+            )
+        return aliases
+
+    def entries(self, ctx: Context) -> Sequence[Any]:
+        """The transcript so far with aliases for names; an entry without names is the same object.
+
+        Each argument is looked through once in a debate: `derived` keeps what earlier turns were shown. The entries are
+        of the pattern's own type, as those of `entries_of`.
+        """
+        hide = self.aliases(ctx).hide
+
+        def extend(shown: Sequence[Any], entries: Sequence[Any], count: int) -> Sequence[Any]:
+            further = [
+                entry if (text := hide(entry.text).text) is entry.text else entry.model_copy(update={"text": text})
+                for entry in entries[count:]
+            ]
+            return [*shown, *further]
+
+        return derived(ctx, (self, "entries"), (), extend)
+
+    def hide(self, text: str | None, ctx: Context) -> str | None:
+        """Replace the names in `text` by aliases."""
+        return text if text is None else self.aliases(ctx).hide(text).text
+
+    def leaks(self, ctx: Context) -> LeakReport | None:
+        """Report the names in the transcript so far; None if it has none."""
+        from flowdebate.patterns.anonymity.leaks import leak_report
+
+        report = leak_report(entries_of(ctx), self.aliases(ctx))
+        return report if report.leaks else None
+
+
+def named_models(model: ModelChoice, roster: Iterable[Any], *others: object) -> tuple[str, ...]:
+    """The models that a pattern knows by name: its own, those of its `roster`, and `others`."""
+    given = model.values() if isinstance(model, Mapping) else (model,)
+    known = [*given, *(member.model for member in roster), *others]
+    named = [name for name in known if isinstance(name, str) and "/" in name and not name.startswith("intent/")]
+    return tuple(dict.fromkeys(named))

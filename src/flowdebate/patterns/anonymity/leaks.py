@@ -22,17 +22,13 @@ _EXCERPT = 30
 class Entry(Protocol):
     """An argument in a transcript, of whatever pattern."""
 
+    # properties, for entries are frozen: a protocol's plain attribute would have to be writable
     @property
-    def round(self) -> int:
-        """The round in which it was made."""
-
+    def round(self) -> int: ...
     @property
-    def agent_name(self) -> str:
-        """Who made it."""
-
+    def agent_name(self) -> str: ...
     @property
-    def text(self) -> str:
-        """The argument, as it was made."""
+    def text(self) -> str: ...
 
 
 class LeakAt(WireModel):
@@ -42,7 +38,6 @@ class LeakAt(WireModel):
     """The index of the entry in the transcript."""
     round: Annotated[int, Field(ge=1)]
     author: str
-    """The speaker of the argument."""
     kind: LeakKind
     whose: Literal["own", "other", "model"]
     """The author's own name, another debater's, or that of a model or its maker."""

@@ -19,6 +19,7 @@ from flowdebate.patterns.anonymity.model_families import FAMILIES, VENDORS, fami
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from flowdebate.patterns.anonymity.aliases import LeakKind
 
 Level: TypeAlias = Literal["any", "capital", "sign"]
 """Where a spelling counts as a name.
@@ -32,13 +33,12 @@ Meant: TypeAlias = tuple[Literal["name", "model", "family", "maker"], str]
 
 
 class Found(NamedTuple):
-    """A name and its place in a text."""
+    """A name and its place in a text; see `Leak`."""
 
     start: int
     end: int
-    kind: Literal["name", "model", "family", "maker"]
+    kind: LeakKind
     meant: str
-    """The name or model as the roster writes it, or the family or maker."""
     whose: Meant
 
 
@@ -220,7 +220,7 @@ def _find_selves(low: str, families: Mapping[str | None, str]) -> Iterator[Found
         yield Found(*match.span(match.lastindex or 0), "family", model or family, whose)
     for match in of_maker.finditer(low):
         maker = "".join(plain_words(match[match.lastindex or 0]))
-        yield Found(*match.span(match.lastindex or 0), "maker", maker, ("maker", ""))
+        yield Found(*match.span(match.lastindex or 0), "family", maker, ("maker", ""))
 
 
 def _is_about_models(topic: Sequence[str]) -> bool:
@@ -307,5 +307,5 @@ class Names:
                 # an "@", or the article of a role, belongs to the name after it
                 article = _ARTICLE.search(low, max(0, start - _AROUND), start) if known.level == "capital" else None
                 led = start - 1 if low[start - 1 : start] == "@" else start if article is None else article.start()
-                yield Found(led, end, known.whose[0], known.whose[1], known.whose)
+                yield Found(led, end, "name" if known.whose[0] == "name" else "model", known.whose[1], known.whose)
             match = self._pattern.search(low, end if named else start + 1)

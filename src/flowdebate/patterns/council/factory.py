@@ -9,7 +9,7 @@ from flowdebate._util.validation import check_count, suggesting
 from flowdebate.blocks.handler import Handler, handler
 from flowdebate.blocks.sequencer import sequencer
 from flowdebate.errors import ConfigurationError
-from flowdebate.patterns.anonymity.anonymity import Anonymity, named_models
+from flowdebate.patterns.anonymity.aliases import Anonymity, named_models
 from flowdebate.patterns.council.prompts import create_chair, create_council_member, create_council_reviewer
 from flowdebate.patterns.council.review import MakeReviewer, ReviewTurn, council_state, open_reviews, sum_up_reviews
 from flowdebate.patterns.council.schemas import (

@@ -26,7 +26,7 @@ from flowdebate.patterns.turn import ask, record_failure, take_turn
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from flowdebate.patterns.anonymity.anonymity import Anonymity
+    from flowdebate.patterns.anonymity.aliases import Anonymity
     from flowdebate.patterns.council.schemas import ReviewScope
     from flowdebate.patterns.spec import Loop
     from flowdebate.patterns.state import Recovery

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from flowdebate.blocks.generator import AnswerForm, Generator
-    from flowdebate.patterns.anonymity.anonymity import Anonymity
+    from flowdebate.patterns.anonymity.aliases import Anonymity
     from flowdebate.patterns.debate.schemas import DebateContributionEntry
     from flowdebate.patterns.debate.transcript import Transcript
     from flowdebate.patterns.roles import BlockOptions

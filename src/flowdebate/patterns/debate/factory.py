@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 from flowdebate._util.validation import suggesting
 from flowdebate.errors import ConfigurationError, FlowDebateWarning
 from flowdebate.models.resolve import of_intent
-from flowdebate.patterns.anonymity.anonymity import Anonymity, named_models
+from flowdebate.patterns.anonymity.aliases import Anonymity, named_models
 from flowdebate.patterns.debate.assembly import DEBATE, assemble
 from flowdebate.patterns.debate.judging.options import JudgeOptions, as_judge_options
 from flowdebate.patterns.debate.quotes.quotes import check_sources

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from flowdebate.blocks.handler import Handler
-    from flowdebate.patterns.anonymity.anonymity import Anonymity
+    from flowdebate.patterns.anonymity.aliases import Anonymity
     from flowdebate.runs.context import Context
 
 

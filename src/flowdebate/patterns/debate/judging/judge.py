@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 
     from flowdebate.blocks.human.human import Ask
     from flowdebate.models.base import Model
-    from flowdebate.patterns.anonymity.anonymity import Anonymity
+    from flowdebate.patterns.anonymity.aliases import Anonymity
     from flowdebate.patterns.debate.judging.ballots import Answer, DecidedBy, OnFlip, Statement
     from flowdebate.patterns.debate.judging.schedules import ScheduleLike
     from flowdebate.patterns.debate.transcript import Transcript
