@@ -251,7 +251,12 @@ class ReaderAgreement(InNotebooks, WireModel):
         read = [(winner, Counter(votes)) for winner, votes in debates if votes]
         if not read:
             return None
-        both = [(winner, most) for winner, votes in read if winner is not None and (most := _most(votes)) is not None]
+        both: list[tuple[str, str]] = []
+        for winner, votes in read:
+            (most, number), *others = votes.most_common(2)
+            # neither (None) counts as a side here: readers who are mostly for neither are not against the judge
+            if winner is not None and most is not None and not (others and others[0][1] == number):
+                both.append((winner, most))
         share = sum(winner == most for winner, most in both) / len(both) if both else 0.0
         low, high = wilson(share, len(both)) if both else (None, None)
         return cls(
@@ -275,12 +280,6 @@ class ReaderAgreement(InNotebooks, WireModel):
         if self.undecided:
             sentences.append(f"in {counted(self.undecided, 'debate')} the readers, or the judge, were for no side")
         return [*sentences, f"{self.same} of {counted(self.votes, 'vote')} were for what the judge found"]
-
-
-def _most(votes: Counter[str | None]) -> str | None:
-    """The side with more votes than any other, and than neither."""
-    (first, number), *others = votes.most_common(2)
-    return first if not others or others[0][1] < number else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -325,7 +324,6 @@ def _about_judge(figures: JudgeFigures, tests: int) -> Iterator[str]:
         else:
             yield f"{'favours' if last.rate > last.even else 'is against'} the last word: it won {numbers}"
     yield from _about_orders(figures)
-    yield from _about_grades(figures)
     if figures.unparsed:
         share = f"{figures.unparsed_share:.0%}"
         yield f"{figures.unparsed} of {counted(figures.ballots, 'answer')} ({share}) could not be used"
@@ -381,6 +379,7 @@ def _inseparable(places: Places) -> str:
 
 
 def _about_orders(figures: JudgeFigures) -> Iterator[str]:
+    """How far verdicts change with the order, whether scores grade at all, and how far a slot moves them."""
     consistency, fairness = figures.position_consistency, figures.preference_fairness
     if consistency is not None:
         n = consistency.n
@@ -392,10 +391,6 @@ def _about_orders(figures: JudgeFigures) -> Iterator[str]:
     stability = figures.repetition_stability
     if stability is not None:
         yield f"repetition stability {_value(stability)}, over {counted(stability.n, 'view')} judged several times"
-
-
-def _about_grades(figures: JudgeFigures) -> Iterator[str]:
-    """What the ballots' scores are worth: whether they grade, and how far a slot moves them."""
     saturation, slot = figures.saturation, figures.slot_log_odds
     if saturation is not None and saturation.n >= _FEW and saturation.value >= _BLUNT:
         two = all(places.sides == 2 for places in figures.slots)  # noqa: PLR2004 - swapping is for two

@@ -316,7 +316,12 @@ def _compare(
         differing = (each.better + each.worse + 1) / (each.n + 2)  # above 0 where no pair differs
         n = required_n(min_gain, differing=round(differing, 2), tests=len(names), alpha=round(1 - confidence, 9))
         full = each.model_copy(update={"p_holm": p, "finding": finding, "required_n": n})
-        summary = _summarize_comparison(full, confidence=confidence, min_gain=min_gain)
+        about = f"{_difference(full, confidence)}; p = {p:.2g}"
+        summary = f"{_lead(finding, min_gain)}: {_right(full)} ({about}); {_cost(full)}."
+        if finding == "too_few" and full.n < n:
+            summary += f" To show a gain of {_gain(min_gain)} points takes about {n:,} questions."
+        elif finding == "too_few":
+            summary += f" A gain of {_gain(min_gain)} points is neither shown nor ruled out."
         compared.append(full.model_copy(update={"summary": summary}))
     return compared
 
@@ -392,16 +397,6 @@ _LEADS: Mapping[Finding, str] = {
 }
 
 
-def _summarize_comparison(compared: PairedComparison, *, confidence: float, min_gain: float) -> str:
-    about = f"{_difference(compared, confidence)}; p = {compared.p_holm:.2g}"
-    sentence = f"{_lead(compared.finding, min_gain)}: {_right(compared)} ({about}); {_cost(compared)}."
-    if compared.finding != "too_few":
-        return sentence
-    if compared.n < compared.required_n:
-        return f"{sentence} To show a gain of {_gain(min_gain)} points takes about {compared.required_n:,} questions."
-    return f"{sentence} A gain of {_gain(min_gain)} points is neither shown nor ruled out."
-
-
 def _summarize(
     finding: Finding,
     comparisons: Sequence[PairedComparison],
@@ -423,19 +418,16 @@ def _summarize(
         if best.n < best.required_n:
             parts.append(f"To show a gain of {_gain(min_gain)} points takes about {best.required_n:,} questions.")
     if failed:
-        parts.append(_about_failed(best, failed, attempted, missing))
+        sentence = f"{failed:,} of {attempted:,} debates ended without a verdict and"
+        if missing == "left out":
+            parts.append(f"{sentence} are left out: what they would have found is not known.")
+        else:
+            bounds = f"{_points(best.worst)} to {_points(best.best)}"
+            parts.append(
+                f"{sentence} count as wrong, and the baselines there as right as elsewhere; depending on what they "
+                f"would have found, the difference is anything from {bounds} points."
+            )
     return " ".join(parts)
-
-
-def _about_failed(compared: PairedComparison, failed: int, attempted: int, missing: Missing) -> str:
-    sentence = f"{failed:,} of {attempted:,} debates ended without a verdict and"
-    if missing == "left out":
-        return f"{sentence} are left out: what they would have found is not known."
-    bounds = f"{_points(compared.worst)} to {_points(compared.best)}"
-    return (
-        f"{sentence} count as wrong, and the baselines there as right as elsewhere; depending on what they would have "
-        f"found, the difference is anything from {bounds} points."
-    )
 
 
 def _lead(finding: Finding, min_gain: float) -> str:

@@ -99,12 +99,12 @@ def read_ballots(
     """Read and check `data`; ConfigurationError for ballots that cannot be counted, see `recount`."""
     given, known = _parts(data)
     chosen = tuple(known if sides is None else sides)
-    if sides is None and not known:
+    if sides is None and not known:  # sides that nobody voted for are in no ballot
         raise ConfigurationError(_WHERE, "sides", None, "given for bare ballots")
     if not chosen or len(set(chosen)) != len(chosen):
         raise ConfigurationError(_WHERE, "sides", chosen, "different sides, one at least")
     if threshold is None:
-        approving = Fraction(1, len(chosen))
+        approving = Fraction(1, len(chosen))  # an even share: less than that speaks for the others
     elif isinstance(threshold, bool) or not (math.isfinite(threshold) and 0 < threshold <= 1):
         raise ConfigurationError(_WHERE, "threshold", threshold, "None or a number above 0, and 1 at most")
     else:
@@ -351,7 +351,17 @@ def apply_rule(rule: DecisionRule, cast: BallotSet) -> RuleResult:  # noqa: PLR0
             points = borda(cast.rankings or [], sides)
             return _most(cast, rule, points, f"{{}} of {usable * (len(sides) - 1)} points")
         case "condorcet":
-            return _condorcet(cast)
+            duels = beaten(cast.rankings or [], sides)
+            best = next((side for side, own in duels.items() if all(duel > 0 for duel in own.values())), None)
+            # Copeland's points name the same winner where one beats all others, and say who is ahead where none does
+            points = copeland(cast.rankings or [], sides)
+            result = _most(cast, rule, points, f"{{}} of {len(sides) - 1} points of duels")
+            why = (
+                f"no side beats all others; {result.why}"
+                if best is None
+                else f"{shown(best)} beats all others in duels"
+            )
+            return result.model_copy(update={"why": why})
         case "instant_runoff":
             return _instant_runoff(cast)
         case "weighted" if cast.data != "votes":
@@ -364,15 +374,6 @@ def apply_rule(rule: DecisionRule, cast: BallotSet) -> RuleResult:  # noqa: PLR0
             return _count_voters(cast, rule)
         case _:
             assert_never(rule)
-
-
-def _condorcet(cast: BallotSet) -> RuleResult:
-    duels = beaten(cast.rankings or [], cast.sides)
-    best = next((side for side, own in duels.items() if all(duel > 0 for duel in own.values())), None)
-    points = f"{{}} of {len(cast.sides) - 1} points of duels"
-    result = _most(cast, "condorcet", copeland(cast.rankings or [], cast.sides), points)
-    why = f"no side beats all others; {result.why}" if best is None else f"{shown(best)} beats all others in duels"
-    return result.model_copy(update={"why": why})
 
 
 def _instant_runoff(cast: BallotSet) -> RuleResult:

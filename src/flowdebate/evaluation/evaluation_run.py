@@ -82,7 +82,18 @@ async def evaluate(  # noqa: PLR0913 - the options of an evaluation
         raise ConfigurationError(_WHERE, "rows", rows, "at least one")
     right, asked = _reader(truth), _reader(question)
     shared = (lambda row: [asked(row), right(row)]) if cluster is None else _reader(cluster)
-    made = pattern if choices is None else _deal_positions(pattern, _reader(choices), asked, options.get("seed"))
+    made: Any = pattern
+    if choices is not None:
+        positions, drawn_from = _reader(choices), options.get("seed")
+        if isinstance(pattern, Block):
+            allowed = "a function of a row and its positions, for `choices`"
+            raise ConfigurationError(_WHERE, "pattern", pattern.name, allowed)
+
+        def deal_positions(row: Any) -> Block[Any, Any]:  # noqa: ANN401 - a row of the application's
+            return pattern(row, deal(positions(row), question=asked(row), seed=drawn_from))
+
+        made = deal_positions
+
     # a block of a row's own has no stored plan
     first, each = (made, None) if isinstance(made, Block) else (made(rows[0]), lambda row: (made(row), None))
     batch = Batch(first, [*rows] * repeats, question=asked, each=each, **options)
@@ -118,19 +129,6 @@ def evaluate_sync(
 ) -> Evaluation:
     """`evaluate`, for scripts and notebooks."""
     return run_sync(lambda: evaluate(pattern, rows, truth=truth, **options))
-
-
-def _deal_positions(
-    pattern: Block[Any, Any] | Callable[..., Block[Any, Any]],
-    choices: Callable[[Any], Sequence[str]],
-    asked: Callable[[Any], Any],
-    seed: int | None,
-) -> Callable[[Any], Block[Any, Any]]:
-    if isinstance(pattern, Block):
-        raise ConfigurationError(
-            _WHERE, "pattern", pattern.name, "a function of a row and its positions, for `choices`"
-        )
-    return lambda row: pattern(row, deal(choices(row), question=asked(row), seed=seed))
 
 
 def _reader(of: str | Callable[[Any], Any]) -> Callable[[Any], Any]:

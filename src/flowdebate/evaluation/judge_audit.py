@@ -175,7 +175,8 @@ def _compare_views(terms: dict[str, list[float]], views: Mapping[_JudgeView, Seq
         orders.setdefault(order, []).extend(choices)
     if len(orders) == 1:
         return
-    verdicts = [_most(choices) for choices in orders.values()]
+    leads = [leaders(Counter(choices)) for choices in orders.values()]
+    verdicts = [lead[0] if len(lead) == 1 else None for lead in leads]  # verdicts that tie are none
     pairs = [one != other for one, other in combinations(verdicts, 2)]
     lean = 0
     if any(pairs):
@@ -185,11 +186,8 @@ def _compare_views(terms: dict[str, list[float]], views: Mapping[_JudgeView, Seq
     terms.setdefault("flip_probability", []).append(sum(pairs) / len(pairs))
 
 
-def _most(choices: Sequence[str | None]) -> str | None:
-    lead = leaders(Counter(choices))
-    return lead[0] if len(lead) == 1 else None
-
-
+# The smallest value of figures that can be below 0; None: without bounds.
+_LEAST: dict[str, float | None] = {"preference_fairness": -1.0, "slot_log_odds": None}
 _ENOUGH = 50  # items from which on models are correlated: with fewer, the estimate says nothing
 _FLAT = 1e-12  # a spread that is due to rounding
 Spoken: TypeAlias = "Sequence[Sequence[str] | None] | None"
@@ -331,7 +329,13 @@ def _figures(
     items: Sequence[Sequence[JudgeBallot]], turns: Sequence[Sequence[str] | None], resampling: Resampling | None
 ) -> dict[str, Any]:
     counts = [count(ballots, spoke) for ballots, spoke in zip(items, turns, strict=True)]
-    figures = {name: _figure(counts, name, resampling) for name in FIGURES}
+    figures: dict[str, Figure] = {}
+    for name in FIGURES:
+        if terms := [item.figures[name] for item in counts if name in item.figures]:
+            n, least = sum(counted for _, counted in terms), _LEAST.get(name, 0.0)
+            alone = least is None and len(terms) == 1  # one item says nothing about another
+            low, high = _interval(terms, None if alone else resampling, least=least)
+            figures[name] = Figure(value=math.fsum(value for value, _ in terms) / n, n=n, low=low, high=high)
     return {
         "items": sum(item.ballots > 0 for item in counts),
         "ballots": sum(item.ballots for item in counts),
@@ -342,23 +346,8 @@ def _figures(
         "labels": _families("label", [item.labels for item in counts], resampling),
         "turns": _families("turn", [item.turns for item in counts], resampling),
         "last_word": _last_word([turns for item in counts for turns in item.turns.values()], resampling),
-        **{name: figure for name, figure in figures.items() if figure is not None},
+        **figures,
     }
-
-
-# The smallest value of figures that can be below 0; None: without bounds.
-_LEAST: dict[str, float | None] = {"preference_fairness": -1.0, "slot_log_odds": None}
-
-
-def _figure(counts: Sequence[ItemCounts], name: str, resampling: Resampling | None) -> Figure | None:
-    terms = [item.figures[name] for item in counts if name in item.figures]
-    if not terms:
-        return None
-    n = sum(counted for _, counted in terms)
-    least = _LEAST.get(name, 0.0)
-    alone = least is None and len(terms) == 1  # one item says nothing about another
-    low, high = _interval(terms, None if alone else resampling, least=least)
-    return Figure(value=math.fsum(value for value, _ in terms) / n, n=n, low=low, high=high)
 
 
 def _families(

@@ -117,7 +117,15 @@ async def rejudge(  # noqa: PLR0913 - those of a batch
     as in `create_rejudge`, `limits` those of each run. ConfigurationError, before any call, for a transcript of fewer
     than two sides and for no transcript.
     """
-    rows = [(index, _argued(each, index)) for index, each in enumerate(debates)]
+    rows: list[tuple[int, ArguedDebate]] = []
+    for index, debate in enumerate(debates):
+        argued = debate
+        if isinstance(debate, DebateRawOutput):
+            argued = ArguedDebate(question=debate.question, transcript=debate.transcript)
+        if len(argued.sides) < 2:  # noqa: PLR2004 - a choice takes two
+            allowed = "arguments of two sides or more"
+            raise ConfigurationError("rejudge()", f"debates[{index}]", list(argued.sides), allowed)
+        rows.append((index, argued))
     if not rows:
         raise ConfigurationError("rejudge()", "debates", rows, "at least one")
 
@@ -144,14 +152,6 @@ async def rejudge(  # noqa: PLR0913 - those of a batch
         each=each,
     )
     return await batch.all()
-
-
-def _argued(debate: ArguedDebate | DebateRawOutput, index: int) -> ArguedDebate:
-    if isinstance(debate, DebateRawOutput):
-        debate = ArguedDebate(question=debate.question, transcript=debate.transcript)
-    if len(debate.sides) < 2:  # noqa: PLR2004 - a choice takes two
-        raise ConfigurationError("rejudge()", f"debates[{index}]", list(debate.sides), "arguments of two sides or more")
-    return debate
 
 
 def _item(verdicts: Mapping[str, DebateVerdict]) -> AuditItem:

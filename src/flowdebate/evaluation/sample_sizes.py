@@ -160,7 +160,7 @@ def _powers_of_two(n: Any, rate: float, alpha: float) -> Any:  # noqa: ANN401 - 
 def _check(where: str, sides: int, rate: float | None = None, **shares: float) -> None:
     """ConfigurationError for options out of range, and where scipy is missing."""
     check_count(where, least=2, sides=sides)
-    even = 1 / sides
+    even = 1 / sides  # .01 above it takes some 20,000 items already
     if rate is not None and (not isinstance(rate, (int, float)) or rate is True or not even + 0.0099 <= rate <= 1):
         raise ConfigurationError(where, "rate", rate, f"a number from {even + 0.01:.2f} to 1")
     check_share(where, ends=False, **shares)

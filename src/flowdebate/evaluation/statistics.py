@@ -92,7 +92,7 @@ def effective_size(differences: Sequence[float], clusters: Sequence[Hashable]) -
     if len(groups) == n:
         return float(n)
     if len(groups) == 1:
-        return 1.0
+        return 1.0  # how much clusters differ from each other cannot be seen in one
     mean, sums = fmean(differences), dict.fromkeys(groups, 0.0)
     for difference, cluster in zip(differences, clusters, strict=True):
         sums[cluster] += difference - mean
