@@ -6,7 +6,7 @@ import base64
 from typing import TYPE_CHECKING, Any
 
 from flowdebate import create_judge, generator
-from flowdebate.patterns.debate.judging.prompt import render_judge_system, render_judge_turn, verdict_among
+from flowdebate.patterns.debate.judging.jurors import render_judge_system, render_judge_turn, verdict_among
 from flowdebate.patterns.debate.transcript import HOW_TO_READ
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def judge_with(defence: str, *, stances: Sequence[str], transcript: Transcript, 
         prompt=f"{office}{told}\n\n{task}" if told else f"{office}{task}",
         user=turn,
         instructions=BRIEF,
-        output_schema=verdict_among(stances),
+        output_schema=verdict_among(tuple(stances)),
         settings=settings,
         resources={"transcript": transcript},
     )

@@ -9,7 +9,7 @@ import numpy as np
 
 from evidence.estimates import table
 from flowdebate.patterns.debate.judging.ballots import JudgeBallot, decide, effective_n, is_settled
-from flowdebate.patterns.debate.judging.schedules import Schedule
+from flowdebate.patterns.debate.judging.views import Schedule
 from flowdebate.testing.simulated.judge import SimJudge, orders_of
 
 if TYPE_CHECKING:

@@ -24,9 +24,14 @@ from flowdebate.errors import FlowDebateError, ModelUnavailable
 from flowdebate.models.base import ModelSettings
 from flowdebate.models.local.model import LocalModel
 from flowdebate.patterns.debate.judging.ballots import JudgeBallot, leader_of
-from flowdebate.patterns.debate.judging.jurors import NO_LOGPROBS, numbers_of
-from flowdebate.patterns.debate.judging.prompt import JudgeTemplate, render_judge_system, render_judge_turn
-from flowdebate.patterns.debate.judging.schedules import JudgeView, Schedule
+from flowdebate.patterns.debate.judging.jurors import (
+    NO_LOGPROBS,
+    JudgeTemplate,
+    read_logprobs,
+    render_judge_system,
+    render_judge_turn,
+)
+from flowdebate.patterns.debate.judging.views import JudgeView, Schedule
 from flowdebate.patterns.debate.transcript import HOW_TO_READ, render_entries
 from flowdebate.runs.events import ModelCalled
 
@@ -150,7 +155,7 @@ def _by_letter(ballot: JudgeBallot, logprobs: Mapping[str, float] | None) -> Jud
     """The ballot with the log-odds of its letters, however probable they are, as in the rows that are there."""
     if logprobs is None:
         return ballot.model_copy(update={"problem": NO_LOGPROBS})
-    found = numbers_of(logprobs, ballot.labels or {})
+    found = read_logprobs(logprobs, ballot.labels or {})
     return ballot.model_copy(update={**found, "winner": leader_of(found["scores"]), "problem": None})
 
 

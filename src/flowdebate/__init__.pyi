@@ -27,7 +27,7 @@ from .patterns.debate.debater import create_debater as create_debater
 from .patterns.debate.judging.judge import create_judge as create_judge
 from .patterns.debate.judging.judge import create_judge_panel as create_judge_panel
 from .patterns.debate.judging.options import JudgeOptions as JudgeOptions
-from .patterns.debate.judging.prompt import format_transcript_for_judge as format_transcript_for_judge
+from .patterns.debate.judging.views import format_transcript_for_judge as format_transcript_for_judge
 from .patterns.debate.moderator import create_moderator as create_moderator
 from .patterns.debate.schemas import DebateContributionEntry as DebateContributionEntry
 from .patterns.debate.schemas import DebateInput as DebateInput

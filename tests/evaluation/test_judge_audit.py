@@ -12,7 +12,7 @@ from flowdebate.errors import ConfigurationError
 from flowdebate.evaluation import audit, full_audit
 from flowdebate.evaluation.audit_report import LIMITS
 from flowdebate.patterns.debate.judging.ballots import JudgeBallot, centred, softmax
-from flowdebate.patterns.debate.judging.schedules import Schedule
+from flowdebate.patterns.debate.judging.views import Schedule
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

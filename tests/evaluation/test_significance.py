@@ -15,7 +15,7 @@ from flowdebate.errors import ConfigurationError
 from flowdebate.evaluation import audit, full_audit
 from flowdebate.evaluation.sample_sizes import NEEDED, power, smallest_n, smallest_rate, sought
 from flowdebate.patterns.debate.judging.ballots import JudgeBallot
-from flowdebate.patterns.debate.judging.schedules import as_schedule
+from flowdebate.patterns.debate.judging.views import as_schedule
 from tests.evaluation.test_judge_audit import all_figures, ballot, items
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from flowdebate._util.text import clean_text
 from flowdebate.cli.terminal.page import Page, render
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns.debate.debater import render_debater_system, render_debater_turn
-from flowdebate.patterns.debate.judging.prompt import render_judge_system, render_judge_turn
+from flowdebate.patterns.debate.judging.jurors import render_judge_system, render_judge_turn
 from flowdebate.patterns.debate.moderator import render_moderator_system, render_moderator_turn
 from flowdebate.patterns.debate.schemas import JudgeViewMade
 from flowdebate.patterns.debate.synthesizer import render_synthesizer_system, render_synthesizer_turn

@@ -8,7 +8,7 @@ from hypothesis import given
 
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns.debate.debater import DEBATER, DebaterTemplate, render_debater_system, render_debater_turn
-from flowdebate.patterns.debate.judging.prompt import JUDGE, JudgeTemplate, render_judge_turn
+from flowdebate.patterns.debate.judging.jurors import JUDGE, JudgeTemplate, render_judge_turn
 from flowdebate.patterns.debate.moderator import MODERATOR, ModeratorTemplate
 from flowdebate.patterns.debate.synthesizer import SYNTHESIZER, SynthesizerTemplate
 from flowdebate.prompts.escaping import quoted

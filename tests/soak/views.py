@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from flowdebate import DebateContributionEntry, DebateModeratorDecision, DebateRawOutput, DebateVerdict
 from flowdebate.patterns.debate.debater import render_debater_turn
-from flowdebate.patterns.debate.judging.prompt import format_transcript_for_judge, render_judge_turn
+from flowdebate.patterns.debate.judging.jurors import render_judge_turn
+from flowdebate.patterns.debate.judging.views import format_transcript_for_judge
 from flowdebate.patterns.debate.moderator import render_moderator_turn
 from flowdebate.patterns.debate.synthesizer import render_synthesizer_turn
 from flowdebate.patterns.debate.transcript import parse_entries, render_entries

@@ -20,7 +20,7 @@ from flowdebate.patterns.debate.judging.ballots import (
     is_settled,
     leader_of,
 )
-from flowdebate.patterns.debate.judging.schedules import Schedule
+from flowdebate.patterns.debate.judging.views import Schedule
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

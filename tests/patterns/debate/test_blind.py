@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate import DebateContributionEntry, DebateRawOutput
-from flowdebate.patterns.debate.blind import BlindReading, blind_views
+from flowdebate.patterns.debate.judging.views import BlindReading, blind_views
 
 SIDES = ("buses are slow", "buses are fast", "buses are late", "trams")
 

@@ -10,6 +10,7 @@ import pytest
 from flowdebate import Session, debate
 from flowdebate.errors import ModelError, ReadOnly
 from flowdebate.patterns.debate.assembly import stop_reason
+from flowdebate.patterns.debate.schemas import DebateModeratorDecision, DebateState
 from flowdebate.patterns.events import RoundsEnded
 from tests.patterns.debates import QUESTION, SIDES, by_role, decision, events, moderated, script
 
@@ -40,7 +41,8 @@ def test_a_debate_ends_at_its_cap(rounds: int) -> None:
 )
 def test_the_first_reason_wins(round_: int, moderator_done: bool, expected: str | None) -> None:  # noqa: FBT001
     """The cap comes before the moderator."""
-    assert stop_reason(round_, max_rounds=3, moderator_done=moderator_done) == expected
+    decided = DebateModeratorDecision(round=round_, next_speakers=["a"], done=moderator_done)
+    assert stop_reason(DebateState(round=round_, moderator_decisions=[decided]), max_rounds=3) == expected
 
 
 def test_the_predicate_is_asked_after_each_round_but_the_last() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate import DebateContributionEntry, format_transcript_for_judge
-from flowdebate.patterns.debate.judging.prompt import order_for_judge
+from flowdebate.patterns.debate.judging.views import order_for_judge
 from flowdebate.patterns.debate.transcript import parse_entries, render_entries
 from tests.prompts.nasty import entries, entry
 

@@ -24,7 +24,6 @@ from flowdebate.patterns.debate.judging.ballots import (
     softmax,
 )
 from flowdebate.patterns.debate.judging.jurors import letter_views
-from flowdebate.patterns.debate.judging.schedules import Schedule
 from flowdebate.patterns.debate.judging.verdicts import (
     HINT,
     add_headline,
@@ -34,6 +33,7 @@ from flowdebate.patterns.debate.judging.verdicts import (
     sentences_of,
     statements_of,
 )
+from flowdebate.patterns.debate.judging.views import Schedule
 from flowdebate.patterns.debate.schemas import DebateContributionEntry, DebateVerdict
 from flowdebate.testing import FunctionModel, SimJudge
 

@@ -9,11 +9,11 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from flowdebate.errors import ConfigurationError
-from flowdebate.patterns.debate.quotes.verify import find_quotes, normalised, verify_quotes
+from flowdebate.patterns.debate.quotes import find_quotes, normalise, verify_quotes
 from tests.measures.drawn import texts
 
 if TYPE_CHECKING:
-    from flowdebate.patterns.debate.quotes.quotes import VerifiedQuote
+    from flowdebate.patterns.debate.quotes import VerifiedQuote
 
 REPORT = (
     "Rents — as the report says — fell by 1.5 per cent in May.\n"
@@ -246,7 +246,7 @@ def sources_and_slices(draw: st.DrawFn) -> tuple[str, int, int]:
     """A source, and the first and the last of the words of a slice of it."""
     words = draw(st.lists(word_texts, min_size=3, max_size=25))
     source = "".join(part for word in words for part in (word, draw(gaps)))
-    count = len(normalised(source).words)
+    count = len(normalise(source).words)
     assume(count >= 3)
     first = draw(st.integers(0, count - 3))
     return source, first, draw(st.integers(first + 2, count - 1))
@@ -261,7 +261,7 @@ def is_enough(keys: list[str]) -> bool:
 def test_any_slice_of_a_source_is_verified_at_its_place(drawn: tuple[str, int, int], data: st.DataObject) -> None:
     """Between words, whatever its case, its spacing and its punctuation are: the places cover just its words."""
     source, first, last = drawn
-    words = normalised(source)
+    words = normalise(source)
     wanted = words.words[first : last + 1]
     assume(is_enough(wanted))
     quote = source[slice(*words.spans[first])]
@@ -276,7 +276,7 @@ def test_any_slice_of_a_source_is_verified_at_its_place(drawn: tuple[str, int, i
     found = [item for item in verify_quotes(f"「{quote}」", {"": "x", "s": source}) if item.depth == 0]
     assert [item.status for item in found] == ["verified"]
     [span] = found[0].spans
-    again = normalised(source[span.start : span.end])
+    again = normalise(source[span.start : span.end])
     assert "".join(again.words) == "".join(wanted)
     assert (again.spans[0][0], again.spans[-1][1]) == (0, span.end - span.start)
 
@@ -285,8 +285,8 @@ def test_any_slice_of_a_source_is_verified_at_its_place(drawn: tuple[str, int, i
 def test_one_other_word_makes_it_unverified(drawn: tuple[str, int, int], data: st.DataObject) -> None:
     """A word that the source does not have, in the place of one that it has, or between two of them."""
     source, first, last = drawn
-    keys = normalised(source).words[first : last + 1]
-    assume("unheard" not in normalised(source).text)
+    keys = normalise(source).words[first : last + 1]
+    assume("unheard" not in normalise(source).text)
     place = data.draw(st.integers(0, len(keys) - 1))
     keys[place : place + data.draw(st.integers(0, 1))] = ["unheard"]
     assume(is_enough(keys))
@@ -298,11 +298,11 @@ def test_one_other_word_makes_it_unverified(drawn: tuple[str, int, int], data: s
 def test_a_quote_with_a_word_dropped_is_not_verified(drawn: tuple[str, int, int], data: st.DataObject) -> None:
     """Unless the source has the shorter words too."""
     source, first, last = drawn
-    words = normalised(source)
+    words = normalise(source)
     keys = words.words[first : last + 1]
     place = data.draw(st.integers(1, len(keys) - 2))
     shorter = keys[:place] + keys[place + 1 :]
-    assume(is_enough(shorter) and normalised(" ".join(shorter)).text not in words.text)
+    assume(is_enough(shorter) and normalise(" ".join(shorter)).text not in words.text)
     [found] = verify_quotes(f"「{' '.join(shorter)}」", {"s": source})
     assert found.status != "verified"
 
@@ -327,8 +327,8 @@ def test_any_text_is_read_and_all_places_are_in_range(text: str, source: str) ->
         ends = [0, *(end for span in item.spans for end in (span.start, span.end))]
         assert ends == sorted(ends)
         assert ends[-1] <= len(origin)
-        quoted = "".join(normalised(re.sub(r"\[(\w)\](?=\w)", r"\1", item.text)).words)
-        at_place = "".join(key for span in item.spans for key in normalised(origin[span.start : span.end]).words)
+        quoted = "".join(normalise(re.sub(r"\[(\w)\](?=\w)", r"\1", item.text)).words)
+        at_place = "".join(key for span in item.spans for key in normalise(origin[span.start : span.end]).words)
         assert item.status != "verified" or at_place == quoted
 
 
@@ -367,9 +367,9 @@ def test_hostile_texts_come_to_an_end(name: str) -> None:
 @given(st.lists(st.sampled_from(["a", "aa", "ab", "1", "12", "-1", "b"]), max_size=12), st.data())
 def test_words_are_found_at_their_first_place(source: list[str], data: st.DataObject) -> None:
     """As by comparing all runs of words, from any place on; a part of a word is no word."""
-    text = normalised(" ".join(source))
+    text = normalise(" ".join(source))
     part = data.draw(st.lists(st.sampled_from(["a", "aa", "ab", "1", "12", "b"]), min_size=1, max_size=4))
-    wanted = normalised(" ".join(part)).text
+    wanted = normalise(" ".join(part)).text
     begin = data.draw(st.sampled_from([0, *text.starts]))
     ends = [*text.starts[1:], len(text.text)]
     places = [

@@ -5,8 +5,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flowdebate.patterns.debate.quotes.quotes import is_quotes_line, mark_quotes, render_quotes
-from flowdebate.patterns.debate.quotes.verify import verify_quotes
+from flowdebate.patterns.debate.quotes import is_quotes_line, mark_quotes, render_quotes, verify_quotes
 from flowdebate.patterns.debate.transcript import render_entries
 from flowdebate.prompts.escaping import quoted
 from tests.prompts.nasty import entry, lines_of

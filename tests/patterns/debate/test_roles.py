@@ -25,7 +25,7 @@ from flowdebate import (
     sequencer,
 )
 from flowdebate.errors import ConfigurationError
-from flowdebate.patterns.debate.judging.prompt import JUDGE
+from flowdebate.patterns.debate.judging.jurors import JUDGE
 from flowdebate.patterns.debate.moderator import MODERATOR
 from flowdebate.patterns.debate.synthesizer import SYNTHESIZER
 from flowdebate.runs.events import ModelCalled

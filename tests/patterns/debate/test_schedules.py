@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from flowdebate import DebateContributionEntry
 from flowdebate.errors import ConfigurationError
-from flowdebate.patterns.debate.judging.prompt import in_view, render_view
-from flowdebate.patterns.debate.judging.schedules import JudgeView, Schedule, as_schedule, sampled
+from flowdebate.patterns.debate.judging.views import JudgeView, Schedule, as_schedule, in_view, render_view, sampled
 from flowdebate.patterns.debate.transcript import parse_entries
 
 sides = st.lists(st.text(min_size=1, max_size=6), min_size=1, max_size=6, unique=True)

@@ -12,8 +12,8 @@ from flowdebate.blocks.sequencer import sequencer
 from flowdebate.errors import BadAnswer, ConfigurationError, FlowDebateError, OutputError, RosterError, shown
 from flowdebate.patterns.debate.debater import create_debater
 from flowdebate.patterns.debate.judging.judge import Judge, create_judge, create_judge_panel
+from flowdebate.patterns.debate.judging.jurors import verdict_among
 from flowdebate.patterns.debate.judging.options import JudgeOptions
-from flowdebate.patterns.debate.judging.prompt import verdict_among
 from flowdebate.patterns.debate.mirror import Mirror, mirrored_loop, verdict_of_both
 from flowdebate.patterns.debate.moderator import (
     Moderator,
@@ -22,6 +22,7 @@ from flowdebate.patterns.debate.moderator import (
     decision_among,
     stash_moderator_decision,
 )
+from flowdebate.patterns.debate.quotes import look_up
 from flowdebate.patterns.debate.schemas import (
     DebateContributionEntry,
     DebateInput,
@@ -42,12 +43,11 @@ from flowdebate.patterns.turn import MISSING, WithFallback, record_failure, reco
 from flowdebate.prompts.escaping import as_seen
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from flowdebate.blocks.base import Block
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.patterns.debate.judging.ballots import OnFlip
-    from flowdebate.patterns.debate.quotes.quotes import VerifiedQuote
     from flowdebate.patterns.debate.schemas import DebateModeratorDecision, StopReason
     from flowdebate.runs.context import Context
     from flowdebate.runs.events import RunStatus
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 def assemble(loop: Loop) -> Sequencer[Any, Any]:
     """The debate as a block: opening, rounds of turns, judge, raw output, synthesizer."""
-    given = loop.given
+    given, stances = loop.given, [debater.stance for debater in loop.roster]
     turns = {
         debater.name: loop.turn(
             debater,
@@ -67,23 +67,24 @@ def assemble(loop: Loop) -> Sequencer[Any, Any]:
             stance=debater.stance,
             role=debater.role,
             max_rounds=loop.max_rounds,
-            stances=_stances(loop),
+            stances=stances,
             anonymity=given["anonymity"],
             sources=given["sources"],
         )
         for debater in loop.roster
     }
-    judge = _judge(loop)
+    judge = _create_judge(loop, stances)
     moderated = loop.has(MODERATOR)
 
     pipeline = loop.opening()
     if not moderated:
         pipeline = loop.with_turns(pipeline, turns)
     elif loop.turn_order != "declared" or loop.reverse:
-        pipeline = loop.with_turns(pipeline.tap(_moderation(loop)), turns, speakers=partial(_speakers_of_round, None))
+        pipeline = loop.with_turns(pipeline.tap(_open_round(loop)), turns, speakers=partial(_speakers_of_round, None))
     else:
-        dispatch = router(name=f"{loop.name}-dispatch", choose=_itself, routes=turns)
-        pipeline = pipeline.tap(_moderation(loop)).tap_each(dispatch, over=_speakers_of_round, max_concurrency=1)
+        # not `with_turns`, as above: stored runs have this router in their paths
+        dispatch = router(name=f"{loop.name}-dispatch", choose=lambda speaker: speaker, routes=turns)
+        pipeline = pipeline.tap(_open_round(loop)).tap_each(dispatch, over=_speakers_of_round, max_concurrency=1)
     pipeline = loop.until_stopped(pipeline, *(["done (moderator)"] if moderated else []))
     on_flip: OnFlip | None = None
     if given["mirror"]:
@@ -91,16 +92,11 @@ def assemble(loop: Loop) -> Sequencer[Any, Any]:
         if on_flip == "human":
             raise ConfigurationError(loop.where, "mirror", True, "left out with on_flip='human'")  # noqa: FBT003
         pipeline = pipeline.tap(Mirror(assemble(mirrored_loop(loop))))
-    build = build_raw_output(loop, judge.name, own=is_own(given["judge"]), on_flip=on_flip)
+    build = _build_raw_output(loop, judge.name, stances, own=is_own(given["judge"]), on_flip=on_flip)
     return with_synthesizer(pipeline.then(loop.guard(JUDGE, judge)).then(build), loop, SYNTHESIZER)
 
 
-def _stances(loop: Loop) -> list[str]:
-    """The debaters' stances, in declared order."""
-    return [debater.stance for debater in loop.roster]
-
-
-def _moderation(loop: Loop) -> Block[Any, Any]:
+def _open_round(loop: Loop) -> Block[Any, Any]:
     """The moderator's decision, checked; the declared order if its model gives none that can be used."""
     names = loop.names
     moderator = loop.role(
@@ -126,46 +122,37 @@ def _moderation(loop: Loop) -> Block[Any, Any]:
     return WithFallback(opening, recover=recover, losses=losses, timeout=loop.failures.turn_timeout)
 
 
-def _judge(loop: Loop) -> Block[Any, Any]:
-    given, stances = loop.given, _stances(loop)
-    judge, names = given["judge"], ("anonymize_transcript", "shuffle_for_judge", "anonymity", "sources")
-    facts: dict[str, Any] = {
-        "transcript": loop.transcript,
-        "stances": stances,
-        "turn_order": loop.turn_order,
-        **{name: given[name] for name in names},
-    }
+def _create_judge(loop: Loop, stances: Sequence[str]) -> Block[Any, Any]:
+    judge, names = loop.given["judge"], ("anonymize_transcript", "shuffle_for_judge", "anonymity", "sources")
+    facts: dict[str, Any] = {name: loop.given[name] for name in names}
+    facts.update(transcript=loop.transcript, stances=stances, turn_order=loop.turn_order)
     if isinstance(judge, JudgeOptions):
         options: Any = merge_options(loop.options_of(JUDGE), judge.for_block())
         return Judge(judge, name=loop.name, **facts, options=options)
-    return loop.role(JUDGE, answer=partial(verdict_among, stances), **facts)
+    return loop.role(JUDGE, answer=partial(verdict_among, tuple(stances)), **facts)
 
 
-def _first_state(loop: Loop) -> DebateState:
+def _create_state(loop: Loop) -> DebateState:
     stances = {debater.name: debater.stance for debater in loop.roster}
     # of checked values: nothing has to be validated, by a schema as large as the output's
     return DebateState.model_construct(stances=stances, max_rounds=loop.max_rounds)
 
 
-def _stop_reason(state: DebateState, max_rounds: int) -> StopReason | None:
-    done = state.decision is not None and state.decision.done
-    return stop_reason(state.round, max_rounds=max_rounds, moderator_done=done)
+def stop_reason(state: DebateState, max_rounds: int) -> StopReason | None:
+    """The debate's own reason to end after a round, or None; the first that holds wins.
 
-
-def stop_reason(round: int, *, max_rounds: int, moderator_done: bool) -> StopReason | None:  # noqa: A002
-    """The debate's own reason to end after `round`, or None; the first that holds wins.
-
-    >>> stop_reason(2, max_rounds=2, moderator_done=True)
+    >>> stop_reason(DebateState(round=2), max_rounds=2)
     'max_rounds'
     """
-    if round >= max_rounds:
+    if state.round >= max_rounds:
         return "max_rounds"
-    return "moderator_done" if moderator_done else None
+    return "moderator_done" if state.decision is not None and state.decision.done else None
 
 
 def raw_output(loop: Loop, ctx: Context, status: RunStatus) -> DebateRawOutput:
     """The raw output of the debate around a step, so far."""
-    state, anonymity = state_of(ctx, DebateState), loop.given["anonymity"]
+    state, anonymity, sources = state_of(ctx, DebateState), loop.given["anonymity"], loop.given["sources"]
+    items = tuple((sources or {}).items())
     return DebateRawOutput(
         rounds=state.round,
         question=state.question,
@@ -173,7 +160,7 @@ def raw_output(loop: Loop, ctx: Context, status: RunStatus) -> DebateRawOutput:
         verdict=state.verdict,
         moderator_decisions=list(state.moderator_decisions),
         leaks=None if anonymity is None else anonymity.leaks(ctx),
-        quotes=_quotes(ctx, loop.given["sources"]),
+        quotes=[list(look_up(entry.text, items)) for entry in entries_of(ctx)] if items else None,
         turn_order=loop.turn_order,
         mirrored=state.mirrored,
         first_verdict=state.first_verdict,
@@ -181,35 +168,39 @@ def raw_output(loop: Loop, ctx: Context, status: RunStatus) -> DebateRawOutput:
     )
 
 
-def _quotes(ctx: Context, sources: Mapping[str, str] | None) -> list[list[VerifiedQuote]] | None:
-    if not sources:
-        return None
-    from flowdebate.patterns.debate.quotes.verify import quotes_in  # its patterns take a while to compile
-
-    return quotes_in(entries_of(ctx), sources)
-
-
-def build_raw_output(loop: Loop, judge: str, *, own: bool, on_flip: OnFlip | None) -> Handler[Any, DebateRawOutput]:
+def _build_raw_output(
+    loop: Loop, judge: str, stances: Sequence[str], *, own: bool, on_flip: OnFlip | None
+) -> Handler[Any, DebateRawOutput]:
     """A block that takes the judge's verdict, or `MISSING`, and publishes the raw output.
 
     With `on_flip` the debate was mirrored: its verdict is that on both.
     """
-    stances = list(dict.fromkeys(_stances(loop)))
+    sides = list(dict.fromkeys(stances))
 
     @handler(name=f"{loop.name}-build-raw-output")
     async def build(value: object, ctx: Context) -> DebateRawOutput:
         status: RunStatus = "no_verdict"
-        record_unheard(loop.roster, ctx)
+        _record_unheard(loop.roster, ctx)
         if value is not MISSING:
             read = partial(as_model, value, DebateVerdict, block=judge)
             verdict = await accepted(read, ctx, returns=DebateVerdict, own=own)
             if not isinstance(value, JudgedVerdict):
-                verdict = of_application(verdict, stances, ctx, block=judge)
-            found = verdict if on_flip is None else _judge_both(verdict, stances, ctx, block=judge, on_flip=on_flip)
+                verdict = _check_own_verdict(verdict, sides, ctx, block=judge)
+            mirrored = state_of(ctx, DebateState).mirrored
+            found: DebateVerdict | None = verdict
+            if on_flip is not None:
+                ctx.scope.handle.update(first_verdict=verdict)
+                both = None
+                if mirrored is not None:
+                    both = verdict_of_both(verdict, mirrored, ctx, sides=sides, on_flip=on_flip)
+                # a plain verdict: the subclass says only which block made it, and is not read back from a store
+                found = None if both is None else as_model(both, DebateVerdict, block=judge)
             if found is not None:
                 ctx.scope.handle.update(verdict=found)
                 ctx.emit(VerdictReached(block=judge, verdict=found))
-                status = _worse(status_of(ctx), state_of(ctx, DebateState).mirrored)
+                status = status_of(ctx)
+                if status == "complete" and mirrored is not None and mirrored.status != "complete":
+                    status = "degraded"  # the mirror has gone on without something
         raw: Any = loop.make_output(ctx, status)
         published: DebateRawOutput = publish(raw, ctx)
         return published
@@ -217,22 +208,7 @@ def build_raw_output(loop: Loop, judge: str, *, own: bool, on_flip: OnFlip | Non
     return build
 
 
-def _judge_both(
-    verdict: DebateVerdict, stances: Sequence[str], ctx: Context, *, block: str, on_flip: OnFlip
-) -> DebateVerdict | None:
-    """The verdict on the debate and its mirror; None if there is none on the mirror."""
-    ctx.scope.handle.update(first_verdict=verdict)
-    mirrored = state_of(ctx, DebateState).mirrored
-    both = None if mirrored is None else verdict_of_both(verdict, mirrored, ctx, sides=stances, on_flip=on_flip)
-    return None if both is None else as_model(both, DebateVerdict, block=block)
-
-
-def _worse(status: RunStatus, mirrored: DebateRawOutput | None) -> RunStatus:
-    """The status of a debate whose mirror may have gone on without something."""
-    return "degraded" if mirrored is not None and status == "complete" != mirrored.status else status
-
-
-def of_application(verdict: DebateVerdict, stances: Sequence[str], ctx: Context, *, block: str) -> DebateVerdict:
+def _check_own_verdict(verdict: DebateVerdict, stances: Sequence[str], ctx: Context, *, block: str) -> DebateVerdict:
     """The verdict of an application's own judge: without ballots, and with a winner that is one of `stances`, or none.
 
     A winner that is written in another Unicode form is the stance that reads the same; any other is not counted.
@@ -248,7 +224,7 @@ def of_application(verdict: DebateVerdict, stances: Sequence[str], ctx: Context,
     return plain.model_copy(update={"winner": None, "unknown_winner": verdict.winner})
 
 
-def record_unheard(roster: Sequence[Debater], ctx: Context) -> None:
+def _record_unheard(roster: Sequence[Debater], ctx: Context) -> None:
     """Record the stances that nobody was asked to argue, such as those that a moderator never gave the floor."""
     shown_up = {entry.stance for entry in entries_of(ctx)} | {loss.stance for loss in state_of(ctx, DebateState).losses}
     for debater in roster:
@@ -264,10 +240,6 @@ def _speakers_of_round(_: object, ctx: Context) -> list[str]:
     return [] if decision is None else decision.next_speakers
 
 
-def _itself(speaker: str) -> str:
-    return speaker
-
-
 JUDGE = Role(name="judge", create=[create_judge, create_judge_panel], instead="no_verdict")
 MODERATOR = Role(name="moderator", create=[create_moderator], instead="declared_order", absent="by default")
 SYNTHESIZER = Role(name="synthesizer", create=[create_synthesizer], instead="no_output", absent="if False")
@@ -277,10 +249,10 @@ DEBATE = PatternSpec(
     roles=[JUDGE, MODERATOR, SYNTHESIZER],
     choices={"turn_order": TurnOrder},
     input_type=DebateInput,
-    new_state=_first_state,
+    new_state=_create_state,
     make_output=raw_output,
     create_transcript=create_debate_transcript,
-    stop_reason=_stop_reason,
+    stop_reason=stop_reason,
     voice_of=attrgetter("stance"),
     member=Debater,
     many_rounds=MANY_ROUNDS,

@@ -11,7 +11,7 @@ from flowdebate.models.resolve import of_intent
 from flowdebate.patterns.anonymity.aliases import Anonymity, named_models
 from flowdebate.patterns.debate.assembly import DEBATE, assemble
 from flowdebate.patterns.debate.judging.options import JudgeOptions, as_judge_options
-from flowdebate.patterns.debate.quotes.quotes import check_sources
+from flowdebate.patterns.debate.quotes import check_sources
 from flowdebate.patterns.roles import PatternKeywords
 from flowdebate.patterns.roster import Debater, options_for_all, own_options
 from flowdebate.patterns.spec import check_options
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from flowdebate.models.base import Model, ModelSettings
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.patterns.debate.debater import DebaterTemplate
-    from flowdebate.patterns.debate.judging.schedules import ScheduleLike
+    from flowdebate.patterns.debate.judging.views import ScheduleLike
     from flowdebate.patterns.debate.schemas import BaselineName, DebateRawOutput
     from flowdebate.patterns.debate.transcript import Transcript
     from flowdebate.patterns.roles import ModeratorOptions, SynthesizerOptions

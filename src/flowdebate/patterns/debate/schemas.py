@@ -15,7 +15,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from flowdebate._util.wire import BaseEvent, WireModel, as_list, new_dict, new_list
 from flowdebate.patterns.anonymity.leaks import LeakReport
 from flowdebate.patterns.debate.judging.ballots import Judging
-from flowdebate.patterns.debate.quotes.quotes import VerifiedQuote
+from flowdebate.patterns.debate.quotes import VerifiedQuote
 from flowdebate.patterns.output import Entry, PatternOutput
 from flowdebate.patterns.state import (
     Contribution,

@@ -113,7 +113,7 @@ def render_entries(
 
     Rendering more entries only adds to the end. No entries are `(empty)`. A line below a flagged argument says that it
     is cut off or empty. `below` has another line for each entry (empty for none), such as
-    `flowdebate.patterns.debate.quotes.quotes.render_quotes` writes. A stance with a label is shown by it.
+    `flowdebate.patterns.debate.quotes.render_quotes` writes. A stance with a label is shown by it.
 
     >>> print(render_entries([DebateContributionEntry(round=1, agent_name="a", stance="for", text="Yes.")], names=True))
     Round 1:

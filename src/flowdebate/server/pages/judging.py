@@ -12,7 +12,7 @@ from fastapi import APIRouter, Query, Response
 from starlette.requests import Request  # noqa: TC002 - FastAPI reads it
 from starlette.responses import HTMLResponse, RedirectResponse
 
-from flowdebate.patterns.debate.blind import BlindReading, blind_views
+from flowdebate.patterns.debate.judging.views import BlindReading, blind_views
 from flowdebate.server.front import FrontOf, ServiceOf  # noqa: TC001 - FastAPI reads them
 from flowdebate.server.pages.runs import page, sheet_of
 from flowdebate.server.requests import AuditQuery  # noqa: TC001 - FastAPI reads it

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 from flowdebate.errors import ConfigurationError, MalformedResponse, ViewError
 from flowdebate.models.base import ModelResponse
 from flowdebate.models.usage import Usage
-from flowdebate.patterns.debate.judging.schedules import Schedule, as_schedule
+from flowdebate.patterns.debate.judging.views import Schedule, as_schedule
 from flowdebate.patterns.debate.transcript import parse_entries
 from flowdebate.prompts.escaping import BAR, unescaped
 from flowdebate.testing.simulated.draws import key_of, normal, normals
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from flowdebate.models.base import ModelRequest
-    from flowdebate.patterns.debate.judging.schedules import ScheduleLike
+    from flowdebate.patterns.debate.judging.views import ScheduleLike
     from flowdebate.patterns.debate.schemas import DebateContributionEntry
 
 

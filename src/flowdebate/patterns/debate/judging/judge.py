@@ -27,24 +27,18 @@ from flowdebate.patterns.debate.judging.ballots import (
     is_settled,
 )
 from flowdebate.patterns.debate.judging.jurors import (
+    JUDGE,
     NO_LOGPROBS,
     JudgeInput,
+    JudgeTemplate,
     Juror,
     JurorSetup,
     LetterJuror,
     letter_views,
     letters_for,
-)
-from flowdebate.patterns.debate.judging.options import CROSSED, LETTERS, JudgeOptions, labels_for
-from flowdebate.patterns.debate.judging.prompt import (
-    JUDGE,
-    JudgeTemplate,
-    in_view,
-    labelled,
-    order_for_judge,
     verdict_among,
 )
-from flowdebate.patterns.debate.judging.schedules import JudgeView
+from flowdebate.patterns.debate.judging.options import CROSSED, LETTERS, JudgeOptions, labels_for
 from flowdebate.patterns.debate.judging.verdicts import (
     conclude,
     conclude_by_letter,
@@ -52,7 +46,8 @@ from flowdebate.patterns.debate.judging.verdicts import (
     reply_to,
     statements_of,
 )
-from flowdebate.patterns.debate.quotes.quotes import quotes_line
+from flowdebate.patterns.debate.judging.views import JudgeView, in_view, labelled, order_for_judge
+from flowdebate.patterns.debate.quotes import quotes_line
 from flowdebate.patterns.debate.schemas import JudgedVerdict, JudgeViewMade
 from flowdebate.patterns.roles import SHOWN, generator_options
 from flowdebate.patterns.roster import bindable, with_answer_schema
@@ -68,7 +63,7 @@ if TYPE_CHECKING:
     from flowdebate.models.base import Model
     from flowdebate.patterns.anonymity.aliases import Anonymity
     from flowdebate.patterns.debate.judging.ballots import Answer, DecidedBy, OnFlip, Statement
-    from flowdebate.patterns.debate.judging.schedules import ScheduleLike
+    from flowdebate.patterns.debate.judging.views import ScheduleLike
     from flowdebate.patterns.debate.transcript import Transcript
     from flowdebate.patterns.roles import BlockOptions
     from flowdebate.patterns.state import TurnOrder
@@ -226,7 +221,7 @@ class Judge(Block[Any, JudgedVerdict]):
         self._anonymized = anonymize_transcript
         self._shuffle = shuffle_for_judge
         self._random = random
-        self._anonymity = anonymity if anonymize_transcript else None
+        self._anonymity = anonymity if anonymize_transcript else None  # tags have the names anyway
         self._turn_order: TurnOrder = turn_order
         self._note = quotes_line(sources) if sources else None
 
@@ -235,12 +230,17 @@ class Judge(Block[Any, JudgedVerdict]):
         asking = self._by_letter if self._by_letter is not None and self._is_concise(ctx) else self._asking
         first = asking.jurors[0]
         if asking.how.form == "winner" and isinstance(first, Juror):
-            shown = self._shuffled(question, ctx)
+            # asked once: each round is shuffled by itself, so that no side has the first word in all of them
+            entries = entries_of(ctx)
+            places = order_for_judge(entries, shuffle=self._shuffle, random=self._random or ctx.random)
+            order = dict.fromkeys([*(entries[place].stance for place in places), *self.sides])
+            shown = self._render(question, JudgeView(order=tuple(order)), places, ctx)
             self._announce(shown, ctx)
             only: JudgedVerdict = await first.asking(shown)(shown, ctx.child(self.name, ctx.path))
             return only
         fallback, ballots = None, await self._ballots(asking, question, ctx)
         if any(ballot.problem == NO_LOGPROBS for ballot in ballots):
+            # only the answers show which models give log-probabilities: a server may leave them out silently
             fallback = f"{asking.how.form} -> scores: {NO_LOGPROBS}"
             asking = self._ask(replace(asking.how, answer="scores", decided_by=None, schedule=asking.how.plan))
             ballots = await self._ballots(asking, question, ctx, step="scores")
@@ -264,14 +264,7 @@ class Judge(Block[Any, JudgedVerdict]):
             return Asking(how, [LetterJuror(setup, reasons=reasons, panel_model=each) for each in models])
         return Asking(how, [Juror(setup, scored=form == "scores", panel_model=each) for each in models])
 
-    def _shuffled(self, question: str, ctx: Context) -> JudgeInput:
-        """The one view of a judge that is asked once: each round is shuffled separately."""
-        entries = entries_of(ctx)
-        places = order_for_judge(entries, shuffle=self._shuffle, random=self._random or ctx.random)
-        order = dict.fromkeys([*(entries[place].stance for place in places), *self.sides])
-        return self._shown(question, JudgeView(order=tuple(order)), places, ctx)
-
-    def _shown(
+    def _render(
         self, question: str, view: JudgeView, places: Sequence[int], ctx: Context, *, number: int = 0
     ) -> JudgeInput:
         """The transcript in `view`, with aliases for the names in arguments, and notes on their quotes."""
@@ -301,7 +294,7 @@ class Judge(Block[Any, JudgedVerdict]):
         entries = entries_of(ctx)
         calls: list[Callable[[], Awaitable[BallotCall]]] = []
         for number, view in enumerate(self._views(asking, ctx)):
-            shown = self._shown(question, view, in_view(entries, view), ctx, number=number)
+            shown = self._render(question, view, in_view(entries, view), ctx, number=number)
             for juror in asking.jurors:
                 inner = ctx.child(self.name, f"{ctx.path}/{step}[{len(calls)}]")
                 calls.append(partial(self._ballot, juror, replace(shown, model=juror.voter), inner))
@@ -341,7 +334,7 @@ class Judge(Block[Any, JudgedVerdict]):
         if failed and len(answered) < min(self.how.quorum or len(asked), len(asked)):
             raise failed[0][1]
         for each, error in failed:
-            await discard(each.ctx, error, block=self.name)
+            await discard(each.ctx, error, block=self.name)  # a resumed run leaves out the same ballots
             if is_provider_failure(error) and not isinstance(error, BadAnswer):
                 model = each.ballot.model or self.name
                 record_failure(error, ctx, block=self.name, role="judge", name=model, instead="skipped")
@@ -390,8 +383,7 @@ class Judge(Block[Any, JudgedVerdict]):
             if statements := statements_of(said, side):
                 texts = [each.text if hide is None else hide(each.text).text for each in statements]
                 inner = ctx.child(self.name, f"{ctx.path}/quote[{len(calls)}]")
-                pick = partial(juror.pick, question, texts)
-                calls.append(partial(self._quote, side, statements, pick, inner))
+                calls.append(partial(self._quote, side, statements, partial(juror.pick, question, texts), inner))
         return [quote for quote in await in_order(calls) if quote is not None]
 
     async def _quote(

@@ -12,7 +12,7 @@ from flowdebate._util.validation import check_count
 from flowdebate.errors import ConfigurationError
 from flowdebate.models.resolve import check_model, resolve_model
 from flowdebate.patterns.debate.judging.ballots import MIN_LOG_ODDS, Answer, DecidedBy, OnFlip
-from flowdebate.patterns.debate.judging.schedules import NAMES, Schedule, ScheduleLike, as_schedule
+from flowdebate.patterns.debate.judging.views import NAMES, Schedule, ScheduleLike, as_schedule
 from flowdebate.prompts.template import check_profile
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from flowdebate.blocks.human.human import Ask
     from flowdebate.blocks.tools import Capability, ToolLike
     from flowdebate.models.base import Model, ModelSettings
-    from flowdebate.patterns.debate.judging.prompt import JudgeTemplate
+    from flowdebate.patterns.debate.judging.jurors import JudgeTemplate
     from flowdebate.patterns.roles import BlockOptions
     from flowdebate.prompts.template import Profile
 

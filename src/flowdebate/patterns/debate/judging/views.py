@@ -1,0 +1,295 @@
+"""Views of a transcript: the orders and labels in which a judge reads it, and their schedules; a reader's blind view.
+
+A judge that favours a slot or a label favours a side if it sees one view. If every side has every slot once, it favours
+all sides equally, and the average of its scores is free of that bias.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from itertools import groupby, permutations
+from random import Random
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+
+from flowdebate.errors import ConfigurationError
+from flowdebate.patterns.anonymity.aliases import make_aliases
+from flowdebate.patterns.debate.transcript import render_entries
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from flowdebate.patterns.anonymity.aliases import Aliases
+    from flowdebate.patterns.debate.schemas import DebateContributionEntry, DebateRawOutput
+    from flowdebate.patterns.state import Flag
+
+
+ScheduleKind = Literal["single", "swap", "cyclic", "full", "sampled"]
+ScheduleLike: TypeAlias = "Schedule | str"
+"""A schedule, or its name: "single", "swap", "cyclic", "full", "sampled(5)"."""
+
+NAMES = '"single", "swap", "cyclic", "full" or "sampled(n)"'
+FULL_AT_MOST = 4  # sides: five would need 120 calls
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeView:
+    """One order of the sides, with or without labels, in which a judge reads a transcript."""
+
+    order: tuple[str, ...]
+    """The sides by slot: in each round the arguments of the first come first."""
+    labels: Mapping[str, str] | None = None
+    """The label of each side; None: sides are called by their stances."""
+
+    def named(self, side: str) -> str:
+        """The label of `side`, or its stance."""
+        return side if self.labels is None else self.labels[side]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """The set of views that a judge is asked about, one call each.
+
+    - "single": one random order.
+    - "swap": one order and its reverse; enough for two sides.
+    - "cyclic": as many orders as sides, a Latin square: each side is in each slot once, so that a slot's bonus goes to
+      all of them.
+    - "full": every order, for at most four sides.
+    - "sampled(n)": n random orders; reduces noise, and bias only on average.
+    """
+
+    kind: ScheduleKind = "single"
+    size: int | None = None
+    """The number of orders of a sampled schedule."""
+
+    def __post_init__(self) -> None:
+        if self.kind not in get_args(ScheduleKind):
+            raise ConfigurationError("schedule", "kind", self.kind, f"one of {', '.join(get_args(ScheduleKind))}")
+        drawn = self.size
+        if self.kind != "sampled":
+            if drawn is not None:
+                raise ConfigurationError(
+                    f"schedule {self.kind!r}", "size", drawn, "None: only a sampled schedule has a size"
+                )
+        elif isinstance(drawn, bool) or not isinstance(drawn, int) or drawn < 1:
+            raise ConfigurationError("schedule 'sampled'", "size", drawn, "an int >= 1")
+
+    def __str__(self) -> str:
+        return self.kind if self.size is None else f"{self.kind}({self.size})"
+
+    def calls(self, sides: int) -> int:
+        """The number of views for a number of sides; ConfigurationError if there are too many."""
+        if self.kind == "full" and sides > FULL_AT_MOST:
+            raise ConfigurationError(
+                "schedule 'full'", "sides", sides, f"at most {FULL_AT_MOST}; use 'cyclic' for more"
+            )
+        sizes = {"single": 1, "swap": min(2, sides), "cyclic": sides, "full": math.factorial(min(sides, FULL_AT_MOST))}
+        return self.size if self.size is not None else sizes[self.kind]
+
+    def views(
+        self,
+        sides: Sequence[str],
+        *,
+        random: Random | None = None,
+        shuffle: bool = True,
+        labels: Sequence[str] | None = None,
+    ) -> tuple[JudgeView, ...]:
+        """The views of `sides`, drawn from `random` (None: `Random(0)`).
+
+        Without `shuffle` the first view has the order of `sides`. `labels`, one for each side, rotate from view to view
+        against the slots: in as many views as sides, each side has each label once.
+
+        >>> [view.order for view in Schedule(kind="cyclic").views(["a", "b", "c"], shuffle=False)]
+        [('a', 'b', 'c'), ('b', 'c', 'a'), ('c', 'a', 'b')]
+        """
+        if len(set(sides)) != len(sides) or not sides:
+            raise ConfigurationError(f"schedule {str(self)!r}", "sides", sides, "at least one side, without duplicates")
+        if labels is not None and len(set(labels)) < max(len(sides), len(labels)):
+            raise ConfigurationError(
+                f"schedule {str(self)!r}", "labels", labels, f"{len(sides)} different labels, one for each side"
+            )
+        count, source = self.calls(len(sides)), Random(0) if random is None else random  # noqa: S311 - repeatable
+        slots = list(sides)
+        if self.kind == "sampled":
+            orders = [tuple(source.sample(slots, len(slots))) for _ in range(count)]
+        else:
+            if shuffle:
+                source.shuffle(slots)
+            if self.kind == "full":
+                orders = list(permutations(slots))
+            elif self.kind == "swap":
+                orders = [tuple(slots), tuple(reversed(slots))][:count]
+            else:
+                orders = [tuple(slots[view:] + slots[:view]) for view in range(count)]
+        if labels is None:
+            return tuple(JudgeView(order=order) for order in orders)
+        called = list(sides)
+        if shuffle:
+            source.shuffle(called)
+        return tuple(
+            JudgeView(order=order, labels={side: labels[(at + view) % len(called)] for at, side in enumerate(called)})
+            for view, order in enumerate(orders)
+        )
+
+
+def sampled(n: int) -> Schedule:
+    """The schedule of `n` random orders; ConfigurationError below one."""
+    return Schedule(kind="sampled", size=n)
+
+
+def as_schedule(value: Any, *, where: str, field: str = "schedule", allowed: str = NAMES) -> Schedule:  # noqa: ANN401 - what an application or a person gave
+    """Read `value`, a schedule or its name; ConfigurationError with the allowed names.
+
+    >>> as_schedule("sampled(5)", where="debate").size
+    5
+    """
+    if isinstance(value, Schedule):
+        return value
+    if isinstance(value, str):
+        if drawn := re.fullmatch(r"sampled\(([0-9]{1,6})\)", value):
+            return sampled(int(drawn[1]))
+        if value in get_args(ScheduleKind) and value != "sampled":
+            return Schedule(kind=value)  # type: ignore[arg-type] # it is one of them
+    raise ConfigurationError(where, field, value, allowed)
+
+
+def order_for_judge(
+    entries: Sequence[DebateContributionEntry], *, shuffle: bool = True, random: Random | None = None
+) -> list[int]:
+    """The indices of `entries` by round, with `shuffle` shuffled within each round by `random` (None: `Random(0)`)."""
+    rounds: dict[int, list[int]] = {}
+    for index, entry in enumerate(entries):
+        rounds.setdefault(entry.round, []).append(index)
+    source = Random(0) if random is None else random  # noqa: S311 - repeatable on purpose
+    order: list[int] = []
+    for number in sorted(rounds):
+        if shuffle:
+            source.shuffle(rounds[number])
+        order += rounds[number]
+    return order
+
+
+def format_transcript_for_judge(
+    entries: Sequence[DebateContributionEntry],
+    *,
+    anonymize: bool = True,
+    shuffle: bool = True,
+    random: Random | None = None,
+) -> str:
+    """Render the transcript for a judge: `Round N:`, then `[stance] …`, or `[name, stance] …` without `anonymize`.
+
+    With `shuffle`, the order inside each round is drawn from `random` (None: `Random(0)`). No entries are `(empty)`.
+
+    >>> format_transcript_for_judge([])
+    '(empty)'
+    """
+    order = order_for_judge(entries, shuffle=shuffle, random=random)
+    return render_entries([entries[index] for index in order], names=not anonymize)
+
+
+def in_view(entries: Sequence[DebateContributionEntry], view: JudgeView) -> list[int]:
+    """The indices of `entries` by round, and within each round by the slots of `view`.
+
+    Several arguments of one side in a round stay in order. ConfigurationError for an entry of an unknown side.
+    """
+    slots = {side: slot for slot, side in enumerate(view.order)}
+    for index, entry in enumerate(entries):
+        if entry.stance not in slots:
+            raise ConfigurationError("judge", f"entries[{index}].stance", entry.stance, f"one of {list(view.order)}")
+    return sorted(range(len(entries)), key=lambda index: (entries[index].round, slots[entries[index].stance]))
+
+
+def render_view(entries: Sequence[DebateContributionEntry], view: JudgeView, *, names: bool = False) -> str:
+    """Render the transcript in `view`; with `names`, tags also have the speaker.
+
+    >>> render_view([], JudgeView(order=("for", "against")))
+    '(empty)'
+    """
+    return render_entries(labelled([entries[index] for index in in_view(entries, view)], view), names=names)
+
+
+def labelled(entries: Sequence[DebateContributionEntry], view: JudgeView) -> Sequence[DebateContributionEntry]:
+    """`entries` with the labels of `view` in place of their stances."""
+    if view.labels is None:
+        return entries
+    return [entry.model_copy(update={"stance": view.named(entry.stance)}) for entry in entries]
+
+
+# Blind reading
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlindTurn:
+    """A contribution, of a side that is known by its letter."""
+
+    label: str
+    text: str
+    flag: Flag | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlindRound:
+    """The contributions of a round, in the order of the view."""
+
+    title: str
+    turns: tuple[BlindTurn, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlindReading:
+    """A debate as a reader reads it who does not know who spoke."""
+
+    question: str
+    sides: tuple[tuple[str, str], ...]
+    """The letter and the stance of each side, in the order in which they are read."""
+    rounds: tuple[BlindRound, ...]
+
+    @property
+    def order(self) -> list[str]:
+        """The sides in the order in which they are read."""
+        return [stance for _, stance in self.sides]
+
+    @classmethod
+    def of(
+        cls, raw: DebateRawOutput, *, view: int, names: Sequence[str] = (), models: Sequence[str] = ()
+    ) -> BlindReading:
+        """One of the `blind_views` of a debate, in which `names` and `models` are replaced by aliases."""
+        views = blind_views(raw)
+        shown = views[view % len(views)]
+        spoke = dict.fromkeys([*names, *(entry.agent_name for entry in raw.transcript)])
+        aliases = make_aliases(
+            spoke,
+            models=[model for model in models if "/" in model],
+            question=raw.question,
+            stances=shown.order,
+            random=Random(f"{raw.seed}:reader"),  # noqa: S311 - every reader reads the same
+        )
+        later = [] if raw.mirrored is None else list(_rounds(raw.mirrored, shown, aliases, ", speakers reversed"))
+        return cls(
+            question=raw.question,
+            sides=tuple((shown.named(side), side) for side in shown.order),
+            rounds=(*_rounds(raw, shown, aliases, ""), *later),
+        )
+
+
+def blind_views(raw: DebateRawOutput) -> tuple[JudgeView, ...]:
+    """The orders in which a debate can be read; the side that is read first is A. None for a single side."""
+    sides = list(dict.fromkeys(entry.stance for entry in raw.transcript))
+    if len(sides) < 2:  # noqa: PLR2004 - nothing to choose from
+        return ()
+    letters = [f"Side {chr(ord('A') + at % 26)}{at // 26 or ''}" for at in range(len(sides))]
+    # cyclic: each side is read first in one of them
+    orders = [view.order for view in Schedule(kind="cyclic").views(sides, shuffle=False)]
+    return tuple(JudgeView(order=order, labels=dict(zip(order, letters, strict=True))) for order in orders)
+
+
+def _rounds(raw: DebateRawOutput, view: JudgeView, aliases: Aliases, more: str) -> Iterator[BlindRound]:
+    known = [entry for entry in raw.transcript if entry.stance in view.order]
+    ordered = [known[index] for index in in_view(known, view)]
+    for number, entries in groupby(ordered, key=lambda entry: entry.round):
+        turns = tuple(
+            BlindTurn(label=view.named(entry.stance), text=aliases.hide(entry.text).text, flag=entry.flag)
+            for entry in entries
+        )
+        yield BlindRound(title=f"Round {number}{more}", turns=turns)

@@ -1,1 +1,0 @@
-"""Quotes in arguments, verified against sources."""
