@@ -24,11 +24,16 @@ class Entry(Protocol):
 
     # properties, for entries are frozen: a protocol's plain attribute would have to be writable
     @property
-    def round(self) -> int: ...
+    def round(self) -> int:
+        """The round in which it was made."""
+
     @property
-    def agent_name(self) -> str: ...
+    def agent_name(self) -> str:
+        """Who made it."""
+
     @property
-    def text(self) -> str: ...
+    def text(self) -> str:
+        """The argument, as it was made."""
 
 
 class LeakAt(WireModel):
@@ -38,6 +43,7 @@ class LeakAt(WireModel):
     """The index of the entry in the transcript."""
     round: Annotated[int, Field(ge=1)]
     author: str
+    """Whose argument it is."""
     kind: LeakKind
     whose: Literal["own", "other", "model"]
     """The author's own name, another debater's, or that of a model or its maker."""
