@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate import Debater, debate
-from flowdebate.patterns import PATTERNS, register
+from flowdebate.patterns import PATTERNS
 from flowdebate.service import Service
 from flowdebate.service.plans.plan import make_plan
 from flowdebate.testing import FunctionModel
@@ -23,7 +23,6 @@ from flowdebate.testing.examples import Example, ExampleModel
 from flowdebate.web.forms.form import form_of
 from flowdebate.web.forms.written import as_curl, as_python, as_toml
 from tests.server.stage import debater, staged
-from tests.service import toy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,15 +77,6 @@ def test_a_question_is_taken_to_another_pattern(shared: Stage) -> None:
     assert "A sample" not in page
     assert tomllib.loads(written(page)["toml"]) == {"pattern": "debate", "question": "Should we <ship>?"}
     assert shared.http.get("/new?pattern=nothing").status_code == 404
-
-
-def test_a_sixth_pattern_has_a_form(monkeypatch: pytest.MonkeyPatch, shared: Stage) -> None:
-    """From the class of its options alone."""
-    monkeypatch.setitem(PATTERNS, "toy", toy.INFO)
-    register(toy.INFO)
-    page = shared.http.get("/new?pattern=toy").text
-    assert "Solve a riddle" in page
-    assert {"riddle", "rounds", "model", "name"} <= set(NAMES.findall(page))
 
 
 def test_a_registered_pattern_has_a_form() -> None:

@@ -1,29 +1,74 @@
-"""A sixth pattern needs a folder, a page and an entry in the registry; nothing else has to know it."""
+"""A further pattern needs a folder, a page and an entry in the registry: the one of the docs, on every front end."""
 
 from __future__ import annotations
 
+import asyncio
 import json
-from typing import TYPE_CHECKING
+import re
+import shlex
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
 
+import openai
 import pytest
+from mcp import Client
 from typer.testing import CliRunner
 
 from flowdebate.cli.app import build_app
+from flowdebate.events import event_schema
+from flowdebate.mcp import create_server
 from flowdebate.patterns import PATTERNS
-from tests.cli.stage import Stage
+from flowdebate.service import Service
+from flowdebate.service.documents.live import Live
+from flowdebate.testing import FunctionModel
+from flowdebate.web.notebook.page import live_html, markdown_of
+from tests.cli.stage import Stage as ModelServer
+from tests.mcp.conftest import told
+from tests.server.agui_client import AgUiClient
+from tests.server.stage import HTTP_TIMEOUT, TOKEN, Gate, staged
+from tests.server.test_agui import hold, outcome_of
 
-from .toy import INFO
+from .riddles import PAGE, load_riddles, read_riddles
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
+    from types import ModuleType
 
     from typer.testing import Result
 
+    from flowdebate.models.base import ModelRequest
+    from tests.server.stage import Stage
+
+RIDDLE = "What has keys and opens no lock?"
+GUESSES = {"Ada": "A map of islands.", "Ben": "A piano."}
+RULING = {"solution": "a piano", "remark": "Ben has it."}
+BRIEF = {"pattern": "riddle", "question": RIDDLE}
+
 
 @pytest.fixture(autouse=True)
-def registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The pattern is in the registry."""
-    monkeypatch.setitem(PATTERNS, "toy", INFO)
+def riddles(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The pattern is in the registry; nothing else of flowdebate knows it."""
+    module = load_riddles()
+    monkeypatch.setitem(sys.modules, "riddles", module)
+    monkeypatch.setitem(PATTERNS, "riddle", module.INFO)
+    return module
+
+
+def answer(request: ModelRequest) -> Any:
+    """A guess of each solver, and the ruling of the sphinx."""
+    return RULING if request.output_schema else GUESSES[str(request.block).rpartition("-")[2]]
+
+
+def service(model: Any = None) -> Service:
+    """A service with a scripted model."""
+    return Service(store="memory:", model=model or FunctionModel(answer))
+
+
+def model_server() -> ModelServer:
+    """The same model, for commands."""
+    return ModelServer(turns=[[guess] for guess in GUESSES.values()], answers={"remark": RULING})
 
 
 def command(*arguments: str, text: str | None = None) -> Result:
@@ -31,25 +76,226 @@ def command(*arguments: str, text: str | None = None) -> Result:
     return CliRunner().invoke(build_app(), list(arguments), input=text, catch_exceptions=False)
 
 
-def test_a_registered_pattern_is_run_shown_saved_stored_and_batched(tmp_path: Path) -> None:
-    """Verb, plan file, live page, document, Markdown, resume and batch."""
-    report, plan = tmp_path / "report.md", tmp_path / "plan.toml"
-    plan.write_text('pattern = "toy"\nriddle = "What walks?"\n')
-    with Stage(turns=(("A ", "man."),)) as on:
+@pytest.fixture
+def stage() -> Iterator[Stage]:
+    """A server with every protocol."""
+    with staged(service, openai=True, ag_ui=True) as stage:
+        yield stage
+
+
+# Command line
+
+
+def test_the_help_lists_it_and_has_its_options_and_examples() -> None:
+    """In the list of commands, in its own help, and in that of batches."""
+    listed = next(line for line in command("--help").stdout.splitlines() if line.split()[:1] == ["riddle"])
+    assert listed.split(maxsplit=1)[1] == "Solve a riddle: solvers guess in turn, and a sphinx rules."
+    own = command("riddle", "--help").stdout
+    assert "--solver NAME[=ROLE]  Who guesses; repeat for each." in own
+    assert 'flowdebate riddle "What has keys and opens no lock?" --rounds 2' in own
+    assert f"Documentation: docs/{PAGE.name}" in own
+    assert command("riddle", RIDDLE, "--solver", "=nobody").exit_code == 2
+
+
+def test_a_program_of_two_lines_is_the_command_line_with_it(tmp_path: Path) -> None:
+    """In a process of its own, as the page says: all that the command builds when it is imported knows the pattern."""
+    (tmp_path / "riddles.py").write_text(read_riddles())
+    (tmp_path / "solve.py").write_text("import riddles\nfrom flowdebate.cli import main\n\nmain()\n")
+    helped = subprocess.run(
+        [sys.executable, "solve.py", "batch", "--help"], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert "round_robin, council, riddle." in " ".join(helped.stdout.split())
+
+
+def test_a_plan_is_run_shown_resumed_forked_and_reported(tmp_path: Path) -> None:
+    """Verb, plan file, live page, saved document, and every command about a stored run."""
+    plan, report, page = tmp_path / "plan.toml", tmp_path / "report.md", tmp_path / "report.html"
+    plan.write_text(f'pattern = "riddle"\nriddle = "{RIDDLE}"\nrounds = 2\n\n[[debaters]]\nname = "Ada"\n\n'
+                    '[[debaters]]\nname = "Ben"\nrole = "pianist"\n')  # fmt: skip
+    with model_server() as on:
         where = ("--model", "staged", "--base-url", on.base_url)
-        live = command("toy", "What walks?", *where, "--markdown", str(report))
+        live = command("riddle", RIDDLE, *where, "--markdown", str(report))
         saved = command("run", str(plan), *where, "--json")
-        run_id = json.loads(saved.stdout)["runId"]
-        asked = len(on.bodies)
-        resumed = command("resume", run_id)
+        run_id, asked = json.loads(saved.stdout)["runId"], len(on.bodies)
+        resumed, shown = command("resume", run_id), command("show", run_id, "--page")
+        written = command("report", run_id, "--html", str(page))
+        verified = command("verify", str(page))
         assert len(on.bodies) == asked
-        batch = command("batch", "-", "--pattern", "toy", *where, text="What flies?\n")
-    assert [each.exit_code for each in (live, saved, resumed, batch)] == [0, 0, 0, 0]
-    assert "/v1\nRiddle: What walks?\n  Solver\n\nSolver:\n  A man.\n" in live.stdout
-    assert "# Toy\n" in report.read_text()
-    assert "> A man." in report.read_text()
-    assert json.loads(saved.stdout)["pattern"] == "toy"
-    assert "  A man.\n" in command("render", "-", text=saved.stdout).stdout
-    assert "  A man.\n" in resumed.stdout
-    assert "Complete: 1\n" in batch.stdout
-    assert "toy" in command("runs").stdout
+        forked = command("fork", run_id, "--set", "rounds=1", "--json", *where[2:])
+    results = (live, saved, resumed, shown, written, verified, forked)
+    assert [each.exit_code for each in results] == [0] * 7, [each.output for each in results]
+    for each in (live.stdout, resumed.stdout, shown.stdout):
+        assert f"Riddle: {RIDDLE}\n" in each
+        assert "  A piano.\n" in each
+        assert "Ben has it." in each
+        assert "Solution" in each
+    document = json.loads(saved.stdout)
+    assert (document["pattern"], document["maxRounds"]) == ("riddle", 2)
+    assert document["debaters"][1] == {"name": "Ben", "role": "pianist"}
+    assert json.loads(forked.stdout)["maxRounds"] == 1
+    assert "A piano." in command("render", "-", text=saved.stdout).stdout
+    assert "A piano." in command("render", "-", text=json.dumps(document["raw"])).stdout
+    assert re.findall("^#+ .*$", report.read_text(), re.MULTILINE)[0] == "# Riddle"
+    for part in ("> A piano.", "Ben has it.", "> a piano", "Rounds: 1, it is solved"):
+        assert part in report.read_text()
+    for part in ("<title>", "A piano.", "Ben has it.", "a piano", "it is solved"):
+        assert part in page.read_text()
+    assert "riddle" in command("runs").stdout
+
+
+def test_a_batch_reads_files_and_writes_results(tmp_path: Path) -> None:
+    """CSV in, JSON Lines and CSV out; the same command again asks nothing."""
+    questions, lines, table = tmp_path / "q.csv", tmp_path / "r.jsonl", tmp_path / "r.csv"
+    questions.write_text(f"id,question\n1,{RIDDLE}\n2,What flies?\n")
+    with model_server() as on:
+        given = ("batch", str(questions), "--pattern", "riddle", "--model", "staged", "--base-url", on.base_url)
+        first = command(*given, "--out", str(lines))
+        asked = len(on.bodies)
+        again = command(*given, "--out", str(table))
+    assert [first.exit_code, again.exit_code, len(on.bodies)] == [0, 0, asked], first.output
+    assert "Complete: 2\n" in first.stdout
+    assert "solved 2" in first.stdout
+    found = [json.loads(line) for line in lines.read_text().splitlines()]
+    assert {each["question"] for each in found} == {RIDDLE, "What flies?"}
+    assert [(each["decision"], each["answer"]) for each in found] == [("solved", "a piano")] * 2
+    assert "a piano" in table.read_text()
+    misspelt = command("batch", str(questions), "--pattern", "ridle")
+    assert "Did you mean riddle?" in misspelt.stderr
+
+
+# In the browser
+
+
+def test_its_form_begins_it_and_its_page_shows_it(stage: Stage) -> None:
+    """Unchanged, the form is a run to the end; the page has its rounds, its rulings and its result."""
+    form = stage.http.get("/new?pattern=riddle").text
+    assert "Solve a riddle" in form
+    assert {"riddle", "debaters", "rounds", "name", "role", "model"} <= set(re.findall(r'data-name="([^"]*)"', form))
+    assert "riddle" in [each["name"] for each in stage.get("/patterns").json()]
+    texts = stage.post("/plans", BRIEF).json()
+    assert 'pattern = "riddle"' in texts["toml"]
+    assert json.loads(shlex.split(texts["curl"])[-1]) == BRIEF
+    assert '"riddle"' in texts["python"]
+    run_id = stage.finished(pattern="riddle", question=RIDDLE, options={})
+    page = stage.http.get(f"/runs/{run_id}").text
+    for part in ("Round 1 of 3", "A map of islands.", "A piano.", "Sphinx", "Ben has it.", "Solution", "it is solved"):
+        assert part in page
+    assert "A piano." in stage.http.get(f"/runs/{run_id}/travel?step=3").text
+    assert "Steps 1 to 3 are the same: Ada, Ben, Sphinx" in stage.http.get(f"/compare?a={run_id}&b={run_id}").text
+    assert "cannot be read blind" in stage.http.get(f"/runs/{run_id}/blind").text
+    assert 'value="riddle"' in stage.http.get("/").text
+
+
+def test_its_live_page_says_who_speaks_and_who_is_at_work() -> None:
+    """While solvers guess and while the sphinx rules, in its own words; then the ruling, as the run's page has it."""
+    gate = Gate(answer)
+    with staged(lambda: service(gate)) as stage:
+        run_id = stage.begin(pattern="riddle", question=RIDDLE, options={"rounds": 1})
+        for _ in GUESSES:
+            gate.wait_for_call()
+            gate.let()
+        gate.wait_for_call()
+        page = stage.http.get(f"/runs/{run_id}").text
+        assert "A piano." in page
+        frames = stage.follow(f"/runs/{run_id}/events?page=1")
+        pieces = json.dumps(next(frames).data)
+        assert "The sphinx is weighing the guesses" in pieces
+        gate.let()
+        told = pieces + "".join(json.dumps(frame.data) for frame in frames)
+    assert "Ben has it." in told
+    assert "A map of islands." in told
+
+
+def test_its_events_are_streamed_as_themselves(stage: Stage) -> None:
+    """With their kind and their fields, as the published schema with this pattern says."""
+    run_id = stage.finished(pattern="riddle", question=RIDDLE, options={})
+    (ruled,) = [frame.data for frame in stage.frames(f"/runs/{run_id}/events") if frame.data.get("kind") == "ruled"]
+    assert ruled["ruling"] == RULING
+    assert '"ruled"' in json.dumps(event_schema())
+
+
+# Other protocols
+
+
+def test_it_is_a_model_of_openai_clients(stage: Stage) -> None:
+    """The whole as Markdown, and its answer alone."""
+    with openai.OpenAI(base_url=f"{stage.url}/v1", api_key=TOKEN, max_retries=0, timeout=HTTP_TIMEOUT) as client:
+        assert {"flowdebate/riddle", "flowdebate/riddle:answer"} <= {model.id for model in client.models.list()}
+        messages: Any = [{"role": "user", "content": RIDDLE}]
+        whole, alone = (
+            client.chat.completions.create(model=f"flowdebate/{name}", messages=messages).choices[0].message.content
+            for name in ("riddle", "riddle:answer")
+        )
+    assert alone == "a piano"
+    for part in ("## Round 1 of 3", "**Ben**", "> A piano.", "Ben has it.", "Solution"):
+        assert part in (whole or "")
+
+
+def test_it_is_an_ag_ui_run(stage: Stage) -> None:
+    """Its speech as messages, its events as activities."""
+    client = hold(stage, "riddle", AgUiClient("thread", "1"), question=RIDDLE)
+    assert outcome_of(client) == {"type": "success"}
+    assert client.said() == list(GUESSES.items())
+    (ruled,) = [each for each in client.activities.values() if each["activityType"] == "flowdebate.ruled"]
+    assert ruled["content"]["ruling"] == RULING
+    assert "flowdebate.ruled" not in [name for name, _ in client.custom]
+
+
+@pytest.mark.anyio
+async def test_hosts_of_mcp_find_it_and_start_it() -> None:
+    """In the description of the tool, and by its name; its report has speech, ruling and result."""
+    async with service() as served, Client(create_server(served)) as client:
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+        assert "riddle" in (tools["start_debate"].description or "")
+        assert {prompt.name for prompt in (await client.list_prompts()).prompts} == {"debate_this", "steelman"}
+        sides = [{"name": "Ada", "stance": "pilot"}, {"name": "Ben", "stance": "pianist"}]
+        given = {"question": RIDDLE, "pattern": "riddle", "sides": sides, "rounds": 1, "wait": 50}
+        report = told(await client.call_tool("start_debate", given))
+        run_id = report["run_id"]
+        resource = await client.read_resource(f"flowdebate://runs/{run_id}")
+    assert report["status"] == "complete"
+    assert "[Ben] A piano." in report["said"]
+    assert "Ben has it." in report["said"]
+    assert "a piano" in report["result"]
+    assert [each["about"] for each in report["speakers"]] == ["pilot", "pianist"]
+    assert "# Riddle" in str(resource)
+
+
+# Notebooks, and the documentation
+
+
+@pytest.mark.anyio
+async def test_a_notebook_shows_it_live_and_finished(riddles: ModuleType) -> None:
+    """A page in its own words while it goes on, then its report; as HTML and as Markdown."""
+    asked, go = asyncio.Event(), asyncio.Event()
+
+    async def slow(request: ModelRequest) -> Any:
+        if request.output_schema:
+            asked.set()
+            await go.wait()
+        return answer(request)
+
+    handle = riddles.riddle(name="riddle", debaters=[{"name": name} for name in GUESSES]).start(
+        RIDDLE, model=FunctionModel(slow)
+    )
+    live = Live()
+    handle.listen(live.take)
+    await asked.wait()
+    assert "weighing the guesses" in str(live_html(handle, live))
+    go.set()
+    result = await handle
+    for page in (str(result._repr_html_()), str(markdown_of(result))):
+        for part in ("A piano.", "Ben has it.", "Solution", "it is solved"):
+            assert part in page
+
+
+def test_the_documentation_page_that_it_names_is_in_the_index(riddles: ModuleType) -> None:
+    """As is that of every registered pattern, and each is there."""
+    root = PAGE.parents[1]
+    index = (root / "docs" / "index.md").read_text("utf-8")
+    for info in PATTERNS.values():
+        page = root / info.load_page().docs
+        assert page.exists(), info.name
+        assert f"({page.name})" in index, info.name
+        assert info.name in page.read_text("utf-8"), info.name
+    assert riddles.PAGE.docs == f"docs/{PAGE.name}"

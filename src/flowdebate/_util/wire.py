@@ -78,6 +78,8 @@ class BaseEvent:
 
     kind: ClassVar[str]
     """The kind of event, for readers that do not know the class."""
+    repeats_speech: ClassVar[bool] = False
+    """Whether a reader of what is said has all of it already: chats leave such an event out."""
     path: str = field(default="", compare=False, repr=False)
     """The place of the block that emitted it; for events of the run itself, that of the outermost block."""
     at: float = field(default=0.0, compare=False, repr=False)

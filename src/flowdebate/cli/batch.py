@@ -20,7 +20,7 @@ from flowdebate.cli import options as opt
 from flowdebate.cli.patterns import known_options
 from flowdebate.cli.terminal.process import ExitCode, Interrupts, killed_by, open_page, tell, writing
 from flowdebate.errors import ConfigurationError, FlowDebateWarning, error_text
-from flowdebate.patterns import PATTERNS, find_pattern
+from flowdebate.patterns import DEFAULT, PATTERNS, find_pattern
 from flowdebate.service.plans.options import FilePath, Option, misuse
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def batch(  # noqa: PLR0913 - the options of the command
         Option(help='CSV or JSON Lines with a "question" column, or text with a question on each line; "-" is stdin.'),
     ],
     *,
-    pattern: Annotated[str, Option(metavar="PATTERN", help=f"{', '.join(PATTERNS)}.")] = "debate",
+    pattern: Annotated[str, Option(metavar="PATTERN", help=f"{', '.join(PATTERNS)}.")] = DEFAULT,
     out: Annotated[
         FilePath | None,
         Option(
@@ -234,7 +234,6 @@ class Plans:
     """
 
     def __init__(self, pattern: str, options: Mapping[str, Any], file: str | None, *, first: str) -> None:
-        from flowdebate.patterns.debate.sides import yes_no_sides
         from flowdebate.service.plans.models import models_line, with_policies
         from flowdebate.service.plans.plan import make_plan, stored_plan, with_sides
 
@@ -256,7 +255,7 @@ class Plans:
         for key in info.load_page().settled(planned):
             self.stored["options"].pop(key)
         if not planned.speakers:  # any sides will do to check the options
-            planned = with_sides(planned, yes_no_sides(first))
+            planned = with_sides(planned, info.load_page().any_speakers(first))
         self._proposed: dict[str, Sequence[Debater]] = {}
         """Sides that the model has proposed, by question."""
         self.models: str = models_line(planned)
@@ -284,7 +283,6 @@ class Plans:
 
         The proposals are a batch of their own, so that continuing does not ask again.
         """
-        from flowdebate.patterns.debate.sides import create_side_proposer
         from flowdebate.runs.batch.batch import Batch
         from flowdebate.runs.durable.resume import StoreOptions
 
@@ -294,7 +292,7 @@ class Plans:
             return
         tell(f"The model proposes sides for {counted(len(needy), 'question')} …")
         proposals: Batch[Any] = Batch(
-            create_side_proposer(),
+            self._info.load_page().create_proposer(),
             needy,
             max_concurrency=concurrency,
             store=StoreOptions(store=store),

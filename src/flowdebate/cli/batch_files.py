@@ -16,7 +16,6 @@ from flowdebate._util.files import open_private
 from flowdebate.cli.terminal.process import WriteFailed, check_target, write_json, write_whole, writing
 from flowdebate.errors import BadFile, error_text, shown
 from flowdebate.models.usage import Usage
-from flowdebate.runs.batch.result import decision_of
 from flowdebate.service.documents.document import Tokens, seen_json
 from flowdebate.service.documents.page import document_of_plan
 from flowdebate.service.plans.files import parse_json, read_text
@@ -219,7 +218,7 @@ class Line:
             seed=item.seed,
             run_id=item.run_id,
         )
-        decision, answer = decision_of(item.raw), _answer_of(item.raw, item.output)
+        decision, answer = getattr(item.raw, "decision_word", None), _answer_of(item.raw, item.output)
         return cls(
             index=item.index, row=item.row, run_id=item.run_id, decision=decision, answer=answer, document=document
         )

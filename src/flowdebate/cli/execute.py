@@ -183,14 +183,12 @@ def _propose_sides(plan: Plan, *, yes: bool) -> Plan:
 
     In a terminal the user is asked, unless `yes`, and may edit them.
     """
-    from flowdebate.patterns.debate.sides import create_side_proposer
     from flowdebate.service.plans.plan import with_sides
 
     with_sides(plan, ())  # refuses invalid options before a model is called
     tell("The question does not say what the sides are; the model proposes some …")
-    proposing = create_side_proposer(instructions=plan.options.instructions).run(
-        plan.subject, model=plan.models, seed=plan.seed, limits=plan.limits, store=False
-    )
+    proposer = plan.info.load_page().create_proposer(plan.options.instructions)
+    proposing = proposer.run(plan.subject, model=plan.models, seed=plan.seed, limits=plan.limits, store=False)
     found = asyncio.run(proposing)
     sides: Sequence[Debater] = found.output
     tokens = found.usage.total_tokens

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from flowdebate.errors import ConfigurationError
 from flowdebate.mcp.progress import wait_with_progress
 from flowdebate.mcp.reports import HOW_TO_READ, RunList, RunReport, report_of, runs_of
-from flowdebate.patterns import PATTERNS, find_pattern
+from flowdebate.patterns import DEFAULT, PATTERNS, find_pattern
 from flowdebate.prompts.escaping import quoted
 from flowdebate.prompts.template import filled
 from flowdebate.service.service import Service
@@ -112,7 +112,7 @@ class RunTools:
         *,
         sides: Sides | None = None,
         rounds: Rounds | None = None,
-        pattern: Annotated[str, Field(max_length=200)] = "debate",
+        pattern: Annotated[str, Field(max_length=200)] = DEFAULT,
         wait: Seconds = 20,
     ) -> RunReport:
         """Start a debate between language models, which goes on after this call and survives restarts.

@@ -69,6 +69,8 @@ class PatternInfo:
 
 PATTERNS: dict[str, PatternInfo] = {}
 """Every pattern, by name, in the order in which users see them."""
+DEFAULT = "debate"
+"""The pattern of a batch, of a host of MCP and of a saved run that name none: the first version had no other."""
 
 
 def register(info: PatternInfo) -> None:

@@ -79,6 +79,11 @@ class PatternOutput(WireModel):
         """All contributions, in the order of the transcript."""
         raise NotImplementedError
 
+    @property
+    def decision_word(self) -> str | None:
+        """The decision in a word or a name, by which batches count runs; None for a pattern that decides nothing."""
+        return None
+
     def to_wire(self) -> dict[str, Any]:
         """This output as plain data with camelCase keys."""
         return self.model_dump(mode="json", by_alias=True)

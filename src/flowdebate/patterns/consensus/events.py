@@ -48,6 +48,7 @@ class AgentMessage(BaseEvent):
     """An agent of a consensus debate has proposed, or revised its proposal; emitted as soon as it has."""
 
     kind: ClassVar[str] = "agent_message"
+    repeats_speech: ClassVar[bool] = True
     agent: str
     """The agent's name."""
     phase: Literal["proposal", "revision"]

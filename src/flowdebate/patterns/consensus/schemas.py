@@ -517,6 +517,13 @@ class ConsensusOutput(PatternOutput):
         return self.outcome == "consensus"
 
     @property
+    def decision_word(self) -> str | None:
+        """The agent whose proposal won, or "no consensus"."""
+        if self.outcome is None:
+            return None
+        return self.winner if self.consensus_reached else "no consensus"
+
+    @property
     def losses(self) -> list[ProviderFailure]:
         """All provider failures: those of agents, then those of judges."""
         return [*self.failures, *self.judge_losses]

@@ -270,6 +270,14 @@ class DebateRawOutput(PatternOutput):
         return None if self.verdict is None else self.verdict.verdict
 
     @property
+    def decision_word(self) -> str | None:
+        """The name of the debater whose stance won, or "no winner"."""
+        if self.verdict is None:
+            return None
+        named = (entry.agent_name for entry in self.transcript if entry.stance == self.verdict.winner)
+        return next(named, self.verdict.winner or "no winner")
+
+    @property
     def entries(self) -> list[Entry]:
         """The arguments, in the order in which they were made."""
         return [Entry(round=said.round, speaker=said.agent_name, text=said.text) for said in self.transcript]

@@ -159,6 +159,13 @@ class DeliberationOutput(PatternOutput):
         return self.final_decision
 
     @property
+    def decision_word(self) -> str | None:
+        """Whether it was settled; None where the rounds were cut short."""
+        if self.stop_reason is None:
+            return None
+        return "settled" if self.is_settled else "not settled"
+
+    @property
     def entries(self) -> list[Entry]:
         """The contributions, in order."""
         return [Entry(round=said.round, speaker=said.name, text=said.text) for said in self.history]

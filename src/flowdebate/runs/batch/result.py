@@ -102,7 +102,7 @@ class BatchSummary:
     statuses: Mapping[RunStatus, int] = field(default_factory=dict)
     """Runs by status."""
     decisions: Mapping[str, int] = field(default_factory=dict)
-    """Runs by decision, for patterns that decide; see `decision_of`."""
+    """Runs by decision, for patterns that decide: by the `decision_word` of their raw outputs."""
     failures: Mapping[str, int] = field(default_factory=dict)
     """Errors that ended runs, by their class."""
     usage: Usage = Usage.none()  # noqa: RUF009 - a frozen value
@@ -160,7 +160,7 @@ class BatchTally:
         self._statuses[item.status] += 1
         if item.error is not None:
             self._failures[type(item.error).__name__] += 1
-        elif (decision := decision_of(item.raw)) is not None:
+        elif (decision := getattr(item.raw, "decision_word", None)) is not None:
             self._decisions[decision] += 1
         if item.run is not None:
             self._usage += item.run.usage
@@ -190,26 +190,6 @@ class BatchTally:
         if self._began is None:
             return 0.0
         return (time.perf_counter() if self._ended is None else self._ended) - self._began
-
-
-def decision_of(raw: Any) -> str | None:  # noqa: ANN401 - each pattern has a raw output of its own type
-    """Return a pattern's decision in a word, by which runs are counted; None for patterns that decide nothing.
-
-    Of a debate, the name of the debater whose stance won, or "no winner"; of a deliberation "settled" or "not settled";
-    of a consensus debate the agent whose proposal won, or "no consensus".
-    """
-    verdict = getattr(raw, "verdict", None)
-    if verdict is not None:
-        if verdict.winner is None:
-            return "no winner"
-        named = (entry.agent_name for entry in raw.transcript if entry.stance == verdict.winner)
-        return str(next(named, verdict.winner))
-    if getattr(raw, "stop_reason", None) is not None and hasattr(raw, "is_settled"):
-        return "settled" if raw.is_settled else "not settled"
-    outcome = getattr(raw, "outcome", None)
-    if outcome is None:
-        return None
-    return str(raw.winner) if outcome == "consensus" else "no consensus"
 
 
 def _sum(one: float | None, other: float | None) -> float | None:

@@ -21,7 +21,6 @@ from flowdebate.errors import ConfigurationError, FlowDebateError, OutputError, 
 from flowdebate.events import changes, wire_of
 from flowdebate.models.usage import Usage
 from flowdebate.patterns import find_pattern
-from flowdebate.patterns.consensus.events import AgentMessage
 from flowdebate.patterns.events import RoundsEnded, RoundStarted, TurnFinished
 from flowdebate.resources.tasks import TaskChanged
 from flowdebate.runs.events import BlockAnswered, ModelCalled, RunFinished, RunStarted, TextDelta, ToolCalled
@@ -50,7 +49,7 @@ _THREAD = "ag_ui_thread"
 _LONGEST_ID = 200
 _OWN = "flowdebate"
 """Prefix of names; key in metadata and in the state."""
-_TOLD = (RunStarted, RunFinished, TextDelta, BlockAnswered, TurnFinished, AgentMessage)
+_TOLD = (RunStarted, RunFinished, TextDelta, BlockAnswered, TurnFinished)
 """Events without an event of their own: messages, and the first and the last event, say the same."""
 _LOOP = re.compile(r"/(?:round|turn)\[\d+\]$")
 
@@ -312,7 +311,7 @@ class AgUi:
                 if self._calls >= self.earlier_calls:
                     self._usage[event.model] = self._usage.get(event.model, Usage.none()) + event.usage
                 self._calls += event.usage.calls
-            case _ if isinstance(event, _TOLD):
+            case _ if isinstance(event, _TOLD) or getattr(event, "repeats_speech", False):
                 pass
             case _ if isinstance(event, changes()):
                 if isinstance(event, RoundsEnded):

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from flowdebate._util.importing import InNotebooks
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import BadFile, shown
-from flowdebate.patterns import PATTERNS, find_pattern
+from flowdebate.patterns import DEFAULT, PATTERNS, find_pattern
 from flowdebate.patterns.state import DebateStatus
 from flowdebate.service.documents.sections import failures, round_heading
 from flowdebate.service.documents.text import SUSPICIOUS, acts_or_hides
@@ -293,7 +293,7 @@ def document_of(value: Mapping[str, Any], *, where: str) -> Document:
     try:
         if "raw" not in value:
             return _kind(_nearest(value)).of_raw(value)
-        info = find_pattern(value.get("pattern", "debate"))
+        info = find_pattern(value.get("pattern", DEFAULT))
         if info is None:
             allowed = f"one of {', '.join(PATTERNS)}"
             raise BadFile(where, f"`pattern`: must be {allowed}, got {shown(value['pattern'])}")

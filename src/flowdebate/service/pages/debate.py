@@ -33,8 +33,9 @@ from flowdebate.service.plans.options import (
 from flowdebate.service.plans.pattern import roster
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from flowdebate.blocks.base import Block
     from flowdebate.blocks.human.human import Human
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.patterns.debate.judging.options import JudgeOptions
@@ -205,6 +206,16 @@ class DebatePage(PatternPage):
 
         found = default_sides(subject)
         return None if found is None else [{"name": side.name, "stance": side.stance} for side in found]
+
+    def create_proposer(self, instructions: str | None = None) -> Block[Any, Sequence[Any]]:
+        from flowdebate.patterns.debate.sides import create_side_proposer
+
+        return create_side_proposer(instructions=instructions)
+
+    def any_speakers(self, subject: str) -> Sequence[Any]:
+        from flowdebate.patterns.debate.sides import yes_no_sides
+
+        return yes_no_sides(subject)
 
     def settled(self, plan: Plan) -> dict[str, Any]:
         """The sides that the plan does not name: a resumed run has them without asking again."""

@@ -10,6 +10,7 @@ from flowdebate.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from flowdebate.blocks.base import Block
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.service.plans.models import Models
     from flowdebate.service.plans.options import PatternOptions
@@ -28,7 +29,7 @@ class PatternPlans(ABC):
     least: ClassVar[int] = 2
     """Minimum number of speakers."""
     proposes: ClassVar[bool] = False
-    """Whether a model proposes the speakers where the subject does not say who they are."""
+    """Whether a model proposes the speakers where the subject does not say who they are; see `create_proposer`."""
     speaks_for: ClassVar[Literal["role", "stance"]] = "role"
     """Key of what a speaker stands for: a role, or the stance that a debater argues."""
 
@@ -54,6 +55,14 @@ class PatternPlans(ABC):
     def speakers_in(self, subject: str) -> list[dict[str, str]] | None:  # noqa: ARG002 - of most patterns, nobody
         """The speakers whom the subject names, as options; None where it would have to name them and does not."""
         return []
+
+    def create_proposer(self, instructions: str | None = None) -> Block[Any, Sequence[Any]]:
+        """The block that makes speakers of a subject, for a pattern that `proposes` them."""
+        raise NotImplementedError
+
+    def any_speakers(self, subject: str) -> Sequence[Any]:
+        """Speakers who fit every subject: with them, options are checked before a model proposes others."""
+        raise NotImplementedError
 
     def settled(self, plan: Plan) -> dict[str, Any]:  # noqa: ARG002 - the pattern's own plan
         """Options that were decided when the run began, for its stored plan."""

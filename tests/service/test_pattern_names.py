@@ -1,0 +1,66 @@
+"""No module outside of a pattern's folder, its page and the registry names a concrete pattern."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import flowdebate
+from flowdebate.patterns import PATTERNS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(flowdebate.__file__).parent
+NAMES = {name for info in PATTERNS.values() for name in (info.name, info.verb)}
+
+ALLOWED = {
+    "events.py": "makes the events of the library's own patterns importable, and types their union",
+    "evaluation/": "judge audits, benefits and recounts are statistics of a debate's ballots and of a consensus' votes",
+    "cli/evaluation/": "the commands of these statistics, which say of other patterns that they have none",
+    "service/audit.py": "reads the ballots of stored debates, for the same statistics",
+    "server/pages/judging.py": "the page of a debate that is read blind",
+    "mcp/judging.py": "the tool that has texts judged, by the judge of a debate",
+    "adapters/inspect_ai.py": "scores of an evaluation are the verdict of a debate",
+    "telemetry/opentelemetry.py": "the metric of verdicts is defined for a judge of stances",
+    "testing/": "drawn debates, simulated judges and the promises that only some patterns make",
+    "server/protocols/chat_models.py": 'says "debate/" before the names of registered blocks, in the wire form',
+    "resources/archive.py": "says how a debate ended that is stored for later ones, in the wire form",
+    "measures/topologies.py": "has a topology that is called as a pattern is",
+}
+"""What else may name one, with the reason; a folder ends in a slash."""
+OWN = ("patterns/__init__.py", *(f"patterns/{name}/" for name in PATTERNS), "service/pages/")
+
+
+def named_in(path: Path) -> Iterator[str]:
+    """Where a module imports of a pattern, or says the name of one as a value."""
+    tree = ast.parse(path.read_text("utf-8"))
+    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        match node:
+            case ast.ImportFrom(module=str(module)) if module.startswith("flowdebate"):
+                parts = {*module.split("."), *(each.name for each in node.names)}
+                if parts & NAMES and "measures" not in parts:
+                    yield f"{node.lineno}: imports from {module}"
+            case ast.Constant(value=str(value)) if value in NAMES and id(node) not in docstrings:
+                yield f"{node.lineno}: {value!r}"
+            case _:
+                pass
+
+
+MODULES = [path.relative_to(ROOT).as_posix() for path in sorted(ROOT.rglob("*.py"))]
+
+
+@pytest.mark.parametrize("module", [each for each in MODULES if not each.startswith((*OWN, *ALLOWED))])
+def test_a_module_names_no_pattern(module: str) -> None:
+    """What it has to know of one stands on the pattern's page, or in its entry."""
+    assert list(named_in(ROOT / module)) == []
+
+
+@pytest.mark.parametrize("entry", ALLOWED)
+def test_every_exception_is_needed(entry: str) -> None:
+    """An exception that nothing needs any more is taken out of the list."""
+    assert [module for module in MODULES if module.startswith(entry) and any(named_in(ROOT / module))]
