@@ -119,9 +119,10 @@ async def rejudge(  # noqa: PLR0913 - those of a batch
     """
     rows: list[tuple[int, ArguedDebate]] = []
     for index, debate in enumerate(debates):
-        argued = debate
         if isinstance(debate, DebateRawOutput):
             argued = ArguedDebate(question=debate.question, transcript=debate.transcript)
+        else:
+            argued = debate
         if len(argued.sides) < 2:  # noqa: PLR2004 - a choice takes two
             allowed = "arguments of two sides or more"
             raise ConfigurationError("rejudge()", f"debates[{index}]", list(argued.sides), allowed)
