@@ -10,7 +10,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from flowdebate._util.wire import BaseEvent
-from flowdebate.patterns.consensus.schemas import ConsensusStage, StageReached
+from flowdebate.patterns.consensus.schemas import AgentFailure, ConsensusStage, StageReached
 from flowdebate.patterns.events import RoleFailed
 
 if TYPE_CHECKING:
@@ -125,8 +125,8 @@ def enter(stage: ConsensusStage, ctx: Context) -> None:
 
 
 _TOLD = (
-    StageEntered, AgentMessage, CritiqueMade, PollVoteCast, VoteCast, ConsensusDecided, RoleFailed, DebateEnded,
-)  # fmt: skip
+    StageEntered | AgentMessage | CritiqueMade | PollVoteCast | VoteCast | ConsensusDecided | RoleFailed | DebateEnded
+)
 
 
 class WireEvents:
@@ -154,30 +154,22 @@ class WireEvents:
         # the innermost debate around it: an agent of a debate may be a debate
         path = max((known for known in self._debates if f"{event.path}/".startswith(f"{known}/")), key=len)
         started, numbers = self._debates[path]
+        # not at `RoundStarted`: a pattern inside of the debate has rounds too
         if isinstance(event, StageEntered) and event.stage.stage is ConsensusStage.ROUND_N_CRITIQUE:
             opened = {"round": event.stage.round, "maxRounds": started.max_rounds}
             yield {"kind": "round_start", "sequence": next(numbers), "path": path, **opened}
         facts = {key: value for key, value in event.to_wire().items() if key not in ("kind", "path", "at")}
-        kind = event.kind
         if isinstance(event, RoleFailed):
-            kind, facts = "agent_failure", {"failure": _failure(event)}
+            # as the raw output has it, where the class of the error is its kind
+            same = {key: facts[key] for key in ("round", "phase", "target", "instead")}
+            failure = AgentFailure.model_validate(
+                {**same, "agent": event.name, "kind": event.error, "error": event.message}
+            )
+            facts = {"failure": failure.model_dump(mode="json", by_alias=True)}
+        kind = "agent_failure" if isinstance(event, RoleFailed) else event.kind
         yield {"kind": kind, "sequence": next(numbers), "path": path, **facts}
         if isinstance(event, DebateEnded):
             del self._debates[path]
-
-
-def _failure(event: RoleFailed) -> dict[str, Any]:
-    """The failed call as the raw output has it."""
-    recovery = {} if event.instead == "skipped" else {"instead": event.instead}
-    return {
-        **recovery,
-        "agent": event.name,
-        "phase": event.phase,
-        "round": event.round,
-        "target": event.target,
-        "kind": event.error,
-        "error": event.message,
-    }
 
 
 def wire_events(events: Iterable[object]) -> Iterator[dict[str, Any]]:

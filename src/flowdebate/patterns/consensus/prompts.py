@@ -6,7 +6,7 @@ who the agent is. The user's message has the material of one call, and the reque
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.patterns.roles import LENGTH, render_flag
@@ -110,20 +110,6 @@ class ConsensusTemplate(Template):
     """For a judge who breaks a tie."""
 
 
-_CRITIQUE = (
-    "Round {round}. A proposal of another agent:\n{proposals}\n\n"
-    "Criticise it. First the reasoning: what matters most about it. Then the issues: what is wrong or missing, "
-    "three at most, each in one sentence. Then the suggestions: what would make it better, three at most. Last "
-    "the severity: a number from 0 (it is good as it is) to 1 (it must not be done)."
-)
-_VOTE = (
-    "The proposals, as they are now:\n{proposals}\n\n"
-    "Vote for the best one; it need not be yours. First the reasoning: weigh the best proposals against each "
-    "other. Then the choice: the name of one author, exactly as it is written between the brackets. Last your "
-    "confidence: a number from 0 to 1."
-)
-
-
 CONSENSUS = ConsensusTemplate()
 """The full texts."""
 CONCISE_CONSENSUS = ConsensusTemplate(
@@ -131,7 +117,12 @@ CONCISE_CONSENSUS = ConsensusTemplate(
         "Propose your answer to the task: what should be done, why, and what speaks against it. Write plain text "
         "without a list: {length}. Do not begin with a name."
     ),
-    critique=_CRITIQUE,
+    critique=(
+        "Round {round}. A proposal of another agent:\n{proposals}\n\n"
+        "Criticise it. First the reasoning: what matters most about it. Then the issues: what is wrong or missing, "
+        "three at most, each in one sentence. Then the suggestions: what would make it better, three at most. Last "
+        "the severity: a number from 0 (it is good as it is) to 1 (it must not be done)."
+    ),
     revise=(
         "Round {round}. Your proposal, as it is now:\n{proposals}\n\n"
         "What others say about it:\n{critiques}\n\n"
@@ -139,15 +130,20 @@ CONCISE_CONSENSUS = ConsensusTemplate(
         "whole, in plain text without a list: {length}. Then your position: your answer to the task in at most ten "
         "words. Last, whether it is enough: true if another round would change nothing."
     ),
-    vote=_VOTE,
+    vote=(
+        "The proposals, as they are now:\n{proposals}\n\n"
+        "Vote for the best one; it need not be yours. First the reasoning: weigh the best proposals against each "
+        "other. Then the choice: the name of one author, exactly as it is written between the brackets. Last your "
+        "confidence: a number from 0 to 1."
+    ),
 )
 """The texts for small models."""
-FORMER_CONSENSUS = ConsensusTemplate(
+FORMER_CONSENSUS = replace(
+    CONCISE_CONSENSUS,
     propose=(
         "Propose your answer to the task, in three or four sentences of plain text, without a list: what should be "
         "done, why, and what speaks against it. Do not begin with a name."
     ),
-    critique=_CRITIQUE,
     revise=(
         "Round {round}. Your proposal, as it is now:\n{proposals}\n\n"
         "What others say about it:\n{critiques}\n\n"
@@ -155,7 +151,6 @@ FORMER_CONSENSUS = ConsensusTemplate(
         "now, whole, in three or four sentences of plain text, without a list. Then your position: your answer to "
         "the task in at most ten words. Last, whether it is enough: true if another round would change nothing."
     ),
-    vote=_VOTE,
 )
 """The texts of the editions before the third, with which their unfinished runs are resumed."""
 AGENTS = Profiles(full=CONSENSUS, concise=CONCISE_CONSENSUS)
@@ -172,7 +167,7 @@ def render_agent_system(
 ) -> str:
     """The rules, the task and what is known, then who the agent is; without a name, that it is a judge."""
     parts = [filled(template.system, task=quoted(task))]
-    known = [] if context is None else list(_known(context))
+    known = [] if context is None else list(_render_context(context))
     if known:
         parts.append(filled(template.context, context=listed(*known)))
     if name is None:
@@ -190,11 +185,12 @@ def render_turn(asked: Any, *, length: str = LENGTH, template: ConsensusTemplate
     request = getattr(template, _PARTS[asked.kind])
     if asked.kind == "proposal" and asked.with_position:
         request = f"{request}\n\n{template.position}"
+    critiques = [line for critique in getattr(asked, "critiques", ()) for line in _render_critique(critique)]
     return filled(
         request,
         round=getattr(asked, "round", 0),
-        proposals=_proposals(_proposals_of(asked)),
-        critiques=_critiques(getattr(asked, "critiques", ())),
+        proposals=_render_proposals(_proposals_of(asked)),
+        critiques="\n".join(critiques) or "(nothing)",
         length=length,
     )
 
@@ -214,7 +210,7 @@ def _proposals_of(asked: Any) -> Sequence[Proposal]:  # noqa: ANN401 - one of th
     return [asked.proposal] if hasattr(asked, "proposal") else getattr(asked, "proposals", ())
 
 
-def _proposals(proposals: Sequence[Proposal]) -> str:
+def _render_proposals(proposals: Sequence[Proposal]) -> str:
     shown = [
         f"[{tag_name(proposal.agent)}] {quoted(proposal.text)}\n{render_flag(proposal.flag)}".removesuffix("\n")
         for proposal in proposals
@@ -222,20 +218,15 @@ def _proposals(proposals: Sequence[Proposal]) -> str:
     return "\n".join(shown)
 
 
-def _critiques(critiques: Sequence[Critique]) -> str:
-    return "\n".join(line for critique in critiques for line in _critique(critique)) or "(nothing)"
-
-
-def _critique(critique: Critique) -> Iterator[str]:
+def _render_critique(critique: Critique) -> Iterator[str]:
+    # each line names its author: text that a model wrote must not pass for another's
     who = f"[{tag_name(critique.critic)}] on [{tag_name(critique.target)}]"
     yield f"{who}, severity {critique.severity:.2g}: {quoted(critique.reasoning)}"
-    for issue in critique.issues:
-        yield f"{who}, issue: {quoted(issue)}"
-    for suggestion in critique.suggestions:
-        yield f"{who}, suggestion: {quoted(suggestion)}"
+    yield from (f"{who}, issue: {quoted(issue)}" for issue in critique.issues)
+    yield from (f"{who}, suggestion: {quoted(suggestion)}" for suggestion in critique.suggestions)
 
 
-def _known(context: ConsensusContext) -> Iterator[str]:
+def _render_context(context: ConsensusContext) -> Iterator[str]:
     for past in context.past_debates:
         found = "no agreement" if past.answer is None else f"agreed on: {quoted(past.answer)}"
         yield f"an earlier debate about: {quoted(past.task)}"
@@ -248,18 +239,6 @@ def _known(context: ConsensusContext) -> Iterator[str]:
         yield f"research: {quoted(context.research)}"
 
 
-def render_human_task(asked: Any) -> str:  # noqa: ANN401 - one of the questions
-    """What a human is shown and asked to do: the proposals, what was said of them, and the task."""
-    proposals = _proposals_of(asked)
-    heading = f"Proposal{'s' * (len(proposals) > 1)}:\n"
-    parts = [
-        heading + _proposals(proposals) if proposals else "",
-        _critiques_for_human(getattr(asked, "critiques", ())),
-        _HUMAN_TASKS[asked.kind],
-    ]
-    return "\n\n".join(part for part in parts if part)
-
-
 _HUMAN_TASKS = {
     "proposal": "Make your proposal.",
     "critique": "Criticise this proposal.",
@@ -270,9 +249,17 @@ _HUMAN_TASKS = {
 }
 
 
-def _critiques_for_human(critiques: Sequence[Critique]) -> str:
-    lines = ["What was said of it:"] if critiques else []
-    for critique in critiques:
+def render_human_task(asked: Any) -> str:  # noqa: ANN401 - one of the questions
+    """What a human is shown and asked to do: the proposals, what was said of them, and the task."""
+    proposals = _proposals_of(asked)
+    heading = f"Proposal{'s' * (len(proposals) > 1)}:\n"
+    lines: list[str] = []
+    for critique in getattr(asked, "critiques", ()):
         lines.append(f"[{tag_name(critique.critic)} of {tag_name(critique.target)}] {quoted(critique.reasoning)}")
         lines += [f"  - {quoted(point)}" for point in (*critique.issues, *critique.suggestions)]
-    return "\n".join(lines)
+    parts = [
+        heading + _render_proposals(proposals) if proposals else "",
+        "\n".join(["What was said of it:", *lines] if lines else lines),
+        _HUMAN_TASKS[asked.kind],
+    ]
+    return "\n\n".join(part for part in parts if part)
