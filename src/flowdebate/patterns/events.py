@@ -36,10 +36,9 @@ class TurnsOrdered(BaseEvent):
 
 
 @dataclass(slots=True, kw_only=True)
-class TurnStarted(BlockEvent):
-    """A debater or agent is asked to speak."""
+class TurnEvent(BlockEvent):
+    """The turn of a debater or agent."""
 
-    kind: ClassVar[str] = "turn_started"
     block: str
     """The name of the block that speaks."""
     round: int
@@ -55,22 +54,17 @@ class TurnStarted(BlockEvent):
 
 
 @dataclass(slots=True, kw_only=True)
-class TurnFinished(BlockEvent):
+class TurnStarted(TurnEvent):
+    """A debater or agent is asked to speak."""
+
+    kind: ClassVar[str] = "turn_started"
+
+
+@dataclass(slots=True, kw_only=True)
+class TurnFinished(TurnEvent):
     """The text of a debater or agent is recorded."""
 
     kind: ClassVar[str] = "turn_finished"
-    block: str
-    """The name of the block that speaks."""
-    round: int
-    """The round, from 1; 0 for what comes before the first."""
-    agent_name: str
-    """The name of the debater or agent."""
-    stance: str | None = None
-    """The position that the pattern assigned to it, where it assigns any."""
-    phase: str | None = None
-    """The task, in a pattern that has more than one."""
-    target: str | None = None
-    """The author of the text that the task is about, if it is about one."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -45,6 +45,8 @@ class PatternOutput(WireModel):
 
     subject_field: ClassVar[str] = "question"
     """The field that holds the question, the topic, the proposition or the task."""
+    transcript_field: ClassVar[str] = "transcript"
+    """The field that holds the transcript."""
 
     # Declared for type checkers only: the outputs declare them as fields, in the order of their wire forms.
     if TYPE_CHECKING:
@@ -77,7 +79,8 @@ class PatternOutput(WireModel):
     @property
     def entries(self) -> list[Entry]:
         """All contributions, in the order of the transcript."""
-        raise NotImplementedError
+        said: Sequence[Any] = getattr(self, self.transcript_field)
+        return [Entry(round=each.round, speaker=each.speaker, text=each.text) for each in said]
 
     @property
     def decision_word(self) -> str | None:

@@ -233,7 +233,7 @@ class RoundOfTurns(Block[Any, None]):
         finally:  # also where some were cut short: what the others said counts
             rank = {name: number for number, (name, _) in enumerate(places)}
             entries = transcript.state.entries
-            said = sorted(entries[heard:], key=lambda entry: rank[entry.agent_name])
+            said = sorted(entries[heard:], key=lambda entry: rank[entry.speaker])
             if said != list(entries[heard:]):
                 transcript.set(transcript.state.with_entries([*entries[:heard], *said]))
             lost = pattern_state(ctx).losses

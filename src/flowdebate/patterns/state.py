@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, Self, TypeAlias, TypeVar, get_args
 
 from pydantic import AfterValidator, AliasChoices, BaseModel, Field, ValidationError
 
@@ -128,7 +128,7 @@ class PatternState(WireModel):
         said: dict[str, list[str]] = {}
         for entry in entries_of(ctx):
             if entry.flag != "empty":
-                said.setdefault(getattr(entry, "agent_name", None) or entry.name, []).append(entry.text)
+                said.setdefault(entry.speaker, []).append(entry.text)
         return said
 
 
@@ -138,11 +138,20 @@ class Contribution(WireModel):
     flag: Flag | None = Field(default=None, exclude_if=lambda flag: flag is None)
     """What is wrong with it; None, and not written, if nothing is."""
 
+    @property
+    def speaker(self) -> str:
+        """The name of who said it, in whichever field the pattern's wire form has it."""
+        name: str = getattr(self, "agent_name")  # noqa: B009 - a field of most patterns' entries
+        return name
 
-class TranscriptState(WireModel):
-    """The transcript of a pattern: its entries in order, of the type that the pattern declares."""
 
-    entries: list[Any] = Field(default_factory=new_list)
+EntryT = TypeVar("EntryT", bound=Contribution)
+
+
+class TranscriptState(WireModel, Generic[EntryT]):
+    """The transcript of a pattern: its entries, in order."""
+
+    entries: list[EntryT] = Field(default_factory=new_list)
 
     def with_entry(self, *entries: Contribution) -> Self:
         """This transcript, longer by `entries`."""

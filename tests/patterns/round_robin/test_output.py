@@ -10,7 +10,8 @@ from pydantic import BaseModel
 
 from flowdebate import RoundRobinOutput, generator, round_robin
 from flowdebate.errors import ConfigurationError, OutputError, SchemaViolation
-from flowdebate.patterns.round_robin.schemas import RefereeAudit, RoundRobinTranscriptState
+from flowdebate.patterns.round_robin.schemas import RefereeAudit
+from flowdebate.patterns.state import TranscriptState
 from flowdebate.testing import ScriptedModel
 from tests.patterns.debates import system_of, turn_of
 
@@ -127,7 +128,7 @@ def test_the_raw_output_is_written_in_camel_case_and_read_back() -> None:
 def test_the_shared_transcript_is_left_as_it_was_when_the_panel_ended() -> None:
     """In the run and in the session."""
     result = bridge(max_rounds=1).run_sync(QUESTION, model=by_role())
-    assert isinstance(result.transcript, RoundRobinTranscriptState)
+    assert isinstance(result.transcript, TranscriptState)
     assert result.transcript.entries == result.output.transcript
 
 

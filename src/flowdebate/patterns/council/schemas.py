@@ -65,13 +65,7 @@ class CouncilEntry(Contribution):
     text: str
 
 
-class CouncilTranscriptState(TranscriptState):
-    """The answers, in declared order."""
-
-    entries: list[CouncilEntry] = Field(default_factory=list)
-
-
-CouncilTranscript = StateResource[CouncilTranscriptState]
+CouncilTranscript = StateResource[TranscriptState[CouncilEntry]]
 """The resource that `create_council_transcript` makes."""
 
 
@@ -83,7 +77,7 @@ def create_council_transcript() -> CouncilTranscript:
     >>> create_council_transcript().key
     'transcript'
     """
-    return StateResource(key="transcript", initial=CouncilTranscriptState)
+    return StateResource(key="transcript", initial=TranscriptState[CouncilEntry])
 
 
 class CouncilReview(WireModel):

@@ -16,7 +16,7 @@ from flowdebate._util.wire import BaseEvent, WireModel, as_list, new_dict, new_l
 from flowdebate.patterns.anonymity.leaks import LeakReport
 from flowdebate.patterns.debate.judging.ballots import Judging
 from flowdebate.patterns.debate.quotes import VerifiedQuote
-from flowdebate.patterns.output import Entry, PatternOutput
+from flowdebate.patterns.output import PatternOutput
 from flowdebate.patterns.state import (
     Contribution,
     DebateStatus,
@@ -103,10 +103,8 @@ class DebateContributionEntry(Contribution):
     """The argument, as it was made."""
 
 
-class DebateTranscriptState(TranscriptState):
+class DebateTranscriptState(TranscriptState[DebateContributionEntry]):
     """The arguments so far, in the order in which they were made."""
-
-    entries: list[DebateContributionEntry] = Field(default_factory=new_list)
 
 
 class DebateModeratorOutput(WireModel):
@@ -276,11 +274,6 @@ class DebateRawOutput(PatternOutput):
             return None
         named = (entry.agent_name for entry in self.transcript if entry.stance == self.verdict.winner)
         return next(named, self.verdict.winner or "no winner")
-
-    @property
-    def entries(self) -> list[Entry]:
-        """The arguments, in the order in which they were made."""
-        return [Entry(round=said.round, speaker=said.agent_name, text=said.text) for said in self.transcript]
 
 
 @dataclass(slots=True, kw_only=True)

@@ -206,5 +206,5 @@ DELIBERATION = PatternSpec(
     make_output=raw_output,
     create_transcript=create_deliberation_transcript,
     stop_reason=stop_reason,
-    voice_of=attrgetter("name"),
+    voice_of=attrgetter("speaker"),
 )

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import AfterValidator, Field
 
 from flowdebate._util.wire import BaseEvent, WireModel
-from flowdebate.patterns.output import Entry, PatternOutput
+from flowdebate.patterns.output import PatternOutput
 from flowdebate.patterns.state import (
     Contribution,
     DebateStatus,
@@ -65,14 +65,13 @@ class DeliberationEntry(Contribution):
     text: str
     """The contribution."""
 
+    @property
+    def speaker(self) -> str:
+        """The same as `name`, as in the entries of all patterns."""
+        return self.name
 
-class DeliberationTranscriptState(TranscriptState):
-    """The contributions so far: round by round, in declared order within each."""
 
-    entries: list[DeliberationEntry] = Field(default_factory=list)
-
-
-DeliberationTranscript = StateResource[DeliberationTranscriptState]
+DeliberationTranscript = StateResource[TranscriptState[DeliberationEntry]]
 """The resource that `create_deliberation_transcript` makes."""
 
 
@@ -86,7 +85,7 @@ def create_deliberation_transcript() -> DeliberationTranscript:
     >>> create_deliberation_transcript().key
     'transcript'
     """
-    return StateResource(key="transcript", initial=DeliberationTranscriptState)
+    return StateResource(key="transcript", initial=TranscriptState[DeliberationEntry])
 
 
 class ModeratorReport(WireModel):
@@ -129,6 +128,7 @@ class DeliberationOutput(PatternOutput):
     """Raw output of a deliberation."""
 
     subject_field: ClassVar[str] = "topic"
+    transcript_field: ClassVar[str] = "history"
 
     topic: str
     rounds: int
@@ -164,11 +164,6 @@ class DeliberationOutput(PatternOutput):
         if self.stop_reason is None:
             return None
         return "settled" if self.is_settled else "not settled"
-
-    @property
-    def entries(self) -> list[Entry]:
-        """The contributions, in order."""
-        return [Entry(round=said.round, speaker=said.name, text=said.text) for said in self.history]
 
 
 @dataclass(slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from flowdebate._util.wire import BaseEvent, WireModel
-from flowdebate.patterns.output import Entry, PatternOutput
+from flowdebate.patterns.output import PatternOutput
 from flowdebate.patterns.state import (
     Contribution,
     DebateStatus,
@@ -69,13 +69,7 @@ class HandoffEntry(Contribution):
     """Why the speaker's first choice did not count; None if it did."""
 
 
-class HandoffTranscriptState(TranscriptState):
-    """The turns so far."""
-
-    entries: list[HandoffEntry] = Field(default_factory=list)
-
-
-HandoffTranscript = StateResource[HandoffTranscriptState]
+HandoffTranscript = StateResource[TranscriptState[HandoffEntry]]
 """The resource that `create_handoff_transcript` makes."""
 
 
@@ -88,7 +82,7 @@ def create_handoff_transcript() -> HandoffTranscript:
     >>> create_handoff_transcript().key
     'transcript'
     """
-    return StateResource(key="transcript", initial=HandoffTranscriptState)
+    return StateResource(key="transcript", initial=TranscriptState[HandoffEntry])
 
 
 class HandoffState(PatternState):
@@ -122,11 +116,6 @@ class HandoffOutput(PatternOutput):
     def answer(self) -> None:
         """None: a handoff ends without an answer of its own."""
         return None
-
-    @property
-    def entries(self) -> list[Entry]:
-        """The contributions, in order."""
-        return [Entry(round=said.round, speaker=said.agent_name, text=said.text) for said in self.transcript]
 
 
 @dataclass(slots=True, kw_only=True)

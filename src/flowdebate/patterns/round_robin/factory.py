@@ -229,6 +229,6 @@ ROUND_ROBIN = PatternSpec(
     new_state=lambda _: RoundRobinState(),
     make_output=raw_output,
     create_transcript=create_round_robin_transcript,
-    voice_of=attrgetter("agent_name"),
+    voice_of=attrgetter("speaker"),
     many_rounds=MANY_ROUNDS,
 )

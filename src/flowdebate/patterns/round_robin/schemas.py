@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import BeforeValidator, Field
 
 from flowdebate._util.wire import BaseEvent, WireModel, as_list
-from flowdebate.patterns.output import Entry, PatternOutput
+from flowdebate.patterns.output import PatternOutput
 from flowdebate.patterns.state import (
     Contribution,
     DebateStatus,
@@ -46,13 +46,7 @@ class RoundRobinEntry(Contribution):
     """The contribution."""
 
 
-class RoundRobinTranscriptState(TranscriptState):
-    """The contributions so far, in order."""
-
-    entries: list[RoundRobinEntry] = Field(default_factory=list)
-
-
-RoundRobinTranscript = StateResource[RoundRobinTranscriptState]
+RoundRobinTranscript = StateResource[TranscriptState[RoundRobinEntry]]
 """The resource that `create_round_robin_transcript` makes."""
 
 
@@ -65,7 +59,7 @@ def create_round_robin_transcript() -> RoundRobinTranscript:
     >>> create_round_robin_transcript().key
     'transcript'
     """
-    return StateResource(key="transcript", initial=RoundRobinTranscriptState)
+    return StateResource(key="transcript", initial=TranscriptState[RoundRobinEntry])
 
 
 class Assessment(WireModel):
@@ -136,11 +130,6 @@ class RoundRobinOutput(PatternOutput):
     def answer(self) -> None:
         """None: the answer is the synthesizer's, and that is the run's output."""
         return None
-
-    @property
-    def entries(self) -> list[Entry]:
-        """The contributions, in order."""
-        return [Entry(round=said.round, speaker=said.agent_name, text=said.text) for said in self.transcript]
 
 
 @dataclass(slots=True, kw_only=True)
