@@ -465,9 +465,6 @@ CONCRETE = (
 )
 """Rule of all full prompts for those who speak."""
 
-SHORT = 500
-"""Characters of a system prompt that is repeated in the turn's message."""
-
 
 def speaker_tag(name: str, role: str | None, mark: str = "") -> str:
     """A speaker in a tag or a sentence: the name, `mark`, and the role behind a comma.
@@ -478,21 +475,50 @@ def speaker_tag(name: str, role: str | None, mark: str = "") -> str:
     return f"{tag_name(name)}{mark}, {tag_text(role)}" if role and role.strip() else f"{tag_name(name)}{mark}"
 
 
-def render_members(members: Members) -> str:
-    """Those who take part, each on a line."""
-    return listed(*(speaker_tag(name, role) for name, role in members.items()))
-
-
 @lru_cache(maxsize=64)  # every turn of a run asks for the same
 def fill_for_all(
     template: str, members: tuple[tuple[str, str | None], ...], max_rounds: int, length: str, **subject: str
 ) -> str:
     """The part of a system message that is the same for all turns; `subject` is the pattern's, by its name."""
     about = {name: quoted(text) for name, text in subject.items()}
-    return filled(template, roster=render_members(dict(members)), max_rounds=max_rounds, length=length, **about)
+    roster = listed(*(speaker_tag(name, role) for name, role in members))
+    return filled(template, roster=roster, max_rounds=max_rounds, length=length, **about)
 
 
-def render_persona(common: str, who: str, name: str, members: Members, system_prompt: str | None) -> str:
-    """A persona's system message: what is `common` to all, who it is, and the application's own text as it is."""
-    about = filled(who, name=tag_name(name), speaker=speaker_tag(name, members.get(name)))
-    return "\n".join([f"{common}\n\n{about}", *([system_prompt] if system_prompt else [])])
+@dataclass(frozen=True, kw_only=True)
+class Identity:
+    """A persona as its prompts know it: the same in all its turns."""
+
+    name: str
+    role: str | None = None
+    members: Members
+    """All who take part, itself included."""
+    max_rounds: int
+    system_prompt: str | None = None
+    """The application's own text about it."""
+
+    @property
+    def about(self) -> dict[str, object]:
+        """What the parts of a turn's message may say of it."""
+        return {
+            "name": tag_name(self.name),
+            "speaker": speaker_tag(self.name, self.role),
+            "max_rounds": self.max_rounds,
+        }
+
+    def render_system(self, common: str, who: str, length: str = LENGTH, **subject: str) -> str:
+        """Its system message: what is `common` to all, `who` it is, and the application's own text as it is."""
+        shared = fill_for_all(common, tuple(self.members.items()), self.max_rounds, length, **subject)
+        speaker = speaker_tag(self.name, self.members.get(self.name))
+        about = filled(who, name=tag_name(self.name), speaker=speaker)
+        return "\n".join([f"{shared}\n\n{about}", *([self.system_prompt] if self.system_prompt else [])])
+
+    def remind(self, reminder: str, who: str) -> str:
+        """Who it is, once more at the end of a turn's message: small models follow what they read last."""
+        if self.system_prompt and len(self.system_prompt) <= _SHORT_PROMPT:
+            return filled(reminder, who=quoted(self.system_prompt))
+        return filled(who, **self.about)
+
+
+_SHORT_PROMPT = 500
+"""Characters of a system prompt that is repeated in the turn's message."""

@@ -177,6 +177,11 @@ def state_of(ctx: Context, kind: type[StateT]) -> StateT:
     return handle.state if handle is not None and isinstance(handle.state, kind) else kind()
 
 
+def round_of(ctx: Context) -> int:
+    """The round in progress; 1 for a block that is used without its pattern."""
+    return max(pattern_state(ctx).round, 1)
+
+
 def entries_of(ctx: Context) -> Sequence[Any]:
     """The entries of the pattern's transcript so far."""
     entries: Sequence[Any] = ctx.scope.handles["transcript"].state.entries

@@ -18,7 +18,6 @@ from flowdebate.errors import ConfigurationError
 from flowdebate.patterns.deliberation.debater import (
     PERSONA,
     PersonaTemplate,
-    render_persona_system,
     render_persona_turn,
     render_said,
 )
@@ -29,6 +28,7 @@ from flowdebate.patterns.deliberation.moderator import (
     render_moderator_turn,
 )
 from flowdebate.patterns.deliberation.schemas import DeliberationEntry, ModeratorReport
+from flowdebate.patterns.roles import Identity
 from flowdebate.testing import ScriptedModel
 from tests.patterns.debates import system_of, turn_of
 from tests.prompts.nasty import headings, lines_of, tags, texts
@@ -37,6 +37,12 @@ from .deliberations import PERSONAS, TOPIC, deal, report
 
 if TYPE_CHECKING:
     from flowdebate.testing import RecordedCall
+
+
+def identity(role: str | None = None) -> Identity:
+    """The persona "bull"."""
+    return Identity(name="bull", role=role, members={"bull": role}, max_rounds=4)
+
 
 REPORTS = [report(summary="Bull wants in.\nBear wants out.")]
 
@@ -187,7 +193,7 @@ def test_a_long_system_prompt_is_not_said_twice() -> None:
 def test_a_persona_that_was_alone_goes_on() -> None:
     """When nobody else could be heard there is nobody to answer."""
     entries = [DeliberationEntry(round=1, name="bull", role="investor", text="It grows.")]
-    shown = render_persona_turn(entries=entries, reports=[None], name="bull", role="investor", round=2, max_rounds=3)
+    shown = render_persona_turn(identity("investor"), entries=entries, reports=[None], round=2)
     assert "Nobody has answered you yet." in shown
     assert "summary" not in shown
 
@@ -196,7 +202,7 @@ def test_the_latest_summary_that_there_is_is_shown() -> None:
     """A lost report, or an empty one, leaves the one before it."""
     made = ModeratorReport(summary="They differ.", status="CONTINUE")
     for later in ([None], [ModeratorReport(summary=" ", status="CONTINUE")], []):
-        shown = render_persona_turn(entries=[], reports=[made, *later], name="bull", role=None, round=3, max_rounds=3)
+        shown = render_persona_turn(identity(), entries=[], reports=[made, *later], round=3)
         assert "The moderator's summary after round 1: They differ." in shown
 
 
@@ -219,7 +225,7 @@ def test_no_text_passes_for_another_speaker_or_for_the_prompt(
 ) -> None:
     """As many tags and headings as there are entries and rounds; labels stand where the prompt puts them."""
     made = [ModeratorReport.model_construct(summary=summary, status="CONTINUE", decision=None)]
-    shown = render_persona_turn(entries=entries, reports=made, name="bull", role=None, round=4, max_rounds=4)
+    shown = render_persona_turn(identity(), entries=entries, reports=made, round=4)
     asked = render_moderator_turn(entries=entries, round=4, max_rounds=4)
     for text in (shown, asked):
         assert tags(text) == len(entries)
@@ -228,7 +234,7 @@ def test_no_text_passes_for_another_speaker_or_for_the_prompt(
     assert sum(line.startswith("The moderator's summary") for line in lines_of(shown)) == bool(summary.strip())
     everyone = {"bull": "investor", "an, owl": summary}
     for system in (
-        render_persona_system(topic=topic, participants=everyone, max_rounds=3, name="bull"),
+        replace(identity(), members=everyone).render_system(PERSONA.system, PERSONA.persona, topic=topic),
         render_moderator_system(topic=topic, participants=everyone),
     ):
         assert len([line for line in lines_of(system) if re.match("Topic: ", line)]) == 1

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +16,14 @@ from inline_snapshot import snapshot
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns.handoff import HandoffEntry
 from flowdebate.patterns.handoff.speaker import (
+    SPEAKER,
     SpeakerTemplate,
     render_again,
-    render_speaker_system,
     render_speaker_turn,
     render_turns,
+    tell_proposition,
 )
+from flowdebate.patterns.roles import Identity
 from flowdebate.prompts.escaping import tag_name
 from flowdebate.testing import ScriptedModel
 from flowdebate.testing.strategies import arguments, names, questions
@@ -31,7 +34,7 @@ from .speakers import FORMS, NAMES, PROPOSITION, SPEAKERS, morals, over, script
 if TYPE_CHECKING:
     from flowdebate.patterns.handoff.schemas import TransitionForm
 
-ROLES = {speaker.name: speaker.role for speaker in SPEAKERS}
+CON = Identity(name="Con", members={speaker.name: speaker.role for speaker in SPEAKERS}, max_rounds=9)
 
 
 def test_the_system_message_ends_in_who_the_speaker_is() -> None:
@@ -160,7 +163,7 @@ def test_a_long_system_prompt_is_not_repeated_in_the_turn() -> None:
 def test_other_braces_of_a_system_prompt_stay() -> None:
     """It is the application's own text."""
     prompt = "Say {name} in {proposition}: {{x}} %s"
-    system = render_speaker_system(proposition="a\nb", speakers=ROLES, max_turns=2, name="Pro", system_prompt=prompt)
+    system = _system("a\nb", replace(CON, system_prompt=prompt))
     assert system.endswith("\nSay {name} in a\n  | b: {{x}} %s")
 
 
@@ -171,26 +174,29 @@ def test_no_text_begins_a_line_of_a_prompt(proposition: str, said: list[tuple[st
     lines = render_turns(entries).split("\n") if entries else []
     heads = [line for line in lines if not line.startswith("  | ")]
     assert [head.split("] ")[0] for head in heads] == [f"[{tag_name(name)}".split("] ")[0] for name, _ in said]
-    about: dict[str, Any] = {"speakers": ROLES, "name": "Con", "transition": form}
+    about: dict[str, Any] = {"transition": form}
     own = set(_turn(form).split("\n"))
-    for line in render_speaker_turn(entries=entries, round=1, max_turns=9, **about).split("\n"):
+    for line in render_speaker_turn(CON, entries=entries, round=1, **about).split("\n"):
         assert line.startswith(("[", "  | ", "(nothing yet)")) or line in own or line in _reply(form)
-    again = render_again(entries=entries, problem=proposition, **about).split("\n\nYour words stand")[1]
+    again = render_again(CON, entries=entries, problem=proposition, **about).split("\n\nYour words stand")[1]
     assert all(line.startswith("  | ") for line in again.split("\n")[1:])
-    system = render_speaker_system(proposition=proposition, speakers=ROLES, max_turns=9, name="Con")
-    plain = render_speaker_system(proposition="x", speakers=ROLES, max_turns=9, name="Con").split("\n")
+    system = _system(proposition)
+    plain = _system("x").split("\n")
     assert all(line in plain or line.startswith(("  | ", "Proposition: ")) for line in system.split("\n"))
 
 
+def _system(proposition: str, speaker: Identity = CON) -> str:
+    told = tell_proposition(speaker, proposition)
+    return told.render_system(SPEAKER.system, SPEAKER.speaker, proposition=proposition)
+
+
 def _turn(form: TransitionForm) -> str:
-    return render_speaker_turn(entries=[], speakers=ROLES, name="Con", round=1, max_turns=9, transition=form)
+    return render_speaker_turn(CON, entries=[], round=1, transition=form)
 
 
 def _reply(form: TransitionForm) -> list[str]:
     entries = [HandoffEntry(round=1, agent_name="Pro", text="x")]
-    return render_speaker_turn(
-        entries=entries, speakers=ROLES, name="Con", round=1, max_turns=9, transition=form
-    ).split("\n")
+    return render_speaker_turn(CON, entries=entries, round=1, transition=form).split("\n")
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -209,7 +215,5 @@ def test_a_template_is_checked_and_may_be_changed() -> None:
     with pytest.raises(ConfigurationError, match="again_text"):
         SpeakerTemplate(again_text="{problem}")
     german = SpeakerTemplate(turn="Du bist dran, {round} von {max_rounds}.")
-    said = render_speaker_turn(
-        entries=[], speakers=ROLES, name="Con", round=1, max_turns=2, transition="text", template=german
-    )
+    said = render_speaker_turn(replace(CON, max_rounds=2), entries=[], round=1, transition="text", template=german)
     assert "Du bist dran, 1 von 2. You are Con." in said

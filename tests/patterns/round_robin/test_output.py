@@ -10,7 +10,6 @@ from pydantic import BaseModel
 
 from flowdebate import RoundRobinOutput, generator, round_robin
 from flowdebate.errors import ConfigurationError, OutputError, SchemaViolation
-from flowdebate.patterns.round_robin.schemas import RefereeAudit
 from flowdebate.patterns.state import TranscriptState
 from flowdebate.testing import ScriptedModel
 from tests.patterns.debates import system_of, turn_of
@@ -18,6 +17,7 @@ from tests.patterns.debates import system_of, turn_of
 from .panels import PANEL, QUESTION, REPORT, bridge, by_role, refereed
 
 if TYPE_CHECKING:
+    from flowdebate.patterns.round_robin.schemas import RefereeAudit
     from flowdebate.runs.context import Context
 
 

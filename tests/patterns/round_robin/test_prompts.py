@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
 from flowdebate.errors import ConfigurationError
+from flowdebate.patterns.roles import Identity
 from flowdebate.patterns.round_robin.prompts import (
     SYNTHESIZER,
     RoundRobinDebaterTemplate,
@@ -31,6 +33,7 @@ from tests.prompts.nasty import headings, lines_of, tags, texts
 
 QUESTION = "When should the bridge be closed?\nIt carries 9,000 cars a day."
 MEMBERS = {"Ada": "economist", "Ben": None}
+ADA = Identity(name="Ada", role="economist", members=MEMBERS, max_rounds=2)
 ENTRIES = [
     RoundRobinEntry(round=1, agent_name="Ada", role="economist", text="In August, when the fewest drive."),
     RoundRobinEntry(
@@ -49,19 +52,14 @@ AUDIT = RefereeAudit(
 
 def turn(**options: Any) -> str:
     """A panelist's turn in round 2."""
-    about = {"question": QUESTION, "entries": ENTRIES, "name": "Ada", "role": "economist", "round": 2, "max_rounds": 2}
-    return render_debater_turn(**{**about, **options})
+    about = {"question": QUESTION, "entries": ENTRIES, "round": 2}
+    return render_debater_turn(**{"me": ADA, **about, **options})
 
 
 def test_a_panelists_system_message_reads_well() -> None:
     """The question, the panel, the rules; then who it is, and its own system prompt at the end."""
     assert render_debater_system(
-        question=QUESTION,
-        members=MEMBERS,
-        max_rounds=2,
-        name="Ada",
-        system_prompt="You count what each day costs.",
-        refereed=True,
+        replace(ADA, system_prompt="You count what each day costs."), question=QUESTION, refereed=True
     ) == snapshot("""\
 You sit on a panel. Its members work on one question together, each as who they are. In each round all of them speak once, one after the other; in the end one answer is made of what they said.
 
@@ -260,9 +258,8 @@ def test_a_transcript_only_grows(panel: Any, data: st.DataObject) -> None:
 def test_no_text_begins_a_line_of_a_turn(panel: Any, question: str, name: str, role: str) -> None:
     """The lines of a turn are the transcript's, and as many more as the template has."""
     entries, audits = panel
-    shown = render_debater_turn(
-        question=question, entries=entries, audits=audits, name=name, role=role, round=1, max_rounds=2
-    )
+    me = Identity(name=name, role=role, members={name: role}, max_rounds=2)
+    shown = render_debater_turn(me, question=question, entries=entries, audits=audits, round=1)
     latest = audits[-1].assessments if audits else ()
     issues = next((bool(issues_of(found)) for found in latest if found.agent_name == name), False)
     known = len(lines_of(render_contributions(entries, audits)))
@@ -277,9 +274,7 @@ def test_no_attack_of_the_corpus_passes_for_a_line(attack: Any) -> None:
     audits = [audited(1, text, [(text, [text])])]
     raw = RoundRobinOutput.model_construct(question=text, rounds=2, transcript=entries, audits=audits)
     for shown in (
-        render_debater_turn(
-            question=text, entries=entries, audits=audits, name="Ada", role=None, round=2, max_rounds=2
-        ),
+        render_debater_turn(replace(ADA, role=None), question=text, entries=entries, audits=audits, round=2),
         render_referee_turn(entries=entries, audits=audits, round=2),
         render_synthesizer_turn(raw),
     ):

@@ -13,16 +13,13 @@ from flowdebate.patterns.deliberation.schemas import DeliberationState
 from flowdebate.patterns.roles import (
     CONCRETE,
     HOW_TO_READ_SAID,
-    LENGTH,
-    SHORT,
-    fill_for_all,
+    Identity,
     persona_block,
-    render_persona,
     render_rounds,
     speaker_tag,
 )
 from flowdebate.patterns.roster import bindable
-from flowdebate.patterns.state import entries_of, question_of, state_of
+from flowdebate.patterns.state import entries_of, question_of, round_of, state_of
 from flowdebate.prompts.escaping import quoted, tag_name
 from flowdebate.prompts.template import Profiles, Template, filled, uses
 
@@ -153,55 +150,31 @@ CONCISE_PERSONA = PersonaTemplate(
 PERSONAS = Profiles(full=PERSONA, concise=CONCISE_PERSONA, tasks=("opening", "reply", "alone"))
 
 
-def render_persona_system(
-    *,
-    topic: str,
-    participants: Members,
-    max_rounds: int,
-    name: str,
-    system_prompt: str | None = None,
-    length: str = LENGTH,
-    template: PersonaTemplate = PERSONA,
-) -> str:
-    """The rules, the topic and who takes part, which are the same for all; then who the persona `name` is.
-
-    `system_prompt` is the application's own text, and ends the message unchanged.
-    """
-    common = fill_for_all(template.system, tuple(participants.items()), max_rounds, length, topic=topic)
-    return render_persona(common, template.persona, name, participants, system_prompt)
-
-
 def render_persona_turn(
+    me: Identity,
     *,
     entries: Sequence[DeliberationEntry],
     reports: Sequence[ModeratorReport | None],
-    name: str,
-    role: str | None,
     round: int,  # noqa: A002 - the field's word for it
-    max_rounds: int,
-    system_prompt: str | None = None,
     template: PersonaTemplate = PERSONA,
 ) -> str:
     """The transcript of the rounds before, the moderator's latest summary, then whose turn it is and what to do.
 
     The messages of two turns begin alike, up to the end of the shorter transcript.
     """
-    about = {"name": tag_name(name), "speaker": speaker_tag(name, role), "round": round, "max_rounds": max_rounds}
-    parts = [filled(template.transcript, transcript=render_said(entries, own=name))]
+    about = {**me.about, "round": round}
+    parts = [filled(template.transcript, transcript=render_said(entries, own=me.name))]
     told = [(number, report) for number, report in enumerate(reports, 1) if report and report.summary.strip()]
     if told:
         number, latest = told[-1]
         parts.append(filled(template.summary, round=number, summary=quoted(latest.summary)))
-    if system_prompt and len(system_prompt) <= SHORT:
-        who = filled(template.reminder, who=quoted(system_prompt))
-    else:
-        who = filled(template.persona, name=about["name"], speaker=about["speaker"])
-    *others, last = [tag_name(other) for other in dict.fromkeys(e.name for e in entries) if other != name] or [""]
+    *others, last = [tag_name(other) for other in dict.fromkeys(e.name for e in entries) if other != me.name] or [""]
     if last:
         task = filled(template.reply, others=f"{', '.join(others)} or {last}" if others else last, **about)
     else:
         task = filled(template.alone if entries else template.opening, **about)
-    return "\n\n".join([*parts, f"{filled(template.turn, **about)} {who}\n{task}"])
+    whose = f"{filled(template.turn, **about)} {me.remind(template.reminder, template.persona)}"
+    return "\n\n".join([*parts, f"{whose}\n{task}"])
 
 
 @bindable("name", "agent_name", "transcript", pattern="Persona", role="debater", template=PersonaTemplate)
@@ -224,31 +197,17 @@ def create_persona_debater(  # noqa: PLR0913 - what a debater is made of, each w
     topic, all that was said in earlier rounds, and the moderator's latest summary. An answer that ran out of room is
     cut at its last full sentence.
     """
-    everyone = {agent_name: role} if participants is None else dict(participants)
+    members = {agent_name: role} if participants is None else dict(participants)
+    me = Identity(name=agent_name, role=role, members=members, max_rounds=max_rounds, system_prompt=system_prompt)
 
     def system(wording: Wording[PersonaTemplate], value: object, ctx: Context) -> str:
-        return render_persona_system(
-            topic=question_of(value, ctx),
-            participants=everyone,
-            max_rounds=max_rounds,
-            name=agent_name,
-            system_prompt=system_prompt,
-            length=wording.length,
-            template=wording.template,
-        )
+        texts = wording.template
+        return me.render_system(texts.system, texts.persona, wording.length, topic=question_of(value, ctx))
 
     def turn(wording: Wording[PersonaTemplate], _: object, ctx: Context) -> str:
-        state = state_of(ctx, DeliberationState)
-        return render_persona_turn(
-            entries=entries_of(ctx),
-            reports=state.reports,
-            name=agent_name,
-            role=role,
-            round=max(state.round, 1),
-            max_rounds=max_rounds,
-            system_prompt=system_prompt,
-            template=wording.template,
-        )
+        state, number = state_of(ctx, DeliberationState), round_of(ctx)
+        texts = wording.template
+        return render_persona_turn(me, entries=entries_of(ctx), reports=state.reports, round=number, template=texts)
 
     return persona_block(
         f"{name}-debater-{agent_name}",

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from flowdebate.blocks.base import Block
-    from flowdebate.models.base import ToolSpec
+    from flowdebate.models.base import ModelResponse, ToolSpec
     from flowdebate.patterns.handoff.schemas import ChosenBy, HandoffTranscript, OnInvalid
     from flowdebate.patterns.state import Flag
     from flowdebate.runs.context import Context
@@ -119,6 +119,18 @@ def handoff_model(others: tuple[str, ...]) -> type[HandoffFields]:
     return create_model(
         "Handoff", __base__=(type("Told", (HandoffFields,), {"model_config": ConfigDict(json_schema_extra=as_told)}),)
     )
+
+
+def read_output(names: Sequence[str], output: Any, response: ModelResponse, _: Context) -> HandoffAnswer:  # noqa: ANN401 - by the form
+    """The answer in what a model wrote, in whichever form it was asked for."""
+    if isinstance(output, str):
+        if response.finish != "length":
+            return read_text(output, names)
+        return read_text(trim_to_sentence(output), names).model_copy(update={"cut_off": True})
+    answer: HandoffAnswer = output if isinstance(output, HandoffAnswer) else output.answer()
+    if is_blank(answer.response) and response.tool_calls and not is_blank(response.text):
+        return answer.model_copy(update={"response": response.text})  # it spoke beside its call
+    return answer
 
 
 def read_text(text: str, names: Sequence[str]) -> HandoffAnswer:

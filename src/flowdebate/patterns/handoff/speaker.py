@@ -8,6 +8,7 @@ that is asked once more is shown its own words at the end of the transcript.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
 from flowdebate._util.text import is_blank, one_line
@@ -19,25 +20,19 @@ from flowdebate.patterns.handoff.answers import (
     check_decision,
     handoff_form,
     merged,
-    read_text,
+    read_output,
     salvaged,
 )
-from flowdebate.patterns.handoff.schemas import HandoffAnswer, HandoffState
 from flowdebate.patterns.roles import (
     CONCRETE,
     EMPTY,
-    LENGTH,
     NOT_KEPT,
-    SHORT,
+    Identity,
     RolePrompt,
-    fill_for_all,
     generator_options,
-    render_persona,
-    speaker_tag,
-    trim_to_sentence,
 )
 from flowdebate.patterns.roster import bindable
-from flowdebate.patterns.state import entries_of, question_of, state_of
+from flowdebate.patterns.state import entries_of, question_of, round_of
 from flowdebate.prompts.escaping import quoted, tag_name
 from flowdebate.prompts.template import Profiles, Template, filled, uses
 
@@ -45,9 +40,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from flowdebate.blocks.outline import Outline
-    from flowdebate.models.base import ModelResponse
-    from flowdebate.patterns.handoff.schemas import ChosenBy, HandoffEntry, HandoffTranscript, TransitionForm
-    from flowdebate.patterns.roles import BlockOptions, Members
+    from flowdebate.patterns.handoff.schemas import (
+        ChosenBy,
+        HandoffAnswer,
+        HandoffEntry,
+        HandoffTranscript,
+        TransitionForm,
+    )
+    from flowdebate.patterns.roles import BlockOptions
     from flowdebate.prompts.template import Length
     from flowdebate.runs.context import Context
 
@@ -198,43 +198,22 @@ def render_turns(entries: Iterable[HandoffEntry]) -> str:
     return "\n".join(lines) or EMPTY
 
 
-def render_speaker_system(
-    *,
-    proposition: str,
-    speakers: Members,
-    max_turns: int,
-    name: str,
-    system_prompt: str | None = None,
-    length: str = LENGTH,
-    template: SpeakerTemplate = SPEAKER,
-) -> str:
-    """The rules, the proposition and who takes part, which are the same for all; then who the speaker `name` is.
+def tell_proposition(me: Identity, proposition: str) -> Identity:
+    """The speaker, with the proposition where its system prompt asks for it.
 
-    `{proposition}` in the `system_prompt` is replaced.
-    """
-    common = fill_for_all(template.system, tuple(speakers.items()), max_turns, length, proposition=proposition)
-    own = who_is(system_prompt, proposition) if system_prompt else None
-    return render_persona(common, template.speaker, name, speakers, own)
-
-
-def who_is(system_prompt: str, proposition: str) -> str:
-    """`system_prompt` with the proposition where it asks for it.
-
-    >>> who_is("You agree: {proposition}", "AI may decide.")
+    >>> pro = Identity(name="Pro", members={"Pro": None}, max_rounds=2, system_prompt="You agree: {proposition}")
+    >>> tell_proposition(pro, "AI may decide.").system_prompt
     'You agree: AI may decide.'
     """
-    return system_prompt.replace(PROPOSITION, quoted(proposition))
+    return replace(me, system_prompt=(me.system_prompt or "").replace(PROPOSITION, quoted(proposition)))
 
 
-def render_speaker_turn(  # noqa: PLR0913 - what a turn is made of
+def render_speaker_turn(
+    me: Identity,
     *,
     entries: Sequence[HandoffEntry],
-    speakers: Members,
-    name: str,
     round: int,  # noqa: A002 - the field's word for it
-    max_turns: int,
     transition: TransitionForm,
-    system_prompt: str | None = None,
     problem: str | None = None,
     template: SpeakerTemplate = SPEAKER,
 ) -> str:
@@ -243,29 +222,23 @@ def render_speaker_turn(  # noqa: PLR0913 - what a turn is made of
     `problem` is what was wrong with an answer that said nothing. The messages of two turns begin alike, up to the end
     of the shorter transcript.
     """
-    about = {"speaker": speaker_tag(name, speakers.get(name)), "round": round, "max_rounds": max_turns}
-    about |= _choice(speakers, name)
-    heard = any(entry.agent_name != name and entry.text for entry in entries)
+    about = {**me.about, **_choices(me), "round": round}
+    heard = any(entry.agent_name != me.name and entry.text for entry in entries)
     part = "reply" if heard else "opening"
     say = {"what": getattr(template, part), "reason": getattr(template, f"{part}_reason")}
     parts = [filled(template.transcript, transcript=render_turns(entries))]
     if problem is not None:
         parts.append(filled(template.silent, problem=quoted(problem)))
-    if system_prompt and len(system_prompt) <= SHORT:
-        who = filled(template.reminder, who=quoted(system_prompt))
-    else:
-        who = filled(template.speaker, **about)
-    turn = f"{filled(template.turn, **about)} {who}"
+    turn = f"{filled(template.turn, **about)} {me.remind(template.reminder, template.speaker)}"
     if not entries:
         turn = f"{turn}\n{filled(template.nobody, **about)}"
     return "\n\n".join([*parts, f"{turn}\n{filled(getattr(template, transition), **about, **say)}"])
 
 
 def render_again(
+    me: Identity,
     *,
     entries: Sequence[HandoffEntry],
-    speakers: Members,
-    name: str,
     transition: TransitionForm,
     problem: str,
     template: SpeakerTemplate = SPEAKER,
@@ -276,14 +249,14 @@ def render_again(
     """
     transcript = filled(template.transcript, transcript=render_turns(entries))
     again = getattr(template, f"again_{transition}")
-    return f"{transcript}\n\n{filled(again, problem=quoted(problem), **_choice(speakers, name))}"
+    return f"{transcript}\n\n{filled(again, problem=quoted(problem), **_choices(me))}"
 
 
-def _choice(speakers: Members, name: str) -> dict[str, str]:
-    """The names that `name` can hand over to, as text, and the lines by which it would."""
-    others = [tag_name(other) for other in speakers if other != name]
+def _choices(me: Identity) -> dict[str, object]:
+    """The names that a speaker can hand over to, as text, and the lines by which it would."""
+    others = [tag_name(other) for other in me.members if other != me.name]
     lines = [f'"Transition to {other}"' for other in others]
-    return {"name": tag_name(name), "others": ", ".join(others), "choices": " or ".join(lines)}
+    return {"name": tag_name(me.name), "others": ", ".join(others), "choices": " or ".join(lines)}
 
 
 class Speaker(Block[Any, HandoffDecision]):
@@ -364,44 +337,24 @@ def create_speaker(  # noqa: PLR0913 - what a speaker is made of, each with its 
     others = [other for other in speakers if other != agent_name]
     if agent_name not in speakers or not others:
         raise ConfigurationError(f"speaker {block_name!r}", "speakers", list(speakers), "this one, and another")
-    everyone = dict(speakers)
-    names, form = tuple(everyone), handoff_form(transition, others, where=f"speaker {block_name!r}")
+    members, role = dict(speakers), speakers[agent_name]
+    me = Identity(name=agent_name, role=role, members=members, max_rounds=max_turns, system_prompt=system_prompt)
+    names, form = tuple(members), handoff_form(transition, others, where=f"speaker {block_name!r}")
     prompt = RolePrompt(SPEAKERS, options, template=template, length=length, where=f"speaker {block_name!r}")
 
     def system(value: object, ctx: Context) -> str:
-        return render_speaker_system(
-            proposition=question_of(value, ctx),
-            speakers=everyone,
-            max_turns=max_turns,
-            name=agent_name,
-            system_prompt=system_prompt,
-            length=prompt.length(ctx),
-            template=prompt.template(ctx),
-        )
+        texts, proposition = prompt.template(ctx), question_of(value, ctx)
+        knowing = tell_proposition(me, proposition)
+        return knowing.render_system(texts.system, texts.speaker, prompt.length(ctx), proposition=proposition)
 
     def turn(value: object, ctx: Context) -> str:
-        about: dict[str, Any] = {"entries": entries_of(ctx), "speakers": everyone, "name": agent_name}
-        about |= {"transition": transition, "template": prompt.template(ctx)}
+        about: dict[str, Any] = {"entries": entries_of(ctx), "transition": transition, "template": prompt.template(ctx)}
         problem = value.problem if isinstance(value, HandoffDecision) else None
         if isinstance(value, HandoffDecision) and value.text:
-            return render_again(**about, problem=problem or "")
+            return render_again(me, **about, problem=problem or "")
         return render_speaker_turn(
-            **about,
-            round=max(state_of(ctx, HandoffState).round, 1),
-            max_turns=max_turns,
-            system_prompt=None if system_prompt is None else who_is(system_prompt, question_of(value, ctx)),
-            problem=problem,
+            tell_proposition(me, question_of(value, ctx)), **about, round=round_of(ctx), problem=problem
         )
-
-    def read(output: Any, response: ModelResponse, _: Context) -> HandoffAnswer:  # noqa: ANN401 - by the form
-        if isinstance(output, str):
-            if response.finish != "length":
-                return read_text(output, names)
-            return read_text(trim_to_sentence(output), names).model_copy(update={"cut_off": True})
-        answer: HandoffAnswer = output if isinstance(output, HandoffAnswer) else output.answer()
-        if is_blank(answer.response) and response.tool_calls and not is_blank(response.text):
-            return answer.model_copy(update={"response": response.text})  # it spoke beside its call
-        return answer
 
     filled_in = generator_options(options, "intent/chat", NOT_KEPT, where=block_name)
     visibility: Visibility = filled_in["visibility"]
@@ -409,7 +362,7 @@ def create_speaker(  # noqa: PLR0913 - what a speaker is made of, each with its 
         name=block_name,
         prompt=system,
         user=turn,
-        transform=read,
+        transform=partial(read_output, names),
         resources={"transcript": transcript},
         **form,
         **{**filled_in, "visibility": Visibility(client=visibility.client, history=False)},

@@ -21,16 +21,15 @@ from flowdebate.patterns.roles import (
     CONCRETE,
     HOW_TO_READ_SAID,
     LENGTH,
+    Identity,
     deciding_block,
-    fill_for_all,
     persona_block,
-    render_persona,
     render_rounds,
     speaker_tag,
 )
 from flowdebate.patterns.roster import bindable
 from flowdebate.patterns.round_robin.schemas import RoundRobinOutput, RoundRobinState
-from flowdebate.patterns.state import as_model, entries_of, question_of, state_of
+from flowdebate.patterns.state import as_model, entries_of, question_of, round_of, state_of
 from flowdebate.prompts.escaping import quoted, tag_name, tag_text
 from flowdebate.prompts.template import Profiles, Template, filled, uses
 
@@ -194,49 +193,38 @@ DEBATERS = Profiles(full=DEBATER, concise=CONCISE_DEBATER, tasks=("opening", "re
 
 
 def render_debater_system(
+    me: Identity,
     *,
     question: str,
-    members: Members,
-    max_rounds: int,
-    name: str,
-    system_prompt: str | None = None,
     refereed: bool = False,
     length: str = LENGTH,
     template: RoundRobinDebaterTemplate = DEBATER,
 ) -> str:
-    """The question, who takes part and the rules, which are the same for all; then who the debater `name` is."""
+    """The question, who takes part and the rules, which are the same for all; then who the debater is."""
     text = "\n\n".join([template.system, *([template.referee] if refereed else []), template.rules])
-    common = fill_for_all(text, tuple(members.items()), max_rounds, length, question=question)
-    return render_persona(common, template.debater, name, members, system_prompt)
+    return me.render_system(text, template.debater, length, question=question)
 
 
 def render_debater_turn(
+    me: Identity,
     *,
     question: str,
     entries: Sequence[RoundRobinEntry],
     audits: Sequence[RefereeAudit] = (),
-    name: str,
-    role: str | None,
     round: int,  # noqa: A002 - the field's word for it
-    max_rounds: int,
     template: RoundRobinDebaterTemplate = DEBATER,
 ) -> str:
     """The transcript with the audits of the rounds before, then whose turn it is and what to do.
 
     The messages of two turns begin alike, up to the end of the shorter transcript.
     """
-    about: dict[str, object] = {
-        "name": tag_name(name),
-        "speaker": speaker_tag(name, role),
-        "who": tag_text(role) if role and role.strip() else tag_name(name),
-        "round": round,
-        "max_rounds": max_rounds,
-    }
+    who = tag_text(me.role) if me.role and me.role.strip() else tag_name(me.name)
+    about: dict[str, object] = {**me.about, "who": who, "round": round}
     last = [filled(template.turn, question=quoted(question), **about)]
     latest = audits[-1].assessments if audits else ()
-    if issues := next((issues_of(found) for found in latest if found.agent_name == name), ""):
+    if issues := next((issues_of(found) for found in latest if found.agent_name == me.name), ""):
         last.append(filled(template.found, issues=issues))
-    other = next((entry.agent_name for entry in reversed(entries) if entry.agent_name != name), None)
+    other = next((entry.agent_name for entry in reversed(entries) if entry.agent_name != me.name), None)
     if other is not None:
         last.append(filled(template.reply, other=tag_name(other), **about))
     else:
@@ -267,29 +255,19 @@ def create_round_robin_debater(  # noqa: PLR0913 - what a debater is made of, ea
     `refereed` says that there is one. An answer that ran out of room is cut at its last full sentence.
     """
     everyone = {agent_name: role} if members is None else dict(members)
+    me = Identity(name=agent_name, role=role, members=everyone, max_rounds=max_rounds, system_prompt=system_prompt)
 
     def system(wording: Wording[RoundRobinDebaterTemplate], value: object, ctx: Context) -> str:
-        return render_debater_system(
-            question=question_of(value, ctx),
-            members=everyone,
-            max_rounds=max_rounds,
-            name=agent_name,
-            system_prompt=system_prompt,
-            refereed=refereed,
-            length=wording.length,
-            template=wording.template,
-        )
+        question, length, texts = question_of(value, ctx), wording.length, wording.template
+        return render_debater_system(me, question=question, refereed=refereed, length=length, template=texts)
 
     def turn(wording: Wording[RoundRobinDebaterTemplate], value: object, ctx: Context) -> str:
-        state = state_of(ctx, RoundRobinState)
         return render_debater_turn(
+            me,
             question=question_of(value, ctx),
             entries=entries_of(ctx),
-            audits=state.audits,
-            name=agent_name,
-            role=role,
-            round=max(state.round, 1),
-            max_rounds=max_rounds,
+            audits=state_of(ctx, RoundRobinState).audits,
+            round=round_of(ctx),
             template=wording.template,
         )
 

@@ -22,7 +22,7 @@ from flowdebate.patterns.round_robin.schemas import (
     RefereeReported,
     RoundRobinState,
 )
-from flowdebate.patterns.state import accepted, as_model, entries_of, question_of, state_of
+from flowdebate.patterns.state import accepted, as_model, entries_of, question_of, round_of, state_of
 from flowdebate.patterns.turn import MISSING
 from flowdebate.prompts.escaping import name_among, quoted, tag_name
 from flowdebate.prompts.template import Profiles, Template, filled, listed, uses
@@ -135,13 +135,9 @@ def create_referee(
         return render_referee_system(question=question_of(value, ctx), roster=roster, template=texts)
 
     def turn(texts: RefereeTemplate, _: object, ctx: Context) -> str:
-        state = state_of(ctx, RoundRobinState)
+        audits, number = state_of(ctx, RoundRobinState).audits, round_of(ctx)
         return render_referee_turn(
-            entries=entries_of(ctx),
-            audits=state.audits,
-            round=max(state.round, 1),
-            max_rounds=max_rounds,
-            template=texts,
+            entries=entries_of(ctx), audits=audits, round=number, max_rounds=max_rounds, template=texts
         )
 
     def found(answer: Any, _: ModelResponse, __: Context) -> RefereeReport:  # noqa: ANN401 - the model made below
