@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, replace
+from enum import Enum
 from functools import update_wrapper
 from inspect import Parameter, signature
 from types import NoneType
@@ -162,10 +163,11 @@ def _member(entry: object, kind: type[MemberT], where: str, place: str) -> Membe
         entry = kind(**entry)
     if not isinstance(entry, kind):
         raise ConfigurationError(where, place, entry, f"a {kind.__name__}, or a dict with {' and '.join(needed)}")
+    if isinstance(entry.name, Enum):  # a member's str() is another text than its value, which models would be shown
+        entry = replace(entry, name=entry.name.value)
     for name in needed:
         value = getattr(entry, name)
-        if not isinstance(value, str) or is_blank(value):
-            raise ConfigurationError(where, f"{place}.{name}", value, "a string that is not blank")
+        check_name(value, where=where, field=f"{place}.{name}")
         if clean_text(value) != value:
             raise ConfigurationError(where, f"{place}.{name}", value, "valid Unicode without NUL")
     for name in ("role", "system_prompt"):

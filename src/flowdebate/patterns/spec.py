@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from flowdebate._util.frozen import frozen
 from flowdebate._util.validation import check_count
@@ -44,7 +44,7 @@ from flowdebate.patterns.roster import (
     with_answer_schema,
 )
 from flowdebate.patterns.rounds import AnotherRound, RoundOfTurns, end_turns, input_validator, note_of_ends
-from flowdebate.patterns.state import PatternInput, anything_heard, pattern_state
+from flowdebate.patterns.state import FLAGS, Contribution, PatternInput, anything_heard, pattern_state
 from flowdebate.patterns.turn import (
     MISSING,
     FailurePolicy,
@@ -105,6 +105,8 @@ class PatternSpec:
     many_rounds: int | None = None
     """More rounds than this are warned of."""
 
+
+EntryT = TypeVar("EntryT", bound=Contribution)
 
 MANY_ROUNDS = 4
 """The measured bound of `many_rounds`: the debaters of a debate tend to agree after it."""
@@ -303,6 +305,19 @@ class Loop:
             end_turns(ctx, self.failures.quorum, self.spec.voice_of)
 
         return check
+
+    def collect_spoken(self, ctx: Context, *, round: int, make: Callable[..., EntryT]) -> list[EntryT]:  # noqa: A002 - the field's word for it
+        """What was said in a `round` in which all speak at once, in declared order: `make(name, role=, text=, flag=)`.
+
+        The order of arrival would differ from run to run; a resumed run has to show the same transcript.
+        """
+        state: Any = pattern_state(ctx)
+        flags = {loss.name: loss.instead for loss in state.losses if loss.round == round and loss.instead in FLAGS}
+        return [
+            make(name, role=role, text=state.spoken[name], flag=flags.get(name))
+            for name, role in self.members.items()
+            if name in state.spoken
+        ]
 
     def turn(
         self,

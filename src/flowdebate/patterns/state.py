@@ -61,6 +61,7 @@ TURN_ORDERS: tuple[TurnOrder, ...] = get_args(TurnOrder)
 
 Flag = Literal["cut_off", "empty"]
 """What is wrong with a contribution: its speaker ran out of room; it has no text."""
+FLAGS: tuple[Flag, ...] = get_args(Flag)
 
 NamedStop = Annotated[str, AfterValidator(_on_one_line)]
 """A stop reason that is the name of what held of `terminate_when`: printable text of one line."""

@@ -33,7 +33,7 @@ from flowdebate.runs.durable.suspend import Suspended, resume_task, suspend_task
 from flowdebate.runs.observer import log_failure
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
     from flowdebate.models.base import Model
     from flowdebate.patterns.state import Flag, PatternInput, Recovery, Role
@@ -545,14 +545,6 @@ def warn_of_nothing(agent_name: str, ctx: Context) -> None:
         f"debater {agent_name!r} returned no text: the transcript has an empty argument, and flags it. Return a str "
         'that is not blank, or {"text": str}',
     )
-
-
-def flag_of(name: str, losses: Iterable[ProviderFailure], *, round: int) -> Flag | None:  # noqa: A002
-    """The flag of what `name` said in `round`, in patterns in which everybody speaks once a round."""
-    for loss in losses:
-        if (loss.round, loss.name) == (round, name) and loss.instead in ("cut_off", "empty"):
-            return loss.instead
-    return None
 
 
 def text_said(value: object, agent_name: str, ctx: Context) -> str:

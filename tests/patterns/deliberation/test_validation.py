@@ -43,7 +43,7 @@ REJECTED = [
         "moderator=0 is not False", {"moderator": 0}, "moderator", "default block, False, which leaves it out, a block"
     ),
     Case("a moderator that is none", {"moderator": "x"}, "moderator", "a block, or a function"),
-    Case("a form that is none", {"report": "json"}, "report", "'structured' or 'text'"),
+    Case("a form that is none", {"report": "json"}, "report", "one of 'structured', 'text'"),
     Case("a predicate that is none", {"terminate_when": True}, "terminate_when", "a sync or async function"),
     Case("a transcript that is none", {"transcript": []}, "transcript", "create_deliberation_transcript"),
     Case(
@@ -81,7 +81,7 @@ def test_a_name_is_needed() -> None:
 
 def test_a_reporter_is_told_how_to_ask() -> None:
     """By a schema or for text."""
-    with pytest.raises(ConfigurationError, match="moderator 'x': `report` must be 'structured' or 'text'"):
+    with pytest.raises(ConfigurationError, match="moderator 'x': `report` must be one of 'structured', 'text'"):
         create_moderator(name="x", transcript=create_deliberation_transcript(), participants={}, report="no")
 
 

@@ -27,7 +27,7 @@ from flowdebate.patterns.roster import Role, merge_options, own_options
 from flowdebate.patterns.rounds import check_quorum
 from flowdebate.patterns.spec import Loop, PatternSpec, check_options
 from flowdebate.patterns.state import as_model
-from flowdebate.patterns.turn import MISSING, flag_of, record_turn
+from flowdebate.patterns.turn import MISSING, record_turn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -233,7 +233,7 @@ def _build_output(loop: Loop, chair: str) -> Handler[Any, CouncilOutput]:
     def build(value: object, ctx: Context) -> CouncilOutput:
         if value is not MISSING:
             ctx.scope.handle.update(**_read_answer(value, loop.schema, block=chair))
-        said = [CouncilEntry(**about) for about in _said(loop, ctx)]
+        said = loop.collect_spoken(ctx, round=1, make=lambda name, **said: CouncilEntry(agent_name=name, **said))
         transcript = ctx.scope.handles["transcript"]
         transcript.set(transcript.state.with_entry(*said))
         raw: Any = loop.make_output(ctx, status_of(ctx))
@@ -241,21 +241,6 @@ def _build_output(loop: Loop, chair: str) -> Handler[Any, CouncilOutput]:
         return published
 
     return build
-
-
-def _said(loop: Loop, ctx: Context) -> list[dict[str, Any]]:
-    """What is recorded of each opinion, in declared order."""
-    state = council_state(ctx)
-    return [
-        {
-            "agent_name": member.name,
-            "role": member.role,
-            "text": state.spoken[member.name],
-            "flag": flag_of(member.name, state.losses, round=1),
-        }
-        for member in loop.roster
-        if member.name in state.spoken
-    ]
 
 
 def _read_answer(value: object, schema: OutputSchema | None, *, block: str) -> dict[str, Any]:
@@ -281,9 +266,11 @@ def raw_output(loop: Loop, ctx: Context, status: RunStatus) -> CouncilOutput:
     state = council_state(ctx)
     return CouncilOutput(
         question=state.question,
-        opinions=[
-            CouncilOpinion(alias=state.aliases.get(about["agent_name"], ""), **about) for about in _said(loop, ctx)
-        ],
+        opinions=loop.collect_spoken(
+            ctx,
+            round=1,
+            make=lambda name, **said: CouncilOpinion(agent_name=name, alias=state.aliases.get(name, ""), **said),
+        ),
         reviews=[state.reviews[name] for name in loop.names if name in state.reviews],
         ranking=list(state.ranking),
         agreement=state.agreement,

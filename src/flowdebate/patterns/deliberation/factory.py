@@ -10,7 +10,7 @@ from flowdebate._util.validation import suggesting
 from flowdebate.blocks.handler import Handler, handler
 from flowdebate.blocks.sequencer import sequencer
 from flowdebate.patterns.deliberation.debater import PersonaTemplate, create_persona_debater
-from flowdebate.patterns.deliberation.moderator import ReportForm, check_report_form, create_moderator, stash_report
+from flowdebate.patterns.deliberation.moderator import ReportForm, create_moderator, stash_report
 from flowdebate.patterns.deliberation.schemas import (
     DeliberationEntry,
     DeliberationInput,
@@ -24,7 +24,7 @@ from flowdebate.patterns.roles import NOT_KEPT
 from flowdebate.patterns.roster import Persona, Role, is_own
 from flowdebate.patterns.spec import Loop, PatternSpec, check_options
 from flowdebate.patterns.state import entries_of, state_of
-from flowdebate.patterns.turn import flag_of, record_turn
+from flowdebate.patterns.turn import record_turn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -98,41 +98,43 @@ def deliberation(  # noqa: PLR0913 - the pattern's options, each with its defaul
     (1, True, 'Invest half now.')
     """
     loop = check_options(DELIBERATION, locals())
-    check_report_form(report, where=loop.where)
-    members = loop.members
-    turns = {}
-    for persona in loop.roster:
-        turns[persona.name] = loop.turn(
+    turns = {
+        persona.name: loop.turn(
             persona,
             partial(record_turn, entry=None),
             role=persona.role,
             system_prompt=persona.system_prompt,
-            participants=members,
+            participants=loop.members,
             max_rounds=max_rounds,
         )
-    pipeline = loop.opening()
-    pipeline = pipeline.tap(sequencer(name=f"{loop.name}-debate-round").parallel(turns).then(_record_round(loop)))
-    pipeline = pipeline.tap(loop.end_of_turns())
+        for persona in loop.roster
+    }
+    round_ = sequencer(name=f"{name}-debate-round").parallel(turns).then(_record_round(loop))
+    pipeline = loop.opening().tap(round_).tap(loop.end_of_turns())
     if not loop.has(MODERATOR):
         return loop.until_stopped(pipeline).then(build_output(loop))
-    pipeline = pipeline.tap(_closing(loop))
-    return loop.until_stopped(pipeline, "settled (moderator)").then(build_output(loop))
+    closing = loop.role(
+        MODERATOR,
+        answer=lambda: ModeratorReport,
+        transcript=loop.transcript,
+        participants=loop.members,
+        max_rounds=max_rounds,
+        report=report,
+    )
+    close = (
+        sequencer(name=f"{name}-close-round")
+        .then(loop.guard(MODERATOR, closing))
+        .then(stash_report(name, closing.name, own=is_own(moderator)))
+    )
+    return loop.until_stopped(pipeline.tap(close), "settled (moderator)").then(build_output(loop))
 
 
-def _said_in_progress(ctx: Context, loop: Loop) -> list[DeliberationEntry]:
-    """Contributions to the round in progress, in declared order, whoever was the fastest."""
-    state = state_of(ctx, DeliberationState)
-    return [
-        DeliberationEntry(
-            round=state.round,
-            name=name,
-            role=role,
-            text=state.spoken[name],
-            flag=flag_of(name, state.losses, round=state.round),
-        )
-        for name, role in loop.members.items()
-        if name in state.spoken
-    ]
+def _in_progress(loop: Loop, ctx: Context) -> list[DeliberationEntry]:
+    """The contributions to the round in progress."""
+    number = state_of(ctx, DeliberationState).round
+    return loop.collect_spoken(
+        ctx, round=number, make=lambda name, **said: DeliberationEntry(round=number, name=name, **said)
+    )
 
 
 def _record_round(loop: Loop) -> Handler[object, list[DeliberationEntry]]:
@@ -140,30 +142,13 @@ def _record_round(loop: Loop) -> Handler[object, list[DeliberationEntry]]:
 
     @handler(name=f"{loop.name}-record-round", resources={"transcript": loop.transcript})
     def record(_: object, ctx: Context) -> list[DeliberationEntry]:
-        entries = _said_in_progress(ctx, loop)
+        entries = _in_progress(loop, ctx)
         handle = ctx.scope.handles["transcript"]
         handle.set(handle.state.with_entry(*entries))
         ctx.scope.handle.update(spoken={})
         return entries
 
     return record
-
-
-def _closing(loop: Loop) -> Sequencer[Any, Any]:
-    """The moderator's report; if its provider fails, the round is closed without one."""
-    moderator = loop.role(
-        MODERATOR,
-        answer=lambda: ModeratorReport,
-        transcript=loop.transcript,
-        participants=loop.members,
-        max_rounds=loop.max_rounds,
-        report=loop.given["report"],
-    )
-    return (
-        sequencer(name=f"{loop.name}-close-round")
-        .then(loop.guard(MODERATOR, moderator))
-        .then(stash_report(loop.name, moderator.name, own=is_own(loop.given["moderator"])))
-    )
 
 
 def stop_reason(state: DeliberationState, max_rounds: int) -> str | None:
@@ -187,7 +172,7 @@ def raw_output(loop: Loop, ctx: Context, status: RunStatus) -> DeliberationOutpu
     return DeliberationOutput(
         topic=state.question,
         rounds=state.round,
-        history=[*entries_of(ctx), *_said_in_progress(ctx, loop)],
+        history=[*entries_of(ctx), *_in_progress(loop, ctx)],
         summaries=["" if report is None else report.summary for report in state.reports],
         final_decision=decision,
         is_settled=state.is_settled,
@@ -201,6 +186,7 @@ DELIBERATION = PatternSpec(
     name="deliberation",
     speaker=Role(name="debater", create=[create_persona_debater], visibility=NOT_KEPT),
     roles=[MODERATOR],
+    choices={"report": ReportForm},
     input_type=DeliberationInput,
     new_state=lambda _: DeliberationState(),
     make_output=raw_output,

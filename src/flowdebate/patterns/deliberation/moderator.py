@@ -10,12 +10,11 @@ from pydantic import Field, create_model
 from flowdebate._util.text import clean_text
 from flowdebate._util.wire import WireModel
 from flowdebate.blocks.handler import Handler, handler
-from flowdebate.errors import ConfigurationError
 from flowdebate.patterns.deliberation.debater import render_said
 from flowdebate.patterns.deliberation.report import parse_report
 from flowdebate.patterns.deliberation.schemas import DeliberationState, ModeratorReport, ModeratorReported, ReportStatus
 from flowdebate.patterns.roles import HOW_TO_READ_SAID, deciding_block, fill_for_all
-from flowdebate.patterns.roster import bindable
+from flowdebate.patterns.roster import bindable, check_choice
 from flowdebate.patterns.state import accepted, as_model, entries_of, question_of, round_of, state_of
 from flowdebate.patterns.turn import MISSING
 from flowdebate.prompts.escaping import tag_name
@@ -152,7 +151,7 @@ def create_moderator(
     model is asked for the lines SUMMARY, STATUS and DECISION, which `parse_report` reads: for models without
     structured answers.
     """
-    check_report_form(report, where=f"moderator {name!r}")
+    check_choice(report, ReportForm, where=f"moderator {name!r}", field="report")
     everyone = dict(participants)
 
     def system(texts: ModeratorTemplate, value: object, ctx: Context) -> str:
@@ -180,12 +179,6 @@ def create_moderator(
         output_schema=None if report == "text" else _report_schema(),
         transform=reported,
     )
-
-
-def check_report_form(value: object, *, where: str) -> None:
-    """A report is asked for by a schema or as text."""
-    if value not in ("structured", "text"):
-        raise ConfigurationError(where, "report", value, "'structured' or 'text'")
 
 
 def _report_schema() -> type[WireModel]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -13,7 +11,6 @@ from flowdebate.blocks.router import router
 from flowdebate.blocks.sequencer import sequencer
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns.handoff.answers import (
-    HandoffDecision,
     draw_instead,
     hand_over,
     handoff_schema,
@@ -37,7 +34,8 @@ from flowdebate.patterns.state import entries_of, state_of
 from flowdebate.patterns.turn import guarded
 
 if TYPE_CHECKING:
-    from flowdebate.blocks.base import Block
+    from collections.abc import Mapping, Sequence
+
     from flowdebate.blocks.generator import MessagesSlot, TextSlot, Visibility
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.blocks.tools import Capability, ToolLike
@@ -45,7 +43,7 @@ if TYPE_CHECKING:
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.patterns.handoff.schemas import HandoffTranscript
     from flowdebate.patterns.handoff.speaker import SpeakerTemplate
-    from flowdebate.patterns.turn import FailurePolicy, Turn
+    from flowdebate.patterns.turn import FailurePolicy
     from flowdebate.prompts.template import Length, Profile
     from flowdebate.runs.context import Context
     from flowdebate.runs.events import RunStatus
@@ -108,7 +106,7 @@ def handoff(  # noqa: PLR0913 - the pattern's options, each with its default
     >>> [(turn.agent_name, turn.text) for turn in pattern.run_sync("AI may decide.", model=model).output.transcript]
     [('Pro', 'Machines are fair.'), ('Con', 'Fair to whom?')]
     """
-    loop = check_options(HANDOFF, {**locals(), "debaters": _with_plain_names(debaters)})
+    loop = check_options(HANDOFF, locals())
     if loop.failures.round_timeout is not None:
         raise ConfigurationError(
             loop.where, "round_timeout", loop.failures.round_timeout, "None: a handoff has no rounds"
@@ -119,9 +117,8 @@ def handoff(  # noqa: PLR0913 - the pattern's options, each with its default
 def _turn_of_speaker(loop: Loop) -> Sequencer[Any, Any]:
     """Whoever has the floor speaks, is asked once more if it named nobody, and hands over."""
     names, given = loop.names, loop.given
-    turns: dict[str, Turn] = {}
-    for persona in loop.roster:
-        turns[persona.name] = loop.turn(
+    turns = {
+        persona.name: loop.turn(
             persona,
             partial(record_said, names=names),
             answer=partial(handoff_schema, [name for name in names if name != persona.name]),
@@ -130,11 +127,13 @@ def _turn_of_speaker(loop: Loop) -> Sequencer[Any, Any]:
             transition=given["transition"],
             max_turns=loop.max_rounds,
         )
-    floor = router(name=f"{loop.name}-floor", choose=_speaker, routes=turns)
+        for persona in loop.roster
+    }
+    floor = router(name=f"{loop.name}-floor", choose=lambda _, ctx: state_of(ctx, HandoffState).speaker, routes=turns)
     pipeline = sequencer(name=f"{loop.name}-take-turn").then(floor)
     speakers = [each for turn in turns.values() for each in turn.speakers if isinstance(each, Speaker)]
     if given["on_invalid"] == "retry" and speakers:
-        again = router(name=f"{loop.name}-ask-again", choose=_asked, routes=speakers)
+        again = router(name=f"{loop.name}-ask-again", choose=lambda said: said.speaker, routes=speakers)
         pipeline = pipeline.then_if(needs_another_word, guarded(again, loop.failures, draw_instead))
     hand = hand_over(name=loop.name, names=names, on_invalid=given["on_invalid"], transcript=loop.transcript)
     return pipeline.then(hand)
@@ -146,29 +145,6 @@ def raw_output(_: Loop, ctx: Context, status: RunStatus) -> HandoffOutput:
     return HandoffOutput(
         proposition=state.question, turns=state.round, transcript=list(entries_of(ctx)), **ending_of(ctx, status)
     )
-
-
-def _speaker(_: object, ctx: Context) -> str:
-    return state_of(ctx, HandoffState).speaker
-
-
-def _asked(value: HandoffDecision) -> Block[Any, Any] | None:
-    return value.speaker
-
-
-def _with_plain_names(debaters: Any) -> Any:  # noqa: ANN401 - it is checked behind this
-    """`debaters` with the values of names that are an enum's members: such a member shows another name than it has."""
-    if not isinstance(debaters, (list, tuple)):
-        return debaters
-    plain: list[Any] = []
-    for entry in debaters:
-        if isinstance(entry, Persona) and isinstance(entry.name, Enum):
-            plain.append(replace(entry, name=entry.name.value))
-        elif isinstance(entry, Mapping) and isinstance(entry.get("name"), Enum):
-            plain.append({**entry, "name": entry["name"].value})
-        else:
-            plain.append(entry)
-    return plain
 
 
 def _first_state(loop: Loop) -> HandoffState:
