@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
@@ -19,13 +18,10 @@ from flowdebate.service.plans.options import COMMAND, Count, FilePath, ModelName
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from typing import Self
 
     from flowdebate.evaluation import JudgeAudit
     from flowdebate.evaluation.decision_rules import Countable
     from flowdebate.evaluation.rejudging import ArguedDebate
-    from flowdebate.models.base import Model
-    from flowdebate.patterns.debate.judging.options import JudgeOptions
     from flowdebate.service.audit import Items
     from flowdebate.service.documents.document import Document
     from flowdebate.store.base import Store, StoredRun
@@ -81,31 +77,28 @@ def audit(  # noqa: PLR0913 - the options of the command
         check(value is None or not (runs or data is not None), f"--{name}", value, f"left out where {reason}")
     check(data is None or not runs, "RUN", runs, "left out where --data is given")
     check(not rejudge or data is None, "--rejudge", rejudge, "left out where --data is given")
-    again = Rejudging.of(
-        wanted=rejudge,
-        options={
-            **given, "schedule": schedule, "repeat": repeat, "labels": labels or None,
-            "max_concurrency": max_concurrency, "judge_answer": judge_answer, "model": model or None,
-        },
-    )  # fmt: skip
+    judging = {
+        **given, "schedule": schedule, "repeat": repeat, "labels": labels or None,
+        "max_concurrency": max_concurrency, "judge_answer": judge_answer, "model": model or None,
+    }  # fmt: skip
+    again = _read_judging(judging, wanted=rejudge)
 
     async def select(store: Store) -> Sequence[StoredRun]:
         if runs:
             return list({run.header.run_id: run for run in [await find_run(store, name) for name in runs]}.values())
         return await list_runs(store, state=status, block=block, search=search, limit=limit)
 
-    async def read(store: Store) -> Items:
-        return await audited_runs(store, await select(store))
+    async def read(store: Store) -> tuple[Items, int]:
+        selected = await select(store)
+        if again is None:
+            return await audited_runs(store, selected), 0
+        return await _judge_again(selected, store, seed, *again)
 
-    failed = 0
     if data is not None:
-        items = read_items(data)
+        items, failed = read_items(data), 0
     else:
         with opened(store) as place:
-            if again is None:
-                items = asyncio.run(read(place.store))
-            else:
-                items, failed = again.judge_again(asyncio.run(select(place.store)), place.store, seed=seed)
+            items, failed = asyncio.run(read(place.store))
     if not has_intervals():
         tell('Warning: no p-values and no intervals without scipy: pip install "flowdebate[audit]"')
     audited = audit_of(items, seed=seed)
@@ -134,100 +127,84 @@ def _write(audited: JudgeAudit, items: Items, *, as_json: bool) -> None:
         open_page().summary(summary)
 
 
-_TOO_FEW = "has no transcript of a debate of two sides"
+def _read_judging(options: Mapping[str, Any], *, wanted: bool) -> tuple[dict[str, Any], str] | None:
+    """How debates are judged again, as arguments of `rejudge`, and as text: the same text continues the same batch.
 
+    None unless that is `wanted`. ConfigurationError with the option that is wrong, or that only matters where it is;
+    an option that was not given is None.
+    """
+    from flowdebate.models.openai.endpoint import address_of
+    from flowdebate.patterns.debate.judging.options import JudgeOptions
+    from flowdebate.service.plans.models import Models
 
-@dataclass(frozen=True, kw_only=True)
-class Rejudging:
-    """Stored debates judged again, as a durable batch."""
-
-    models: Sequence[Model | str]
-    judge: JudgeOptions
-    repeat: int
-    concurrency: int
-    fingerprint: str
-    """All of this as text; the same options continue the same batch."""
-
-    @classmethod
-    def of(cls, *, wanted: bool, options: Mapping[str, Any]) -> Self | None:
-        """Read the options of the command line, where None was not given; None if debates are not to be judged again.
-
-        ConfigurationError with the option, also for one that only matters where they are.
-        """
-        from flowdebate.models.openai.endpoint import address_of
-        from flowdebate.patterns.debate.judging.options import JudgeOptions
-        from flowdebate.service.plans.models import Models
-
-        for name, value in () if wanted else options.items():
-            check(value is None, f"--{name.replace('_', '-')}", value, "left out without --rejudge")
-        if not wanted:
-            return None
-        specs, base_url, answer = options["model"] or [], options["base_url"], options["judge_answer"]
-        at = address_of(base_url or "")
-        check(base_url is None or specs, "--model", None, f"the model's name as the server at {at} has it")
-        make = Models(base_url)
-        made = [make(spec, COMMAND, "--model") for spec in specs]
-        try:
-            judge = JudgeOptions(
-                answer=answer,
-                schedule=options["schedule"] or "cyclic",
-                labels=bool(options["labels"]),
-                models=made if len(made) > 1 else (),
-            )
-        except ConfigurationError as error:
-            flag = {"answer": "judge-answer", "models": "model"}.get(error.field, error.field)
-            raise ConfigurationError(COMMAND, f"--{flag}", error.got, error.allowed) from None
-        times = options["repeat"] or 1
-        answers = [] if answer is None else [answer]  # batches of earlier versions have no such entry
-        return cls(
-            models=made,
-            judge=judge,
-            repeat=times,
-            concurrency=options["max_concurrency"] or 8,
-            fingerprint=str([str(judge.plan), bool(options["labels"]), times, specs, *answers]),
+    for name, value in () if wanted else options.items():
+        check(value is None, f"--{name.replace('_', '-')}", value, "left out without --rejudge")
+    if not wanted:
+        return None
+    specs, base_url, answer = options["model"] or [], options["base_url"], options["judge_answer"]
+    at = address_of(base_url or "")
+    check(base_url is None or specs, "--model", None, f"the model's name as the server at {at} has it")
+    make = Models(base_url)
+    made = [make(spec, COMMAND, "--model") for spec in specs]
+    labels, repeat = bool(options["labels"]), options["repeat"] or 1
+    try:
+        judge = JudgeOptions(
+            answer=answer,
+            schedule=options["schedule"] or "cyclic",
+            labels=labels,
+            models=made if len(made) > 1 else (),
         )
+    except ConfigurationError as error:
+        flag = {"answer": "judge-answer", "models": "model"}.get(error.field, error.field)
+        raise ConfigurationError(COMMAND, f"--{flag}", error.got, error.allowed) from None
+    arguments = {
+        "judge": judge,
+        "repeat": repeat,
+        "model": made[0] if len(made) == 1 else None,
+        "max_concurrency": options["max_concurrency"] or 8,
+    }
+    # batches of earlier versions have no entry for the form of answers, so there is none without the option
+    return arguments, str([str(judge.plan), labels, repeat, specs, *([] if answer is None else [answer])])
 
-    def judge_again(self, runs: Iterable[StoredRun], store: Store, *, seed: int) -> tuple[Items, int]:
-        """Judge the debates of `runs` again: the items, and how many debates failed. Recorded answers cost nothing."""
-        from flowdebate.evaluation.audit_report import AuditItem
-        from flowdebate.evaluation.rejudging import rejudge
-        from flowdebate.patterns.debate.mirror import spoken_in
-        from flowdebate.runs.durable.resume import StoreOptions
-        from flowdebate.service.audit import Items, argued
 
-        debates: dict[str, tuple[str, ArguedDebate]] = {}
-        left_out = Counter[str]()
-        for run in runs:
-            debate = argued(run)
-            if debate is None or len(debate.sides) < 2:  # noqa: PLR2004 - there is nothing to choose from one
-                left_out[_TOO_FEW] += 1
-            else:
-                debates.setdefault(debate.model_dump_json(), (run.header.run_id, debate))
-        if not debates:
-            return Items(items=[], left_out=left_out), 0
-        about = "\n".join([self.fingerprint, str(seed), *debates])
-        result = asyncio.run(
-            rejudge(
-                [debate for _, debate in debates.values()],
-                judge=self.judge,
-                repeat=self.repeat,
-                model=self.models[0] if len(self.models) == 1 else None,
-                seed=seed,
-                max_concurrency=self.concurrency,
-                store=StoreOptions(store=store),
-                batch_id=f"rejudge-{hashlib.blake2b(about.encode(), digest_size=5).hexdigest()}",
-            )
-        )
-        names = [name for name, _ in debates.values()]
-        for item in result.failed:
-            tell(f"Run {names[item.index]} could not be judged again: {error_text(item.error) if item.error else ''}")
-        turns = [spoken_in(debate.transcript) for _, debate in debates.values()]
-        items = [
-            AuditItem(id=names[item.index], ballots=item.output.ballots, spoken=turns[item.index])
-            for item in result
-            if item.output is not None
-        ]
-        return Items(items=items, left_out=left_out), len(result.failed)
+async def _judge_again(
+    runs: Iterable[StoredRun], store: Store, seed: int, arguments: Mapping[str, Any], fingerprint: str
+) -> tuple[Items, int]:
+    """Judge the debates of `runs` again: the items, and how many debates failed. Recorded answers cost nothing."""
+    from flowdebate.evaluation.audit_report import AuditItem
+    from flowdebate.evaluation.rejudging import rejudge
+    from flowdebate.patterns.debate.mirror import spoken_in
+    from flowdebate.runs.durable.resume import StoreOptions
+    from flowdebate.service.audit import Items, argued
+
+    debates: dict[str, tuple[str, ArguedDebate]] = {}
+    left_out = Counter[str]()
+    for run in runs:
+        debate = argued(run)
+        if debate is None or len(debate.sides) < 2:  # noqa: PLR2004 - there is nothing to choose from one
+            left_out["has no transcript of a debate of two sides"] += 1
+        else:
+            debates.setdefault(debate.model_dump_json(), (run.header.run_id, debate))
+    if not debates:
+        return Items(items=[], left_out=left_out), 0
+    about = "\n".join([fingerprint, str(seed), *debates])
+    result = await rejudge(
+        [debate for _, debate in debates.values()],
+        seed=seed,
+        store=StoreOptions(store=store),
+        batch_id=f"rejudge-{hashlib.blake2b(about.encode(), digest_size=5).hexdigest()}",
+        **arguments,
+    )
+    names = [name for name, _ in debates.values()]
+    for item in result.failed:
+        tell(f"Run {names[item.index]} could not be judged again: {error_text(item.error) if item.error else ''}")
+    turns = [spoken_in(debate.transcript) for _, debate in debates.values()]
+    items = [
+        AuditItem(id=names[item.index], ballots=item.output.ballots, spoken=turns[item.index])
+        for item in result
+        if item.output is not None
+    ]
+    return Items(items=items, left_out=left_out), len(result.failed)
 
 
 @opt.command()
@@ -263,6 +240,7 @@ def recount(
     if (run is not None) + (data is not None) + last != 1:
         raise misuse("RUN", run, "Say which debate to recount: the id of its run, or --last, or --data FILE.")
     opt.check(data is None or store is None, "--store", store, "left out where --data is given")
+
     weights: dict[str, float] = {}
     for each in weight or ():
         name, _, number = each.rpartition("=")

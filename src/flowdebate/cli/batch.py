@@ -275,7 +275,7 @@ class Plans:
         """The plan of a row; all rows share their models."""
         from flowdebate.service.plans.plan import with_sides
 
-        plan = self.plan_for(self.options_of(row))
+        plan = self._plan_for(row)
         return plan if plan.speakers else with_sides(plan, self._proposed[row.question])
 
     async def propose_sides(self, rows: Sequence[Row], *, name: str, store: Store, concurrency: int) -> None:
@@ -286,7 +286,7 @@ class Plans:
         from flowdebate.runs.batch.batch import Batch
         from flowdebate.runs.durable.resume import StoreOptions
 
-        plans = {row.question: self.plan_for(self.options_of(row)) for row in rows}
+        plans = {row.question: self._plan_for(row) for row in rows}
         needy = [question for question, plan in plans.items() if not plan.speakers]
         if not needy:
             return
@@ -311,19 +311,14 @@ class Plans:
         options = {**self.options_of(row), **plan.info.load_page().settled(plan)}
         return plan.pattern(), {**self.stored, "options": options}
 
-    def plan_for(self, options: Mapping[str, Any]) -> Plan:
-        """The plan of other `options`, as a stored plan has them, with the models of the batch."""
+    def _plan_for(self, row: Row) -> Plan:
         from flowdebate.service.plans.plan import make_plan, with_shared_models
 
-        return with_shared_models(make_plan(self._info, {}, file=options), self.base)
+        return with_shared_models(make_plan(self._info, {}, file=self.options_of(row)), self.base)
 
     def options_of(self, row: Row) -> dict[str, Any]:
-        """The options of a row."""
-        return self.options_for(row.question)
-
-    def options_for(self, question: str) -> dict[str, Any]:
-        """The options of the batch with another subject."""
-        return {**self.stored["options"], self._info.subject: question}
+        """The options of a row, as a stored plan has them."""
+        return {**self.stored["options"], self._info.subject: row.question}
 
 
 def hash_name(kind: str, about: object) -> str:

@@ -340,8 +340,7 @@ class EvaluationPlans(Plans):
         sides = [dict(side) for side in question.sides]
         # a vote of two first drafts is a coin, so it could not differ from one call
         compared = [name for name in BASELINES if name != "drafts" or len(sides) >= DRAFTS]
-        options = {**self.options_for(question.question), "debaters": sides}
-        return {**options, "baselines": list(self._baselines or compared)}
+        return {**super().options_of(row), "debaters": sides, "baselines": list(self._baselines or compared)}
 
     def _label(self, row: Row, *, path: str, number: int, truth: str, columns: Sequence[str]) -> LabelledQuestion:
         from flowdebate.evaluation.evaluation_run import deal

@@ -1,20 +1,17 @@
-"""Execution of a run through the service: its sides, its page to the end, its exit code, and what to do next."""
+"""Execution of a run through the service: its page to the end, its exit code, and what to do next."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
-from contextlib import aclosing, asynccontextmanager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
-
-import typer
+from contextlib import aclosing, asynccontextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from flowdebate.cli.terminal.process import (
     ExitCode,
     Interrupts,
     WriteFailed,
-    check_target,
     exit_code_of,
     killed_by,
     sentence_of,
@@ -23,16 +20,14 @@ from flowdebate.cli.terminal.process import (
     write_report,
     writing,
 )
-from flowdebate.errors import ConfigurationError, FlowDebateError, StoreError
-from flowdebate.service.plans.options import COMMAND, misuse, parse_entry
+from flowdebate.cli.terminal.screen import View
+from flowdebate.errors import FlowDebateError, StoreError
 
 if TYPE_CHECKING:
     import signal
-    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
+    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
     from pathlib import Path
 
-    from flowdebate.blocks.human.human import Ask
-    from flowdebate.patterns.roster import Debater
     from flowdebate.runs.result import RunHandle
     from flowdebate.service.channel import Update
     from flowdebate.service.documents.document import Document
@@ -43,35 +38,37 @@ if TYPE_CHECKING:
     from flowdebate.store.base import StoredRun
 
 
-class View(Protocol):
-    """What shows a run."""
-
-    async def follow(self, updates: AsyncIterator[Update]) -> None:
-        """Show it to its end; WriteFailed where it cannot be shown."""
-
-    def show_cursor(self) -> None:
-        """Give the cursor back to the terminal; may be called from a signal handler."""
-
-    def finish(self, document: Document, *, hint: str = "") -> None:
-        """Show the result and the totals."""
+POLL = 0.5
+"""Seconds between two looks at a run of another process: a turn takes seconds, and a look is one small query."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Running:
-    """A run to be followed."""
+class Show:
+    """How a run is shown."""
 
-    updates: AsyncGenerator[Update, None]
-    handle: RunHandle[Any] | None = None
-    """None for a run that is not executed here."""
-    state: RunState | None = None
-    """None for a run that is not stored."""
+    as_json: bool
+    """As JSON on stdout, so that the page is on stderr, if that is a terminal."""
+    quiet: bool
+    """Only its end."""
+    head: Sequence[str]
+    """The first lines of the page."""
+
+    def page(self, plan: Plan) -> View:
+        """The page of a run."""
+        stream = sys.stderr if self.as_json else sys.stdout
+        if self.as_json and (self.quiet or not stream.isatty()):
+            return View()
+        from flowdebate.cli.terminal.page import LivePage
+
+        with writing():
+            return LivePage(plan, stream, head=self.head, quiet=self.quiet)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Followed:
     """A run as far as it was shown."""
 
-    view: View | None
+    view: View
     unwritten: WriteFailed | None
     """Why it could not be shown any further."""
     signal: signal.Signals | None
@@ -91,144 +88,6 @@ class Ended:
     """What to do next, with the command."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Show:
-    """How a run is shown."""
-
-    as_json: bool
-    """As JSON on stdout, so that the page is on stderr, if that is a terminal."""
-    quiet: bool
-    """Only its end."""
-    head: Sequence[str]
-    """The first lines of the page."""
-
-    def page(self, plan: Plan) -> View | None:
-        """The page of a run; None if nobody looks."""
-        stream = sys.stderr if self.as_json else sys.stdout
-        if self.as_json and (self.quiet or not stream.isatty()):
-            return None
-        from flowdebate.cli.terminal.page import LivePage
-
-        with writing():
-            return LivePage(plan, stream, head=self.head, quiet=self.quiet)
-
-
-def ask_here() -> Ask | None:
-    """How a human is asked: in the terminal; None where there is none, and it answers later."""
-    from flowdebate.blocks.human.terminal import ask_in_terminal
-
-    if not sys.stdin.isatty():
-        return None
-    from flowdebate.cli.terminal.screen import AskOnScreen
-
-    return AskOnScreen(ask_in_terminal)
-
-
-def run_plan(
-    plan: Plan, *, store: str | None, no_store: bool, as_json: bool, markdown: Path | None, quiet: bool, yes: bool
-) -> int:
-    """Run a plan; gives the exit code."""
-    from flowdebate.service.plans.models import models_line, with_policies
-    from flowdebate.service.runs import opened
-
-    if no_store and store is not None:
-        raise misuse("--store", store, "--store and --no-store exclude each other.")
-    check_target(markdown)
-    show = Show(as_json=as_json, quiet=quiet, head=[models_line(plan)])
-    plan = with_policies(plan)
-    with nullcontext() if no_store else opened(store) as place:
-        if not plan.speakers:
-            if place is not None and place.named:
-                with _store_needed():  # fails before anything is paid for
-                    asyncio.run(place.store.runs(limit=1))
-            if show.head[0] and not quiet:
-                tell(show.head[0])
-                show = replace(show, head=())  # it is asked now
-            plan = _propose_sides(plan, yes=yes)
-
-        async def started(service: Service | None) -> Running:
-            if place is not None and service is not None:
-                try:
-                    return stored_run(service, await service.begin(plan))
-                except StoreError as error:
-                    if place.named:
-                        with _store_needed():
-                            raise
-                    # a data directory that cannot be written (a container, a full disk) must not forbid a debate
-                    tell(f"Warning: the run is not stored: {error}")
-            from flowdebate.service.channel import Channel
-
-            handle = plan.pattern().start(
-                plan.subject, model=plan.models, seed=plan.seed, limits=plan.limits, store=False
-            )
-            return Running(updates=Channel.of(handle).read(), handle=handle)
-
-        return asyncio.run(execute(plan, place, started, show, markdown))
-
-
-@contextmanager
-def _store_needed() -> Iterator[None]:
-    """Inside, an error of the store says how to go on without it."""
-    try:
-        yield
-    except StoreError as error:
-        raise StoreError(error.store, f"{error.problem}; --no-store does not store the run") from error
-
-
-# Sides that the model proposes
-
-
-def _propose_sides(plan: Plan, *, yes: bool) -> Plan:
-    """`plan` with sides that its model proposes, after they were shown; ends in Abort if the user declines them.
-
-    In a terminal the user is asked, unless `yes`, and may edit them.
-    """
-    from flowdebate.service.plans.plan import with_sides
-
-    with_sides(plan, ())  # refuses invalid options before a model is called
-    tell("The question does not say what the sides are; the model proposes some …")
-    proposer = plan.info.load_page().create_proposer(plan.options.instructions)
-    proposing = proposer.run(plan.subject, model=plan.models, seed=plan.seed, limits=plan.limits, store=False)
-    found = asyncio.run(proposing)
-    sides: Sequence[Debater] = found.output
-    tokens = found.usage.total_tokens
-    tell("Sides" if tokens is None else f"Sides ({tokens:,} tokens)")
-    while True:
-        for side in sides:
-            tell(f"  {side.name} = {side.stance}")
-        if yes or not (sys.stdin.isatty() and sys.stderr.isatty()):
-            return with_sides(plan, sides)
-        answer = typer.prompt("Debate these sides? [Y/n/edit]", default="y", show_default=False, err=True)
-        match answer.strip().lower():
-            case "y" | "yes":
-                return with_sides(plan, sides)
-            case "n" | "no":
-                raise typer.Abort
-            case "e" | "edit":
-                sides = _type_sides(sides)
-            case _:
-                tell("Type y to debate them, n to stop, or edit to change them.")
-
-
-def _type_sides(sides: Sequence[Debater]) -> Sequence[Debater]:
-    """The sides that the user types; those that there are where they do not make a debate, with the reason."""
-    from flowdebate.patterns.roster import Debater, check_roster
-
-    tell("Type one side on each line, as NAME = POSITION; an empty line ends.")
-    lines: list[str] = []
-    while line := typer.prompt(">", default="", show_default=False, prompt_suffix=" ", err=True).strip():
-        lines.append(line)
-    try:
-        entries = [parse_entry(line, "a side", key="stance", needed=True) for line in lines]
-        return check_roster([Debater(entry["name"], entry["stance"]) for entry in entries], where=COMMAND)
-    except ConfigurationError as error:
-        tell(f"Not changed: {error}")
-        return sides
-
-
-# From the beginning to the end
-
-
 @asynccontextmanager
 async def service_of(place: Place) -> AsyncIterator[Service]:
     """A service of the runs in a store; what it still executes at the end is cancelled."""
@@ -241,51 +100,53 @@ async def service_of(place: Place) -> AsyncIterator[Service]:
         await service.close(0)
 
 
-POLL = 0.5
-"""Seconds between two looks at a run of another process: a turn takes seconds, and a look is one small query."""
-
-
-def stored_run(service: Service, state: RunState) -> Running:
-    """A run that the service started, resumed or forked."""
-    return Running(updates=service.follow(state.run_id), handle=service.handle(state.run_id), state=state)
-
-
 async def execute(
     plan: Plan,
     place: Place | None,
-    start: Callable[[Any], Awaitable[Running]],
+    start: Callable[[Any], Awaitable[RunState | None]],
     show: Show,
     markdown: Path | None,
 ) -> int:
-    """Start a run and show it to its end, which an interrupt or a reader who leaves brings about; the exit code."""
+    """Start a run and show it to its end, which an interrupt or a reader who leaves brings about; the exit code.
+
+    `start` starts, resumes or forks a run of the service in `place`; where it gives none, the run is not stored.
+    """
     async with nullcontext() if place is None else service_of(place) as service:
-        running = await start(service)
-        seen = await follow_run(running, lambda: show.page(plan))
-        stored_in = None if running.state is None else place
-        if running.handle is not None:
-            end = await _end_of_handle(plan, running.handle, stored_in)
-        else:  # it was over already
-            assert running.state is not None  # noqa: S101 - a run without a handle is stored
-            assert place is not None  # noqa: S101 - in a place
-            end = await end_of_stored(place, running.state.run_id)
-    return finish(end, seen, place=stored_in, as_json=show.as_json, markdown=markdown)
+        state = await start(service)
+        if service is not None and place is not None and state is not None:
+            handle, updates = service.handle(state.run_id), service.follow(state.run_id)
+        else:
+            from flowdebate.service.channel import Channel
+
+            place, block = None, plan.pattern()
+            handle = block.start(plan.subject, model=plan.models, seed=plan.seed, limits=plan.limits, store=False)
+            updates = Channel.of(handle).read()
+        seen = await follow_run(updates, handle, lambda: show.page(plan))
+        if handle is not None:
+            end = await _end_of_handle(plan, handle, place)
+        else:  # it was over already, which only the store knows
+            assert place is not None  # noqa: S101 - above
+            assert state is not None  # noqa: S101 - above
+            end = await end_of_stored(place, state.run_id)
+    return finish(end, seen, place=place, as_json=show.as_json, markdown=markdown)
 
 
-async def follow_run(running: Running, view_of: Callable[[], View | None]) -> Followed:
-    """Show a run to its end. An interrupt cancels it, if it is executed here; else it only ends the view."""
-    loop, handle = asyncio.get_running_loop(), running.handle
-    view: View | None = None
+async def follow_run(
+    updates: AsyncGenerator[Update, None], handle: RunHandle[Any] | None, make_view: Callable[[], View]
+) -> Followed:
+    """Show a run to its end. An interrupt cancels it, if it is executed here; without `handle` it ends the view."""
+    loop = asyncio.get_running_loop()
+    view = View()
     unwritten: WriteFailed | None = None
 
     async def read() -> None:
         nonlocal view
-        view = view_of()
-        async with aclosing(running.updates) as updates:
-            await (_drain(updates) if view is None else view.follow(updates))
+        view = make_view()
+        async with aclosing(updates):
+            await view.follow(updates)
 
     def stop() -> None:
-        if view is not None:
-            view.show_cursor()  # a second signal ends the process at once
+        view.show_cursor()  # a second signal ends the process at once
         loop.call_soon_threadsafe((handle or reading).cancel)  # in a signal handler: the loop may be asleep
 
     reading = asyncio.ensure_future(read())
@@ -303,11 +164,6 @@ async def follow_run(running: Running, view_of: Callable[[], View | None]) -> Fo
             await handle.wait()
     stopped = interrupts.received is not None and (handle is None or handle.status == "interrupted")
     return Followed(view=view, unwritten=unwritten, signal=interrupts.received if stopped else None)
-
-
-async def _drain(updates: AsyncIterator[Update]) -> None:
-    async for _ in updates:
-        pass
 
 
 async def _end_of_handle(plan: Plan, handle: RunHandle[Any], place: Place | None) -> Ended:
@@ -371,12 +227,15 @@ async def end_of_stored(place: Place, run_id: str) -> Ended:
 
 def finish(end: Ended, seen: Followed, *, place: Place | None, as_json: bool, markdown: Path | None) -> int:
     """Write what there is to write about a run that has ended; the exit code."""
-    document, unwritten = end.document, seen.unwritten
+    from flowdebate.service.runs import short_id
+
+    document, unwritten, hint = end.document, seen.unwritten, ""
+    if document.run_id is not None and place is not None and not end.advice:  # it is stored, and not to be resumed
+        hint = f"flowdebate show {short_id(document.run_id)}{place.option}"
     try:
         if unwritten is None:
             with writing():
-                if seen.view is not None:
-                    seen.view.finish(document, hint=_show_command(end, place))
+                seen.view.finish(document, hint=hint)
                 if as_json:
                     write_json(document.to_json())
     except WriteFailed as error:
@@ -386,21 +245,13 @@ def finish(end: Ended, seen: Followed, *, place: Place | None, as_json: bool, ma
     if unwritten is None and end.advice:
         tell(end.advice)
     write_report(document, markdown)
-    if unwritten is not None:
+    if unwritten is not None:  # only now: the report is in a file of its own, and was paid for
         raise unwritten
     if end.code:
         return end.code
     if seen.signal is not None:
         return killed_by(seen.signal)
     return 0 if document.has_result and document.status != "limit" else ExitCode.NO_RESULT
-
-
-def _show_command(end: Ended, place: Place | None) -> str:
-    """The command that shows a complete run again; "" where it is not stored, or to be resumed."""
-    from flowdebate.service.runs import short_id
-
-    run_id = end.document.run_id
-    return "" if run_id is None or place is None or end.advice else f"flowdebate show {short_id(run_id)}{place.option}"
 
 
 # Advice on stderr

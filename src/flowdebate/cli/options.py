@@ -201,37 +201,32 @@ _NEWEST = 50
 
 def _completer_of(metavar: str | None, values: Sequence[str]) -> Callable[..., object] | None:
     """What typer calls to complete an option with this metavar, or one that must be among `values`."""
-    if values:
-        return lambda incomplete: [value for value in values if value.startswith(incomplete)]
-    by_metavar: dict[str, Callable[..., object]] = {
-        "SPEC": _complete_model,
-        "PATTERN": _complete_pattern,
-        "RUN": _complete_run,
-    }
-    return by_metavar.get(metavar or "")
+
+    def complete(ctx: typer.Context) -> list[tuple[str, str]]:  # typer drops what does not begin with what was typed
+        offered: Iterable[tuple[str, str]] = ((value, "") for value in values)
+        if metavar == "SPEC" and not values:
+            from flowdebate.models.resolve import PROVIDERS
+
+            # with a slash behind it: the model's own name is typed
+            offered = (("local", ""), *((f"{provider}/", "") for provider in PROVIDERS))
+        elif metavar == "PATTERN":
+            from flowdebate.patterns import PATTERNS
+
+            offered = ((name, info.help.partition(". ")[0]) for name, info in PATTERNS.items())
+        elif metavar == "RUN":
+            offered = _newest_runs(ctx.params.get("store"))
+        return list(offered)
+
+    return complete if values or metavar in ("SPEC", "PATTERN", "RUN") else None
 
 
-def _complete_model(incomplete: str) -> list[str]:
-    """The local model, and the providers with a slash; the model's own name is typed."""
-    from flowdebate.models.resolve import PROVIDERS
-
-    return [name for name in ("local", *(f"{provider}/" for provider in PROVIDERS)) if name.startswith(incomplete)]
-
-
-def _complete_pattern(incomplete: str) -> list[tuple[str, str]]:
-    from flowdebate.patterns import PATTERNS
-
-    return [(name, info.help.partition(". ")[0]) for name, info in PATTERNS.items() if name.startswith(incomplete)]
-
-
-def _complete_run(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
+def _newest_runs(store: str | None) -> list[tuple[str, str]]:
     """The newest runs of the store that the command line names, each with its question."""
     from flowdebate.errors import FlowDebateError
     from flowdebate.service.documents.text import in_line
     from flowdebate.service.runs import list_runs, opened, short_id
 
-    with suppress(FlowDebateError, OSError), opened(ctx.params.get("store")) as place:
+    with suppress(FlowDebateError, OSError), opened(store) as place:
         runs = asyncio.run(list_runs(place.store, limit=_NEWEST))
-        ids = [(short_id(run.header.run_id), in_line(run.header.question)) for run in runs]
-        return [(run_id, question) for run_id, question in ids if run_id.startswith(incomplete)]
+        return [(short_id(run.header.run_id), in_line(run.header.question)) for run in runs]
     return []

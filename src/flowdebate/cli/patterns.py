@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import sys
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from functools import cached_property
 from inspect import Parameter
 from pathlib import Path
@@ -10,16 +14,30 @@ from typing import TYPE_CHECKING, Any, get_args
 import typer
 
 from flowdebate.cli import options as opt
-from flowdebate.cli.execute import ask_here, run_plan
+from flowdebate.cli.execute import Show, execute
 from flowdebate.cli.help import Command
-from flowdebate.cli.terminal.process import problems_reported, warnings_reported
+from flowdebate.cli.terminal.process import check_target, problems_reported, tell, warnings_reported
+from flowdebate.errors import ConfigurationError, StoreError
 from flowdebate.patterns import PATTERNS
-from flowdebate.service.plans.options import Option, OutputOptions, PatternOptions, misuse, option_of
+from flowdebate.service.plans.options import (
+    COMMAND,
+    Option,
+    OutputOptions,
+    PatternOptions,
+    misuse,
+    option_of,
+    parse_entry,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
+    from flowdebate.blocks.human.human import Ask
     from flowdebate.patterns import PatternInfo
+    from flowdebate.patterns.roster import Debater
+    from flowdebate.service.plans.plan import Plan
+    from flowdebate.service.service import Service
+    from flowdebate.service.state import RunState
 
 
 _HERE = {
@@ -32,6 +50,10 @@ _HERE = {
     "yes": opt.Yes,
 }
 """Options of this front end alone."""
+_RUN_HELP = (
+    "Run a pattern from a plan file. The file, TOML or JSON, has the options of the pattern's command and "
+    "pattern = NAME."
+)
 
 
 def add_pattern_commands(app: typer.Typer, *, panel: str) -> None:
@@ -45,20 +67,20 @@ def _nothing() -> None:
     """Stand-in for the function of a command that is not loaded."""
 
 
-_RUN_HELP = (
-    "Run a pattern from a plan file. The file, TOML or JSON, has the options of the pattern's command and "
-    "pattern = NAME."
-)
-
-
 def _class_of(info: PatternInfo) -> type[Command]:
     """The class of a pattern's command, which loads the pattern when it is run or its own help is shown."""
 
     class PatternCommand(Command):
         @cached_property
         def loaded(self) -> Any:  # noqa: ANN401 - a command of click
+            def run(**given: Any) -> None:  # noqa: ANN401 - the options of the command
+                here = {name: given.pop(name, False) for name in _HERE}
+                _run(info, given, **here)
+
+            page = info.load_page()
+            here = _parameters_here(*(() if page.proposes else ("yes",)))
             alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-            alone.command(info.verb)(_command(info))
+            alone.command(info.verb)(opt.with_parameters(run, [*parameters_of(page.options), *here]))
             return typer.main.get_command(alone)
 
         @property
@@ -72,24 +94,6 @@ def _class_of(info: PatternInfo) -> type[Command]:
             return self.loaded.invoke(ctx)
 
     return PatternCommand
-
-
-def _command(info: PatternInfo) -> Callable[..., None]:
-    """The function behind a pattern's command."""
-
-    def run(**given: Any) -> None:  # noqa: ANN401 - the options of the command
-        here = {name: given.pop(name, False) for name in _HERE}
-        _run(info, given, **here)
-
-    page = info.load_page()
-    here = (each for each in _here() if each.name != "yes" or page.proposes)
-    return opt.with_parameters(run, [*parameters_of(page.options), *here])
-
-
-def _here() -> Iterator[Parameter]:
-    for name, annotation in _HERE.items():
-        kind, *_, option = get_args(annotation)
-        yield opt.parameter(name, kind, option, False if kind is bool else None)
 
 
 def _run_command() -> Callable[..., None]:
@@ -110,17 +114,14 @@ def _run_command() -> Callable[..., None]:
         _run(info, given, file=path, **here)
 
     plan = opt.parameter("plan", str, Option(help="The plan file."), Parameter.empty, argument=True)
-    here = (each for each in _here() if each.name != "file")
-    return opt.with_parameters(run, [plan, *parameters_of(PatternOptions), *here])
+    return opt.with_parameters(run, [plan, *parameters_of(PatternOptions), *_parameters_here("file")])
 
 
-def _run(info: PatternInfo, given: dict[str, Any], *, file: str | None, **here: Any) -> None:  # noqa: ANN401 - options
-    with problems_reported(), warnings_reported():
-        from flowdebate.service.plans.plan import make_plan
-
-        plan = make_plan(info, given, file=file, ask=ask_here())
-        code = run_plan(plan, **here)
-    raise typer.Exit(code)
+def _parameters_here(*without: str) -> Iterator[Parameter]:
+    for name, annotation in _HERE.items():
+        if name not in without:
+            kind, *_, option = get_args(annotation)
+            yield opt.parameter(name, kind, option, False if kind is bool else None)
 
 
 def known_options(info: PatternInfo, given: dict[str, Any]) -> dict[str, Any]:
@@ -143,3 +144,125 @@ def parameters_of(options: type[PatternOptions]) -> Iterator[Parameter]:
         option, kind = option_of(options, name), options.model_fields[name].annotation
         if name == options.SUBJECT or option.flag != "":
             yield opt.parameter(name, kind, option, argument=name == options.SUBJECT)
+
+
+# Running a plan
+
+
+def _run(  # noqa: PLR0913 - the options of this front end
+    info: PatternInfo,
+    given: dict[str, Any],
+    *,
+    file: str | None,
+    store: str | None,
+    no_store: bool,
+    as_json: bool,
+    markdown: Path | None,
+    quiet: bool,
+    yes: bool,
+) -> None:
+    with problems_reported(), warnings_reported():
+        from flowdebate.service.plans.models import models_line, with_policies
+        from flowdebate.service.plans.plan import make_plan
+        from flowdebate.service.runs import opened
+
+        plan = make_plan(info, given, file=file, ask=ask_here())
+        if no_store and store is not None:
+            raise misuse("--store", store, "--store and --no-store exclude each other.")
+        check_target(markdown)
+        show = Show(as_json=as_json, quiet=quiet, head=[models_line(plan)])
+        plan = with_policies(plan)
+        with nullcontext() if no_store else opened(store) as place:
+            if not plan.speakers:
+                if place is not None and place.named:
+                    with _store_needed():  # fails before anything is paid for
+                        asyncio.run(place.store.runs(limit=1))
+                if show.head[0] and not quiet:
+                    tell(show.head[0])
+                    show = replace(show, head=())  # it is asked now
+                plan = _propose_sides(plan, yes=yes)
+
+            async def begin(service: Service | None) -> RunState | None:
+                try:
+                    return None if service is None else await service.begin(plan)
+                except StoreError as error:
+                    if place is not None and place.named:
+                        with _store_needed():
+                            raise
+                    # a data directory that cannot be written (a container, a full disk) must not forbid a debate
+                    tell(f"Warning: the run is not stored: {error}")
+                    return None
+
+            code = asyncio.run(execute(plan, place, begin, show, markdown))
+    raise typer.Exit(code)
+
+
+def ask_here() -> Ask | None:
+    """How a human is asked: in the terminal; None where there is none, and it answers later."""
+    from flowdebate.blocks.human.terminal import ask_in_terminal
+
+    if not sys.stdin.isatty():
+        return None
+    from flowdebate.cli.terminal.screen import AskOnScreen
+
+    return AskOnScreen(ask_in_terminal)
+
+
+@contextmanager
+def _store_needed() -> Iterator[None]:
+    """Inside, an error of the store says how to go on without it."""
+    try:
+        yield
+    except StoreError as error:
+        raise StoreError(error.store, f"{error.problem}; --no-store does not store the run") from error
+
+
+# Sides that the model proposes
+
+
+def _propose_sides(plan: Plan, *, yes: bool) -> Plan:
+    """`plan` with sides that its model proposes, after they were shown; ends in Abort if the user declines them.
+
+    In a terminal the user is asked, unless `yes`, and may edit them.
+    """
+    from flowdebate.service.plans.plan import with_sides
+
+    with_sides(plan, ())  # refuses invalid options before a model is called
+    tell("The question does not say what the sides are; the model proposes some …")
+    proposer = plan.info.load_page().create_proposer(plan.options.instructions)
+    proposing = proposer.run(plan.subject, model=plan.models, seed=plan.seed, limits=plan.limits, store=False)
+    found = asyncio.run(proposing)
+    sides: Sequence[Debater] = found.output
+    tokens = found.usage.total_tokens
+    tell("Sides" if tokens is None else f"Sides ({tokens:,} tokens)")
+    while True:
+        for side in sides:
+            tell(f"  {side.name} = {side.stance}")
+        if yes or not (sys.stdin.isatty() and sys.stderr.isatty()):
+            return with_sides(plan, sides)
+        answer = typer.prompt("Debate these sides? [Y/n/edit]", default="y", show_default=False, err=True)
+        match answer.strip().lower():
+            case "y" | "yes":
+                return with_sides(plan, sides)
+            case "n" | "no":
+                raise typer.Abort
+            case "e" | "edit":
+                sides = _type_sides(sides)
+            case _:
+                tell("Type y to debate them, n to stop, or edit to change them.")
+
+
+def _type_sides(sides: Sequence[Debater]) -> Sequence[Debater]:
+    """The sides that the user types; those that there are where they do not make a debate, with the reason."""
+    from flowdebate.patterns.roster import Debater, check_roster
+
+    tell("Type one side on each line, as NAME = POSITION; an empty line ends.")
+    lines: list[str] = []
+    while line := typer.prompt(">", default="", show_default=False, prompt_suffix=" ", err=True).strip():
+        lines.append(line)
+    try:
+        entries = [parse_entry(line, "a side", key="stance", needed=True) for line in lines]
+        return check_roster([Debater(entry["name"], entry["stance"]) for entry in entries], where=COMMAND)
+    except ConfigurationError as error:
+        tell(f"Not changed: {error}")
+        return sides

@@ -13,19 +13,19 @@ import typer
 
 from flowdebate._util.text import counted
 from flowdebate.cli import options as opt
-from flowdebate.cli.execute import Show, ask_here, execute, stored_run
-from flowdebate.cli.patterns import known_options
+from flowdebate.cli.execute import Show, execute
+from flowdebate.cli.patterns import ask_here, known_options
 from flowdebate.cli.terminal.process import check_target, tell
 from flowdebate.errors import ConfigurationError, NotAwaited
 from flowdebate.service.plans.options import COMMAND, Count, FilePath, ModelName, Option, misuse
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Awaitable, Mapping, Sequence
     from pathlib import Path
 
-    from flowdebate.cli.execute import Running
     from flowdebate.runs.durable.suspend import HumanRequest
     from flowdebate.service.service import Service
+    from flowdebate.service.state import RunState
     from flowdebate.store.base import StepRow, Store, StoredRun
 
 
@@ -99,8 +99,8 @@ def _resume(
             tell(f"Warning: {plan.policies.record} ends where the run was left; the rest is not recorded")
         show = Show(as_json=as_json, quiet=quiet, head=[models_line(plan, environment=_environment(stored))])
 
-        async def resumed(service: Service) -> Running:
-            return stored_run(service, await service.resume(stored.header.run_id, plan=plan, **options))
+        def resumed(service: Service) -> Awaitable[RunState]:
+            return service.resume(stored.header.run_id, plan=plan, **options)
 
         code = asyncio.run(execute(plan, place, resumed, show, markdown))
     raise typer.Exit(code)
@@ -273,8 +273,8 @@ def fork(  # noqa: PLR0913 - the options of the command
         promise = f"Fork of {short_id(stored.header.run_id)}: reuses its {_count_reused(answers, at, edits)}"
         head = [promise, models_line(plan, environment=_environment(stored))]
 
-        async def forked(service: Service) -> Running:
-            return stored_run(service, await service.fork(stored.header.run_id, pattern=plan, at=at, edits=edits))
+        def forked(service: Service) -> Awaitable[RunState]:
+            return service.fork(stored.header.run_id, pattern=plan, at=at, edits=edits)
 
         show = Show(as_json=as_json, quiet=quiet, head=head)
         code = asyncio.run(execute(plan, place, forked, show, markdown))

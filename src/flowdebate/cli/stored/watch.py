@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from flowdebate.cli import options as opt
-from flowdebate.cli.execute import POLL, Running, advice_on, end_of_stored, finish, follow_run, service_of
+from flowdebate.cli.execute import POLL, advice_on, end_of_stored, finish, follow_run, service_of
 from flowdebate.cli.terminal.process import ExitCode, check_target, killed_by, tell, write_json, write_report, writing
+from flowdebate.cli.terminal.screen import View
 from flowdebate.errors import ConfigurationError
 from flowdebate.service.plans.options import Option
 
@@ -20,9 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
     from pathlib import Path
 
-    from flowdebate.cli.execute import Followed, View
+    from flowdebate.cli.execute import Followed
     from flowdebate.service.channel import Update
-    from flowdebate.service.documents.document import Document
     from flowdebate.service.plans.plan import Plan
     from flowdebate.service.runs import Place
     from flowdebate.store.base import StoredRun
@@ -55,6 +55,7 @@ def watch(
 
 def _watch(stored: StoredRun, place: Place, *, as_json: bool, quiet: bool, markdown: Path | None) -> int:
     """Show a run to its end, or until an interrupt; the exit code."""
+    from flowdebate.cli.stored.run_view import document_of
     from flowdebate.service.runs import short_id
 
     run_id = stored.header.run_id
@@ -67,7 +68,7 @@ def _watch(stored: StoredRun, place: Place, *, as_json: bool, quiet: bool, markd
     async def follow() -> Followed:
         async with service_of(place) as service:
             updates = _follow_steps(place, run_id) if plan is None else service.follow(run_id)
-            return await follow_run(Running(updates=updates), lambda: view)
+            return await follow_run(updates, None, lambda: view)
 
     seen = asyncio.run(follow())
     if seen.signal is not None:
@@ -76,7 +77,18 @@ def _watch(stored: StoredRun, place: Place, *, as_json: bool, quiet: bool, markd
     if plan is not None:
         end = asyncio.run(end_of_stored(place, run_id))
         return finish(end, seen, place=place, as_json=False, markdown=markdown)
-    return _finish_steps(asyncio.run(place.store.run(run_id)), seen, place, markdown)
+    if seen.unwritten is not None:
+        raise seen.unwritten
+    stored = asyncio.run(place.store.run(run_id))
+    if isinstance(view, (_Lines, _Steps)):
+        view.end(stored)
+    if advice := advice_on(stored, place):
+        tell(advice)
+    if markdown is not None:
+        write_report(document_of(stored, asyncio.run(place.store.steps(run_id))), markdown)
+    if stored.status == "failed":
+        return ExitCode.FAILED
+    return 0 if stored.status in ("complete", "degraded") else ExitCode.NO_RESULT
 
 
 def _plan_of(stored: StoredRun) -> tuple[Plan | None, str]:
@@ -105,7 +117,7 @@ def _page(stored: StoredRun, plan: Plan, quiet: bool) -> View:  # noqa: FBT001 -
     return LivePage(plan, sys.stdout, head=[state, models], quiet=quiet)
 
 
-class _Lines:
+class _Lines(View):
     """Writes each event, or step, as one line of JSON."""
 
     async def follow(self, updates: AsyncIterator[Update]) -> None:
@@ -135,12 +147,6 @@ class _Lines:
 
         self.write({"kind": "status", "status": state_of(stored), "error": (stored.outcome or {}).get("error")})
 
-    def show_cursor(self) -> None:
-        """Do nothing: it is not hidden."""
-
-    def finish(self, document: Document, *, hint: str = "") -> None:
-        """Do nothing: the last event has the status."""
-
 
 # Runs without a plan
 
@@ -162,7 +168,7 @@ async def _follow_steps(place: Place, run_id: str) -> AsyncGenerator[Update, Non
         await asyncio.sleep(POLL)
 
 
-class _Steps:
+class _Steps(View):
     """Shows the steps of a run as `flowdebate show` does."""
 
     def __init__(self, stored: StoredRun, *, quiet: bool) -> None:
@@ -189,26 +195,3 @@ class _Steps:
 
         with writing():
             show_outcome(stored, self._page)
-
-    def show_cursor(self) -> None:
-        """Do nothing: it is not hidden."""
-
-    def finish(self, document: Document, *, hint: str = "") -> None:
-        """Do nothing: see `end`."""
-
-
-def _finish_steps(stored: StoredRun, seen: Followed, place: Place, markdown: Path | None) -> int:
-    """Write what a run without a plan came to; the exit code."""
-    from flowdebate.cli.stored.run_view import document_of
-
-    if seen.unwritten is not None:
-        raise seen.unwritten
-    if isinstance(seen.view, (_Lines, _Steps)):
-        seen.view.end(stored)
-    if advice := advice_on(stored, place):
-        tell(advice)
-    if markdown is not None:
-        write_report(document_of(stored, asyncio.run(place.store.steps(stored.header.run_id))), markdown)
-    if stored.status == "failed":
-        return ExitCode.FAILED
-    return 0 if stored.status in ("complete", "degraded") else ExitCode.NO_RESULT

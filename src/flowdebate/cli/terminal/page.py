@@ -10,7 +10,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, TextIO, assert_never
 
 from flowdebate.cli.terminal.process import writing
-from flowdebate.cli.terminal.screen import AskOnScreen, Screen, TextFlow
+from flowdebate.cli.terminal.screen import AskOnScreen, Screen, TextFlow, View
 from flowdebate.service.documents.document import as_json, speakers_of
 from flowdebate.service.documents.live import cost_text
 from flowdebate.service.documents.sections import (
@@ -313,7 +313,7 @@ def render(document: Document, page: Page) -> None:
     page.ending(document)
 
 
-class LivePage:
+class LivePage(View):
     """Live page of a run."""
 
     def __init__(self, plan: Plan, stream: TextIO, *, head: Sequence[str] = (), quiet: bool = False) -> None:
@@ -331,28 +331,23 @@ class LivePage:
     async def follow(self, updates: AsyncIterator[Update]) -> None:
         """Show a run to its end; WriteFailed where it cannot be shown."""
         if self._quiet:
-            async for _ in updates:
-                pass
-            return
+            return await super().follow(updates)
         screen = self._page.screen
         with writing(), screen.live():
             ticking = asyncio.ensure_future(screen.ticking())
             try:
                 async for update in updates:
-                    self._show(update)
+                    if update.kind == "reset":
+                        self._page.end_text()
+                        self._page.line()
+                        self._page.remark(_RESET)
+                        self._live = self._plan.info.load_page().live(self._plan)
+                    elif update.event is not None:
+                        for section in self._live.follow(update.event):
+                            self._page.show(section)
             finally:
                 ticking.cancel()
                 self._page.end_text()
-
-    def _show(self, update: Update) -> None:
-        if update.kind == "reset":
-            self._page.end_text()
-            self._page.line()
-            self._page.remark(_RESET)
-            self._live = self._plan.info.load_page().live(self._plan)
-        elif update.event is not None:
-            for section in self._live.follow(update.event):
-                self._page.show(section)
 
     def show_cursor(self) -> None:
         """Give the cursor back to the terminal; may be called from a signal handler."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from flowdebate.service.documents.text import PrintableStream, in_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
     from rich.live import Live
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from flowdebate.blocks.human.human import Ask
     from flowdebate.runs.durable.suspend import HumanRequest
+    from flowdebate.service.channel import Update
+    from flowdebate.service.documents.document import Document
     from flowdebate.service.documents.sections import Working
 
 
@@ -212,6 +214,21 @@ def duration(seconds: float) -> str:
     if hours:
         return f"{hours} h {minutes} min"
     return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+class View:
+    """What shows a run; this one shows nothing."""
+
+    async def follow(self, updates: AsyncIterator[Update]) -> None:
+        """Show a run to its end; WriteFailed where it cannot be shown."""
+        async for _ in updates:
+            pass
+
+    def show_cursor(self) -> None:
+        """Give the cursor back to the terminal, if it is hidden; may be called from a signal handler."""
+
+    def finish(self, document: Document, *, hint: str = "") -> None:
+        """Show the result and the totals."""
 
 
 class AskOnScreen:
