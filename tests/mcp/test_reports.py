@@ -11,7 +11,7 @@ from mcp.server.elicitation import render_elicitation_schema
 
 from flowdebate.mcp import create_server
 from flowdebate.mcp.reports import render_result, render_said, said_in
-from flowdebate.mcp.turns import form_of
+from flowdebate.mcp.tools import form_of
 from flowdebate.patterns import PATTERNS
 from flowdebate.service.documents.document import document_of
 from flowdebate.service.service import Service

@@ -202,37 +202,33 @@ def render_result(document: Document) -> str | None:
     return "\n".join(_lines(document.outcome())) or None
 
 
-def _lines(sections: Iterable[Section]) -> Iterator[str]:
+def _lines(sections: Iterable[Section]) -> Iterator[str]:  # noqa: C901 - one case for each kind
     for section in sections:
-        yield from _section_lines(section)
-
-
-def _section_lines(section: Section) -> Iterator[str]:
-    match section:
-        case Heading():
-            yield f"{tag_text(section.title)}:"
-        case Entry():
-            about = f", {tag_text(section.about)}" if section.about else ""
-            yield f"[{tag_name(section.name)}{about}] {quoted(section.text)}"
-            if section.flag is not None:
-                yield render_flag(section.flag)
-        case Fact():
-            yield f"- {tag_text(section.label)}: {quoted(section.text)}"
-        case Group():
-            yield f"{tag_text(section.label)}: {quoted(section.text)}"
-            yield from _lines(section.facts)
-            if section.remark is not None:
-                yield f"({tag_text(section.remark)})"
-        case Card():
-            yield f"{tag_text(section.title)}:"
-            yield from _lines(section.facts)
-        case Output():
-            value = section.value
-            yield f"Output: {quoted(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))}"
-        case Remark():
-            yield f"({tag_text(section.text)})"
-        case _:
-            assert_never(section)
+        match section:
+            case Heading():
+                yield f"{tag_text(section.title)}:"
+            case Entry():
+                about = f", {tag_text(section.about)}" if section.about else ""
+                yield f"[{tag_name(section.name)}{about}] {quoted(section.text)}"
+                if section.flag is not None:
+                    yield render_flag(section.flag)
+            case Fact():
+                yield f"- {tag_text(section.label)}: {quoted(section.text)}"
+            case Group():
+                yield f"{tag_text(section.label)}: {quoted(section.text)}"
+                yield from _lines(section.facts)
+                if section.remark is not None:
+                    yield f"({tag_text(section.remark)})"
+            case Card():
+                yield f"{tag_text(section.title)}:"
+                yield from _lines(section.facts)
+            case Output():
+                value = section.value
+                yield f"Output: {quoted(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))}"
+            case Remark():
+                yield f"({tag_text(section.text)})"
+            case _:
+                assert_never(section)
 
 
 # Errors

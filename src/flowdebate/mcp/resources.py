@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -18,7 +18,7 @@ from flowdebate.mcp.reports import HOW_TO_READ, render_said, said_in, sentence_o
 from flowdebate.service.documents.markdown import report
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
     from mcp.server.mcpserver import MCPServer
@@ -91,14 +91,10 @@ class Subscriptions:
         if ctx.method != "subscriptions/listen":
             return await call_next(ctx)
         service = self._of(Context(request_context=ctx))
-        async with self._following(service, _subscribed(ctx.params)):
-            return await call_next(ctx)
-
-    @asynccontextmanager
-    async def _following(self, service: Service, uris: Mapping[str, set[str]]) -> AsyncIterator[None]:
+        uris = _subscribed(ctx.params)
         tasks = [asyncio.create_task(self._follow(service, run_id, of)) for run_id, of in uris.items()]
         try:
-            yield
+            return await call_next(ctx)
         finally:
             for task in tasks:
                 task.cancel()

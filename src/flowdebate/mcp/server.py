@@ -10,7 +10,7 @@ import logging
 import os
 import signal
 import socket
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from mcp.server.mcpserver import Context, MCPServer
@@ -23,11 +23,10 @@ from flowdebate.mcp.judging import NAME as JUDGE
 from flowdebate.mcp.judging import add_judge_tool, judge_texts
 from flowdebate.mcp.reports import HOW_TO_READ, sentence_of
 from flowdebate.mcp.resources import Subscriptions, add_resources
-from flowdebate.mcp.tools import add_prompts, add_run_tools
-from flowdebate.mcp.turns import add_turn_tools
+from flowdebate.mcp.tools import add_prompts, add_run_tools, add_turn_tools
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     from mcp_types import CallToolResult, InputRequiredResult
     from starlette.applications import Starlette
@@ -61,7 +60,10 @@ def create_server(
         return service if service_of is None else service_of(ctx.request_context.request)
 
     bus = InMemorySubscriptionBus()
-    with _logging_unchanged():
+    root, handler = logging.getLogger(), logging.NullHandler()
+    # with a handler there, the SDK's basicConfig does nothing: logging is the application's to set up
+    root.addHandler(handler)
+    try:
         server = _Server(
             name,
             title="flowdebate",
@@ -70,6 +72,8 @@ def create_server(
             subscriptions=bus,
             middleware=[Subscriptions(of, bus)],
         )
+    finally:
+        root.removeHandler(handler)
     if JUDGE not in service.patterns:
         service.register(JUDGE, judge_texts())
     add_run_tools(server, of, patterns=[each for each in service.patterns if each != JUDGE], plans=service.plans)
@@ -113,17 +117,6 @@ class _Server(MCPServer[Any]):
             if sentence is None:
                 raise
             raise ToolError(f"{name}: {sentence}") from error.__cause__
-
-
-@contextmanager
-def _logging_unchanged() -> Iterator[None]:
-    """Inside, the SDK finds a handler at the root logger, and installs none of its own."""
-    root, handler = logging.getLogger(), logging.NullHandler()
-    root.addHandler(handler)
-    try:
-        yield
-    finally:
-        root.removeHandler(handler)
 
 
 # Serving

@@ -21,8 +21,6 @@ from flowdebate.web.forms.form import answer_fields
 from flowdebate.web.templates import asset, render, style_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from flowdebate.runs.durable.suspend import HumanRequest
     from flowdebate.store.base import Store
     from flowdebate.store.open import StoreChoice
@@ -52,7 +50,11 @@ class HumanTurn:
         self, run: RunView | str | None = None, *, block: str | None = None, store: StoreChoice = None
     ) -> None:
         check_library(_WHERE, "anywidget", library="anywidget", extra="notebook")
-        self._loop = _running_loop()
+        try:
+            self._loop = asyncio.get_running_loop()
+        except RuntimeError:
+            hint = "Make it in a cell, or in async code"
+            raise ConfigurationError(_WHERE, "event loop", None, "running", hint=hint) from None
         self._block = block
         self._handle = run if isinstance(run, RunHandle) else None
         self._run_id = run.run_id if isinstance(run, RunView) else run
@@ -66,8 +68,9 @@ class HumanTurn:
         self._sending: asyncio.Future[None] | None = None
         """The answer on its way to the store; nobody else refers to it."""
         self._one_by_one = asyncio.Lock()
-        self.widget: Any = _widget(self._receive, _page(note=_NOT_YET))
+        self.widget: Any = _widget_class()(page=_page(note=_NOT_YET))
         """The widget, to put beside others of `ipywidgets`."""
+        self.widget.on_msg(self._receive)
         self._watch = None if self._store is None else self._loop.create_task(self._look_again())
 
     def _repr_mimebundle_(self, **options: Any) -> Any:  # noqa: ANN401 - IPython's own
@@ -191,14 +194,6 @@ class HumanTurn:
         return True
 
 
-def _running_loop() -> asyncio.AbstractEventLoop:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        hint = "Make it in a cell, or in async code"
-        raise ConfigurationError(_WHERE, "event loop", None, "running", hint=hint) from None
-
-
 def _store_of(run: RunView | str | None, choice: StoreChoice) -> Store | None:
     """The store of a durable run; None where there is no run."""
     if run is None:
@@ -225,12 +220,6 @@ def _page(request: HumanRequest | None = None, *, note: str = "", token: str = "
     pending = PendingInput.of(request)
     asked = Asked.of(pending)
     return render("notebook/turn", pending=pending, asked=asked, form=answer_fields(pending.answer_schema), token=token)
-
-
-def _widget(receive: Callable[..., Awaitable[None] | None], page: str) -> Any:  # noqa: ANN401 - of anywidget
-    widget = _widget_class()(page=page)
-    widget.on_msg(receive)
-    return widget
 
 
 @cache

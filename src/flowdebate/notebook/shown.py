@@ -23,7 +23,8 @@ OutT = TypeVar("OutT")
 _SLOWEST = 60
 """Seconds between two updates, at most."""
 _SHARE, _LONGEST = 10, 2.0
-"""Drawing takes at most one part in so many of the time, up to pauses of so many seconds."""
+"""Drawing takes at most one part in so many of the time, up to pauses of so many seconds: a page grows with the debate,
+and is drawn in the event loop that the debate runs in."""
 
 
 class Shown(Generic[OutT]):
@@ -84,7 +85,7 @@ async def _follow(
         await handle.wait()
         raise
     finally:
-        update(_page(handle))
+        update(_bundle(handle, html_of(handle), markdown_of(handle)))
     return await handle
 
 
@@ -94,10 +95,6 @@ def _live(handle: RunHandle[Any], live: Live) -> dict[str, str]:
     except Exception:  # noqa: BLE001 - what a block of the application has left behind may not be shown
         html = None
     return _bundle(handle, html, None)
-
-
-def _page(handle: RunHandle[Any]) -> dict[str, str]:
-    return _bundle(handle, html_of(handle), markdown_of(handle))
 
 
 def _bundle(handle: RunHandle[Any], html: str | None, markdown: str | None) -> dict[str, str]:
@@ -112,6 +109,6 @@ def _output() -> Callable[[dict[str, str]], None]:
 
     shell = get_ipython()
     if shell is None or type(shell).__name__ == "TerminalInteractiveShell":
-        return lambda _: None
+        return lambda _: None  # a terminal cannot change what it has written
     shown = display({"text/plain": "", "text/html": ""}, raw=True, display_id=True)
     return lambda bundle: shown.update(bundle, raw=True)
