@@ -79,7 +79,7 @@ def flowdebate(
     before = {name: os.environ.get(name) for name, value in asked.items() if value is not None}
     os.environ.update({name: value for name, value in asked.items() if value is not None})  # where pages look
 
-    def restore() -> None:
+    def restore() -> None:  # the process may go on: tests call the command in theirs
         for name, value in before.items():
             if value is None:
                 os.environ.pop(name, None)

@@ -195,6 +195,7 @@ async def _read_outcome(
     from flowdebate.service.runs import state_of
     from flowdebate.service.statuses import status_text
 
+    # from the store, not from the batch: runs that an interrupt caught are no items of that, and are to be counted
     items: list[BenefitItem] = []
     left_out, without_verdict = Counter[str](), Counter[str]()
     failed = 0

@@ -97,7 +97,7 @@ async def service_of(place: Place) -> AsyncIterator[Service]:
     try:
         yield service
     finally:
-        await service.close(0)
+        await service.close(0)  # at once: a run that still goes on was interrupted, and its journal has its answers
 
 
 async def execute(
@@ -118,7 +118,7 @@ async def execute(
         else:
             from flowdebate.service.channel import Channel
 
-            place, block = None, plan.pattern()
+            place, block = None, plan.pattern()  # not `place`: what follows would advise to resume it from there
             handle = block.start(plan.subject, model=plan.models, seed=plan.seed, limits=plan.limits, store=False)
             updates = Channel.of(handle).read()
         seen = await follow_run(updates, handle, lambda: show.page(plan))

@@ -155,7 +155,7 @@ def parameter(name: str, kind: Any, option: Option, default: Any = None, *, argu
         declared = typer.Argument(**{**about, "metavar": _metavar_of(name, option)}, show_default=False)
     else:
         flags = _flags_of(name, option)
-        if plain is bool and default is None:
+        if plain is bool and default is None:  # None is "not given", which leaves it to a plan file, and False is "no"
             flags = [f"{flags[0]}/--no-{flags[0].removeprefix('--')}"]
         about |= {"rich_help_panel": option.panel, "show_default": default is not None}
         declared = typer.Option(*flags, **about)
@@ -166,6 +166,7 @@ def parameter(name: str, kind: Any, option: Option, default: Any = None, *, argu
 
 def with_parameters(function: Callable[..., None], parameters: Iterable[Parameter]) -> Callable[..., None]:
     """`function` with a signature for typer to read."""
+    # typer reads both: names and defaults from the signature, types from the annotations
     function.__signature__ = Signature(list(parameters))  # type: ignore[attr-defined]  # what inspect looks at
     function.__annotations__ = {each.name: each.annotation for each in function.__signature__.parameters.values()}  # type: ignore[attr-defined]
     return function
@@ -214,19 +215,14 @@ def _completer_of(metavar: str | None, values: Sequence[str]) -> Callable[..., o
 
             offered = ((name, info.help.partition(". ")[0]) for name, info in PATTERNS.items())
         elif metavar == "RUN":
-            offered = _newest_runs(ctx.params.get("store"))
+            from flowdebate.errors import FlowDebateError
+            from flowdebate.service.documents.text import in_line
+            from flowdebate.service.runs import list_runs, opened, short_id
+
+            # a message would end up within the line that is typed
+            with suppress(FlowDebateError, OSError), opened(ctx.params.get("store")) as place:
+                runs = asyncio.run(list_runs(place.store, limit=_NEWEST))
+                offered = [(short_id(run.header.run_id), in_line(run.header.question)) for run in runs]
         return list(offered)
 
     return complete if values or metavar in ("SPEC", "PATTERN", "RUN") else None
-
-
-def _newest_runs(store: str | None) -> list[tuple[str, str]]:
-    """The newest runs of the store that the command line names, each with its question."""
-    from flowdebate.errors import FlowDebateError
-    from flowdebate.service.documents.text import in_line
-    from flowdebate.service.runs import list_runs, opened, short_id
-
-    with suppress(FlowDebateError, OSError), opened(store) as place:
-        runs = asyncio.run(list_runs(place.store, limit=_NEWEST))
-        return [(short_id(run.header.run_id), in_line(run.header.question)) for run in runs]
-    return []

@@ -35,25 +35,25 @@ def show_table(rows: Sequence[Sequence[StoredRun]], page: Page, *, now: float, f
     if not rows:
         page.line("No runs.")
         return
-    page.columns(("RUN", "WHEN", "WHAT", "STATUS", "STEPS", "ABOUT"), [_row_cells(runs, now) for runs in rows])
+    table: list[tuple[str, ...]] = []
+    for runs in rows:
+        header, info = runs[0].header, pattern_of_run(runs[0])
+        states = Counter(status_text(state_of(each)) for each in runs)
+        several = ", ".join(f"{count} {state}" for state, count in states.most_common())
+        cells = (
+            short_id(header.run_id) if len(runs) == 1 else f"{header.labels[BATCH_LABEL]} ({len(runs)} runs)",
+            ago(now - header.created_at) or f"{moment(header.created_at):%Y-%m-%d}",
+            header.block if info is None else info.name,  # without a pattern it is the run of another program
+            next(iter(states)) if len(states) == 1 else several,
+            f"{sum(each.steps for each in runs)}",
+            header.question,
+        )
+        table.append(cells)
+    page.columns(("RUN", "WHEN", "WHAT", "STATUS", "STEPS", "ABOUT"), table)
     if batch := next((runs[0].header.labels[BATCH_LABEL] for runs in rows if len(runs) > 1), None):
         page.line(f"The runs of a batch, one by one: --batch {in_line(batch)}", style="dim")
     if following is not None:
         page.line(f"There are more: {in_line(following)}", style="dim")
-
-
-def _row_cells(runs: Sequence[StoredRun], now: float) -> tuple[str, ...]:
-    header, info = runs[0].header, pattern_of_run(runs[0])
-    states = Counter(status_text(state_of(each)) for each in runs)
-    several = ", ".join(f"{count} {state}" for state, count in states.most_common())
-    return (
-        short_id(header.run_id) if len(runs) == 1 else f"{header.labels[BATCH_LABEL]} ({len(runs)} runs)",
-        ago(now - header.created_at) or f"{moment(header.created_at):%Y-%m-%d}",
-        header.block if info is None else info.name,  # without a pattern it is the run of another program
-        next(iter(states)) if len(states) == 1 else several,
-        f"{sum(each.steps for each in runs)}",
-        header.question,
-    )
 
 
 def run_data(run: StoredRun, *, whole: bool = False) -> dict[str, Any]:

@@ -94,7 +94,12 @@ class Page:
             case Fact():
                 self._fact(section)
             case Group():
-                self._group(section)
+                self.line()
+                self.labelled(section.label, section.text, "bold", indent="")
+                for part in section.facts:
+                    self._fact(part)
+                if section.remark is not None:
+                    self.line(in_line(section.remark), indent="  ")
             case Card():
                 self.card(section.title, section.facts)
             case Output():
@@ -127,14 +132,6 @@ class Page:
             text = text if len(text) <= _SHORT else f"{text[: _SHORT - 1]}…"
         style = _STYLES[fact.tone] if fact.speaker is None else self.colour(fact.speaker)
         self.labelled(fact.label, text, style, indent="" if fact.edge else "  ")
-
-    def _group(self, group: Group) -> None:
-        self.line()
-        self.labelled(group.label, group.text, "bold", indent="")
-        for part in group.facts:
-            self._fact(part)
-        if group.remark is not None:
-            self.line(in_line(group.remark), indent="  ")
 
     def heading(self, title: str) -> None:
         """A heading."""
@@ -302,6 +299,7 @@ class Page:
         self.screen.flush()
 
     def _wrap(self) -> Callable[[], int] | None:
+        # a file or a pipe has no width; in a terminal it is asked each time, since a window may be resized meanwhile
         return (lambda: self.screen.width) if self.screen.is_terminal else None
 
 

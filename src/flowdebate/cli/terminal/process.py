@@ -68,9 +68,10 @@ def prepare_streams() -> None:
     """Make stdout and stderr accept any character, and reopen them on the null device if they are closed."""
     for name in ("stdout", "stderr"):
         stream: TextIO | None = getattr(sys, name)
-        if stream is None:
+        if stream is None:  # closed by whoever started us (`>&-`, a service manager): Python leaves no stream
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - open to the end
         elif isinstance(stream, TextIOWrapper):
+            # what models write has characters that a console in another encoding (LANG=C, cp1252) would raise on
             stream.reconfigure(errors="backslashreplace")
     logging.getLogger("flowdebate").addHandler(_Lines(logging.WARNING))
 
@@ -92,7 +93,7 @@ def log_to(target: str) -> Callable[[], None]:
     logger = logging.getLogger("flowdebate")
     before = logger.level
     logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
+    logger.setLevel(logging.INFO)  # without it, the level of the root logger drops all but warnings
 
     def stop() -> None:
         logger.removeHandler(handler)

@@ -254,13 +254,14 @@ def _console(stream: TextIO, environ: Mapping[str, str]) -> Console:
         """A console whose broken pipe is the caller's to handle."""
 
         def on_broken_pipe(self) -> None:
+            # rich's own ends the process with code 1, before the report is written and the run told to stop
             raise  # noqa: PLE0704 - rich calls this while it handles the BrokenPipeError
 
     terminal = stream.isatty()
     plain = not terminal or bool(environ.get("NO_COLOR")) or environ.get("TERM") == "dumb"
     return Loud(
         file=stream,
-        force_terminal=terminal,
+        force_terminal=terminal,  # otherwise rich takes any stream for one under FORCE_COLOR
         color_system=None if plain else "auto",
         markup=False,
         highlight=False,
