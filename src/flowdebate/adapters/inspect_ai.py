@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Unpack
 from flowdebate._util.validation import check_library
 from flowdebate.adapters.tool import as_tool
 from flowdebate.adapters.translation import (
-    check_retry,
+    RETRY,
+    AdaptedModel,
     framework_failures,
     sampling_of,
     schema_prompt,
@@ -23,7 +24,6 @@ from flowdebate.errors import ConfigurationError, ContentFiltered, EmptyResponse
 from flowdebate.models.base import ModelResponse, ToolCall
 from flowdebate.models.call import check_real_calls_allowed
 from flowdebate.models.output import inline_definitions
-from flowdebate.models.retry import Retry
 from flowdebate.patterns.debate.schemas import DebateRawOutput
 from flowdebate.patterns.events import TurnStarted
 from flowdebate.patterns.output import PatternOutput
@@ -37,17 +37,17 @@ if TYPE_CHECKING:
     from inspect_ai.tool import Tool
 
     from flowdebate.models.base import FinishReason, Message, ModelRequest
+    from flowdebate.models.retry import Retry
     from flowdebate.runs.options import RunOptions
     from flowdebate.runs.result import RunResult
 
 
-_RETRY = Retry()
 # The source of events in Inspect's transcript, and the key of metadata.
 _KEY = "flowdebate"
 _FINISHES: dict[str, FinishReason] = {"max_tokens": "length", "model_length": "length", "tool_calls": "tool_calls"}
 
 
-class InspectModel:
+class InspectModel(AdaptedModel):
     """A model of Inspect in any role: counted, limited, retried, recorded and streamed like any other.
 
     - `model`: its name, such as "anthropic/claude-sonnet-4-5", or a `Model`; None for the model that is evaluated.
@@ -60,8 +60,6 @@ class InspectModel:
     ends the run with Inspect's own LimitExceededError. Tools are called; a schema is sent, and shown in the prompt.
     """
 
-    gives_logprobs = False
-
     def __init__(
         self,
         model: str | Model | None = None,
@@ -69,7 +67,7 @@ class InspectModel:
         role: str | None = None,
         config: GenerateConfig | None = None,
         name: str | None = None,
-        retry: Retry | None = _RETRY,
+        retry: Retry | None = RETRY,
     ) -> None:
         where = "InspectModel"
         check_library(where, "inspect_ai", library="Inspect", extra="inspect-ai")
@@ -77,8 +75,7 @@ class InspectModel:
 
         if model is not None and not isinstance(model, Model) and not (isinstance(model, str) and model.strip()):
             raise ConfigurationError(where, "model", model, "a model's name, a Model of Inspect, or None")
-        self.name: str = name or f"inspect-ai/{role or model or 'evaluated'}"
-        self.retry: Retry | None = check_retry(where, retry)
+        super().__init__(where, name or f"inspect-ai/{role or model or 'evaluated'}", retry)
         self._model = model
         self._role = role
         self._config = config or GenerateConfig()
@@ -126,9 +123,6 @@ class InspectModel:
         ]
         config = self._config.merge(GenerateConfig(**chosen))
         return {"input": messages, "tools": tools, "config": config, "on_stream": _handler(request)}
-
-    def __repr__(self) -> str:
-        return f"<InspectModel {self.name!r}>"
 
 
 def _handler(request: ModelRequest) -> Any:  # noqa: ANN401 - StreamHandler
@@ -230,7 +224,13 @@ def debate_solver(
     async def solve(state: TaskState, _: object) -> TaskState:
         asked = state.user_prompt.text if question is None else question(state)
         result = await _held(pattern, asked, options, InspectModel())
-        text = None if result.output is None else (answer or _answer)(result)
+        output = result.output
+        if output is None:
+            text = None
+        elif answer is not None:
+            text = answer(result)
+        else:
+            text = output.answer if isinstance(output, PatternOutput) else result_text(output)
         error = None if text is not None else f"No answer. {_ended(result)}"
         state.output = ModelOutput.from_content(str(state.model), text or "", error=error)
         state.output.metadata = {_KEY: _record(result)}
@@ -305,11 +305,6 @@ async def _held(pattern: Block[Any, Any], asked: str, options: RunOptions, model
     async with span(pattern.name, type="debate"):
         transcript().info({"run_id": chosen["run_id"], "block": pattern.name}, source=_KEY)
         return await pattern.run(asked, **chosen)
-
-
-def _answer(result: RunResult[Any]) -> str | None:
-    output = result.output
-    return output.answer if isinstance(output, PatternOutput) else result_text(output)
 
 
 def _ended(result: RunResult[Any]) -> str:

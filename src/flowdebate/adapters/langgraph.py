@@ -9,8 +9,9 @@ from uuid import uuid4
 from flowdebate._util.validation import check_library
 from flowdebate.adapters.tool import as_tool
 from flowdebate.adapters.translation import (
+    RETRY,
+    AdaptedModel,
     chat_of,
-    check_retry,
     framework_failures,
     refuse_tools,
     sampling_of,
@@ -23,7 +24,6 @@ from flowdebate.blocks.tools import result_text
 from flowdebate.errors import ConfigurationError, RunNotFound
 from flowdebate.events import wire_of
 from flowdebate.models.base import ModelResponse
-from flowdebate.models.retry import Retry
 from flowdebate.runs.durable.resume import StoreOptions
 from flowdebate.store.open import open_store
 
@@ -32,18 +32,18 @@ if TYPE_CHECKING:
 
     from flowdebate.blocks.base import Block
     from flowdebate.models.base import ModelRequest
+    from flowdebate.models.retry import Retry
     from flowdebate.models.usage import Usage
     from flowdebate.runs.options import RunOptions
     from flowdebate.runs.result import RunHandle, RunResult
     from flowdebate.store.base import Store
 
 
-_RETRY = Retry()
 # Origin of answers that came through a graph.
 _BY = "langgraph"
 
 
-class RunnableModel:
+class RunnableModel(AdaptedModel):
     """A chat model, chain or graph of LangChain and LangGraph as a model, in any role.
 
     - `runnable`: a chat model; a graph whose state has `messages` (such as an agent), which answers with the last of
@@ -57,15 +57,13 @@ class RunnableModel:
     often it asks models; all their tokens are counted.
     """
 
-    gives_logprobs = False
-
     def __init__(
         self,
         runnable: Any,  # noqa: ANN401 - a Runnable of any types
         *,
         config: Mapping[str, Any] | None = None,
         name: str | None = None,
-        retry: Retry | None = _RETRY,
+        retry: Retry | None = RETRY,
     ) -> None:
         where = "langgraph.RunnableModel"
         check_library(where, "langchain_core", library="LangGraph", extra="langgraph")
@@ -74,8 +72,7 @@ class RunnableModel:
 
         if not isinstance(runnable, Runnable):
             raise ConfigurationError(where, "runnable", runnable, "a chat model, a compiled graph or another Runnable")
-        self.name: str = name or f"langgraph/{runnable.get_name()}"
-        self.retry: Retry | None = check_retry(where, retry)
+        super().__init__(where, name or f"langgraph/{runnable.get_name()}", retry)
         self._runnable = runnable
         self._chat = isinstance(runnable, BaseChatModel)
         self._graph = hasattr(runnable, "stream_channels") and hasattr(runnable, "channels")
@@ -90,7 +87,10 @@ class RunnableModel:
                 answered = await self._structured(request, config)
                 if answered is not None:
                     return ModelResponse(**answered, usage=used())
-            value = self._input(request)
+            messages = _messages(request)
+            if request.output is not None:
+                messages.insert(0, {"role": "system", "content": schema_prompt(request.output)})
+            value: Any = {"messages": messages} if self._graph else messages
             runnable = self._runnable.bind(**sampling_of(request)) if self._chat else self._runnable
             if request.on_text is None or request.output is not None:
                 answer = await runnable.ainvoke(value, config)
@@ -110,12 +110,6 @@ class RunnableModel:
             return None
         answer = await asked.ainvoke(_messages(request), config)
         return {"text": _text(answer["raw"])} if answer["parsed"] is None else {"data": answer["parsed"]}
-
-    def _input(self, request: ModelRequest) -> Any:  # noqa: ANN401 - of the runnable
-        messages = _messages(request)
-        if request.output is not None:
-            messages.insert(0, {"role": "system", "content": schema_prompt(request.output)})
-        return {"messages": messages} if self._graph else messages
 
     def _observed(self) -> tuple[Callable[[], Usage], Any]:
         """The configuration of a call, and a function that returns its usage."""
@@ -144,9 +138,6 @@ class RunnableModel:
         config = merge_configs(self._config, {"callbacks": [Counter()]})
         config["configurable"] = {**config.get("configurable", {}), "thread_id": uuid4().hex}
         return used, config
-
-    def __repr__(self) -> str:
-        return f"<RunnableModel {self.name!r}>"
 
 
 def debate_tool(
@@ -183,7 +174,8 @@ def debate_node(
             result = await _followed(pattern.start(asked, **options))
         else:
             result = await _durable(pattern, asked, options.copy(), store)
-        return {into: json.loads(_json(result.output))}
+        output = result.output  # data, since a checkpoint of the graph holds it
+        return {into: output if isinstance(output, str) else json.loads(result_text(output))}
 
     debate.__name__ = pattern.name
     return debate
@@ -199,9 +191,9 @@ async def _durable(pattern: Block[Any, Any], asked: Any, options: RunOptions, st
     again["store"] = store
     try:
         handle = await pattern.start_resume(run_id, **again)
-        given = [row for row in await store.steps(run_id) if row.kind == "human" and _came_by_graph(row.body)]
-        for _ in given:  # LangGraph runs the node from its beginning, and repeats earlier answers in their order
-            interrupt(None)
+        for row in await store.steps(run_id):
+            if row.kind == "human" and row.body is not None and json.loads(row.body).get("by") == _BY:
+                interrupt(None)  # LangGraph runs the node from its beginning, and repeats earlier answers in order
     except RunNotFound:
         options["run_id"] = run_id
         handle = pattern.start(asked, **options)
@@ -212,10 +204,6 @@ async def _durable(pattern: Block[Any, Any], asked: Any, options: RunOptions, st
         await submit_answer(store, run_id, answer, place=request.place, by=_BY)
         result = await _followed(await pattern.start_resume(run_id, **again))
     return result
-
-
-def _came_by_graph(body: str | None) -> bool:
-    return body is not None and json.loads(body).get("by") == _BY
 
 
 async def _followed(handle: RunHandle[Any]) -> RunResult[Any]:
@@ -229,10 +217,6 @@ async def _followed(handle: RunHandle[Any]) -> RunResult[Any]:
     except BaseException:
         handle.cancel()
         raise
-
-
-def _json(output: object) -> str:
-    return json.dumps(output) if isinstance(output, str) else result_text(output)
 
 
 def _messages(request: ModelRequest) -> list[dict[str, str]]:

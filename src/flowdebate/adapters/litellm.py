@@ -7,20 +7,19 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from flowdebate._util.validation import check_library
-from flowdebate.adapters.translation import check_retry, framework_failures, sampling_of, usage_of
+from flowdebate.adapters.translation import RETRY, AdaptedModel, framework_failures, sampling_of, usage_of
 from flowdebate.errors import ConfigurationError, EmptyResponse
 from flowdebate.models.base import ModelResponse, ToolCall
 from flowdebate.models.call import check_real_calls_allowed
-from flowdebate.models.retry import Retry
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from typing import Self
 
     from flowdebate.models.base import FinishReason, ModelRequest
+    from flowdebate.models.retry import Retry
 
 
-_RETRY = Retry()
 # Parameters that each request sets.
 _OURS = frozenset({"messages", "model", "num_retries", "response_format", "stream", "tools"})
 _FINISHES: dict[object, FinishReason] = {"length": "length", "tool_calls": "tool_calls"}
@@ -28,7 +27,7 @@ _FINISHES: dict[object, FinishReason] = {"length": "length", "tool_calls": "tool
 _CALLBACK_SECONDS = 5.0
 
 
-class LiteLLM:
+class LiteLLM(AdaptedModel):
     """A model by its name in LiteLLM, such as "anthropic/claude-sonnet-4-5" or "bedrock/…".
 
     - `retry`: the retry policy; None for no retries. LiteLLM's own retries are off: every request is counted here.
@@ -38,17 +37,14 @@ class LiteLLM:
     Tools and schemas are sent in the form of the chat completions API, which LiteLLM translates for the provider.
     """
 
-    gives_logprobs = False
-
-    def __init__(self, model: str, *, retry: Retry | None = _RETRY, **options: Any) -> None:  # noqa: ANN401 - LiteLLM's own
+    def __init__(self, model: str, *, retry: Retry | None = RETRY, **options: Any) -> None:  # noqa: ANN401 - LiteLLM's own
         where = "LiteLLM"
         check_library(where, "litellm", library="LiteLLM", extra="litellm")
         if not isinstance(model, str) or not model.strip():
             raise ConfigurationError(where, "model", model, "a model's name")
         for name in sorted(_OURS & set(options)):
             raise ConfigurationError(where, name, options[name], "left out: each request sets it")
-        self.name: str = f"litellm/{model}"
-        self.retry: Retry | None = check_retry(where, retry)
+        super().__init__(where, f"litellm/{model}", retry)
         self._model = model
         self._options = options
 
@@ -75,13 +71,14 @@ class LiteLLM:
             await callbacks_done()
 
     def _parameters(self, request: ModelRequest) -> dict[str, Any]:
-        parameters = {**self._options, **sampling_of(request)}
+        parameters: dict[str, Any] = {**self._options, **sampling_of(request)}
         if request.output is not None:
             schema = {"name": request.output.name, "schema": request.output.json_schema, "strict": False}
             parameters["response_format"] = {"type": "json_schema", "json_schema": schema}
         if request.tools:
             parameters["tools"] = [tool.to_openai() for tool in request.tools]
         messages = [dict(message) for message in request.messages]
+        # both: LiteLLM retries around the provider's client, and that client retries by itself
         return {**parameters, "model": self._model, "messages": messages, "num_retries": 0, "max_retries": 0}
 
     def __repr__(self) -> str:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Unpack
 from flowdebate._util.validation import check_library
 from flowdebate.adapters.tool import as_tool
 from flowdebate.adapters.translation import (
+    RETRY,
+    AdaptedModel,
     chat_of,
-    check_retry,
     framework_failures,
     refuse_tools,
     sampling_of,
@@ -18,7 +19,6 @@ from flowdebate.adapters.translation import (
 )
 from flowdebate.errors import ConfigurationError
 from flowdebate.models.base import ModelResponse
-from flowdebate.models.retry import Retry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,13 +29,11 @@ if TYPE_CHECKING:
     from flowdebate.blocks.base import Block
     from flowdebate.models.base import ModelRequest
     from flowdebate.models.output import OutputSchema
+    from flowdebate.models.retry import Retry
     from flowdebate.runs.options import RunOptions
 
 
-_RETRY = Retry()
-
-
-class AgentModel:
+class AgentModel(AdaptedModel):
     """An agent of the OpenAI Agents SDK as a model, in any role: counted, limited, retried, recorded and streamed.
 
     - `agent`: keeps its own instructions, tools, handoffs, guardrails and model; the system message of a request comes
@@ -48,8 +46,6 @@ class AgentModel:
     One run of the agent is one call, however often it asks its model; all its tokens are counted.
     """
 
-    gives_logprobs = False
-
     def __init__(
         self,
         agent: Agent[Any],
@@ -57,7 +53,7 @@ class AgentModel:
         context: object = None,
         run_config: RunConfig | None = None,
         name: str | None = None,
-        retry: Retry | None = _RETRY,
+        retry: Retry | None = RETRY,
     ) -> None:
         where = "openai_agents.AgentModel"
         check_library(where, "agents", library="the OpenAI Agents SDK", extra="openai-agents")
@@ -65,43 +61,38 @@ class AgentModel:
 
         if not isinstance(agent, Agent):
             raise ConfigurationError(where, "agent", agent, "an Agent of the OpenAI Agents SDK")
-        self.name: str = name or f"openai-agents/{agent.name}"
-        self.retry: Retry | None = check_retry(where, retry)
+        super().__init__(where, name or f"openai-agents/{agent.name}", retry)
         self._agent = agent
         self._context = context
         self._run_config = run_config or RunConfig()
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
         """Run the agent once."""
-        from agents import Runner
+        from agents import ModelSettings, Runner
 
         refuse_tools(self.name, request)
         agent = self._agent
         if request.output is not None:
             agent = agent.clone(output_type=_output_type(request.output))
-        options = {"context": self._context, "run_config": self._configured(request)}
-        with framework_failures():
-            if request.output is None and request.on_text is not None:
-                result = await _streamed(Runner.run_streamed(agent, _input(request), **options), request.on_text)
-            else:
-                result = await Runner.run(agent, _input(request), **options)
-            used = result.context_wrapper.usage
-            usage = usage_of(used.input_tokens, used.output_tokens, used.input_tokens_details.cached_tokens)
-            return ModelResponse(text=str(result.final_output), usage=usage)
-
-    def _configured(self, request: ModelRequest) -> Any:  # noqa: ANN401 - RunConfig
-        from agents import ModelSettings
-
         settings = request.settings
         chosen = sampling_of(replace(request, settings=replace(settings, extra={})))
-        if settings.extra:
+        if settings.extra:  # ModelSettings takes only the fields that it knows; a provider's own go here
             chosen["extra_args"] = dict(settings.extra)
         ours = ModelSettings(**chosen)
         theirs = self._run_config.model_settings
-        return replace(self._run_config, model_settings=ours if theirs is None else theirs.resolve(ours))
-
-    def __repr__(self) -> str:
-        return f"<AgentModel {self.name!r}>"
+        config = replace(self._run_config, model_settings=ours if theirs is None else theirs.resolve(ours))
+        options = {"context": self._context, "run_config": config}
+        system = system_of(request)
+        said = [*([("system", system)] if system else []), *chat_of(request)]
+        messages: list[Any] = [{"role": role, "content": text} for role, text in said]
+        with framework_failures():
+            if request.output is None and request.on_text is not None:
+                result = await _streamed(Runner.run_streamed(agent, messages, **options), request.on_text)
+            else:
+                result = await Runner.run(agent, messages, **options)
+            used = result.context_wrapper.usage
+            usage = usage_of(used.input_tokens, used.output_tokens, used.input_tokens_details.cached_tokens)
+            return ModelResponse(text=str(result.final_output), usage=usage)
 
 
 def debate_tool(
@@ -112,12 +103,6 @@ def debate_tool(
     from agents import function_tool
 
     return function_tool(as_tool(pattern, name=name, description=description, **options))
-
-
-def _input(request: ModelRequest) -> list[Any]:
-    system = system_of(request)
-    chat = chat_of(request)
-    return [{"role": role, "content": text} for role, text in ([("system", system)] if system else []) + chat]
 
 
 async def _streamed(result: Any, on_text: Callable[[str], None]) -> Any:  # noqa: ANN401 - RunResultStreaming

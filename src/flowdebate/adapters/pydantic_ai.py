@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Unpack
 from flowdebate._util.validation import check_library
 from flowdebate.adapters.tool import as_tool
 from flowdebate.adapters.translation import (
+    RETRY,
+    AdaptedModel,
     chat_of,
-    check_retry,
     framework_failures,
     refuse_tools,
     sampling_of,
@@ -17,7 +18,6 @@ from flowdebate.adapters.translation import (
 )
 from flowdebate.errors import ConfigurationError
 from flowdebate.models.base import ModelResponse
-from flowdebate.models.retry import Retry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,13 +26,11 @@ if TYPE_CHECKING:
 
     from flowdebate.blocks.base import Block
     from flowdebate.models.base import ModelRequest
+    from flowdebate.models.retry import Retry
     from flowdebate.runs.options import RunOptions
 
 
-_RETRY = Retry()
-
-
-class AgentModel:
+class AgentModel(AdaptedModel):
     """A pydantic-ai agent as a model, in any role: counted, limited, retried, recorded and streamed like any other.
 
     - `agent`: keeps its own instructions, tools and model; the system message of a request is added to its
@@ -44,10 +42,8 @@ class AgentModel:
     One run of the agent is one call, however often it asks its model; all its tokens are counted.
     """
 
-    gives_logprobs = False
-
     def __init__(
-        self, agent: Agent[Any, Any], *, deps: object = None, name: str | None = None, retry: Retry | None = _RETRY
+        self, agent: Agent[Any, Any], *, deps: object = None, name: str | None = None, retry: Retry | None = RETRY
     ) -> None:
         where = "pydantic_ai.AgentModel"
         check_library(where, "pydantic_ai", library="pydantic-ai", extra="pydantic-ai")
@@ -55,8 +51,7 @@ class AgentModel:
 
         if not isinstance(agent, AbstractAgent):
             raise ConfigurationError(where, "agent", agent, "an Agent of pydantic-ai")
-        self.name: str = name or f"pydantic-ai/{agent.name or 'agent'}"
-        self.retry: Retry | None = check_retry(where, retry)
+        super().__init__(where, name or f"pydantic-ai/{agent.name or 'agent'}", retry)
         self._agent = agent
         self._deps = deps
 
@@ -69,17 +64,30 @@ class AgentModel:
                 result = await self._streamed(options, request.on_text)
             else:
                 result = await self._agent.run(**options)
-            return _response(result, structured=request.output is not None)
+            used = result.usage
+            usage = usage_of(used.input_tokens, used.output_tokens, used.cache_read_tokens)
+            if getattr(used, "unmeasured_requests", 0):  # its sums lack the requests whose provider reported nothing
+                usage = usage_of(None, None)
+            if request.output is None:
+                return ModelResponse(text=result.output, usage=usage)
+            return ModelResponse(data=result.output, usage=usage)
 
     def _options(self, request: ModelRequest) -> dict[str, Any]:
-        from pydantic_ai import StructuredDict
+        from pydantic_ai import StructuredDict, messages
         from pydantic_ai.settings import ModelSettings
 
         chat = chat_of(request)
+        # behind an answer there is no prompt: the agent goes on from its history
         prompt = chat.pop()[1] if chat and chat[-1][0] == "user" else None
+        history = [
+            messages.ModelRequest(parts=[messages.UserPromptPart(text)])
+            if role == "user"
+            else messages.ModelResponse(parts=[messages.TextPart(text)])
+            for role, text in chat
+        ]
         return {
             "user_prompt": prompt,
-            "message_history": _history(chat),
+            "message_history": history or None,
             "instructions": system_of(request) or None,
             "output_type": str if request.output is None else StructuredDict(request.output.json_schema),
             "model_settings": ModelSettings(**sampling_of(request)),
@@ -101,9 +109,6 @@ class AgentModel:
                     result = event.result
         return result
 
-    def __repr__(self) -> str:
-        return f"<AgentModel {self.name!r}>"
-
 
 def debate_tool(
     pattern: Block[Any, Any], *, name: str | None = None, description: str | None = None, **options: Unpack[RunOptions]
@@ -113,27 +118,3 @@ def debate_tool(
     from pydantic_ai import Tool
 
     return Tool(as_tool(pattern, name=name, description=description, **options), takes_ctx=False)
-
-
-def _history(chat: list[tuple[str, str]]) -> list[Any] | None:
-    from pydantic_ai import messages
-
-    return [
-        messages.ModelRequest(parts=[messages.UserPromptPart(text)])
-        if role == "user"
-        else messages.ModelResponse(parts=[messages.TextPart(text)])
-        for role, text in chat
-    ] or None
-
-
-def _response(result: Any, *, structured: bool) -> ModelResponse:  # noqa: ANN401 - AgentRunResult
-    used = result.usage
-    unmeasured = getattr(used, "unmeasured_requests", 0)
-    usage = (
-        usage_of(*(None,) * 2)
-        if unmeasured
-        else usage_of(used.input_tokens, used.output_tokens, used.cache_read_tokens)
-    )
-    if structured:
-        return ModelResponse(data=result.output, usage=usage)
-    return ModelResponse(text=result.output, usage=usage)

@@ -19,11 +19,29 @@ if TYPE_CHECKING:
     from flowdebate.models.output import OutputSchema
 
 
+RETRY = Retry()
+"""The policy where none is given."""
 # System message where an answer has a schema that may not reach the model otherwise.
 SCHEMA_PROMPT = "Answer with one JSON object that fits this JSON Schema, and with nothing else:\n{schema}"
 
 _LOWEST_STATUS, _HIGHEST_STATUS = 400, 599
 _TRANSIENT = (ConnectionError, TimeoutError)
+
+
+class AdaptedModel:
+    """What models of all frameworks have in common; `retry` is the policy that the application chose."""
+
+    gives_logprobs = False
+
+    def __init__(self, where: str, name: str, retry: Retry | None) -> None:
+        given: object = retry
+        if given is not None and not isinstance(given, Retry):
+            raise ConfigurationError(where, "retry", given, "a Retry, or None")
+        self.name: str = name
+        self.retry: Retry | None = retry
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r}>"
 
 
 @contextmanager
@@ -106,14 +124,13 @@ def usage_of(prompt: object, completion: object, cached: object = None) -> Usage
     >>> usage_of(120, 7), usage_of(0, 0) == Usage.unknown()
     (Usage(calls=1, prompt_tokens=120, cached_tokens=None, completion_tokens=7), True)
     """
-    counts = [_count(value) for value in (prompt, completion, cached)]
+    counts = [
+        value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+        for value in (prompt, completion, cached)
+    ]
     if not any(counts):
         return Usage.unknown()
     return Usage(calls=1, prompt_tokens=counts[0], completion_tokens=counts[1], cached_tokens=counts[2])
-
-
-def _count(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
 def refuse_tools(name: str, request: ModelRequest) -> None:
@@ -124,10 +141,3 @@ def refuse_tools(name: str, request: ModelRequest) -> None:
         raise ConfigurationError(
             f"model {name!r}", "tools", offered, allowed, hint="Give the tools to the agent itself"
         )
-
-
-def check_retry(where: str, retry: object) -> Retry | None:
-    """Return `retry`; ConfigurationError unless it is a Retry, or None."""
-    if retry is not None and not isinstance(retry, Retry):
-        raise ConfigurationError(where, "retry", retry, "a Retry, or None")
-    return retry
