@@ -101,7 +101,7 @@ def _open_round(loop: Loop) -> Block[Any, Any]:
     names = loop.names
     moderator = loop.role(
         MODERATOR,
-        answer=lambda: decision_among(names),
+        answer=partial(decision_among, tuple(names)),
         roster_names=names,
         transcript=loop.transcript,
         max_rounds=loop.max_rounds,

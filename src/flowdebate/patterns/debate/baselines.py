@@ -110,10 +110,7 @@ def _answer_among(positions: tuple[str, ...]) -> type[WireModel]:
 Equal = Literal["tokens", "completion_tokens", "cost", "calls"]
 """What self-consistency may use as much of as the debate did. A debate reads more than it writes, and self-consistency
 the other way round: at equal tokens, where writing costs more than reading, it costs more than the debate."""
-_ORDERS = 256
-"""Maximum number of cached generators: one for each model and order of the positions."""
-_WAVE = 8
-"""As many samples are asked for at once at most, before it is looked at what they took."""
+_WAVE = 8  # samples at once: more of them could overdraw the budget before any tells what it took
 
 
 def baselines_asked(given: bool | Sequence[BaselineName], *, where: str) -> tuple[BaselineName, ...]:  # noqa: FBT001 - an option of that kind
@@ -206,13 +203,17 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
         self._equal = equal
         self._template = template
         self._options = options
-        self._asking = lru_cache(maxsize=_ORDERS)(self._of_order)
+        self._asking = lru_cache(maxsize=256)(self._create_generator)  # one for each model and order of the positions
         shared, hidden = merged_resources(f"baselines {name!r}", [direct_answer(name, positions, template, options)])
         super().__init__(name, resources=shared, hidden=hidden)
 
     async def act(self, value: Any, ctx: Context, /) -> list[BaselineAnswer]:  # noqa: ANN401 - the pattern's input
         debate = _debate_of(ctx)
-        budget = await ctx.step(partial(_as_found, _used(ctx, debate)), key="budget", returns=Usage)
+
+        async def count() -> Usage:
+            return _used(ctx, debate)
+
+        budget = await ctx.step(count, key="budget", returns=Usage)  # so that a resumed run asks for as many samples
         if self._equal == "cost" and _price(ctx, debate) is None:
             raise ConfigurationError(self.name, "equal", "cost", "used with `prices` in the run's limits")
         question = question_of(value, ctx)
@@ -220,23 +221,28 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
 
     async def _answer(self, name: BaselineName, question: str, budget: Usage, ctx: Context) -> BaselineAnswer:
         """The answer of one baseline, with its usage."""
-        before = _cost(ctx)
+        money = ctx.run.budget
+        before = None if money is None else money.cost
         place = f"{ctx.path}/{name}"
         if name == "self_consistency":
             votes = await self._samples(question, budget, ctx, place)
         else:
-            voters = range(len(self._models)) if name == "drafts" else (None,)
-            votes = await self._votes(question, voters, ctx, place)
-        used, after = _used(ctx, place), _cost(ctx)
+            models = range(len(self._models)) if name == "drafts" else (None,)
+            votes = await self._votes(question, models, ctx, place)
+        used, winner = _used(ctx, place), None
+        ballots = [Ballot(voter=str(index), choice=vote.winner) for index, vote in enumerate(votes) if vote.winner]
+        if ballots:
+            voters = [ballot.voter for ballot in ballots]
+            winner = tally(ballots, choices=self._positions, eligible=voters, quorum=1).winner
         return BaselineAnswer(
             name=name,
-            winner=_winner(votes, self._positions),
+            winner=winner,
             votes={position: sum(vote.winner == position for vote in votes) for position in self._positions},
             calls=used.calls,
             prompt_tokens=used.prompt_tokens,
             cached_tokens=used.cached_tokens,
             completion_tokens=used.completion_tokens,
-            cost=None if before is None or after is None else after - before,
+            cost=None if before is None or money is None or money.cost is None else money.cost - before,
             lost=sum(vote.problem is not None for vote in votes),
             problem=next((vote.problem for vote in votes if vote.problem is not None), None),
         )
@@ -290,7 +296,7 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
             return _Vote(problem=one_line(error_text(error)))
         return _Vote(winner)
 
-    def _of_order(self, order: tuple[str, ...], voter: int | None) -> Generator[str]:
+    def _create_generator(self, order: tuple[str, ...], voter: int | None) -> Generator[str]:
         own = None if voter is None else self._models[voter]
         options = self._options if own is None else {**self._options, "model": own}
         return direct_answer(self.name, order, self._template, options)
@@ -302,14 +308,6 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
 def _goes_on(error: BaseException) -> bool:
     """Whether the debate goes on without the answer: baselines take no verdict with them."""
     return isinstance(error, (BadAnswer, LimitReached)) or is_provider_failure(error)
-
-
-def _winner(votes: Sequence[_Vote], positions: Sequence[str]) -> str | None:
-    """The leader; None in a tie, and without a vote."""
-    ballots = [Ballot(voter=str(index), choice=vote.winner) for index, vote in enumerate(votes) if vote.winner]
-    if not ballots:
-        return None
-    return tally(ballots, choices=positions, eligible=[ballot.voter for ballot in ballots], quorum=1).winner
 
 
 def _room(budget: float | None, spent: float | None, calls: int, votes: int) -> int:
@@ -342,20 +340,8 @@ def _price(ctx: Context, place: str) -> float | None:
 
 def _calls(ctx: Context, place: str) -> Iterator[ModelCalled]:
     for event in ctx.run.records.events:
-        if isinstance(event, ModelCalled) and (not place or _is_below(event.path, place)):
+        if isinstance(event, ModelCalled) and (not place or event.path.startswith((f"{place}/", f"{place}["))):
             yield event
-
-
-def _is_below(path: str, place: str) -> bool:
-    return path.startswith((f"{place}/", f"{place}["))
-
-
-def _cost(ctx: Context) -> float | None:
-    return None if ctx.run.budget is None else ctx.run.budget.cost
-
-
-async def _as_found(used: Usage) -> Usage:
-    return used
 
 
 def with_baselines(
@@ -411,27 +397,20 @@ def compared(
         equal=equal,
         **options,
     )
+
+    # the names of these functions are parts of paths, which stored runs have
+    def _has_verdict(_: object, ctx: Context) -> bool:
+        return bool(ctx.run.raw_output.verdict)
+
+    def _question(_: object, ctx: Context) -> str:
+        question: str = ctx.run.raw_output.question
+        return question
+
+    def _keep(answers: list[BaselineAnswer], ctx: Context) -> None:
+        publish(ctx.run.raw_output.model_copy(update={"baselines": answers}), ctx, path=ctx.path)
+
+    def _output(output: object, ctx: Context) -> object:
+        return ctx.run.raw_output if isinstance(output, DebateRawOutput) else output
+
     comparing = sequencer(name=f"{pattern.name}-compare").map(_question).then(asked).map(_keep)
     return sequencer(name=pattern.name, model=model).then(pattern).tap_if(_has_verdict, comparing).map(_output)
-
-
-def _raw(ctx: Context) -> DebateRawOutput:
-    raw: DebateRawOutput = ctx.run.raw_output
-    return raw
-
-
-def _has_verdict(_: object, ctx: Context) -> bool:
-    return _raw(ctx).verdict is not None
-
-
-def _question(_: object, ctx: Context) -> str:
-    return _raw(ctx).question
-
-
-def _keep(answers: list[BaselineAnswer], ctx: Context) -> None:
-    """Publish the raw output again, with the baselines."""
-    publish(_raw(ctx).model_copy(update={"baselines": answers}), ctx, path=ctx.path)
-
-
-def _output(output: object, ctx: Context) -> object:
-    return _raw(ctx) if isinstance(output, DebateRawOutput) else output

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from flowdebate.blocks.outline import Outline
     from flowdebate.blocks.sequencer import Sequencer
-    from flowdebate.patterns.debate.judging.ballots import JudgeBallot, Judging, OnFlip
+    from flowdebate.patterns.debate.judging.ballots import JudgeBallot, OnFlip
     from flowdebate.patterns.debate.schemas import DebateContributionEntry, DebateRawOutput
     from flowdebate.patterns.spec import Loop
     from flowdebate.runs.context import Context
@@ -78,29 +78,18 @@ def verdict_of_both(
     if second is None:
         return None
     if first.judging is None or second.judging is None:
-        return _without_ballots(first, second)
+        return _join_own_verdicts(first, second)
     spoken = [spoken_in(entries_of(ctx)), spoken_in(mirrored.transcript)]
-    judging = _judging(first, second, spoken, sides=sides, on_flip=on_flip)
-    found = decide(judging.ballots, sides=sides, by=judging.decided_by)
-    return conclude(judging, found.winner, sides=sides)
-
-
-def _judging(
-    first: DebateVerdict,
-    second: DebateVerdict,
-    spoken: Sequence[list[str]],
-    *,
-    sides: Sequence[str],
-    on_flip: OnFlip,
-) -> Judging:
-    """The ballots of both debates, those of the mirror as further views."""
-    assert first.judging is not None  # noqa: S101 - the caller has checked
-    one = _tagged(first, spoken[0], after=0)
-    views = max((ballot.view for ballot in one), default=-1) + 1
-    ballots = [*one, *_tagged(second, spoken[1], after=views)]
+    ballots: list[JudgeBallot] = []
+    for verdict, judging, order in zip((first, second), (first.judging, second.judging), spoken, strict=True):
+        after = max((ballot.view for ballot in ballots), default=-1) + 1  # those of the mirror are further views
+        for ballot in judging.ballots:
+            # an only ballot has left its words to the verdict, which is now another one
+            words = {} if ballot.verdict else {"verdict": verdict.verdict, "reasoning": verdict.reasoning}
+            ballots.append(ballot.model_copy(update={"view": ballot.view + after, "spoken": order, **words}))
     found = decide(ballots, sides=sides, by=first.judging.decided_by)
     flipped = found.flipped or first.winner != second.winner
-    return first.judging.model_copy(
+    both = first.judging.model_copy(
         update={
             "ballots": ballots,
             "planned": first.judging.planned * 2,
@@ -109,19 +98,10 @@ def _judging(
             "on_flip": on_flip if flipped else None,
         }
     )
+    return conclude(both, found.winner, sides=sides)
 
 
-def _tagged(verdict: DebateVerdict, spoken: list[str], *, after: int) -> list[JudgeBallot]:
-    """The ballots with the speaking order of their transcript; an only one gets the words of its verdict."""
-    assert verdict.judging is not None  # noqa: S101 - the caller has checked
-    tagged = []
-    for ballot in verdict.judging.ballots:
-        words = {} if ballot.verdict else {"verdict": verdict.verdict, "reasoning": verdict.reasoning}
-        tagged.append(ballot.model_copy(update={"view": ballot.view + after, "spoken": spoken, **words}))
-    return tagged
-
-
-def _without_ballots(first: DebateVerdict, second: DebateVerdict) -> DebateVerdict:
+def _join_own_verdicts(first: DebateVerdict, second: DebateVerdict) -> DebateVerdict:
     """The verdict of a judge of the application's own: the one that it gave twice, or nobody wins."""
     reasoning = f"{first.reasoning}\n\nWith the order of speakers reversed: {second.reasoning}"
     if first.winner == second.winner:

@@ -153,23 +153,25 @@ def render_moderator_turn(
     said = render_entries(entries, names=True) if transcript is None else transcript
     parts = [filled(template.transcript, transcript=said)]
     if decisions:
-        parts.append(filled(template.decisions, decisions="\n".join(map(_told, decisions))))
+        lines = [
+            _render_decision(made.round, tuple(made.next_speakers), made.reason, made.briefing, made.new_angle)
+            for made in decisions
+        ]
+        parts.append(filled(template.decisions, decisions="\n".join(lines)))
     rounds = "" if max_rounds is None else f" of at most {max_rounds}"
     task = template.question or (template.next if entries else template.opening)
     parts.append(filled(task, round=round, rounds=rounds))
     return "\n\n".join(parts)
 
 
-def _told(decision: DebateModeratorDecision) -> str:
-    speakers = ", ".join(map(tag_name, decision.next_speakers)) or "(nobody)"
-    return _lines_of(decision.round, speakers, decision.reason, decision.briefing, decision.new_angle)
-
-
 @lru_cache(maxsize=256)  # each round's prompt has the decisions of all rounds before
-def _lines_of(number: int, speakers: str, reason: str | None, briefing: str | None, new_angle: str | None) -> str:
+def _render_decision(
+    number: int, speakers: tuple[str, ...], reason: str | None, briefing: str | None, new_angle: str | None
+) -> str:
+    named = ", ".join(map(tag_name, speakers)) or "(nobody)"
     said = {"reason for leaving somebody out": reason, "briefing": briefing, "new angle": new_angle}
     lines = [f"round {number}, {what}: {quoted(text)}" for what, text in said.items() if text]
-    return listed(f"round {number}, speakers: {speakers}", *lines)
+    return listed(f"round {number}, speakers: {named}", *lines)
 
 
 class CompletedDecision(DebateModeratorOutput):
@@ -281,20 +283,21 @@ def create_moderator(
         "resources": {"transcript": transcript},
         **generator_options(options, "intent/synthesize", SHOWN, where=block_name),
     }
+
+    def form(value: object, ctx: Context) -> AnswerForm:
+        words = template_in(ctx).begins.splitlines()
+        if not words or not is_english(question_of(value, ctx)):
+            return {"sentences": 1}
+        return {"sentences": 1, "begins": words[(max(state_of(ctx, DebateState).round, 1) - 1) % len(words)]}
+
     inner: Generator[DebateModeratorOutput] = generator(
-        **shared, output_schema=decision_among(roster), transform=_decided
+        **shared, output_schema=decision_among(tuple(roster)), transform=_complete_decision
     )
-    asking: Generator[DebateModeratorOutput] = generator(**shared, transform=partial(_asked, roster)).with_form(
-        lambda value, ctx: _form_of_question(value, ctx, template_in(ctx))
-    )
-
-    def asks(ctx: Context) -> bool:
-        return bool(template_in(ctx).question)
-
-    return Moderator(inner, roster, asking=asking, asks=asks)
+    asking: Generator[DebateModeratorOutput] = generator(**shared, transform=partial(_read_question, roster))
+    return Moderator(inner, roster, asking=asking.with_form(form), asks=lambda ctx: bool(template_in(ctx).question))
 
 
-def _decided(answer: Any, response: ModelResponse, ctx: Context) -> DebateModeratorOutput:  # noqa: ANN401 - of `decision_among`
+def _complete_decision(answer: Any, response: ModelResponse, ctx: Context) -> DebateModeratorOutput:  # noqa: ANN401 - of `decision_among`
     """The decision that the model made, with the turns that it owes to sides that were not heard."""
     said: dict[str, Any] = {key: getattr(answer, key) for key in _FIELDS}
     decision = DebateModeratorOutput(**said)
@@ -305,15 +308,7 @@ def _decided(answer: Any, response: ModelResponse, ctx: Context) -> DebateModera
     return CompletedDecision(**said, added=added) if added else decision
 
 
-def _form_of_question(value: object, ctx: Context, template: ModeratorTemplate) -> AnswerForm:
-    """One sentence, which begins as its round's line says if the debate is in English."""
-    words = template.begins.splitlines()
-    if not words or not is_english(question_of(value, ctx)):
-        return {"sentences": 1}
-    return {"sentences": 1, "begins": words[(max(state_of(ctx, DebateState).round, 1) - 1) % len(words)]}
-
-
-def _asked(roster: Sequence[str], text: str, _: ModelResponse, __: Context) -> DebateModeratorOutput:
+def _read_question(roster: Sequence[str], text: str, _: ModelResponse, __: Context) -> DebateModeratorOutput:
     """The decision of a moderator that only asks: all debaters speak; without a question mark it has asked nothing."""
     question, mark, _rest = " ".join(text.split()).partition("?")
     asked = f"{question}{mark}"
@@ -343,11 +338,12 @@ def stash_moderator_decision(
     application's, so that a resumed run holds to what it decided before.
     """
     roster = frozenset(roster_names)
+    most = _TURNS_EACH * len(roster)
 
     def read(value: object) -> DebateModeratorOutput:
         output = as_model(value, DebateModeratorOutput, block=moderator)
         added = value.added if isinstance(value, CompletedDecision) else []  # these come on top
-        most, named = _TURNS_EACH * len(roster), len(output.next_speakers) - len(added)
+        named = len(output.next_speakers) - len(added)
         if named > most:
             problem = f"names {named:,} turns in one round, and may name {most} ({_TURNS_EACH} for each debater)"
             raise OutputError(moderator, "a DebateModeratorOutput", [("next_speakers", problem)])
@@ -373,23 +369,31 @@ def stash_moderator_decision(
 
 
 _FIELDS = tuple(DebateModeratorOutput.model_fields)
-_TURNS_EACH = 4
-"""How many turns a moderator may give in a round, for each debater: without a bound a model could loop, and a function
-buy any number of calls."""
+_TURNS_EACH = 4  # turns in a round, for each debater: a model could loop, and a function buy any number of calls
+_LONGEST = 4_000  # characters of a briefing or an angle: they are part of each prompt of the round
 
 
-def decision_among(roster: Sequence[str]) -> type[DebateModeratorOutput]:
+@lru_cache(maxsize=256)  # an application builds a pattern for each question, with the same debaters
+def decision_among(roster: tuple[str, ...]) -> type[DebateModeratorOutput]:
     """The moderator's answer: the roster is an enum for models that can be held to one, and checked for all others.
 
     Without `next_speakers` all of them speak.
     """
-    return _decision_among(tuple(roster))
 
+    def check_speaker(speaker: str) -> str:
+        if speaker not in roster:
+            message = f"{shown(speaker)} is not a debater; available: {', '.join(map(repr, roster))}"
+            raise ValueError(message)
+        return speaker
 
-@lru_cache(maxsize=256)  # an application builds a pattern for each question, with the same debaters
-def _decision_among(roster: tuple[str, ...]) -> type[DebateModeratorOutput]:
-    speaker = Annotated[str, AfterValidator(_one_of(roster)), Field(json_schema_extra={"enum": list(roster)})]
-    words = Annotated[str, AfterValidator(_short)]
+    def check_length(text: str) -> str:
+        if len(text) > _LONGEST:
+            message = f"it has {len(text):,} characters, and may have {_LONGEST:,}"
+            raise ValueError(message)
+        return text
+
+    speaker = Annotated[str, AfterValidator(check_speaker), Field(json_schema_extra={"enum": list(roster)})]
+    words = Annotated[str, AfterValidator(check_length)]
     return create_model(
         "DebateModeratorOutput",
         __base__=DebateModeratorOutput,
@@ -402,24 +406,3 @@ def _decision_among(roster: tuple[str, ...]) -> type[DebateModeratorOutput]:
         new_angle=(words | None, None),
         done=(bool, False),
     )
-
-
-_LONGEST = 4_000
-"""Characters of a briefing or an angle: they are part of each prompt of the round."""
-
-
-def _one_of(roster: Sequence[str]) -> Callable[[str], str]:
-    def check(speaker: str) -> str:
-        if speaker not in roster:
-            message = f"{shown(speaker)} is not a debater; available: {', '.join(map(repr, roster))}"
-            raise ValueError(message)
-        return speaker
-
-    return check
-
-
-def _short(text: str) -> str:
-    if len(text) > _LONGEST:
-        message = f"it has {len(text):,} characters, and may have {_LONGEST:,}"
-        raise ValueError(message)
-    return text
