@@ -150,7 +150,10 @@ EntryT = TypeVar("EntryT", bound=Contribution)
 
 
 class TranscriptState(WireModel, Generic[EntryT]):
-    """The transcript of a pattern: its entries, in order."""
+    """The transcript of a pattern: its entries, in order.
+
+    Give it its parameter when a transcript is made, not at import: pydantic builds a validator then.
+    """
 
     entries: list[EntryT] = Field(default_factory=new_list)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import Field, create_model, model_validator
 
@@ -65,7 +65,7 @@ class CouncilEntry(Contribution):
     text: str
 
 
-CouncilTranscript = StateResource[TranscriptState[CouncilEntry]]
+CouncilTranscript: TypeAlias = "StateResource[TranscriptState[CouncilEntry]]"
 """The resource that `create_council_transcript` makes."""
 
 

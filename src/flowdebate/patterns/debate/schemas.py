@@ -103,8 +103,11 @@ class DebateContributionEntry(Contribution):
     """The argument, as it was made."""
 
 
-class DebateTranscriptState(TranscriptState[DebateContributionEntry]):
+# without a parameter: that would build a validator at import, for which pydantic searches all installed packages
+class DebateTranscriptState(TranscriptState):  # type: ignore[type-arg]
     """The arguments so far, in the order in which they were made."""
+
+    entries: list[DebateContributionEntry] = Field(default_factory=new_list)
 
 
 class DebateModeratorOutput(WireModel):

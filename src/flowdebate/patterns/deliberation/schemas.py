@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field
 
@@ -71,7 +71,7 @@ class DeliberationEntry(Contribution):
         return self.name
 
 
-DeliberationTranscript = StateResource[TranscriptState[DeliberationEntry]]
+DeliberationTranscript: TypeAlias = "StateResource[TranscriptState[DeliberationEntry]]"
 """The resource that `create_deliberation_transcript` makes."""
 
 

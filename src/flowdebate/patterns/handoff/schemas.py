@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from pydantic import Field
 
@@ -69,7 +69,7 @@ class HandoffEntry(Contribution):
     """Why the speaker's first choice did not count; None if it did."""
 
 
-HandoffTranscript = StateResource[TranscriptState[HandoffEntry]]
+HandoffTranscript: TypeAlias = "StateResource[TranscriptState[HandoffEntry]]"
 """The resource that `create_handoff_transcript` makes."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
@@ -46,7 +46,7 @@ class RoundRobinEntry(Contribution):
     """The contribution."""
 
 
-RoundRobinTranscript = StateResource[TranscriptState[RoundRobinEntry]]
+RoundRobinTranscript: TypeAlias = "StateResource[TranscriptState[RoundRobinEntry]]"
 """The resource that `create_round_robin_transcript` makes."""
 
 
