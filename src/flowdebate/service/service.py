@@ -6,8 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import dataclass
+from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any
 
 from flowdebate._util.validation import check_count, check_seconds
@@ -25,8 +24,8 @@ from flowdebate.errors import (
 from flowdebate.runs.durable.replay import replay
 from flowdebate.runs.durable.resume import StoreOptions, changes_of, check_unchanged
 from flowdebate.runs.execute import make_run, start_block
+from flowdebate.service.active import ActiveRuns
 from flowdebate.service.audit import audited_runs
-from flowdebate.service.channel import Channel, Update
 from flowdebate.service.evidence import evidence_in
 from flowdebate.service.fork import Fork, checked_edits
 from flowdebate.service.recipes import Recipes
@@ -39,7 +38,7 @@ from flowdebate.store.draining import Draining
 from flowdebate.store.open import close_store, default_store_path, open_store
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Coroutine, Iterator, Sequence
+    from collections.abc import AsyncGenerator, Iterator, Sequence
     from typing import Self
 
     from flowdebate.blocks.base import Block
@@ -52,6 +51,7 @@ if TYPE_CHECKING:
     from flowdebate.runs.result import RunHandle
     from flowdebate.runs.run import Run
     from flowdebate.service.audit import Items
+    from flowdebate.service.channel import Update
     from flowdebate.service.documents.document import Document
     from flowdebate.service.evidence import Evidence
     from flowdebate.service.plans.plan import Plan
@@ -61,31 +61,8 @@ if TYPE_CHECKING:
     from flowdebate.workers.deployment import Workers
 
 
-_LINGER = 60.0
-"""Seconds for which the events of a run stay in memory after its end."""
+_LOGGER = logging.getLogger("flowdebate")
 _UNFINISHED: tuple[StoredStatus, ...] = ("running", "queued")
-
-
-@dataclass(slots=True, kw_only=True)
-class _Active:
-    """A run that this service executes, or has executed a moment ago."""
-
-    handle: RunHandle[Any]
-    channel: Channel
-
-    @property
-    def in_progress(self) -> bool:
-        return not self.handle.done()
-
-
-@dataclass(slots=True, kw_only=True)
-class _Watched:
-    """A run that others execute, while somebody follows it."""
-
-    channel: Channel
-    task: asyncio.Task[None]
-    read: asyncio.Event
-    """Set once the journal has been read for the first time."""
 
 
 class Service:
@@ -157,13 +134,11 @@ class Service:
         )
         self._poll = poll
         self._observe = observe
-        self._active: dict[str, _Active] = {}
-        self._watched: dict[str, _Watched] = {}
-        self._starting = 0
-        self._closing = False
-        self._recovering = False
-        """Whether runs that an earlier process left are still to be resumed."""
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._active = ActiveRuns(
+            self.store, max_concurrency=max_concurrency, poll=poll, replay=self._replayed, goes_on=self._goes_on
+        )
+        self._recovery: asyncio.Task[None] | None = None
+        """Resumes the runs that an earlier process left."""
 
     @property
     def patterns(self) -> Mapping[str, Block[Any, Any]]:
@@ -217,8 +192,6 @@ class Service:
                 recipe.name, recipe.value, run_id=run_id, seed=recipe.seed, labels=labels, limits=recipe.limits
             )
             return await self._state(queued)
-        if run_id is not None and (known := await self._same(recipe, run_id)) is not None:
-            return known
         run = make_run(
             recipe.block,
             recipe.value,
@@ -229,84 +202,48 @@ class Service:
             run_id=run_id,
             observe=self._observe,
         )
+        if run_id is not None and (known := await self._same(run, recipe)) is not None:
+            return known
+
+        async def starting() -> RunHandle[Any]:
+            return start_block(recipe.block, recipe.value, run)
+
         try:
-            return await self._start(_started(recipe, run))
-        except RunExists:
-            known = None if run_id is None else await self._same(recipe, run_id)
+            return self._told(await self._active.start(starting()))
+        except RunExists:  # somebody has begun it at the same time
+            known = None if run_id is None else await self._same(run, recipe)
             if known is None:
                 raise
             return known
 
-    async def _same(self, recipe: Recipe, run_id: str) -> RunState | None:
-        """The stored run, if there is one; RunChanged if it began with another request."""
+    async def _same(self, run: Run, recipe: Recipe) -> RunState | None:
+        """The stored run with the id of `run`, if there is one; RunChanged if it began with another request."""
         try:
-            stored = await self.store.run(run_id)
+            stored = await self.store.run(run.run_id)
         except RunNotFound:
             return None
-        now = make_run(
-            recipe.block,
-            recipe.value,
-            model=recipe.model,
-            seed=recipe.seed,
-            limits=recipe.limits,
-            store=StoreOptions(store=self.store, plan=recipe.stored),
-            run_id=run_id,
-        )
-        assert now.journal is not None  # noqa: S101 - it has a store
-        pairs = changes_of(stored.header, now.journal.header)
-        if recipe.seed is None:
+        assert run.journal is not None  # noqa: S101 - it has a store
+        pairs = changes_of(stored.header, run.journal.header)
+        if recipe.seed is None:  # then each request draws one
             del pairs["seed"]
-        check_unchanged(self.store, run_id, pairs)
+        check_unchanged(self.store, run.run_id, pairs)
         return self._told(stored)
-
-    async def _start(self, starting: Coroutine[Any, Any, RunHandle[Any]]) -> RunState:
-        """Start a run within the bound on those in progress, with a channel from its first event on."""
-        in_progress = sum(active.in_progress for active in self._active.values()) + self._starting
-        if self._closing or in_progress >= self.max_concurrency:
-            starting.close()
-            raise TooManyRuns(self.max_concurrency)
-        self._starting += 1
-        try:
-            handle = await starting
-            active = self._active[handle.run_id] = _Active(handle=handle, channel=Channel.of(handle))
-            handle.on_end(lambda: self._ended(handle.run_id, active))
-        finally:
-            self._starting -= 1
-        try:
-            await handle.started()
-            state = await self._state(handle.run_id)
-        except FlowDebateError:  # whoever is told that it did not start may start it elsewhere
-            self._active.pop(handle.run_id, None)
-            handle.cancel()
-            raise
-        if (watched := self._watched.pop(handle.run_id, None)) is not None:
-            watched.task.cancel()
-            watched.channel.end()  # its readers go on with the new channel
-        return state
-
-    def _ended(self, run_id: str, active: _Active) -> None:
-        asyncio.get_running_loop().call_later(_LINGER, self._forget, run_id, active)
-
-    def _forget(self, run_id: str, active: _Active) -> None:
-        if self._active.get(run_id) is active:
-            del self._active[run_id]
 
     # Reading
 
     async def run(self, run_id: str) -> RunDetails:
         """The run with its document so far, and what it asks humans."""
         stored = await self.store.run(run_id)
-        active = self._active.get(run_id)
-        here = active is not None and active.in_progress
+        handle = self._active.in_progress(run_id)
         # A run in progress here says itself how far it is: replaying its journal takes as long as the run itself did.
-        steps = () if here and stored.header.parent is None else await self.store.steps(run_id)
+        steps = () if handle is not None and stored.header.parent is None else await self.store.steps(run_id)
         document: Document | None = None
         problem: str | None = None
         try:
             if outcome_of(stored) is not None:
                 so_far = None
-            elif active is not None and here:
-                so_far = SoFar(active.handle)
+            elif handle is not None:
+                so_far = SoFar(handle)
             else:
                 so_far = SoFar.of(await self._replayed(stored, steps))
             document = await document_of_run(stored, steps, so_far=so_far)
@@ -317,7 +254,7 @@ class Service:
         return RunDetails.of(
             stored,
             pattern=self._recipes.name_of(stored),
-            here=here,
+            here=handle is not None,
             document=document,
             problem=problem,
             pending=pending_in(stored, steps, store=self.store.name) if stored.status == "awaiting" else (),
@@ -377,17 +314,12 @@ class Service:
         return self._told(await self.store.run(run_id))
 
     def _told(self, stored: StoredRun) -> RunState:
-        here = self._is_here(stored.header.run_id)
+        here = self._active.in_progress(stored.header.run_id) is not None
         return RunState.of(stored, pattern=self._recipes.name_of(stored), here=here)
 
     def handle(self, run_id: str) -> RunHandle[Any] | None:
         """The handle of a run that this service executes, or has executed within the last minute; else None."""
-        active = self._active.get(run_id)
-        return None if active is None else active.handle
-
-    def _is_here(self, run_id: str) -> bool:
-        active = self._active.get(run_id)
-        return active is not None and active.in_progress
+        return self._active.handle(run_id)
 
     # Following
 
@@ -397,76 +329,14 @@ class Service:
         The run may be executed here, by another process, or be over. What another process executes is read from the
         journal: its text comes when it is complete, not while it is written.
         """
-        while True:
-            channel = await self._channel(run_id)
-            async for update in channel.read(after):
-                if update.kind == "end" and self._has_newer(run_id, channel):
-                    break
-                after = None if update.kind == "reset" else update.mark or after
+        async with aclosing(self._active.follow(run_id, after)) as updates:
+            async for update in updates:
                 yield update
-            else:
-                return
-
-    def _has_newer(self, run_id: str, channel: Channel) -> bool:
-        active = self._active.get(run_id)
-        return active is not None and active.channel is not channel
-
-    async def _channel(self, run_id: str) -> Channel:
-        active = self._active.get(run_id)
-        if active is not None:
-            return active.channel
-        watched = self._watched.get(run_id)
-        if watched is None:
-            await self.store.run(run_id)
-            watched = self._watched.get(run_id) or self._watching(run_id)
-        await watched.read.wait()
-        active = self._active.get(run_id)  # the run may have been resumed here meanwhile
-        return watched.channel if active is None else active.channel
-
-    def _watching(self, run_id: str) -> _Watched:
-        channel, read = Channel(), asyncio.Event()
-        channel.on_deserted = lambda: self._unwatch(run_id, channel)
-        task = self._background(self._watch(run_id, channel, read))
-        watched = self._watched[run_id] = _Watched(channel=channel, task=task, read=read)
-        return watched
-
-    def _unwatch(self, run_id: str, channel: Channel) -> None:
-        """Stop reading the journal of a run that nobody follows any more."""
-        watched = self._watched.get(run_id)
-        if watched is not None and watched.channel is channel:
-            del self._watched[run_id]
-            watched.task.cancel()
-
-    async def _watch(self, run_id: str, channel: Channel, read: asyncio.Event) -> None:
-        """Read the journal of a run until it ends, and put what is new into its channel."""
-        seen: object = None
-        try:
-            while True:
-                stored = await self.store.run(run_id)
-                now = (stored.updated_at, stored.steps, stored.status, stored.owned)
-                if now != seen:
-                    seen = now
-                    with suppress(ConfigurationError):  # without its pattern only its end can be told
-                        found = await self._replayed(stored, await self.store.steps(run_id))
-                        channel.update(found.events, found.calls if stored.owned else ())
-                read.set()
-                if not self._goes_on(stored):
-                    return
-                await asyncio.sleep(self._poll)
-        except RunNotFound:  # it was deleted meanwhile
-            return
-        except FlowDebateError as error:
-            _LOGGER.warning("run %s cannot be followed: %s", run_id, error_text(error))
-        finally:
-            channel.end()
-            read.set()
-            self._unwatch(run_id, channel)
 
     async def events(self, run_id: str) -> Sequence[object]:
         """The recorded events of a run so far; ConfigurationError for one of a pattern that is not known here."""
-        active = self._active.get(run_id)
-        if active is not None:
-            return active.channel.events
+        if (events := self._active.events(run_id)) is not None:
+            return events
         return (await self._replayed(await self.store.run(run_id), await self.store.steps(run_id))).events
 
     async def people(self, run_id: str) -> list[str]:
@@ -500,9 +370,8 @@ class Service:
             left = None if ends is None else ends - time.monotonic()
             if left is not None and left <= 0:
                 break
-            active = self._active.get(run_id)
-            if active is not None and active.in_progress:
-                await active.handle.wait(left)
+            if (handle := self._active.in_progress(run_id)) is not None:
+                await handle.wait(left)
             else:
                 await asyncio.sleep(self._poll if left is None else min(self._poll, left))
         return await self.run(run_id)
@@ -511,7 +380,8 @@ class Service:
         """Whether a run is executed or will be: by another worker, or here once it is recovered, if it was left."""
         if state_of(stored) != "left_behind":
             return stored.status in _UNFINISHED
-        return self._workers_of(stored) is not None or (self._recovering and self._is_to_recover(stored))
+        recovering = self._recovery is not None and not self._recovery.done()
+        return self._workers_of(stored) is not None or (recovering and self._is_to_recover(stored))
 
     # Changing
 
@@ -560,10 +430,9 @@ class Service:
 
         RunConflict if another process executes it, unless that is a worker, which stops within seconds.
         """
-        active = self._active.get(run_id)
-        if active is not None and active.in_progress:
-            active.handle.cancel()
-            await active.handle.wait()
+        if (handle := self._active.in_progress(run_id)) is not None:
+            handle.cancel()
+            await handle.wait()
             return await self._state(run_id)
         stored = await self.store.run(run_id)
         workers = self._workers_of(stored)
@@ -605,18 +474,17 @@ class Service:
             await workers.resume(run_id)
             return await self._state(run_id)
         recipe = self._recipes.of_run(stored, limits=limits, plan=plan)
-        return await self._start(
-            recipe.block.start_resume(
-                run_id,
-                store=self.store,
-                model=recipe.model,
-                limits=recipe.limits,
-                on_uncertain=on_uncertain,
-                allow_changes=allow_changes,
-                retry_dead_letter=retry_dead_letter,
-                observe=self._observe,
-            )
+        resuming = recipe.block.start_resume(
+            run_id,
+            store=self.store,
+            model=recipe.model,
+            limits=recipe.limits,
+            on_uncertain=on_uncertain,
+            allow_changes=allow_changes,
+            retry_dead_letter=retry_dead_letter,
+            observe=self._observe,
         )
+        return self._told(await self._active.start(resuming))
 
     def _workers_of(self, stored: StoredRun) -> Workers | None:
         """The workers that execute a run; None for a run that was not put on their queue."""
@@ -664,35 +532,27 @@ class Service:
                 limits=recipe.limits,
             )
             return await self._state(forked)
-        store = StoreOptions(store=self.store, labels=labels or {}, plan=recipe.stored)
-        return await self._start(
-            recipe.block.start_fork(
-                run_id,
-                store=store,
-                fork_id=new_id,
-                at=at,
-                edits=edits,
-                seed=seed,
-                model=recipe.model,
-                limits=recipe.limits,
-                observe=self._observe,
-            )
+        forking = recipe.block.start_fork(
+            run_id,
+            store=StoreOptions(store=self.store, labels=labels or {}, plan=recipe.stored),
+            fork_id=new_id,
+            at=at,
+            edits=edits,
+            seed=seed,
+            model=recipe.model,
+            limits=recipe.limits,
+            observe=self._observe,
         )
+        return self._told(await self._active.start(forking))
 
     async def delete(self, run_id: str) -> None:
         """Delete a run that is not in progress; RunConflict while it is."""
         await delete_run(self.store, run_id)
-        active = self._active.get(run_id)
-        if active is not None:
-            self._forget(run_id, active)
+        self._active.forget(run_id)
 
     async def recover(self) -> None:
         """Resume, in the background, the runs that an earlier process of a service has left unfinished."""
-        self._recovering = True
-        self._background(self._recover()).add_done_callback(self._recovered)
-
-    def _recovered(self, _: object) -> None:
-        self._recovering = False
+        self._recovery = self._active.in_background(self._recover())
 
     def _is_to_recover(self, stored: StoredRun) -> bool:
         return not (stored.owned or stored.header.foreign) and self._recipes.is_to_recover(stored)
@@ -702,7 +562,7 @@ class Service:
             for stored in await self.store.runs(status=status):
                 if not self._is_to_recover(stored):
                     continue
-                while not self._closing:
+                while not self._active.closing:
                     try:
                         await self.resume(stored.header.run_id)
                     except TooManyRuns:
@@ -712,33 +572,13 @@ class Service:
                         _LOGGER.warning("run %s is not resumed: %s", stored.header.run_id, error_text(error))
                     break
 
-    def _background(self, work: Any) -> asyncio.Task[Any]:  # noqa: ANN401 - a coroutine
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
-
     async def close(self, patience: float = 30.0) -> None:
         """Begin nothing more, let calls in flight end for `patience` seconds, and interrupt the runs.
 
         Readers get their end. With `recover` the runs are stored as "queued", for the next process.
         """
-        self._closing = True
         self._draining.stop()
-        running = [active for active in self._active.values() if active.in_progress]
-        if running:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._draining.quiet(), patience)
-        for active in running:
-            active.handle.cancel()
-        for active in running:
-            await active.handle.wait()
-        for watched in list(self._watched.values()):
-            watched.channel.end()
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._active.close(self._draining.quiet, patience)
         if self._opened is not None and (self.workers is None or self._opened is not self.workers.store):
             with suppress(StoreError):
                 await close_store(self._opened)
@@ -749,10 +589,6 @@ def _humans(outline: Outline) -> Iterator[str]:
         yield outline.text
     for each in outline.children:
         yield from _humans(each)
-
-
-async def _started(recipe: Recipe, run: Run) -> RunHandle[Any]:
-    return start_block(recipe.block, recipe.value, run)
 
 
 def _check_left_out(**options: object) -> None:
@@ -770,6 +606,3 @@ def _cursor(text: str) -> tuple[float, str]:
         return float(created_at), run_id
     except ValueError:
         raise ConfigurationError("Service.runs()", "before", text, "the `next` of a page") from None
-
-
-_LOGGER = logging.getLogger("flowdebate")
