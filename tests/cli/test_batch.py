@@ -344,7 +344,7 @@ def test_a_file_that_was_torn_anywhere_is_made_whole(
 def _lines() -> list[Any]:
     from flowdebate.cli.batch_files import Line, Row
     from flowdebate.patterns import PATTERNS
-    from flowdebate.service.documents.page import document_of_plan
+    from flowdebate.service.pages.base import document_of_plan
     from flowdebate.service.plans.plan import make_plan
 
     plan = make_plan(PATTERNS["debate"], {"question": "Q?", "model": "local"})

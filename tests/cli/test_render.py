@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 from flowdebate.cli.app import app
 from flowdebate.cli.terminal.page import Page, render
 from flowdebate.errors import BadFile
-from flowdebate.service.documents.document import as_json, read_document
-from flowdebate.service.documents.text import printable
+from flowdebate.service.documents.document import read_document
+from flowdebate.service.documents.text import as_json, printable
 from flowdebate.service.pages.debate_document import DebateDocument
 
 if TYPE_CHECKING:

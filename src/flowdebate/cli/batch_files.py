@@ -16,8 +16,9 @@ from flowdebate._util.files import open_private
 from flowdebate.cli.terminal.process import WriteFailed, check_target, write_json, write_whole, writing
 from flowdebate.errors import BadFile, error_text, shown
 from flowdebate.models.usage import Usage
-from flowdebate.service.documents.document import Tokens, seen_json
-from flowdebate.service.documents.page import document_of_plan
+from flowdebate.service.documents.document import Tokens
+from flowdebate.service.documents.text import seen_json
+from flowdebate.service.pages.base import document_of_plan
 from flowdebate.service.plans.files import parse_json, read_text
 from flowdebate.service.plans.options import is_text
 from flowdebate.store.base import COMPLETE

@@ -170,8 +170,8 @@ async def _end_of_handle(plan: Plan, handle: RunHandle[Any], place: Place | None
     """The end of a run that was executed here; `place` is where it is stored."""
     from flowdebate.runs.events import RunFinished
     from flowdebate.service.documents.document import Tokens
-    from flowdebate.service.documents.page import document_of_plan
-    from flowdebate.service.fork import Fork
+    from flowdebate.service.pages.base import document_of_plan
+    from flowdebate.service.steps import Fork
 
     failure: FlowDebateError | None = None
     output: Any = None

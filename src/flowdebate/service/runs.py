@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, get_args
 from flowdebate.errors import BadFile, ConfigurationError, RunNotFound
 from flowdebate.runs.durable.resume import result_of
 from flowdebate.service.documents.document import Tokens, document_of
-from flowdebate.service.documents.page import document_of_plan
-from flowdebate.service.fork import Fork
+from flowdebate.service.pages.base import document_of_plan
 from flowdebate.service.plans.options import COMMAND, is_text, misuse
 from flowdebate.service.plans.plan import pattern_of_run, plan_of
 from flowdebate.service.statuses import RESUMABLE
+from flowdebate.service.steps import Fork
 from flowdebate.store.base import StoredStatus, documents_of
 from flowdebate.store.export import GONE
 

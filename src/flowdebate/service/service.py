@@ -27,11 +27,10 @@ from flowdebate.runs.execute import make_run, start_block
 from flowdebate.service.active import ActiveRuns
 from flowdebate.service.audit import audited_runs
 from flowdebate.service.evidence import evidence_in
-from flowdebate.service.fork import Fork, checked_edits
 from flowdebate.service.recipes import Recipes
 from flowdebate.service.runs import SoFar, delete_run, document_of_run, list_runs, outcome_of, state_of
 from flowdebate.service.state import RunDetails, RunPage, RunState, pending_in
-from flowdebate.service.steps import CallDetails
+from flowdebate.service.steps import CallDetails, Fork, check_edits
 from flowdebate.service.votes import Vote, Votes, cast_vote, sides_of, votes_in
 from flowdebate.store.base import COMPLETE
 from flowdebate.store.draining import Draining
@@ -210,7 +209,7 @@ class Service:
 
         try:
             return self._told(await self._active.start(starting()))
-        except RunExists:  # somebody has begun it at the same time
+        except RunExists:  # somebody has started it at the same time
             known = None if run_id is None else await self._same(run, recipe)
             if known is None:
                 raise
@@ -518,7 +517,7 @@ class Service:
         )
         if isinstance(edits, Mapping) and edits and pattern is None and not options:
             steps = await self.store.steps(run_id)
-            edits = checked_edits(edits, steps, (await self._replayed(stored, steps)).requests)
+            edits = check_edits(edits, steps, (await self._replayed(stored, steps)).requests)
         seed = recipe.seed if seed is None else seed
         if recipe.queued and self.workers is not None:
             forked = await self.workers.fork(

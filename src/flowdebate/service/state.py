@@ -9,8 +9,8 @@ from pydantic import field_serializer
 from flowdebate._util.wire import WireModel
 from flowdebate.blocks.human.answers import open_requests_in
 from flowdebate.service.documents.document import Document, Tokens
-from flowdebate.service.fork import Fork
 from flowdebate.service.runs import state_of
+from flowdebate.service.steps import Fork
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Steps of stored runs, as front ends show them."""
+"""Steps of stored runs, as front ends show them, and what a fork has of those of its parent."""
 
 from __future__ import annotations
 
@@ -6,19 +6,21 @@ import json
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
+from pydantic import Field
+
 from flowdebate._util.json_data import json_data
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import error_text
 from flowdebate.models.codec import digest_of, failure_of
 from flowdebate.models.usage import Usage
-from flowdebate.service.documents.document import as_json
+from flowdebate.service.documents.text import as_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
     from typing import Self
 
     from flowdebate.models.base import ModelRequest
-    from flowdebate.store.base import StepRow
+    from flowdebate.store.base import StepRow, StoredRun
 
 
 _USAGE = tuple(item.name for item in fields(Usage))
@@ -118,9 +120,71 @@ class CallDetails(WireModel):
         )
 
 
-def _origin(step: StepRow) -> str | None:
-    is_answer = step.body is not None and step.kind in ("call", "human")
-    return str(_recorded(step).get("origin", "asked")) if is_answer else None
+class Fork(WireModel):
+    """What a fork has from its parent."""
+
+    parent: str
+    """The id of the run that it was forked from."""
+    reused: int
+    """Recorded answers of the parent that it took."""
+    at: str | None = Field(default=None, exclude_if=lambda place: place is None)
+    """The place from which on nothing was reused; None (and not written) where the fork did not say one."""
+    edited: tuple[str, ...] = ()
+    """Places of the answers that were replaced."""
+    asked: int
+    """Answers that models, or humans, gave to it."""
+
+    @classmethod
+    def of(cls, run: StoredRun, steps: Sequence[StepRow]) -> Self | None:
+        """The account of a stored run; None if it is no fork."""
+        parent = run.header.parent
+        if parent is None:
+            return None
+        edits: dict[str, Any] = parent.get("edits") or {}
+        answers = [step for step in steps if step.kind in ("call", "human") and step.body is not None]
+        origins = ["edited" if step.key in edits else str(_recorded(step).get("origin", "asked")) for step in answers]
+        return cls(
+            parent=str(parent.get("run")),
+            reused=origins.count("reused"),
+            at=parent.get("at"),
+            edited=tuple(step.key for step in steps if step.key in edits and step.body is not None),
+            asked=origins.count("asked"),
+        )
+
+    @property
+    def counts(self) -> str:
+        """How many answers it has from where, in words.
+
+        >>> Fork(parent="rents", reused=5, edited=(), asked=2).counts
+        '5 answers reused, 2 asked for'
+        """
+        reused = f"{self.reused:,} {'answer' if self.reused == 1 else 'answers'} reused"
+        edited = [f"{len(self.edited):,} edited"] if self.edited else []
+        return ", ".join([reused, *edited, f"{self.asked:,} asked for"])
+
+
+def check_edits(
+    edits: Mapping[str, Any], steps: Sequence[StepRow], requests: Mapping[str, ModelRequest]
+) -> dict[str, Any]:
+    """`edits` as their steps take them: data where the answer has a schema, else as they are.
+
+    `requests` are those of the run's calls. OutputError names each invalid field.
+    """
+    from flowdebate.blocks.human.answers import checked
+    from flowdebate.blocks.human.parsing import checked_against
+    from flowdebate.runs.durable.suspend import request_of
+
+    people = {step.key: step for step in steps if step.kind == "human" and step.request is not None}
+
+    def one(place: str, edit: object) -> object:
+        if place in people:
+            return checked(request_of(place, people[place].request or ""), edit)
+        request = requests.get(place)
+        if request is None or request.output_schema is None:
+            return edit
+        return checked_against(request.output_schema, edit, block=request.block)
+
+    return {place: one(place, edit) for place, edit in edits.items()}
 
 
 def call_body(step: StepRow) -> dict[str, Any]:

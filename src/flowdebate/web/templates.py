@@ -9,9 +9,8 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from flowdebate.service.documents.document import as_json
 from flowdebate.service.documents.sections import FLAGS
-from flowdebate.service.documents.text import printable
+from flowdebate.service.documents.text import as_json, printable
 from flowdebate.service.runs import ago, moment
 from flowdebate.service.statuses import RESUMABLE, STATUSES, status_mark
 from flowdebate.web.forms.asked import role_in_words

@@ -282,7 +282,7 @@ def export(
     store: opt.StoreName = None,
 ) -> None:
     """Export runs to a file. Each run and each step is one line of JSON."""
-    from flowdebate.service.documents.document import seen_json
+    from flowdebate.service.documents.text import seen_json
     from flowdebate.service.runs import each_run, find_run, opened
     from flowdebate.store.export import export_run, write_export
 

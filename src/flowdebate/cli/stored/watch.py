@@ -136,7 +136,7 @@ class _Lines(View):
 
     def write(self, data: object) -> None:
         """Write a line."""
-        from flowdebate.service.documents.document import seen_json
+        from flowdebate.service.documents.text import seen_json
 
         with writing():
             write_json(seen_json(json.dumps(data, ensure_ascii=False)))  # one line, where `as_json` is indented

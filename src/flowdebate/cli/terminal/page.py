@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TextIO, assert_never
 
 from flowdebate.cli.terminal.process import writing
 from flowdebate.cli.terminal.screen import AskOnScreen, Screen, TextFlow, View
-from flowdebate.service.documents.document import as_json, speakers_of
+from flowdebate.service.documents.document import speakers_of
 from flowdebate.service.documents.live import cost_text
 from flowdebate.service.documents.sections import (
     FLAGS,
@@ -32,7 +32,7 @@ from flowdebate.service.documents.sections import (
     Table,
     Working,
 )
-from flowdebate.service.documents.text import in_line, printable
+from flowdebate.service.documents.text import as_json, in_line, printable
 from flowdebate.service.runs import short_id
 from flowdebate.service.statuses import STATUSES
 
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from flowdebate.service.documents.document import Document, Speaker, Tokens
     from flowdebate.service.documents.evaluations import Summary
     from flowdebate.service.documents.live import Live
-    from flowdebate.service.fork import Fork
     from flowdebate.service.plans.plan import Plan
+    from flowdebate.service.steps import Fork
 
 
 _COLOURS = ("cyan", "magenta", "yellow", "green", "blue", "red")

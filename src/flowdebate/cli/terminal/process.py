@@ -252,7 +252,7 @@ def open_page(speakers: Sequence[Speaker] = ()) -> Page:
 
 def write_json(value: object) -> None:
     """Write JSON on stdout: data, or text that is JSON already."""
-    from flowdebate.service.documents.document import as_json
+    from flowdebate.service.documents.text import as_json
 
     text = value if isinstance(value, str) else as_json(value)
     sys.stdout.flush()

@@ -17,7 +17,7 @@ from flowdebate.server import catalog
 from flowdebate.server.front import FrontOf, ServiceOf, root_of
 from flowdebate.server.links import link_of, request_for
 from flowdebate.server.pages.runs import page
-from flowdebate.service.documents.page import PatternPage
+from flowdebate.service.pages.base import PatternPage
 from flowdebate.service.statuses import OVER
 from flowdebate.web.forms.asked import Asked, role_in_words, said_since
 from flowdebate.web.forms.form import Form, answer_fields, form_of

@@ -6,12 +6,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.patterns.events import RoleFailed, RoundStarted, TurnFinished, TurnStarted
-from flowdebate.service.documents.document import as_json
 from flowdebate.service.documents.live import sections_of
 from flowdebate.service.documents.markdown import bold, sections_text
 from flowdebate.service.documents.sections import Group, Output, Remark, role_failed, round_heading
 from flowdebate.service.documents.speech import Closed, Opened, Piece, Speech
-from flowdebate.service.documents.text import PrintableStream, printable
+from flowdebate.service.documents.text import PrintableStream, as_json, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

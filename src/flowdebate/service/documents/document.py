@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
@@ -16,12 +15,11 @@ from flowdebate.errors import BadFile, shown
 from flowdebate.patterns import DEFAULT, PATTERNS, find_pattern
 from flowdebate.patterns.state import DebateStatus
 from flowdebate.service.documents.sections import failures, round_heading
-from flowdebate.service.documents.text import SUSPICIOUS, acts_or_hides
-from flowdebate.service.fork import Fork
+from flowdebate.service.documents.text import as_json
 from flowdebate.service.plans.files import parse_json, problem_of, read_text
+from flowdebate.service.steps import Fork
 
 if TYPE_CHECKING:
-    import re
     from collections.abc import Iterable, Iterator
 
     from flowdebate.models.usage import Usage
@@ -263,20 +261,6 @@ def speakers_of(roster: Iterable[Any]) -> list[Any]:
     ]
 
 
-def as_json(value: object) -> str:
-    r"""`value` as indented JSON in which nothing acts on a terminal; it reads back as the same value.
-
-    >>> as_json("é\x7f")
-    '"é\\u007f"'
-    """
-    return seen_json(json.dumps(value, ensure_ascii=False, indent=2))
-
-
-def seen_json(text: str) -> str:
-    """JSON `text` with escapes in place of what a terminal would obey, or would not show."""
-    return SUSPICIOUS.sub(_escape, text)
-
-
 def read_document(path: str) -> Document:
     """The document at `path` ("-": on stdin), or the one of a bare raw output in either key style.
 
@@ -319,10 +303,3 @@ def _nearest(value: Mapping[str, Any]) -> PatternInfo:
         return sum(key not in names for key in value) + len(needed.difference(names.get(key, key) for key in value))
 
     return min(PATTERNS.values(), key=differences)
-
-
-def _escape(match: re.Match[str]) -> str:
-    char = match[0]
-    if not acts_or_hides(char):
-        return char
-    return json.dumps(char, ensure_ascii=True)[1:-1] if char != "\x7f" else "\\u007f"

@@ -9,10 +9,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, assert_never
 
-from flowdebate.service.documents.document import as_json
 from flowdebate.service.documents.live import cost_text
 from flowdebate.service.documents.sections import FLAGS, Card, Entry, Fact, Group, Heading, Output, Remark
-from flowdebate.service.documents.text import in_line, printable
+from flowdebate.service.documents.text import as_json, in_line, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -1,14 +1,15 @@
-"""Escaping of untrusted text for terminals: nothing moves the cursor, reverses lines, or hides.
+"""Escaping of untrusted text and JSON for terminals: nothing moves the cursor, reverses lines, or hides.
 
 All text of models, users, servers and files passes through here before it is written.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from unicodedata import category
 
-SUSPICIOUS = re.compile("[^\n\t -~\xa0-\xac\xae-\u02ff]")
+_SUSPICIOUS = re.compile("[^\n\t -~\xa0-\xac\xae-\u02ff]")
 """Characters to examine: all but printable ASCII and Latin letters."""
 _OBEYED = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Categories of what acts, or shows nothing: controls, formats, surrogates, line separators."""
@@ -29,7 +30,7 @@ def printable(text: str) -> str:
     >>> printable("\x1b[2Jgone?\r\u202e")
     '\\x1b[2Jgone?\\r\\u202e'
     """
-    if not SUSPICIOUS.search(text):
+    if not _SUSPICIOUS.search(text):
         return text
     stream = PrintableStream()
     return stream.feed(text) + stream.end()
@@ -47,6 +48,27 @@ def in_line(text: str) -> str:
     'two\\nlines'
     """
     return printable(text).replace("\n", "\\n").replace("\t", " ")
+
+
+def as_json(value: object) -> str:
+    r"""`value` as indented JSON in which nothing acts on a terminal; it reads back as the same value.
+
+    >>> as_json("é\x7f")
+    '"é\\u007f"'
+    """
+    return seen_json(json.dumps(value, ensure_ascii=False, indent=2))
+
+
+def seen_json(text: str) -> str:
+    """JSON `text` with escapes in place of what a terminal would obey, or would not show."""
+
+    def escape(found: re.Match[str]) -> str:
+        char = found[0]
+        if not acts_or_hides(char):
+            return char
+        return "\\u007f" if char == "\x7f" else json.dumps(char)[1:-1]  # JSON itself leaves a DEL as it is
+
+    return _SUSPICIOUS.sub(escape, text)
 
 
 class PrintableStream:
@@ -81,14 +103,14 @@ class PrintableStream:
         if not text:
             return ""
         before, self._before = self._before, text[-1]
-        if not SUSPICIOUS.search(text):
+        if not _SUSPICIOUS.search(text):
             return text
         befores, afters = before + text if before else "\n" + text, text[1:] + (after or "\n")
         return "".join(map(_one, befores, text, afters))
 
 
 def _one(before: str, char: str, after: str) -> str:
-    if not SUSPICIOUS.match(char):
+    if not _SUSPICIOUS.match(char):
         return char
     if char in _JOINERS and _is_joined(before) and _is_joined(after):
         return char

@@ -20,8 +20,8 @@ from flowdebate.patterns.events import RoleFailed
 from flowdebate.runs.events import CallFellBack, CallRetried
 from flowdebate.service.documents.document import Document, Speaker
 from flowdebate.service.documents.live import Live, OwnSections
-from flowdebate.service.documents.page import PatternPage
 from flowdebate.service.documents.sections import Card, Entry, Fact, Heading, Section, failures, round_heading
+from flowdebate.service.pages.base import PatternPage
 from flowdebate.service.plans.options import (
     Count,
     Flag,

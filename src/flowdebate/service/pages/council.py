@@ -9,8 +9,8 @@ from pydantic import Field
 from flowdebate.patterns.council.schemas import CouncilOutput, ReviewFinished
 from flowdebate.service.documents.document import Document, Speaker
 from flowdebate.service.documents.live import OwnSections, Together
-from flowdebate.service.documents.page import PatternPage
 from flowdebate.service.documents.sections import Card, Entry, Fact, Group, Heading, Output, Section, failures
+from flowdebate.service.pages.base import PatternPage
 from flowdebate.service.plans.options import ModelName, OutputOptions, PersonaEntry, Text, option, roster_option
 
 if TYPE_CHECKING:

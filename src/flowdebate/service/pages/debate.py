@@ -11,7 +11,7 @@ from flowdebate.patterns.debate.judging.ballots import Answer, DecidedBy, OnFlip
 from flowdebate.patterns.debate.schemas import BaselineName, MirrorStarted, ModeratorDecided, VerdictReached
 from flowdebate.patterns.state import TurnOrder  # noqa: TC001 - pydantic reads it
 from flowdebate.service.documents.live import Live, OneByOne, OwnSections
-from flowdebate.service.documents.page import PatternPage
+from flowdebate.service.pages.base import PatternPage, roster
 from flowdebate.service.pages.debate_document import DebateDocument, decision_group, mirror_heading, verdict_card
 from flowdebate.service.plans.files import read_text
 from flowdebate.service.plans.options import (
@@ -30,7 +30,6 @@ from flowdebate.service.plans.options import (
     option,
     roster_option,
 )
-from flowdebate.service.plans.pattern import roster
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -9,8 +9,8 @@ from pydantic import Field
 from flowdebate.patterns.deliberation.schemas import DeliberationOutput, ModeratorReported, ReportStatus
 from flowdebate.service.documents.document import RoundsDocument, Speaker
 from flowdebate.service.documents.live import OwnSections, Together
-from flowdebate.service.documents.page import PatternPage
 from flowdebate.service.documents.sections import Card, Entry, Fact, Group, Section
+from flowdebate.service.pages.base import PatternPage
 from flowdebate.service.plans.options import Count, PatternOptions, PersonaEntry, Text, option, roster_option
 
 if TYPE_CHECKING:

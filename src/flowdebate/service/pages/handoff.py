@@ -12,7 +12,6 @@ from flowdebate.resources.tasks import TaskChanged
 from flowdebate.runs.events import BlockAnswered
 from flowdebate.service.documents.document import Document, Speaker
 from flowdebate.service.documents.live import Live, OwnSections
-from flowdebate.service.documents.page import PatternPage
 from flowdebate.service.documents.sections import (
     FLAGS,
     Ending,
@@ -26,6 +25,7 @@ from flowdebate.service.documents.sections import (
     Speaking,
     failures,
 )
+from flowdebate.service.pages.base import PatternPage
 from flowdebate.service.plans.options import Count, PatternOptions, PersonaEntry, Text, option, roster_option
 
 if TYPE_CHECKING:

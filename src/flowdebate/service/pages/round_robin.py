@@ -10,8 +10,8 @@ from flowdebate.patterns.round_robin.schemas import RefereeReported, RoundRobinO
 from flowdebate.patterns.state import TurnOrder  # noqa: TC001 - pydantic reads it
 from flowdebate.service.documents.document import RoundsDocument, Speaker
 from flowdebate.service.documents.live import OneByOne, OwnSections
-from flowdebate.service.documents.page import PatternPage
 from flowdebate.service.documents.sections import Entry, Fact, Group, Output, Section
+from flowdebate.service.pages.base import PatternPage
 from flowdebate.service.plans.options import Count, Flag, OutputOptions, PersonaEntry, Text, option, roster_option
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
 
 from flowdebate._util.text import counted
-from flowdebate.service.documents.document import as_json
 from flowdebate.service.documents.sections import Card, Entry, Fact, Group, Heading, Output, Remark
+from flowdebate.service.documents.text import as_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
