@@ -12,7 +12,7 @@ OLDEST_OPENAI := 3.0.0
 export PYTHONDONTWRITEBYTECODE =
 
 .DEFAULT_GOAL := help
-.PHONY: help debate serve test test-web test-notebook test-adapters adapter-table test-lowest test-deployment lock coverage test-local check format bench dist first-lines docs evidence injection event-schema code-table clean faults soak-cancel soak-kills soak
+.PHONY: help debate serve test test-web test-notebook test-adapters adapter-table test-lowest test-deployment lock coverage test-local simulations break-promises check format bench dist first-lines docs evidence injection event-schema code-table clean faults soak-cancel soak-kills soak
 
 help: ## what there is
 	@grep -hE '^[a-z0-9.%-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/; s/^test-3.%/test-3.12/' | expand -t 16
@@ -100,8 +100,14 @@ test-3.%: $(VENV)/.dist ## the tests with Python 3.12, or 3.13
 test-deployment: $(VENV)/.dist ## what the Dockerfile and compose.yaml say, executed without containers; an install, and a debate over HTTP
 	$(BIN)/python scripts/deployment_check.py
 
-test-local: $(VENV)/.dev $(VENV)/.run ## the tests that need the large local model
-	$(BIN)/python -m pytest -m large_model
+test-local: $(VENV)/.dev $(VENV)/.run ## the patterns on real models: the small one, and the large one
+	$(BIN)/python -m pytest -m slow_model
+
+simulations: $(VENV)/.dev ## thousands of simulated studies and audits: what their tests and intervals claim
+	$(BIN)/python -m pytest -m simulation
+
+break-promises: $(VENV)/.dev ## each promise that all patterns share, broken in each: does its test notice?
+	$(BIN)/python scripts/break_promises.py
 
 check: $(VENV)/.dev ## format, lint, layers, types
 	$(BIN)/ruff format --check .

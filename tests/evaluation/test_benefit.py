@@ -242,6 +242,7 @@ def test_several_baselines_make_it_harder_to_have_helped() -> None:
     assert "helped" not in {single.finding, drafts.finding}
 
 
+@pytest.mark.simulation
 def test_debates_that_do_not_help_are_rarely_found_to() -> None:
     """Simulated: three baselines as good as the debate, 300 evaluations; against any of them "helped" in at most 5%."""
     random, wrong = Random(11), 0

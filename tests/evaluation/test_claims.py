@@ -81,6 +81,7 @@ def test_a_gain_that_is_smaller_than_asked_for_is_not_told_as_none() -> None:
     assert benefit_report(items).finding == "too_few"  # a gain of 5 points is not ruled out
 
 
+@pytest.mark.simulation
 @pytest.mark.parametrize("names", [("single",), ("single", "drafts", "self_consistency")])
 def test_a_true_gain_is_rarely_ruled_out_however_many_baselines_there_are(names: Sequence[str]) -> None:
     """Simulated: a gain of just `min_gain` over each baseline is excluded in at most 5 of 100 reports."""
@@ -337,6 +338,7 @@ def test_the_sign_flip_test_is_all_assignments_of_signs(leans: list[int]) -> Non
     assert sign_flip_test(leans) == pytest.approx(as_far / len(sums))
 
 
+@pytest.mark.simulation
 @pytest.mark.parametrize("n", [10, 20, 30])
 def test_intervals_of_consistency_cover_what_they_say(n: int) -> None:
     """Each item is consistent or not: the exact interval, which grows with the share and covers 95% at any rate."""
@@ -356,6 +358,7 @@ def test_intervals_of_consistency_cover_what_they_say(n: int) -> None:
         assert held >= 0.95
 
 
+@pytest.mark.simulation
 def test_fair_panels_are_rarely_accused_however_many_tests_are_made() -> None:
     """Five fair judges, slots and labels: 12 tests, and a preference is found in at most one of twenty audits or so."""
     random, accused = Random(3), 0

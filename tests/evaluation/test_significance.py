@@ -55,6 +55,7 @@ def alarms(audits: Sequence[JudgeAudit]) -> int:
     return sum(any(said.startswith("favours") for said in found.findings) for found in audits)
 
 
+@pytest.mark.simulation
 def test_of_1000_audits_of_54_verdicts_four_in_five_find_a_judge_of_70_percent() -> None:
     """The power that is promised, with false alarms on a fair judge in no more than one of twenty."""
     source = Random(1)
@@ -64,6 +65,7 @@ def test_of_1000_audits_of_54_verdicts_four_in_five_find_a_judge_of_70_percent()
     assert false <= 0.05 * AUDITS
 
 
+@pytest.mark.simulation
 @pytest.mark.parametrize(
     ("schedule", "sides"), [("swap", "ab"), ("cyclic", "abc"), ("swap", "abc"), ("single", "abcd")]
 )

@@ -14,7 +14,7 @@ from flowdebate.models.local.gguf import local_model_installed
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = [pytest.mark.anyio, pytest.mark.large_model]
+pytestmark = [pytest.mark.anyio, pytest.mark.slow_model]
 
 LOOKUP = ToolSpec(
     name="lookup",

@@ -32,7 +32,7 @@ def engines() -> Iterator[None]:
     stop_local_servers()
 
 
-@pytest.mark.local_model
+@pytest.mark.slow_model
 @pytest.mark.usefixtures("engines")
 async def test_a_debate_is_held_by_the_small_model() -> None:
     """Proposals, and votes by schema, from a real engine; its text is nonsense, and what does not fit is a failure.
@@ -54,7 +54,7 @@ async def test_a_debate_is_held_by_the_small_model() -> None:
     assert all(failure.phase == "vote" or failure.instead == "cut_off" for failure in output.failures)
 
 
-@pytest.mark.large_model
+@pytest.mark.slow_model
 @pytest.mark.timeout(900)
 @pytest.mark.usefixtures("engines")
 async def test_the_large_model_proposes_criticises_revises_and_votes() -> None:

@@ -25,7 +25,7 @@ def small() -> Iterator[LocalModel]:
     stop_local_servers()
 
 
-@pytest.mark.local_model
+@pytest.mark.slow_model
 def test_what_a_small_model_writes_is_a_report(small: LocalModel) -> None:
     """Personas speak, the report is one whatever the model makes of it, and the page shows all of it."""
     output = deal(max_rounds=1, report="text").run_sync(TOPIC, model=small).output
@@ -45,7 +45,7 @@ def large() -> Iterator[LocalModel]:
     stop_local_servers()
 
 
-@pytest.mark.large_model
+@pytest.mark.slow_model
 @pytest.mark.timeout(600)
 def test_the_investment_is_deliberated_on(large: LocalModel, capsys: pytest.CaptureFixture[str]) -> None:
     """Both speak for themselves in each round, differently, and each round has a summary."""

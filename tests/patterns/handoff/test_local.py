@@ -31,7 +31,7 @@ def engines() -> Iterator[None]:
     stop_local_servers()
 
 
-@pytest.mark.local_model
+@pytest.mark.slow_model
 @pytest.mark.usefixtures("engines")
 @pytest.mark.parametrize("form", FORMS)
 async def test_the_small_model_comes_to_a_legal_end_in_every_form(form: TransitionForm) -> None:
@@ -52,7 +52,7 @@ async def test_the_small_model_comes_to_a_legal_end_in_every_form(form: Transiti
     assert len(result.output.transcript) + len([x for x in result.output.losses if x.instead == "skipped"]) == 2
 
 
-@pytest.mark.large_model
+@pytest.mark.slow_model
 @pytest.mark.timeout(900)
 @pytest.mark.usefixtures("engines")
 async def test_the_large_model_always_hands_over_in_json() -> None:

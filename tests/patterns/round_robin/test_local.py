@@ -45,7 +45,7 @@ def engines() -> Iterator[None]:
     stop_local_servers()
 
 
-@pytest.mark.local_model
+@pytest.mark.slow_model
 @pytest.mark.usefixtures("engines")
 async def test_a_panel_is_held_by_the_small_model() -> None:
     """Turns and a deliverable by schema, from a real engine; what its text says is nonsense."""
@@ -68,7 +68,7 @@ async def test_a_panel_is_held_by_the_small_model() -> None:
     assert result.usage.calls in (3, 4)  # what does not fit the schema is asked for once more
 
 
-@pytest.mark.large_model
+@pytest.mark.slow_model
 @pytest.mark.timeout(900)
 @pytest.mark.usefixtures("engines")
 async def test_a_panel_of_the_large_model_speaks_to_the_question() -> None:

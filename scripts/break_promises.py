@@ -1,0 +1,257 @@
+"""Break each promise that all patterns share, and count where its test notices: `break_promises.py [WORD …]`.
+
+Each promise is broken in a copy of the sources, by one edit, and its test is run on that copy for every pattern. The
+table says for each pattern whether the test failed, as it must. Exit code 1 if a test passed where its promise is
+broken, or did not run there.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree as ET
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+ROOT = Path(__file__).resolve().parents[1]
+PATTERNS = ("debate", "deliberation", "handoff", "consensus", "round_robin", "council")
+FAILURES = "tests/patterns/test_provider_failures.py"
+PREDICATES = "tests/patterns/test_predicates.py"
+CONDITIONS = "tests/patterns/test_stop_conditions.py"
+MISTAKES = "tests/patterns/test_mistakes.py"
+HAVE_NO_ROUNDS, ONE_AT_A_TIME = ("council",), ("handoff",)
+
+
+@dataclass(frozen=True)
+class Break:
+    """Edits that break a promise, and the test that has to notice."""
+
+    promise: str
+    test: str
+    file: str
+    was: str
+    becomes: str
+    beside: tuple[tuple[str, str, str], ...] = ()
+    """What else keeps it, in a pattern that does so by itself: file, was, becomes."""
+    without: tuple[str, ...] = ()
+    """Patterns that do not make the promise."""
+
+
+BREAKS = (
+    Break(
+        "a lost turn fails the run",
+        f"{FAILURES}::test_a_lost_turn_fails_the_run_by_default",
+        "patterns/turn.py",
+        'return self.on_failure != "fail"',
+        "return True",
+    ),
+    Break(
+        "a skipped turn leaves its loss",
+        f"{FAILURES}::test_a_skipped_turn_leaves_only_its_loss",
+        "patterns/turn.py",
+        "ctx.scope.handle.update(losses=[*pattern_state(ctx).losses, loss])",
+        "pass",
+    ),
+    Break(
+        "every provider failure can be skipped",
+        f"{FAILURES}::test_every_provider_failure_can_be_skipped",
+        "patterns/turn.py",
+        "return isinstance(error, ModelError) and error.providers_fault",
+        "return isinstance(error, ModelError) and error.providers_fault and not isinstance(error, ModelTimeout)",
+    ),
+    Break(
+        "a stand-in speaks",
+        f"{FAILURES}::test_a_stand_in_speaks_for_one_whose_model_failed",
+        "patterns/turn.py",
+        "    for block in speakers[:-1]:",
+        "    for block in ():",
+    ),
+    Break(
+        "a stand-in that fails leaves the turn out",
+        f"{FAILURES}::test_a_stand_in_that_fails_as_well_leaves_the_turn_out",
+        "patterns/turn.py",
+        'lose(error, "stand_in")',
+        "pass",
+    ),
+    Break(
+        "fewer voices than the quorum end it",
+        f"{FAILURES}::test_fewer_voices_than_the_quorum_end_it",
+        "patterns/rounds.py",
+        "if len(set(heard)) < min(quorum, len(lost.union(heard))):",
+        "if not heard:",
+        without=ONE_AT_A_TIME,
+    ),
+    Break(
+        "a lost decision costs only itself",
+        f"{FAILURES}::test_a_lost_decision_costs_only_itself",
+        "patterns/spec.py",
+        "guarded(block, self.failures, recover)",
+        "block",
+        beside=(("patterns/consensus/rounds.py", "guarded(judge, options.failures, recover)", "judge"),),
+        without=("handoff",),
+    ),
+    Break(
+        "errors of the application are never skipped",
+        f"{FAILURES}::test_errors_of_the_application_are_never_skipped",
+        "patterns/turn.py",
+        "return isinstance(error, ModelError) and error.providers_fault",
+        "return True",
+    ),
+    Break(
+        "a turn has a deadline",
+        f"{FAILURES}::test_a_turn_has_a_deadline_over_all_that_it_does",
+        "patterns/turn.py",
+        "    seconds = timeout\n",
+        "    seconds = None\n",
+    ),
+    Break(
+        "a round has a deadline",
+        f"{FAILURES}::test_a_round_has_a_deadline_over_all_its_turns",
+        "patterns/turn.py",
+        "    if failures.round_timeout is not None:",
+        "    if False:",
+        without=ONE_AT_A_TIME,
+    ),
+    Break(
+        "a limit of the run leaves what was said",
+        f"{FAILURES}::test_a_limit_of_the_run_leaves_what_was_said",
+        "runs/limits.py",
+        'self._check("calls", limits.calls, self._calls + len(flying), 1)',
+        'self._check("calls", None, self._calls + len(flying), 1)',
+    ),
+    Break(
+        "a cancelled run has what was said",
+        f"{FAILURES}::test_a_cancelled_run_has_what_was_said",
+        "patterns/turn.py",
+        "self._tasks.cancel(self._id, type(error).__name__)",
+        "pass",
+    ),
+    Break(
+        "an impossible policy is refused",
+        f"{FAILURES}::test_an_impossible_policy_is_refused_before_anything_runs",
+        "patterns/spec.py",
+        "    check_failure_policy(failures, where=where)\n",
+        "",
+        beside=(("patterns/consensus/factory.py", "        check_failure_policy(self.failures, where=where)\n", ""),),
+    ),
+    Break(
+        "nothing is made up, and each failed call is a loss",
+        f"{FAILURES}::test_nothing_is_made_up_and_every_failed_call_is_a_loss",
+        "patterns/turn.py",
+        '        lose(error, "skipped")\n',
+        "",
+    ),
+    Break(
+        "a verdict on nothing is no verdict",
+        "tests/patterns/test_honest_results.py::test_a_verdict_on_nothing_is_no_verdict",
+        "patterns/turn.py",
+        'flag: Flag | None = "empty" if is_blank(text) else ',
+        "flag: Flag | None = ",
+        beside=(("patterns/handoff/answers.py", 'return "empty" if not self.text else ', "return "),),
+        without=("consensus",),
+    ),
+    Break(
+        "a block cannot change history",
+        "tests/patterns/test_read_only.py::test_a_block_that_changes_history_ends_the_run_with_an_error_that_names_it",
+        "resources/tasks.py",
+        "if task_id in self._tasks.reserved:",
+        "if False:",
+    ),
+    Break(
+        "turns carry the role of their speakers",
+        "tests/patterns/test_event_roles.py::test_turns_carry_the_role_of_their_speakers",
+        "patterns/turn.py",
+        '"role": speakers[0].role',
+        '"role": None',
+    ),
+    Break(
+        "a condition ends the rounds by its name",
+        f"{CONDITIONS}::test_a_condition_ends_the_rounds_and_its_name_is_the_reason",
+        "patterns/rounds.py",
+        "condition is not self.terminate_when",
+        "True",
+        without=HAVE_NO_ROUNDS,
+    ),
+    Break(
+        "a predicate answers True or False",
+        f"{PREDICATES}::test_an_answer_that_is_no_bool_ends_the_run",
+        "stop.py",
+        "    if not isinstance(answer, bool):",
+        "    if False:",
+        without=HAVE_NO_ROUNDS,
+    ),
+    Break(
+        "a blank question is refused",
+        f"{MISTAKES}::test_a_blank_question_is_refused",
+        "patterns/rounds.py",
+        "if is_blank(checked.subject):",
+        "if False:",
+    ),
+)
+
+
+def break_promise(broken: Break, into: Path) -> Path:
+    """A copy of the sources in which a promise is broken; SystemExit if the line that keeps it is not there."""
+    sources = into / "src"
+    shutil.copytree(ROOT / "src", sources, ignore=shutil.ignore_patterns("__pycache__"))
+    for name, was, becomes in ((broken.file, broken.was, broken.becomes), *broken.beside):
+        file = sources / "flowdebate" / name
+        text = file.read_text(encoding="utf-8")
+        if text.count(was) != 1:
+            sys.exit(f"{broken.promise}: {name} must have once {was!r}; say here how it is broken now")
+        file.write_text(text.replace(was, becomes), encoding="utf-8")
+    return sources
+
+
+def run_test(test: str, sources: Path, report: Path) -> dict[str, list[bool]]:
+    """The outcomes of a test on `sources`, by pattern: True for each case that failed."""
+    subprocess.run(  # noqa: S603 - our own tests
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout=20", f"--junitxml={report}", test],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(sources), "PYTHONDONTWRITEBYTECODE": "1"},
+        stdout=subprocess.DEVNULL,
+        check=False,  # it has to fail
+    )
+    failed: dict[str, list[bool]] = {}
+    for case in ET.parse(report).iter("testcase"):  # noqa: S314 - the test runner wrote it
+        given = case.get("name", "").partition("[")[2].rstrip("]").split("-")
+        for pattern in PATTERNS:
+            if pattern in given:
+                failed.setdefault(pattern, []).append(case.find("failure") is not None)
+    return failed
+
+
+def cell(pattern: str, broken: Break, failed: dict[str, list[bool]]) -> str:
+    """How many cases of a pattern noticed; a dash where the promise is not made, and NONE where nobody noticed."""
+    if pattern in broken.without:
+        return "-"
+    cases = failed.get(pattern, [])
+    return f"{sum(cases)} of {len(cases)}" if any(cases) else "NONE"
+
+
+def main(chosen: Sequence[str]) -> int:
+    """Print the table, a promise a line; of those only that have one of the words `chosen`, if there are any."""
+    breaks = [broken for broken in BREAKS if not chosen or any(word in broken.promise for word in chosen)]
+    print("| promise | " + " | ".join(PATTERNS) + " |\n|---|" + "---|" * len(PATTERNS))
+    unnoticed = 0
+    for broken in breaks:
+        with tempfile.TemporaryDirectory() as folder:
+            into = Path(folder)
+            failed = run_test(broken.test, break_promise(broken, into), into / "report.xml")
+        cells = [cell(pattern, broken, failed) for pattern in PATTERNS]
+        unnoticed += cells.count("NONE")
+        print(f"| {broken.promise} | " + " | ".join(cells) + " |", flush=True)
+    kept = sum(len(PATTERNS) - len(broken.without) for broken in breaks) - unnoticed
+    print(f"\n{kept} broken promises were noticed, {unnoticed} were not.")
+    return 1 if unnoticed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
