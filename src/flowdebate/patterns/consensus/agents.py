@@ -109,12 +109,13 @@ def create_block(
         return render_agent_system(task=asked.task, context=context, template=texts(ctx), **who)
 
     def turn(asked: Any, ctx: Context) -> str:  # noqa: ANN401 - one of the questions
-        if shuffle:
+        if shuffle:  # else a place that voters favour would favour the same author in every ballot
             proposals = list(asked.proposals)
             ctx.random.shuffle(proposals)
             asked = replace(asked, proposals=proposals)
         return render_turn(asked, length=prompt.length(ctx), template=texts(ctx))
 
+    # the system message is the same in all calls of an agent, so that servers can reuse it
     block = generator(
         name=name,
         prompt=system,
@@ -157,6 +158,7 @@ def vote_among(choices: Sequence[str]) -> type[VoteAnswer]:
     """
 
     def as_known(choice: object) -> object:
+        # models add words and marks to a name: "the proposal of **Ann**"
         return named_agent(choice, choices) or choice if isinstance(choice, str) else choice
 
     known: Any = Annotated[str, BeforeValidator(as_known), Field(json_schema_extra={"enum": list(choices)})]
@@ -217,7 +219,7 @@ class Phase:
             own = as_block(agent.block, name=name, where=options.where, field=field)
             return with_answer_schema(own, who=render_who(agent.name, role=agent.role)).in_role("debater")
         given = merge_options(options.defaults, {"model": agent.model}, agent.options, {"model": stand_in})
-        if not self.has_length:
+        if not self.has_length:  # the prompts of critiques and votes have numbers of their own
             given.pop("length", None)
         name = options.name if stand_in is None else f"{options.name}-stand-in"
         return create_block(f"{name}-{self.verb}-{agent.name}", agent, **self.answer(), **given)
@@ -249,7 +251,7 @@ class AgentCalls(Block[Any, None]):
         target = asked.proposal.agent if asked.kind == "critique" else None
         lose = partial(lose_answer, agent=agent, ctx=ctx, phase=phase.name, target=target, block=block.name)
         inside = ctx.below(block)
-        inside.role = block.role
+        inside.role = block.role  # for the circuit's events: the block itself may not run
         try:
             step = await _admit(agent, inside, ctx)
         except CircuitOpen as refusal:
@@ -257,7 +259,7 @@ class AgentCalls(Block[Any, None]):
                 raise
             speakers = speakers[1:]
             lose(refusal, "stand_in" if speakers else "skipped")
-            if not speakers:
+            if not speakers:  # nobody was asked: there is no turn, and no task in the audit trail
                 return
 
         async def speak(speaker: Block[Any, Any], task: TurnTask) -> object:
@@ -271,6 +273,7 @@ class AgentCalls(Block[Any, None]):
                 counts = False if is_provider_failure(error) else None
                 raise
             finally:
+                # a stand-in's call says nothing about the model of the agent
                 if speaker is block and step.ticket is not None:
                     _emit_change(breakers_of(ctx).of(agent).settle(step.ticket, succeeded=counts), agent, inside)
             task.heard()

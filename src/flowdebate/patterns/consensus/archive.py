@@ -50,6 +50,7 @@ async def gather_context(options: ConsensusOptions, ctx: Context) -> None:
     else:
 
         async def read_past() -> list[PastDebate]:
+            # an application's store may give more than it was asked for, and what nobody can use
             found = await archive.past_debates.recent(task, limit=limit)
             return [PastDebate.model_validate(item) for item in list(found)[:limit]]
 
@@ -86,7 +87,7 @@ async def _fetch(source: ContextSource, call: Awaitable[T], skipped: list[Skippe
     """What `call` gives; None, and an entry in `skipped`, if it fails or finds nothing."""
     try:
         found = await call
-    except LimitReached:
+    except LimitReached:  # no failure of the source: nothing more may be asked
         raise
     except Exception as error:  # noqa: BLE001 - a store may raise anything
         skipped.append(SkippedContext(source=source, reason=one_line(error_text(error))))
@@ -101,6 +102,7 @@ async def _find_edition(ctx: Context) -> int:
     journal, key = ctx.run.journal, "edition"
     if journal is None:
         return _EDITION
+    # the first edition recorded no such step before its answers
     if journal.has_steps(ctx.scope.handle.path) and not journal.has_steps(f"{ctx.path}#step:{key}"):
         return 1
 
@@ -142,7 +144,7 @@ async def read_ratings(archive: Archive, names: Sequence[str], ctx: Context) -> 
         ratings = dict(await archive.ratings.of(names))
         for name, made in (await archive.outcomes.of(names)).items():
             rating = ratings.get(name, Rating())
-            if rating.calibration is None:
+            if rating.calibration is None:  # a store of ratings that knows it is believed
                 ratings[name] = rating.model_copy(update={"calibration": calibration(made)})
         return ratings
 
@@ -167,7 +169,7 @@ async def give_feedback(options: ConsensusOptions, output: ConsensusOutput, ctx:
         id=debate,
         task=output.task,
         outcome=output.outcome or "no_consensus",
-        answer=output.answer if output.consensus_reached else None,
+        answer=output.answer if output.consensus_reached else None,  # a leading proposal is no answer
         winner=output.winner,
         strength=output.strength,
         confidence=output.confidence,
@@ -210,7 +212,7 @@ async def give_feedback(options: ConsensusOptions, output: ConsensusOutput, ctx:
     ]
     state: ConsensusState = ctx.scope.handle.state
     valid = [] if state.first_edition else [ballot for ballot in output.ballots if ballot.choice in state.proposals]
-    if valid:
+    if valid:  # an outcome says nothing about a choice that was no proposal
         writes.append(("votes", lambda: archive.outcomes.add(debate, valid)))
     told: list[Callable[[], Awaitable[bool]]] = [rate, *(partial(write, what, call) for what, call in writes)]
     rated, remembered, *_ = await in_order(told)
@@ -233,6 +235,7 @@ def _find_patterns(output: ConsensusOutput) -> list[CritiquePattern]:
         revised = {proposal.agent for proposal in one.revisions}
         for critique in one.critiques:
             helped = output.consensus_reached and critique.target == output.winner and critique.target in revised
+            # by their places: nothing else says which suggestion answers which issue
             for issue, suggestion in zip_longest(critique.issues, critique.suggestions[: len(critique.issues)]):
                 found.setdefault((issue, suggestion or ""), Counter()).update(uses=1, successes=int(helped))
     return [

@@ -1,29 +1,33 @@
-"""`consensus()`: its options, checked before anything is built, and its steps, from the first to the last."""
+"""`consensus()`: its options, checked before anything is built; its steps from the first to the last; its output."""
 
 from __future__ import annotations
 
+import asyncio
 import inspect
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import partial
 from random import Random
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from flowdebate._util.text import one_line
 from flowdebate._util.validation import check_count, check_seconds, check_weight, suggesting
+from flowdebate.blocks.base import Block
 from flowdebate.blocks.generator import as_visibility
 from flowdebate.blocks.handler import Handler, as_block, handler, invocation
 from flowdebate.blocks.sequencer import Sequencer, sequencer
-from flowdebate.errors import ConfigurationError
+from flowdebate.errors import ConfigurationError, error_text
 from flowdebate.measures import Similarity, VotingRule, best_similarity
 from flowdebate.measures.topologies import edges
 from flowdebate.models.circuit_breaker import Breakers
 from flowdebate.models.resolve import check_model
 from flowdebate.patterns.consensus.agents import BREAKERS, AgentCalls, create_conclusive_judge, create_tie_judge
-from flowdebate.patterns.consensus.archive import gather_context
-from flowdebate.patterns.consensus.events import enter
-from flowdebate.patterns.consensus.output import ConsensusLifecycle, build_output
+from flowdebate.patterns.consensus.archive import gather_context, give_feedback
+from flowdebate.patterns.consensus.events import DebateEnded, DebateStarted, enter
 from flowdebate.patterns.consensus.prompts import ConsensusTemplate
+from flowdebate.patterns.consensus.relations import analyse
 from flowdebate.patterns.consensus.rounds import (
     Criticising,
     Proposing,
@@ -31,12 +35,29 @@ from flowdebate.patterns.consensus.rounds import (
     ask_conclusive_judge,
     check_convergence,
     check_proposals,
+    end_early,
+    find_early_end,
     open_round,
     stop_reason,
 )
-from flowdebate.patterns.consensus.schemas import ConsensusInput, ConsensusStage, ConsensusState
-from flowdebate.patterns.consensus.vote import Polling, Voting, count_poll, count_votes
-from flowdebate.patterns.output import stamp_subject
+from flowdebate.patterns.consensus.schemas import (
+    AgentFailure,
+    AgentPhase,
+    ConsensusInput,
+    ConsensusOutput,
+    ConsensusStage,
+    ConsensusState,
+    Feedback,
+)
+from flowdebate.patterns.consensus.vote import (
+    Polling,
+    Voting,
+    confidence_heard,
+    count_poll,
+    count_votes,
+    strength_heard,
+)
+from flowdebate.patterns.output import publish, stamp_subject
 from flowdebate.patterns.roles import NOT_KEPT, RoleOptions
 from flowdebate.patterns.roster import (
     Persona,
@@ -58,17 +79,18 @@ from flowdebate.resources.tasks import create_task_collection
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from flowdebate.blocks.base import Block
     from flowdebate.blocks.generator import MessagesSlot, TextSlot, Visibility
     from flowdebate.blocks.handler import BlockLike, Function, Invocation
+    from flowdebate.blocks.outline import Outline
     from flowdebate.blocks.tools import Capability, ToolLike
     from flowdebate.measures import Edge
     from flowdebate.measures.topologies import Topology
     from flowdebate.models.base import ModelSettings
     from flowdebate.models.resolve import ModelChoice
-    from flowdebate.patterns.consensus.schemas import ConsensusOutput
+    from flowdebate.patterns.consensus.schemas import ConsensusRound
     from flowdebate.prompts.template import Length, Profile
     from flowdebate.runs.context import Context
+    from flowdebate.runs.events import RunStatus
     from flowdebate.stop import StopWhen
 
 
@@ -177,6 +199,7 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
     check_name(name, where="consensus", field="name")
     where = f"consensus {name!r}"
     check_prompt_options(given, ConsensusTemplate, where=where)
+    # one agent will do: its proposal is put to the vote
     roster = check_roster(agents, where=where, kind=Persona, field="agents", least=1)
     seen = as_visibility(agent_visibility, NOT_KEPT, where=where, field="agent_visibility")
     defaults = options_for_all(given)
@@ -193,6 +216,7 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
         "collection_id": name if collection_id is None else collection_id,
         "failures": CONSENSUS_FAILURES if failures is None else failures,
     }
+    # the others are checked as they were given
     same = {field.name: given[field.name] for field in fields(ConsensusOptions) if field.name not in derived}
     return assemble(ConsensusOptions(**same, **derived))
 
@@ -292,12 +316,13 @@ class ConsensusOptions:
             edges(topology, self.names, round=1, random=Random(0), hub=self.hub, sparsity=self.sparsity)  # noqa: S311
         except ConfigurationError as error:
             raise ConfigurationError(self.where, error.field, error.got, error.allowed) from None
-        for field in ("convergence", "confidence", "diverging"):
+        for field in ("convergence", "confidence", "diverging"):  # a bool is a number in Python, and none here
             value, optional = getattr(self, field), field != "diverging"
             number = isinstance(value, (int, float)) and not isinstance(value, bool)
             if not (number and 0 <= value <= 1) and not (optional and value is None):
                 allowed = f"a number from 0 to 1{' or None' if optional else ''}"
                 raise ConfigurationError(self.where, field, value, allowed)
+        # a similarity between the two would be both
         if self.convergence is not None and self.diverging > self.convergence:
             allowed = f"no more than convergence={self.convergence}"
             raise ConfigurationError(self.where, "diverging", self.diverging, allowed)
@@ -373,8 +398,118 @@ def assemble(options: ConsensusOptions) -> Sequencer[Any, ConsensusOutput]:
             owns=[create_task_collection(options.collection_id, key=AUDIT), circuits],
             accepts=input_validator(options.where, ConsensusInput),
             model=options.model,
-            protected=True,
+            protected=True,  # blocks see the state, and add to it by answering alone
         )
         .tap(stamp_subject(name, lambda ctx, status: build_output(options, ctx, status)))
         .then(ConsensusLifecycle(options, phases))
+    )
+
+
+class ConsensusLifecycle(Block[ConsensusInput, ConsensusOutput]):
+    """Runs the phases within the debate's time; then builds the output, with analytics and feedback."""
+
+    def __init__(self, options: ConsensusOptions, phases: Block[Any, Any]) -> None:
+        super().__init__(phases.name, resources=phases.resources, hidden=phases.hidden)
+        self._options = options
+        self._phases = phases
+
+    async def act(self, value: ConsensusInput, ctx: Context, /) -> ConsensusOutput:
+        began, options, path = time.perf_counter(), self._options, ctx.scope.handle.path
+        started = DebateStarted(task=value.task, agents=tuple(options.names), max_rounds=options.max_rounds, path=path)
+        ctx.emit(started)
+        error: str | None = None
+        try:
+            await self._run_phases(value, ctx)
+            return await self._finish(ctx, began)
+        except BaseException as failure:  # whatever ends it, a cancellation too, readers are told of the end, once
+            error = error_text(failure)
+            raise
+        finally:
+            state: ConsensusState = ctx.scope.handle.state
+            ctx.emit(DebateEnded(outcome=state.outcome, rounds=len(state.rounds), error=error, path=path))
+
+    async def _run_phases(self, value: ConsensusInput, ctx: Context) -> None:
+        """Run the phases; if the debate's time is up first, the output contains what was done by then."""
+        time_limit = asyncio.timeout(self._options.timeout)
+        try:
+            async with time_limit:
+                await self._phases.act(value, ctx)
+        except Exception:
+            if not time_limit.expired():
+                raise
+            state: ConsensusState = ctx.scope.handle.state
+            if state.tally is None:  # with a tally the answer came in time
+                if find_early_end(state) is None:
+                    ctx.scope.handle.update(early_end=None, stop_reason="timeout")
+                    end_early(ctx, "timeout", f"the debate may take {self._options.timeout:g} s")
+                ctx.run.degrade("limit")
+
+    async def _finish(self, ctx: Context, began: float) -> ConsensusOutput:
+        """Publish the output; a failure of the analytics or of the archive does not change the answer."""
+        state: ConsensusState = ctx.scope.handle.state
+        status: RunStatus = "degraded" if state.losses or state.problems else "complete"
+        if state.tally is None or not state.tally.valid:
+            status = "limit" if state.tally is None else "no_verdict"
+        output = build_output(self._options, ctx, status)
+        if output.tally is not None:
+            problems = list(state.problems)  # of ratings that could not be read
+            try:
+                output = output.model_copy(update={"analytics": analyse(output, time.perf_counter() - began)})
+            except Exception as error:  # noqa: BLE001 - the answer is there already
+                problems.append(f"analytics: {one_line(error_text(error))}")
+            try:
+                feedback = await give_feedback(self._options, output, ctx)
+            except Exception as error:  # noqa: BLE001 - the answer is there already
+                feedback = Feedback(problems=[f"feedback: {one_line(error_text(error))}"])
+            feedback = feedback.model_copy(update={"problems": [*problems, *feedback.problems]})
+            output = output.model_copy(update={"feedback": feedback})
+        return publish(output, ctx)
+
+    def outline(self) -> Outline:
+        return self._phases.outline()
+
+
+def build_output(options: ConsensusOptions, ctx: Context, status: RunStatus) -> ConsensusOutput:
+    """The output of the debate around a step as it is now; lists are in declared order, not in order of arrival."""
+    state: ConsensusState = ctx.scope.handle.state
+    names, counted, heard = options.names, state.tally, len(state.proposals)
+    winner = None if counted is None else counted.winner
+
+    def when(failure: AgentFailure) -> tuple[int, int, int, int]:
+        target = -1 if failure.target is None else names.index(failure.target)
+        round_ = failure.round + (failure.phase == "vote")  # votes come after the last round
+        return round_, get_args(AgentPhase).index(failure.phase), names.index(failure.agent), target
+
+    return ConsensusOutput(
+        task=state.question,
+        outcome=state.outcome,
+        answer=None if winner is None else state.proposals[winner].text,
+        winner=winner,
+        strength=None if counted is None else strength_heard(counted, heard=heard),
+        confidence=0.0 if counted is None else confidence_heard(counted, heard=heard),
+        context=state.context,
+        proposals=[state.first[name] for name in names if name in state.first],
+        rounds=[_sort_round(one, names) for one in state.rounds],
+        final_proposals=[state.proposals[name] for name in names if name in state.proposals],
+        ballots=[state.ballots[name] for name in names if name in state.ballots],
+        tally=counted,
+        early_end=find_early_end(state),
+        failures=sorted(state.failures, key=when),
+        judge_losses=[loss for loss in state.losses if not isinstance(loss, AgentFailure)],
+        stages=list(state.stages),
+        status=status,
+        seed=ctx.seed,
+    )
+
+
+def _sort_round(one: ConsensusRound, names: Sequence[str]) -> ConsensusRound:
+    order = {edge: index for index, edge in enumerate(one.edges)}
+    place = {name: index for index, name in enumerate(names)}
+    return one.model_copy(
+        update={
+            "critiques": sorted(one.critiques, key=lambda critique: order[critique.critic, critique.target]),
+            "revisions": sorted(one.revisions, key=lambda revised: place[revised.agent]),
+            "enough": sorted(one.enough, key=place.__getitem__),
+            "poll": sorted(one.poll, key=lambda ballot: place[ballot.voter]),
+        }
     )

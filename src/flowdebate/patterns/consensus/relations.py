@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _SEVERE = 0.7
 """From this severity on, a critique is severe, and an issue a risk."""
-_UPSET = 100.0
+_UPSET = 100.0  # at which the other is expected to win 64 games of 100
 """Points of ELO that a winner has to be behind."""
 _SHOWN = 10
 """Entries of a list that grows with the debate."""
@@ -154,6 +154,7 @@ def _find_surprises(output: ConsensusOutput, ratings: Mapping[str, float]) -> It
             yield Moment(kind="conversion", round=None, agents=[ballot.voter, ballot.choice], text=text)
     if winner is None:
         return
+    # of round 1 alone: later critiques are of revised proposals
     first: dict[str, list[float]] = {}
     for item in output.rounds[0].critiques if output.rounds else ():
         first.setdefault(item.target, []).append(item.severity)

@@ -54,7 +54,7 @@ class Proposing(Phase):
     def ask(self, _: object, ctx: Context) -> list[ProposalAsked]:
         start_clock(self.options.failures, ctx)
         state: ConsensusState = ctx.scope.handle.state
-        stated = not state.first_edition
+        stated = not state.first_edition  # it asked for none, and its recorded answers fit its own prompts only
         return [ProposalAsked(task=state.question, agent=name, with_position=stated) for name in self.options.names]
 
     def read(self, answer: object, block: str, asked: ProposalAsked, ctx: Context) -> Proposal:
@@ -62,6 +62,7 @@ class Proposing(Phase):
         text, position = split_position(said)
         if is_blank(text):
             raise OutputError(block, "a proposal", [("", "got blank text")])
+        # its readers are told: half a proposal looks like a bad one
         flag: Flag | None = "cut_off" if isinstance(said, CutOff) else None
         return Proposal.model_construct(agent=asked.agent, text=str(text), round=0, position=position, flag=flag)
 
@@ -95,7 +96,7 @@ def check_proposals(options: ConsensusOptions, ctx: Context) -> None:
     """End the phase; NoProposals if nobody has proposed anything, QuorumLost if too few have."""
     ctx.scope.handle.deadline = None
     state: ConsensusState = ctx.scope.handle.state
-    if not state.proposals:
+    if not state.proposals:  # each agent has failed then, or the phase would have raised
         errors = {failure.agent: failure.error for failure in state.failures}
         raise NoProposals(options.name, {agent: errors[agent] for agent in options.names})
     check_quorum(state, list(state.proposals), quorum=options.failures.quorum, block=ctx.block)
@@ -119,13 +120,15 @@ async def open_round(options: ConsensusOptions, ctx: Context) -> None:
             names,
             round=number,
             random=ctx.random,
-            hub=options.hub if options.hub in names else None,
+            hub=options.hub if options.hub in names else None,  # without it the first of the others is the center
             sparsity=options.sparsity,
             targets=state.proposals,
             critics=available,
         )
 
+    # an application's function may choose otherwise when a resumed run asks it again
     chosen = await (ctx.decide(choose, returns=list[Edge]) if callable(options.topology) else choose())
+    # validation would copy the lists, which grow as answers come
     opened = ConsensusRound.model_construct(
         round=number, edges=chosen, critiques=[], revisions=[], enough=[], convergence=None
     )
@@ -171,7 +174,10 @@ class Criticising(Phase):
 
 
 class Revising(Phase):
-    """Each author whose proposal was criticised is asked to revise it."""
+    """Each author whose proposal was criticised is asked to revise it: without a critique there is nothing to answer.
+
+    If it fails, the proposal stays as it is, with its position.
+    """
 
     name, verb, returns, has_length = "revision", "revise", tuple[Proposal, bool], True
     form = RevisionForm
@@ -235,7 +241,7 @@ async def check_convergence(options: ConsensusOptions, ctx: Context) -> None:
             {name: versions[name][-2 if name in revised else -1] for name in live},
             positions=state.positions or None,
             similarity=options.similarity,
-            converged=1.0 if options.convergence is None else options.convergence,
+            converged=1.0 if options.convergence is None else options.convergence,  # None ends nothing, below
             diverging=options.diverging,
         )
 
@@ -247,13 +253,14 @@ async def check_convergence(options: ConsensusOptions, ctx: Context) -> None:
     own = not type(options.similarity).__module__.startswith("flowdebate.")
     found = await ctx.decide(measured, returns=Convergence) if own else await measured()
     state.rounds[-1] = latest.model_copy(update={"convergence": found})
+    # the first reason counts: those that cost no call come before the judge and the poll
     if found.status == "converged" and options.convergence is not None:
         end_early(ctx, "convergence", f"similarity {found.similarity:.2f} ({found.backend})")
     elif len(latest.enough) * 2 > len(live):
         reason = f"{len(latest.enough)} of {len(live)} think that another round would change nothing"
         end_early(ctx, "agents", reason)
     elif options.budget is not None and state.round < options.max_rounds:
-        # with the judge and the poll, another round like the last one, and the vote
+        # calls that fail, or are refused, count as made: what is planned does not depend on luck
         voters = len(options.names)
         after = (options.judge is not None) + (options.confidence is not None) * voters
         calls = [len(one.edges) + len({target for _, target in one.edges}) for one in state.rounds]
@@ -267,7 +274,7 @@ async def check_convergence(options: ConsensusOptions, ctx: Context) -> None:
 async def ask_conclusive_judge(options: ConsensusOptions, ctx: Context) -> None:
     """Ask the judge whether the discussion is conclusive, unless the rounds end anyway."""
     state, judge = ctx.scope.handle.state, options.judge
-    if judge is None or rounds_are_over(options, ctx):
+    if judge is None or rounds_are_over(options, ctx):  # a call is paid only where its answer matters
         return
     asked = RoundsAsked(
         task=state.question,
@@ -326,5 +333,6 @@ def find_early_end(state: ConsensusState) -> EarlyEnd | None:
         return None
     if state.stop_reason is None or state.early_end is not None:
         return state.early_end
+    # `terminate_when` alone leaves no early end: the loop asks it, and puts its name into the state
     reason = "terminate_when" if state.stop_reason == "predicate" else state.stop_reason
     return EarlyEnd(source="predicate", reason=reason, round=state.round)

@@ -26,16 +26,14 @@ if TYPE_CHECKING:
     from flowdebate.runs.context import Context
 
 
-Share = Annotated[float, Field(ge=0, le=1)]
-"""A severity or a confidence: always from 0 to 1; other numbers, such as per cent, are refused."""
+Share = Annotated[float, Field(ge=0, le=1)]  # a 2 may mean 2 %, 20 % or certainty, so it is refused
+"""A severity or a confidence: always from 0 to 1."""
 Outcome = Literal["consensus", "no_consensus"]
 """Whether the agents agreed."""
 AgentPhase = Literal["proposal", "critique", "revision", "poll", "vote"]
 """The kinds of questions that agents are asked; a poll is a vote after a round."""
 LONGEST_POSITION = 200
 """Characters of a position: positions are compared with each other, which takes short ones."""
-
-
 ContextSource = Literal["history", "patterns", "research"]
 """The sources of what agents are shown besides the task."""
 
@@ -83,11 +81,9 @@ class Critique(CriticAnswer):
     """A critique, with who made it of whose proposal."""
 
     critic: str
-    """The name of the agent that made it."""
     target: str
     """The author of the proposal."""
     round: int
-    """The round, from 1."""
 
     @property
     def text(self) -> str:
@@ -132,7 +128,7 @@ class _Asked:
 
     def task_for_human(self) -> str:
         """The proposals, what was said of them, and the task."""
-        from flowdebate.patterns.consensus.prompts import render_human_task
+        from flowdebate.patterns.consensus.prompts import render_human_task  # few agents are humans
 
         return render_human_task(self)
 
@@ -184,6 +180,7 @@ class _ChoiceAsked(_Asked):
 
     def answer_schema(self) -> object:
         """The form of a human's choice."""
+        # `one_of` keeps the order in which the proposals are shown
         authors = [proposal.agent for proposal in self.proposals]
         return create_model(
             "VoteAnswer",
@@ -230,6 +227,7 @@ class AgentFailure(ProviderFailure):
     On the wire it has the agent's name as `agent`, and nothing that is the same for all agents.
     """
 
+    # what is excluded is not in outputs of earlier versions either: a stored one is written as it was
     role: Role = Field("debater", exclude=True)
     name: str = Field(alias="agent")
     """The agent's."""
@@ -278,7 +276,6 @@ class StageReached(WireModel):
     """A stage, and the round that it belongs to."""
 
     stage: ConsensusStage
-    """The stage."""
     round: int | None = None
     """For the stages of a round; None for the others."""
 
@@ -454,6 +451,7 @@ class ConsensusState(PatternState):
         """Whether the agents agreed; None before the votes are counted."""
         return None if self.tally is None else "consensus" if self.tally.reached else "no_consensus"
 
+    # stop conditions of `flowdebate.stop` ask it of every pattern; this one has no transcript
     def texts_by_speaker(self, _: Context) -> dict[str, list[str]]:
         """All versions of each agent's proposal, in order."""
         versions = {agent: [proposal.text] for agent, proposal in self.first.items()}
@@ -538,6 +536,7 @@ class ConsensusOutput(PatternOutput):
         if early is not None:
             named = early.source == "predicate" and early.reason != "terminate_when"
             return early.reason if named else early.source
+        # a debate that was cut short in its rounds had no reason to end them
         over = any(reached.stage is ConsensusStage.ROUNDS_COMPLETE for reached in self.stages)
         return "max_rounds" if over else None
 

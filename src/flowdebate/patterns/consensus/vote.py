@@ -43,7 +43,7 @@ class Voting(Phase):
         state: ConsensusState = ctx.scope.handle.state
         if state.early_end is None or state.early_end.source != "confidence":
             return self.ask_all(ctx)
-        for ballot in state.rounds[-1].poll:
+        for ballot in state.rounds[-1].poll:  # the same question about the same proposals
             state.ballots[ballot.voter] = ballot
             ctx.emit(VoteCast(ballot=ballot))
         return []
@@ -51,7 +51,7 @@ class Voting(Phase):
     def ask_all(self, ctx: Context) -> list[VoteAsked]:
         """The question to every agent, about all proposals as they are now."""
         names, state = self.options.names, ctx.scope.handle.state
-        start_clock(self.options.failures, ctx)
+        start_clock(self.options.failures, ctx)  # all votes have the time of a round
         proposals = frozen([state.proposals[name] for name in names if name in state.proposals])
         return [VoteAsked(task=state.question, agent=name, proposals=proposals) for name in names]
 
@@ -89,7 +89,7 @@ class Polling(Voting):
 
 async def count_poll(options: ConsensusOptions, ctx: Context) -> None:
     """End the rounds if the poll has a consensus that is as sure as `confidence` asks for."""
-    ctx.scope.handle.deadline = None
+    ctx.scope.handle.deadline = None  # that of the poll's calls
     ballots = {ballot.voter: ballot for ballot in current_round(ctx).poll}
     if not ballots or options.confidence is None:
         return
@@ -106,7 +106,7 @@ async def count_votes(options: ConsensusOptions, ctx: Context) -> None:
     state: ConsensusState = ctx.scope.handle.state
     weights = await _weigh_votes(options, ctx)
     counted = _count(options, state.ballots, weights, ctx)
-    if counted.tied and counted.quorum_met:
+    if counted.tied and counted.quorum_met:  # no judge makes up for votes that are missing
         counted = _count(options, state.ballots, weights, ctx, await _break_tie(options, counted, ctx))
     authors = [name for name in options.names if name in state.proposals]
     for voter in () if state.first_edition else options.names:  # the first edition passed over spoiled votes in silence
@@ -116,7 +116,7 @@ async def count_votes(options: ConsensusOptions, ctx: Context) -> None:
             error = OutputError(ctx.block, "the author of a proposal", [("choice", problem)])
             lose_answer(error, "not_counted", agent=voter, ctx=ctx, phase="vote")
     ctx.scope.handle.update(tally=counted)
-    if not counted.valid:
+    if not counted.valid:  # all votes failed, or were spoiled: nobody knows whether the agents agree
         ctx.run.degrade("no_verdict")
     enter(ConsensusStage.CONSENSUS_REACHED if counted.reached else ConsensusStage.NO_CONSENSUS, ctx)
     decided = ConsensusDecided(
@@ -177,7 +177,7 @@ async def _weigh_votes(options: ConsensusOptions, ctx: Context) -> dict[str, flo
         ctx.scope.handle.state.problems.append(f"weights: {one_line(error_text(error))}; unrated votes weigh 1")
         ctx.run.degrade("degraded")
         return own
-    return rated | own
+    return rated | own  # what the application says about weights holds
 
 
 async def _break_tie(options: ConsensusOptions, counted: Tally, ctx: Context) -> str | None:
@@ -189,6 +189,7 @@ async def _break_tie(options: ConsensusOptions, counted: Tally, ctx: Context) ->
     answer = await ask_judge(judge, asked, options, ctx)
     if answer is None:
         return None
+    # an application's judge may answer as voters do, or with the name alone
     choice = answer.get("choice") if isinstance(answer, dict) else getattr(answer, "choice", answer)
 
     def read() -> str | None:
