@@ -85,7 +85,9 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
         except Exception as error:
             if isinstance(error, ReadOnly):
                 error.block = error.block or self.name
-            _note(error, self.name, ctx.path)
+            notes = getattr(error, "__notes__", None)
+            if not isinstance(notes, list) or not any(str(note).startswith("in block ") for note in notes):
+                add_note(error, f"in block {self.name!r} (at {ctx.path})")  # only the innermost block
             raise
 
     async def run(  # noqa: PLR0913 - keyword-only options with defaults
@@ -262,12 +264,6 @@ class InRole(Wrapped):
 
     async def act(self, value: Any, ctx: Context, /) -> Any:  # noqa: ANN401 - what the inner block takes and gives
         return await self._inner.act(value, ctx)  # no call: a judge who is put among the debaters debates
-
-
-def _note(error: Exception, block: str, path: str) -> None:
-    notes = getattr(error, "__notes__", None)
-    if not isinstance(notes, list) or not any(str(note).startswith("in block ") for note in notes):
-        add_note(error, f"in block {block!r} (at {path})")  # only the innermost block
 
 
 def merged_resources(

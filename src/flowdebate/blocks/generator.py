@@ -75,13 +75,13 @@ class Generator(Block[Any, OutT]):
         self._max_tool_rounds = max_tool_rounds
         self._settings = settings
         self._transform = transform
-        self._form: Callable[[Any, Context], AnswerForm] = _any_form
+        self._form: Callable[[Any, Context], AnswerForm] | None = None
         self._second: Callable[[Any, str, Context], SecondTry | None] | None = None
 
     async def act(self, value: Any, ctx: Context, /) -> OutT:  # noqa: ANN401 - the slots accept any value
         with ctx.run.tracing.agent(self.name, ctx.path):
             messages = await self._messages(value, ctx)
-            form = self._form(value, ctx)
+            form: AnswerForm = {} if self._form is None else self._form(value, ctx)
             response, call = await self._converse(messages, form, ctx)
             first_counts = False
             if call is None and self._second is not None:
@@ -94,7 +94,13 @@ class Generator(Block[Any, OutT]):
             if self.output is None:
                 output = CutOff(response.text) if response.finish == "length" else response.text
             if call is not None:
-                output = await self._answer_of(call, ctx)
+                inner = ctx.child(self.name, f"{ctx.path}/{place_of(call.name)}")
+                try:
+                    with ctx.run.tracing.tool(call, inner.path):
+                        output = await self.tools[call.name].value(call.arguments, inner)
+                except SchemaViolation as violation:
+                    violation.block = self.name  # a tool does not know which block offers it
+                    raise
             if self._transform is not None:
                 output = await result_of(self._transform(output, response, ctx))
             if self.visibility.client:
@@ -132,7 +138,9 @@ class Generator(Block[Any, OutT]):
         system = [str(text) for slot in self._system if (text := await result_of(slot(value, ctx)))]
         messages: list[Message] = [{"role": "system", "content": "\n\n".join(system)}] if system else []
         for slot in self._before:
-            messages.extend(_as_messages(await result_of(slot(value, ctx))))
+            given = await result_of(slot(value, ctx))
+            items: Sequence[Any] = [given] if isinstance(given, (str, Mapping)) else given or ()  # one, or several
+            messages += [{"role": "user", "content": item} if isinstance(item, str) else item for item in items]
         user = await result_of(self._user(value, ctx))
         if user:
             messages.append({"role": "user", "content": str(user)})
@@ -178,23 +186,17 @@ class Generator(Block[Any, OutT]):
             response = await ctx.run.ask(model, request, path=path)
             if not response.tool_calls:
                 return response, None
-            messages = [*messages, _calls_message(response)]
+            calls: list[Any] = [
+                {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+                for call in response.tool_calls
+            ]
+            messages = [*messages, {"role": "assistant", "content": response.text or None, "tool_calls": calls}]
             for number, call in enumerate(response.tool_calls, start=1):
                 if call.name == self.answer_tool:
                     return response, call
                 if turn < self._max_tool_rounds:
                     messages.append(await self._tool_message(call, ctx, f"[{turn + 1}.{number}]"))
         raise ToolLoopExceeded(self._max_tool_rounds, block=self.name)
-
-    async def _answer_of(self, call: ToolCall, ctx: Context) -> Any:  # noqa: ANN401 - the result of the tool
-        """The result of the answer tool for `call`."""
-        inner = ctx.child(self.name, f"{ctx.path}/{place_of(call.name)}")
-        try:
-            with ctx.run.tracing.tool(call, inner.path):
-                return await self.tools[call.name].value(call.arguments, inner)
-        except SchemaViolation as violation:
-            violation.block = self.name
-            raise
 
     def _text_listener(self, ctx: Context, path: str) -> Callable[[str], None] | None:
         if self.output is not None or self.choices or not self.visibility.client or not ctx.run.records.listeners:
@@ -208,22 +210,21 @@ class Generator(Block[Any, OutT]):
             result = f"Error: there is no tool {call.name!r}; available: {', '.join(self.tools) or 'none'}"
         else:
             inner = ctx.child(self.name, f"{ctx.path}/{place_of(call.name)}{place}")
-            result = await ctx.run.step(inner.path, lambda: _executed(tool, call, inner))
+
+            async def execute() -> str:
+                with ctx.run.tracing.tool(call, inner.path) as answered:
+                    text = await tool.answer(call.arguments, inner)
+                    if answered is not None:
+                        answered(text)
+                return text
+
+            result = await ctx.run.step(inner.path, execute)  # a resumed run must not repeat its effects
         if self.visibility.client:
             ctx.emit(ToolCalled(block=self.name, tool=call.name, arguments=call.arguments, result=result))
         return {"role": "tool", "tool_call_id": call.id, "content": result}
 
     def outline(self) -> Outline:
         return Outline(text=self.name, kind="generator")
-
-
-async def _executed(tool: Tool, call: ToolCall, ctx: Context) -> str:
-    """The result of `call` for the model, from an execution that is observed."""
-    with ctx.run.tracing.tool(call, ctx.path) as answered:
-        result = await tool.answer(call.arguments, ctx)
-        if answered is not None:
-            answered(result)
-    return result
 
 
 class AnswerForm(TypedDict, total=False):
@@ -246,10 +247,6 @@ class SecondTry:
     message: str
     better: Callable[[str], bool]
     """Whether the further answer counts; else the first one does."""
-
-
-def _any_form(_: object, __: Context) -> AnswerForm:
-    return {}
 
 
 class GeneratorOptions(TypedDict, total=False):
@@ -383,8 +380,9 @@ def generator(  # noqa: PLR0913 - every slot of a prompt, each with a default
         *((capability.instructions, "uses") for capability in uses),
         (instructions, "instructions"),
     ]
-    before = [(context, "context"), *[(capability.context, "uses") for capability in uses]]
-    before.append((_session_history if history is True else history or (), "history"))
+    before: list[tuple[object, str]] = [(context, "context"), *[(each.context, "uses") for each in uses]]
+    past: object = (lambda _, ctx: list(ctx.session.history)) if history is True else history or ()
+    before.append((past, "history"))
     return Generator(
         name,
         model="intent/chat" if model is None else model,
@@ -440,29 +438,8 @@ def _slot(value: object, where: str, field: str) -> Invocation:
     return lambda *_: value
 
 
-def _session_history(_: object, ctx: Context) -> list[Message]:
-    return list(ctx.session.history)
-
-
-def _as_messages(value: Any) -> list[Message]:  # noqa: ANN401 - the value of an application's slot
-    """The messages of a slot, which may be a single one."""
-    items: Sequence[Any] = [value] if isinstance(value, (str, Mapping)) else value or ()
-    return [{"role": "user", "content": item} if isinstance(item, str) else item for item in items]
-
-
 def _as_text(value: Any) -> str:  # noqa: ANN401 - any value
     if isinstance(value, str):
         return value
     dump = getattr(value, "model_dump_json", None)
     return str(dump(by_alias=True) if dump is not None else value)
-
-
-def _calls_message(response: ModelResponse) -> Message:
-    return {
-        "role": "assistant",
-        "content": response.text or None,
-        "tool_calls": [
-            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-            for call in response.tool_calls
-        ],
-    }

@@ -35,26 +35,23 @@ def invocation(function: Function, *, where: str, field: str) -> Invocation:
     """
     if not callable(function) or isinstance(function, Block):
         raise ConfigurationError(where, field, function, "a function of (input) or (input, ctx)")
-    if _is_plain(function, 2):
-        return function
+    if isinstance(function, FunctionType) and not function.__dict__ and not function.__defaults__:
+        code = function.__code__
+        variadic = code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
+        if code.co_argcount == 2 and not code.co_kwonlyargcount and not variadic:  # noqa: PLR2004 - input and ctx
+            return function  # the usual case, without its signature, which takes a while
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
         return _of_value(function)  # a builtin without a signature: str, int, …
-    if _takes_context(signature):
+    second = [*signature.parameters.values()][1:2]
+    # a second parameter with a default is an option of the function, unless it is called ctx
+    is_option = second and second[0].default is not inspect.Parameter.empty and second[0].name != "ctx"
+    if _fits(signature, 2) and not is_option:
         return function
     if _fits(signature, 1):
         return _of_value(function)
     raise ConfigurationError(where, field, function, "a function of (input) or (input, ctx)")
-
-
-def _is_plain(function: Function, count: int) -> bool:
-    """Whether `function` takes `count` arguments and has no options: no need for its signature, which takes a while."""
-    if not isinstance(function, FunctionType) or function.__dict__ or function.__defaults__:
-        return False
-    code = function.__code__
-    variadic = code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
-    return code.co_argcount == count and not code.co_kwonlyargcount and not variadic
 
 
 def _of_value(function: Function) -> Invocation:
@@ -87,14 +84,6 @@ async def decision(
         return read(await result_of(function(value, inside)))
 
     return await inside.decide(call, returns=returns)
-
-
-def _takes_context(signature: inspect.Signature) -> bool:
-    if not _fits(signature, 2):
-        return False
-    second = list(signature.parameters.values())[1:2]
-    # a second parameter with a default is an option of the function, unless it is called ctx
-    return not second or second[0].default is inspect.Parameter.empty or second[0].name == "ctx"
 
 
 def _fits(signature: inspect.Signature, count: int) -> bool:
@@ -140,8 +129,7 @@ def function_name(function: Function) -> str:
 BlockLike: TypeAlias = Block[Any, Any] | Function
 """A block, or a function of `(input, ctx)` or `(input)` that becomes one."""
 
-_LONG = 1.0
-"""Seconds for which a function may block the event loop before that is logged."""
+_LONG = 1.0  # seconds for which a function may block the event loop before that is logged
 _LOGGER = logging.getLogger("flowdebate")
 
 InT = TypeVar("InT")

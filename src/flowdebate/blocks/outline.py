@@ -70,9 +70,12 @@ class _Mermaid:
         self._count = 0
 
     def draw(self, node: Outline, indent: str = "  ") -> Iterator[str]:
-        name = self._id()
+        self._count += 1
+        name = f"n{self._count}"
         if not node.children:
-            yield f"{indent}{name}{_shape(node)}"
+            text = _quoted(node.text)
+            decides = node.kind in {"router", "loop_back", "branch"}
+            yield f"{indent}{name}{{{{{text}}}}}" if decides else f"{indent}{name}[{text}]"
             return
         yield f"{indent}subgraph {name} [{_quoted(node.text)}]"
         ids: list[str] = []
@@ -87,15 +90,6 @@ class _Mermaid:
                 if child.target_index is not None:
                     yield f"{indent}{key} -. again .-> {ids[child.target_index]}"
 
-    def _id(self) -> str:
-        self._count += 1
-        return f"n{self._count}"
-
-
-def _shape(node: Outline) -> str:
-    text = _quoted(node.text)
-    return f"{{{{{text}}}}}" if node.kind in {"router", "loop_back", "branch"} else f"[{text}]"
-
 
 def _quoted(text: str) -> str:
     return f'"{_on_one_line(text).translate(_ENTITIES)}"'
@@ -108,5 +102,5 @@ def _on_one_line(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
+# Characters that Mermaid interprets even inside quotes: entities, HTML, Markdown, directives.
 _ENTITIES = {ord(character): f"#{ord(character)};" for character in '"#&<>%`\\'}
-"""Characters that Mermaid interprets even inside quotes: entities, HTML, Markdown, directives."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from flowdebate.blocks.base import Block, merged_resources
@@ -37,6 +37,19 @@ OutT = TypeVar("OutT")
 NewT = TypeVar("NewT")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SequencerSetup:
+    """The options of a sequencer, which are the same whatever steps it has; see `sequencer`."""
+
+    state: Callable[[], Any] | None = None
+    declared: Mapping[str, Resource] | None = None
+    owned: tuple[Resource, ...] = ()
+    isolated: tuple[StateResource[Any], ...] = ()
+    accepts: Callable[[Any], Any] | None = None
+    model: ModelChoice = None
+    protected: bool = False
+
+
 class Sequencer(Block[InT, OutT]):
     """Steps that run one after another, each on the output of the one before; without steps, the identity.
 
@@ -44,35 +57,21 @@ class Sequencer(Block[InT, OutT]):
     `(input)` or `(input, ctx)` is accepted.
     """
 
-    def __init__(  # noqa: PLR0913 - the options of `sequencer`
-        self,
-        name: str,
-        *,
-        steps: tuple[Step, ...] = (),
-        state: Callable[[], Any] | None = None,
-        declared: Mapping[str, Resource] | None = None,
-        owned: tuple[Resource, ...] = (),
-        isolated: tuple[StateResource[Any], ...] = (),
-        accepts: Callable[[Any], Any] | None = None,
-        model: ModelChoice = None,
-        protected: bool = False,
-    ) -> None:
+    def __init__(self, name: str, setup: SequencerSetup, steps: tuple[Step, ...] = ()) -> None:
+        where = f"sequencer {name!r}"
         blocks = [block for step in steps for block in step.blocks()]
-        shared, hidden = merged_resources(f"sequencer {name!r}", blocks, declared=declared, owned=owned)
+        shared, hidden = merged_resources(where, blocks, declared=setup.declared, owned=setup.owned)
         super().__init__(name, resources=shared, hidden=hidden)
         self.steps = steps
-        self._state = state
-        self._declared = declared
-        self._owned = owned
-        self._isolated = isolated
-        self._accepts = accepts
-        self._model = model
-        self._protected = protected
-        self._loops = _loops(steps)
+        self._setup = setup
+        self._loops: list[LoopBack | None] = [None] * len(steps)  # for each step, the loop that it is in
+        for index, step in enumerate(steps):
+            if isinstance(step, LoopBack):
+                self._loops[step.target : index] = [step] * (index - step.target)
         self._rescues = any(isinstance(step, Rescue) for step in steps)
-        own = {key: resource for key, resource in hidden.items() if resource in owned}
+        own = {key: resource for key, resource in hidden.items() if resource in setup.owned}
         self._reach: Mapping[str, Resource] = {**shared, **own}
-        self._anew = frozenset([*own.values(), *isolated])
+        self._anew = frozenset([*own.values(), *setup.isolated])
 
     # Building
 
@@ -179,6 +178,8 @@ class Sequencer(Block[InT, OutT]):
             raise self._error("loop_back to", to, f"one of {', '.join(repr(step.key) for step in self.steps)}")
         if any(isinstance(step, LoopBack) for step in self.steps[index:]):
             raise self._error("loop_back to", to, "behind the previous loop_back; nest sequencers for loops in loops")
+        if not isinstance(label, str) or not label.strip():
+            raise self._error("label", label, "a string that is not blank")
         bound = self._count(max_iterations, "max_iterations", optional=False)
         return self._with(
             LoopBack(
@@ -186,7 +187,7 @@ class Sequencer(Block[InT, OutT]):
                 target_name=to,
                 when=self._function(when, "when"),
                 max_iterations=bound or 1,
-                label=self._label(label),
+                label=self._free(label),
                 note=note,
             )
         )
@@ -223,9 +224,10 @@ class Sequencer(Block[InT, OutT]):
     # Acting
 
     async def act(self, value: InT, ctx: Context, /) -> Any:  # noqa: ANN401 - the output of the last step
-        current: Any = value if self._accepts is None else self._accepts(value)
+        accepts = self._setup.accepts
+        current: Any = value if accepts is None else accepts(value)
         inner = self._inner(ctx)
-        cancels = _cancels() if self._rescues else 0
+        cancels = _count_cancellations() if self._rescues else 0
         passes = 1
         index = 0
         while index < len(self.steps):
@@ -239,8 +241,8 @@ class Sequencer(Block[InT, OutT]):
                 elif not isinstance(step, Rescue):
                     current = await step.run(current, inner, self._path(index, passes, ctx))
             except Exception as error:
-                if not self._rescues or _cancels() > cancels:
-                    raise  # nor is an error that a block raises when it is cancelled
+                if not self._rescues or _count_cancellations() > cancels:
+                    raise  # a rescue must not swallow a cancellation, which blocks may turn into errors of their own
                 index, passes, current = await self._rescued(error, index, passes, inner)
             index += 1
         return current
@@ -267,34 +269,32 @@ class Sequencer(Block[InT, OutT]):
 
     def _inner(self, ctx: Context) -> Context:
         """The context of the steps: with the resources that this sequencer opens, and its state."""
-        opened = ctx.scope.opened
+        opened, setup = ctx.scope.opened, self._setup
         fresh = [resource for resource in self._reach.values() if resource in self._anew or resource not in opened]
-        if not fresh and self._state is None and self._model is None:
+        if not fresh and setup.state is None and setup.model is None:
             return ctx
         if fresh:
-            opened = {**opened, **{resource: self._opened(resource, ctx) for resource in fresh}}
+            opened = {**opened, **{resource: self._open(resource, ctx) for resource in fresh}}
         visible = {**ctx.scope.handles, **{key: opened[resource] for key, resource in self._reach.items()}}
         state = ctx.scope.sequencer
-        if self._state is not None:
-            state = SequencerHandle(self.name, self._state(), ctx.path, protected=self._protected)
-        models = ctx.scope.models if self._model is None else (self._model, *ctx.scope.models)
+        if setup.state is not None:
+            state = SequencerHandle(self.name, setup.state(), ctx.path, protected=setup.protected)
+        models = ctx.scope.models if setup.model is None else (setup.model, *ctx.scope.models)
         return ctx.child(self.name, ctx.path, Scope(visible, opened, state, models))
 
-    def _opened(self, resource: Resource, ctx: Context) -> Any:  # noqa: ANN401 - each resource has its own type of handle
+    def _open(self, resource: Resource, ctx: Context) -> Any:  # noqa: ANN401 - each resource has its own type of handle
         if resource not in self._anew:
             return ctx.run.open_shared(resource, ctx.path)
-        handle = self._opened_anew(resource, ctx)
-        if self._protected and isinstance(handle, Protectable):
+        if resource in self._setup.isolated:
+            around = ctx.scope.opened.get(resource)
+            if around is None:
+                around = ctx.run.open_shared(resource, ctx.path)
+            handle = ctx.run.open_within(resource, around, ctx.path)
+        else:
+            handle = ctx.run.open(resource, ctx.path)
+        if self._setup.protected and isinstance(handle, Protectable):
             handle.protected = True
         return handle
-
-    def _opened_anew(self, resource: Resource, ctx: Context) -> Any:  # noqa: ANN401 - as above
-        if resource not in self._isolated:
-            return ctx.run.open(resource, ctx.path)
-        around = ctx.scope.opened.get(resource)
-        if around is None:
-            around = ctx.run.open_shared(resource, ctx.path)
-        return ctx.run.open_within(resource, around, ctx.path)
 
     # Drawing
 
@@ -304,31 +304,12 @@ class Sequencer(Block[InT, OutT]):
     # Helpers of the builder
 
     def _with(self, step: Step) -> Sequencer[Any, Any]:
-        key = self._key_of(step)
-        return Sequencer(
-            self.name,
-            steps=(*self.steps, replace(step, key=key, place=place_of(key))),
-            state=self._state,
-            declared=self._declared,
-            owned=self._owned,
-            isolated=self._isolated,
-            accepts=self._accepts,
-            model=self._model,
-            protected=self._protected,
-        )
-
-    def _key_of(self, step: Step) -> str:
         blocks = step.blocks()
         if isinstance(step, Map):
-            wish = step.name
+            key = self._free(step.name)
         else:
-            wish = blocks[0].name if len(blocks) == 1 else type(step).__name__.lower()
-        return self._free(wish)
-
-    def _label(self, wish: str) -> str:
-        if not isinstance(wish, str) or not wish.strip():
-            raise self._error("label", wish, "a string that is not blank")
-        return self._free(wish)
+            key = self._free(blocks[0].name if len(blocks) == 1 else type(step).__name__.lower())
+        return Sequencer(self.name, self._setup, (*self.steps, replace(step, key=key, place=place_of(key))))
 
     def _free(self, wish: str) -> str:
         """`wish`, or `wish~2` and so on if it is the key of a step or the label of a loop: both are parts of paths."""
@@ -375,19 +356,10 @@ class Sequencer(Block[InT, OutT]):
         return ConfigurationError(f"sequencer {self.name!r}", field, got, allowed)
 
 
-def _cancels() -> int:
+def _count_cancellations() -> int:
     """The number of pending cancellations of the running task."""
     task = asyncio.current_task()
     return 0 if task is None else task.cancelling()
-
-
-def _loops(steps: Sequence[Step]) -> list[LoopBack | None]:
-    """For each step, the loop that it is in."""
-    around: list[LoopBack | None] = [None] * len(steps)
-    for index, step in enumerate(steps):
-        if isinstance(step, LoopBack):
-            around[step.target : index] = [step] * (index - step.target)
-    return around
 
 
 def sequencer(
@@ -420,8 +392,7 @@ def sequencer(
     for own in (*owns, *isolates):
         checked_resources({getattr(own, "key", ""): own}, where=f"sequencer {name!r}")
     check_model(model, where=f"sequencer {name!r}")
-    return Sequencer(
-        name,
+    setup = SequencerSetup(
         state=state,
         declared=declared,
         owned=tuple(owns),
@@ -430,3 +401,4 @@ def sequencer(
         model=model,
         protected=protected,
     )
+    return Sequencer(name, setup)

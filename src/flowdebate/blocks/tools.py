@@ -106,7 +106,13 @@ def tool(value: ToolLike, *, where: str = "tool") -> Tool:
     if isinstance(value, Tool):
         return value
     if isinstance(value, Block):
-        return _block_tool(value, where)
+        block = value
+
+        async def call(values: dict[str, Any], ctx: Context) -> object:
+            return await block(values["input"], ctx.child(block.name, ctx.path))
+
+        spec = _spec(block.name, f"Runs {block.name} on the input.", _BlockArguments, where)
+        return Tool(spec=spec, call=call, arguments=_BlockArguments, block=block)
     if callable(value):
         return _function_tool(value, where)
     raise ConfigurationError(where, "tools", value, "functions or blocks")
@@ -184,8 +190,11 @@ def _arguments(function: Function, name: str, described: Mapping[str, str | None
     for index, parameter in enumerate(inspect.signature(function).parameters.values()):
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
             raise ConfigurationError(where, f"tools: {name}", str(parameter), "a parameter that has a name")
-        annotation = _by_default(parameter) if parameter.annotation is parameter.empty else parameter.annotation
-        default = ... if parameter.default is parameter.empty else parameter.default
+        annotation, default = parameter.annotation, parameter.default
+        if annotation is parameter.empty:
+            kind = type(default)
+            annotation = kind if kind in (bool, int, float, list, dict) else str if default is not None else str | None
+        default = ... if default is parameter.empty else default
         field = Field(default, alias=parameter.name, description=described.get(parameter.name))
         fields[f"argument_{index}"] = (annotation, field)
     # annotations that are strings are resolved in the module of the function
@@ -195,34 +204,14 @@ def _arguments(function: Function, name: str, described: Mapping[str, str | None
     return model
 
 
-def _by_default(parameter: inspect.Parameter) -> Any:  # noqa: ANN401 - a type form
-    """The type of a parameter without an annotation."""
-    kind = type(parameter.default)
-    if parameter.default is None:
-        return str | None
-    return kind if kind in (bool, int, float, list, dict) else str
-
-
 class _BlockArguments(BaseModel):
     model_config = ConfigDict(extra="forbid", defer_build=True)
 
     input: str
 
 
-def _block_tool(block: Block[Any, Any], where: str) -> Tool:
-    async def call(values: dict[str, Any], ctx: Context) -> object:
-        return await block(values["input"], ctx.child(block.name, ctx.path))
-
-    spec = _spec(block.name, f"Runs {block.name} on the input.", _BlockArguments, where)
-    return Tool(spec=spec, call=call, arguments=_BlockArguments, block=block)
-
-
-_NAME = r"[A-Za-z0-9_-]{1,64}"
-"""What providers accept as the name of a tool."""
-
-
 def _spec(name: str, description: str, arguments: type[BaseModel], where: str) -> ToolSpec:
-    if not re.fullmatch(_NAME, name):
+    if not re.fullmatch("[A-Za-z0-9_-]{1,64}", name):  # what providers accept
         raise ConfigurationError(where, "tools", name, "functions or blocks named in at most 64 of A-Z a-z 0-9 _ -")
     schema = inline_definitions(arguments.model_json_schema())
     schema.pop("title", None)
