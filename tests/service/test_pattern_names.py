@@ -20,7 +20,8 @@ NAMES = {name for info in PATTERNS.values() for name in (info.name, info.verb)}
 ALLOWED = {
     "events.py": "makes the events of the library's own patterns importable, and types their union",
     "evaluation/": "judge audits, benefits and recounts are statistics of a debate's ballots and of a consensus' votes",
-    "cli/evaluation/": "the commands of these statistics, which say of other patterns that they have none",
+    "cli/ballots.py": "the commands of these statistics, which say of other patterns that they have none",
+    "cli/evaluate.py": "compares debates with baselines, which only a debate has",
     "service/audit.py": "reads the ballots of stored debates, for the same statistics",
     "server/pages/judging.py": "the page of a debate that is read blind",
     "mcp/judging.py": "the tool that has texts judged, by the judge of a debate",
