@@ -20,7 +20,7 @@ import httpx2
 
 from flowdebate import Debater, debate
 from flowdebate.server import create_app
-from flowdebate.server.serve import serve
+from flowdebate.server.app import serve
 from flowdebate.service import Service
 from flowdebate.testing import FunctionModel
 from overhead import NAMES, QUESTION, STANCES, VERDICT, distinct

@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
 from chromium_browser import find
 
 from flowdebate.server import create_app
-from flowdebate.server.serve import Server, serve
+from flowdebate.server.app import Server, serve
 from flowdebate.service import Service
 from flowdebate.testing import ModelResponse
 

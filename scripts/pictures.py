@@ -19,7 +19,7 @@ from playwright.sync_api import Browser, sync_playwright
 
 from flowdebate.models.usage import Usage
 from flowdebate.server import create_app
-from flowdebate.server.serve import serve
+from flowdebate.server.app import serve
 from flowdebate.service import Service
 from flowdebate.testing import ModelResponse
 

@@ -14,7 +14,7 @@ import httpx2
 from jsonschema import Draft202012Validator
 
 from flowdebate.server import create_app
-from flowdebate.server.serve import Server, serve
+from flowdebate.server.app import Server, serve
 from flowdebate.testing import FunctionModel
 
 if TYPE_CHECKING:

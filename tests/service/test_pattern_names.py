@@ -28,7 +28,7 @@ ALLOWED = {
     "adapters/inspect_ai.py": "scores of an evaluation are the verdict of a debate",
     "telemetry/opentelemetry.py": "the metric of verdicts is defined for a judge of stances",
     "testing/": "drawn debates, simulated judges and the promises that only some patterns make",
-    "server/protocols/chat_models.py": 'says "debate/" before the names of registered blocks, in the wire form',
+    "server/protocols/chat_request.py": 'says "debate/" before the names of registered blocks, in the wire form',
     "resources/archive.py": "says how a debate ended that is stored for later ones, in the wire form",
     "measures/topologies.py": "has a topology that is called as a pattern is",
 }

@@ -15,7 +15,7 @@ from flowdebate import Limits
 from flowdebate.errors import ConfigurationError, RunConflict, RunExists
 from flowdebate.runs.events import BlockAnswered, CallStarted, RunFinished
 from flowdebate.server import create_app
-from flowdebate.server.serve import serve
+from flowdebate.server.app import serve
 from flowdebate.service.service import Service
 from flowdebate.store import MemoryStore
 from tests.server.stage import Frame, read_frames

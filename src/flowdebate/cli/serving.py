@@ -107,7 +107,7 @@ def serve(  # noqa: PLR0913 - the options of the command
 
     async def run() -> None:
         from flowdebate.server import create_app
-        from flowdebate.server.serve import serve as serve_app
+        from flowdebate.server.app import serve as serve_app
 
         own = () if address in _ANYWHERE else (f"[{address}]" if ":" in address else address,)
         application = create_app(

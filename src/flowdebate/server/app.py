@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import secrets
+import socket
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
+import uvicorn
 from fastapi import FastAPI
 
 from flowdebate import __version__
 from flowdebate._util.validation import check_library
 from flowdebate.errors import ConfigurationError
 from flowdebate.models.openai.endpoint import check_address
-from flowdebate.server import catalog, links, routes, views
+from flowdebate.server import links, routes, views
 from flowdebate.server.front import API, Front
 from flowdebate.server.guard import LOOPBACK, Guard, GuardOptions, Links
 from flowdebate.server.pages import forms as form_pages
 from flowdebate.server.pages import judging as judging_pages
 from flowdebate.server.pages import runs as pages
-from flowdebate.server.pages import travel as travel_pages
 from flowdebate.server.problems import FieldProblem, Problem, handle_problems
 from flowdebate.server.protocols.streams import Audience
 from flowdebate.server.sse import Readers
@@ -94,9 +95,9 @@ def create_app(  # noqa: PLR0913 - keyword-only
         front=front,
         patience=patience if close_service else None,
     )
-    for router in (routes.router, views.router, links.router, catalog.router):
+    for router in (routes.router, views.router, links.router, routes.catalog):
         app.include_router(router, prefix=API)
-    for router in (pages.router, form_pages.router, travel_pages.router, judging_pages.router, *others):
+    for router in (pages.router, form_pages.router, judging_pages.router, *others):
         app.include_router(router)
     handle_problems(app)
     return app
@@ -166,3 +167,61 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     front.close()
     if app.state.patience is not None:
         await front.service.close(app.state.patience)
+
+
+_CONNECTIONS = 2_000
+"""Twice the 1,000 debates at once that benchmarks/http_runs.py holds; more are answered with 503."""
+_LONGEST_HEADERS = 32_768
+"""Twice what h11 allows by itself: a browser sends the cookies of all servers on this host."""
+_KEEP_ALIVE = 75
+"""Seconds for which an idle connection stays open: longer than `?wait=`, so that clients can use it again."""
+_GRACE = 5
+"""Seconds that responses have to end: streams have ended before, and calls in flight have their own patience."""
+
+
+class Server(uvicorn.Server):
+    """A uvicorn server that ends its readers first when it stops: uvicorn itself waits for them."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End all streams, then stop as uvicorn does."""
+        front: Front = self.config.app.state.front  # type: ignore[union-attr]  # made by create_app
+        front.close()
+        await super().shutdown(sockets)
+
+
+async def serve(
+    app: FastAPI,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8377,
+    started: Callable[[str, Server], object] | None = None,
+) -> None:
+    """Serve an application of `create_app` until a signal arrives; then end its runs and close its service.
+
+    Port 0 takes a free one. `started` is called with the address, and with the server, which ends when it is told to:
+    `server.should_exit = True`. ConfigurationError for an address that cannot be used.
+    """
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        ws="none",
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=_CONNECTIONS,
+        h11_max_incomplete_event_size=_LONGEST_HEADERS,
+        timeout_graceful_shutdown=_GRACE,
+        timeout_keep_alive=_KEEP_ALIVE,
+    )
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        bound = socket.create_server((host, port), family=family)
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigurationError("serve()", "port", port, f"a free port of {host} ({reason})") from None
+    server = Server(config)
+    with bound:
+        if started is not None:
+            name = f"[{host}]" if family is socket.AF_INET6 else host
+            started(f"http://{name}:{bound.getsockname()[1]}/", server)
+        await server.serve(sockets=[bound])

@@ -13,7 +13,7 @@ from starlette.responses import HTMLResponse
 from flowdebate.blocks.human.answers import asked_in
 from flowdebate.blocks.outline import outline
 from flowdebate.patterns import PATTERNS
-from flowdebate.server import catalog
+from flowdebate.server import routes
 from flowdebate.server.front import FrontOf, ServiceOf, root_of
 from flowdebate.server.links import link_of, request_for
 from flowdebate.server.pages.runs import page
@@ -57,8 +57,8 @@ async def new(request: Request, front: FrontOf, pattern: str | None = None, ques
         choices=choices,
         steps=str(outline(own[chosen])) if chosen in own else "",
         form=form,
-        models=await catalog.models(front),
-        written=catalog.written(form.body, request),
+        models=await routes.models(front),
+        written=routes.written(form.body, request),
     )
 
 

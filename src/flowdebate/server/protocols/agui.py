@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-from collections import Counter
 from contextlib import aclosing
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,42 +14,29 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request  # noqa: TC002 - FastAPI reads it
 from starlette.responses import Response  # noqa: TC002 - FastAPI reads it
 
-from flowdebate import errors
 from flowdebate.errors import ConfigurationError, FlowDebateError, OutputError, problems_of
-from flowdebate.events import changes, wire_of
-from flowdebate.models.usage import Usage
 from flowdebate.patterns import find_pattern
-from flowdebate.patterns.events import RoundsEnded, RoundStarted, TurnFinished
-from flowdebate.resources.tasks import TaskChanged
-from flowdebate.runs.events import BlockAnswered, ModelCalled, RunFinished, RunStarted, TextDelta, ToolCalled
 from flowdebate.server.front import FrontOf, ServiceOf  # noqa: TC001 - FastAPI reads them
 from flowdebate.server.guard import owner_of
-from flowdebate.server.protocols.chat_request import chat_context, with_context
+from flowdebate.server.protocols.agui_events import OWN, AgUi, custom_event
+from flowdebate.server.protocols.chat_request import read_chat
 from flowdebate.server.protocols.streams import PING, data_frame
 from flowdebate.server.requests import check_data
 from flowdebate.server.sse import EventStream
-from flowdebate.service.documents.speech import Closed, Opened, Piece, Speech
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Iterator
 
     from flowdebate.server.protocols.streams import Reader
-    from flowdebate.service.channel import Update
-    from flowdebate.service.documents.speech import Spoken
     from flowdebate.service.owned import OwnedService
     from flowdebate.service.service import Service
-    from flowdebate.service.state import PendingInput, RunDetails, RunState
+    from flowdebate.service.state import RunDetails
 
 
 _WHERE = "AG-UI run"
 _THREAD = "ag_ui_thread"
 """Label with the thread of a run."""
 _LONGEST_ID = 200
-_OWN = "flowdebate"
-"""Prefix of names; key in metadata and in the state."""
-_TOLD = (RunStarted, RunFinished, TextDelta, BlockAnswered, TurnFinished)
-"""Events without an event of their own: messages, and the first and the last event, say the same."""
-_LOOP = re.compile(r"/(?:round|turn)\[\d+\]$")
 
 router: APIRouter = APIRouter(prefix="/ag-ui", include_in_schema=False)
 
@@ -75,21 +60,24 @@ async def ag_ui_run(
     info = None if own or not front.service.plans else find_pattern(pattern)
     if not own and info is None:
         raise HTTPException(404, "There is no pattern of this name.")
-    props = _check(body)
+    props = _read_props(body)
     ui = AgUi(thread_id=body.thread_id, run_id=body.run_id, state=body.state, messages=body.messages)
     latest = (await service.runs(pattern=pattern, labels={_THREAD: body.thread_id}, limit=1)).runs
     if latest and latest[0].status == "awaiting":
-        await _answer(await service.run(latest[0].run_id), body, service, ui)
         run = latest[0]
+        await _answer(await service.run(run.run_id), body, service, ui)
     elif body.resume:
         raise HTTPException(409, "No run of this thread waits for an answer.")
     else:
-        options, question = with_context(*_asked(body), info, where=_WHERE, sides="debaters" in props.options)
+        chat = [(f"{each.description}:", each.value) for each in body.context or ()]
+        chat += [(getattr(each, "name", None) or each.role, _text_of(each)) for each in body.messages]
+        role = body.messages[-1].role if body.messages else None
+        given, question = read_chat(chat, role, info, where=_WHERE, options=props.options)
         key = json.dumps([owner_of(request.scope), body.thread_id, body.run_id])
         run = await service.begin(
             pattern,
             question,
-            options={**options, **props.options} or None,
+            options={**given, **props.options} or None,
             run_id=f"agui-{sha256(key.encode()).hexdigest()[:32]}",  # the same input again follows its run
             seed=props.seed,
             labels={_THREAD: body.thread_id},
@@ -101,8 +89,8 @@ async def ag_ui_run(
     return EventStream(_frames(ui, run.run_id, service, reader), ended=reader.leave)
 
 
-def _check(body: ag_ui.RunAgentInput) -> _Props:
-    """Its own options; ConfigurationError for these, and for ids that no run can have."""
+def _read_props(body: ag_ui.RunAgentInput) -> _Props:
+    """Our part of the input; ConfigurationError for what it cannot say, and for ids that no run can have."""
     try:
         check_data(body.model_dump(mode="json", by_alias=True))
     except ValueError as error:
@@ -112,29 +100,19 @@ def _check(body: ag_ui.RunAgentInput) -> _Props:
             raise ConfigurationError(_WHERE, field, value, f"text of at most {_LONGEST_ID} printable characters")
     given = body.forwarded_props
     try:
-        return _Props.model_validate(given.get("flowdebate", {}) if isinstance(given, dict) else {})
+        return _Props.model_validate(given.get(OWN, {}) if isinstance(given, dict) else {})
     except ValidationError as error:
         field, problem = problems_of(error)[0]
-        raise ConfigurationError(_WHERE, f"forwardedProps.flowdebate.{field}", None, problem) from None
+        raise ConfigurationError(_WHERE, f"forwardedProps.{OWN}.{field}", None, problem) from None
 
 
-def _asked(body: ag_ui.RunAgentInput) -> tuple[str, str]:
-    """The text of the last message, and what was said before it, without images and what no model is to read."""
-
-    def text(message: object) -> str:
-        spoken = (ag_ui.UserMessage, ag_ui.AssistantMessage, ag_ui.SystemMessage, ag_ui.DeveloperMessage)
-        content = message.content if isinstance(message, spoken) else None
-        if isinstance(content, list):
-            return "\n".join(part.text for part in content if isinstance(part, ag_ui.TextPart))
-        return content or ""
-
-    last = body.messages[-1] if body.messages else None
-    if not isinstance(last, ag_ui.UserMessage) or not text(last).strip():
-        allowed = "a conversation whose last message is the user's question, in text"
-        raise ConfigurationError(_WHERE, "messages", None if last is None else last.role, allowed)
-    before = [(f"{each.description}:", each.value) for each in body.context or ()]
-    before += [(getattr(each, "name", None) or each.role, text(each)) for each in body.messages[:-1]]
-    return text(last), chat_context(before)
+def _text_of(message: ag_ui.Message) -> str:
+    """What was said in words: images, and messages of tools, reasoning and activities, are not for debaters."""
+    if isinstance(message, (ag_ui.ToolMessage, ag_ui.ActivityMessage, ag_ui.ReasoningMessage)):
+        return ""
+    if isinstance(message.content, list):
+        return "\n".join(part.text for part in message.content if isinstance(part, ag_ui.TextPart))
+    return message.content or ""
 
 
 async def _answer(waiting: RunDetails, body: ag_ui.RunAgentInput, service: Service | OwnedService, ui: AgUi) -> None:
@@ -143,7 +121,7 @@ async def _answer(waiting: RunDetails, body: ag_ui.RunAgentInput, service: Servi
     open_places, answered = {each.place for each in waiting.pending}, False
     for entry in body.resume or ():
         if entry.interrupt_id not in open_places:
-            ui.first.append(_custom("ignored", {"interruptId": entry.interrupt_id}))
+            ui.first.append(custom_event("ignored", {"interruptId": entry.interrupt_id}))
         elif entry.status == "cancelled":
             await service.cancel(waiting.run_id)
             return
@@ -172,238 +150,3 @@ async def _frames(ui: AgUi, run_id: str, service: Service | OwnedService, reader
         yield frames(ui.finish(await service.run(run_id)))
     except FlowDebateError as error:
         yield frames(ui.fail(error))
-
-
-class AgUi:
-    """Translates the updates of one run to the events of one AG-UI run.
-
-    `start`, then `translate` for each update from the first one on, then `finish`: the events together are a valid
-    sequence, whatever the updates are. `thread_id` and `run_id` are the AG-UI run's own. `state` is that of the
-    application, which keeps its keys. `messages` are those that the client has; what is said there is not sent again.
-    """
-
-    def __init__(
-        self, *, thread_id: str, run_id: str, state: object = None, messages: Sequence[ag_ui.Message] = ()
-    ) -> None:
-        self._ids = {"thread_id": thread_id, "run_id": run_id}
-        self._state: dict[str, Any] = dict(state) if isinstance(state, dict) else {}
-        self._messages = list(messages)
-        self._known = {each.id.rpartition("~")[0] for each in messages}
-        self._known |= {each.tool_call_id for each in messages if isinstance(each, ag_ui.ToolMessage)}
-        self.earlier_calls: int = 0
-        """Model calls before the AG-UI run, which its usage leaves out."""
-        self.first: list[ag_ui.BaseEvent] = []
-        """Events that come right after the first ones."""
-        self.problems: dict[str, str] = {}
-        """Those of answers that were not accepted, by their places."""
-        self._run = ""
-        self._life = ""
-        """What the ids of messages have behind a reset, so that they are others than those that were taken back."""
-        self._forget()
-
-    def _forget(self) -> None:
-        self._speech = Speech()
-        self._open: dict[str, str] = {}
-        """The ids of the open messages, by utterance."""
-        self._last: dict[str, str] = {}
-        """The id of the last message of each block, by its place."""
-        self._steps: dict[str, str] = {}
-        """The names of the open steps, by the place of their pattern."""
-        self._numbers: Counter[str] = Counter()
-        self._collections: set[str] = set()
-        self._calls = 0
-        self._usage: dict[str, Usage] = {}
-        """By model."""
-
-    def start(self, run: RunState) -> Iterator[ag_ui.BaseEvent]:
-        """The first events: the run has started, and its state."""
-        self._run, about = run.run_id, {_OWN: {"runId": run.run_id}}
-        self._state |= {_OWN: {"runId": run.run_id, "pattern": run.pattern, "question": run.question, "tasks": {}}}
-        yield ag_ui.RunStartedEvent(**self._ids, protocol_version=ag_ui.PROTOCOL_VERSION, metadata=about)
-        yield ag_ui.StateSnapshotEvent(snapshot=self._state)
-        yield from self.first
-
-    def finish(self, details: RunDetails) -> Iterator[ag_ui.BaseEvent]:
-        """The last events, for a run that has ended or is suspended: everything open is closed, and it has an outcome.
-
-        Limits and cancellation are the outcome "cancelled"; a failure is RUN_ERROR, with the class as its code.
-        """
-        yield from self._close_all()
-        match details.status:
-            case "complete" | "degraded" | "no_verdict":
-                document = None if details.document is None else details.document.to_data()
-                result = {"runId": details.run_id, "status": details.status, "document": document}
-                yield self._finished(ag_ui.RunFinishedSuccessOutcome(), result=result)
-            case "awaiting" if details.pending:
-                asked = [_interrupt(details.run_id, each, self.problems.get(each.place)) for each in details.pending]
-                yield self._finished(ag_ui.RunFinishedInterruptOutcome(interrupts=asked))
-            case "interrupted" | "limit":
-                yield _custom("ended", {"status": details.status, "error": details.error})
-                yield self._finished(ag_ui.RunFinishedCancelledOutcome())
-            case "failed" | "dead_letter":
-                yield self._failed(details.error or "the run failed")
-            case _:
-                yield self._failed("the run goes on without this stream", code=details.status)
-
-    def fail(self, error: Exception) -> Iterator[ag_ui.BaseEvent]:
-        """The last events where the run cannot be followed any further."""
-        yield from self._close_all()
-        yield self._failed(errors.error_text(error))
-
-    def _finished(self, outcome: ag_ui.RunFinishedOutcome, *, result: object = None) -> ag_ui.BaseEvent:
-        return ag_ui.RunFinishedEvent(**self._ids, outcome=outcome, result=result, usage=self._used())
-
-    def _failed(self, message: str, *, code: str | None = None) -> ag_ui.BaseEvent:
-        name = message.partition(":")[0]
-        known = name if name in errors.__all__ else "failed"
-        return ag_ui.RunErrorEvent(message=message, code=code or known, usage=self._used())
-
-    def _used(self) -> list[ag_ui.TokenUsage] | None:
-        found = []
-        for model, usage in self._usage.items():
-            provider, _, name = model.partition("/")
-            if usage.prompt_tokens is not None:
-                found.append(
-                    ag_ui.TokenUsage(
-                        provider=provider if name else None,
-                        model=name or provider,
-                        input_tokens=usage.prompt_tokens,
-                        cached_input_tokens=usage.cached_tokens,
-                        output_tokens=usage.completion_tokens,
-                        total_tokens=usage.total_tokens,
-                    )
-                )
-        return found or None
-
-    def _close_all(self) -> Iterator[ag_ui.BaseEvent]:
-        for closed in self._speech.end():
-            yield from self._say(closed)
-        for name in self._steps.values():
-            yield ag_ui.StepFinishedEvent(step_name=name)
-        self._steps.clear()
-
-    def translate(self, update: Update) -> Iterator[ag_ui.BaseEvent]:
-        """The events of one update."""
-        if update.kind == "reset":  # what was sent is taken back; the client keeps the messages that it came with
-            yield from self._close_all()
-            self._forget()
-            self._life += "r"
-            yield ag_ui.MessagesSnapshotEvent(messages=self._messages)
-            yield ag_ui.StateSnapshotEvent(snapshot=self._state)
-        elif update.event is not None:
-            for spoken in self._speech.of(update.event, update.start):
-                yield from self._say(spoken)
-            yield from self._tell(update.event)
-
-    def _tell(self, event: Any) -> Iterator[ag_ui.BaseEvent]:  # noqa: ANN401 - any event
-        match event:
-            case RoundStarted():
-                scope = _LOOP.sub("", event.path.rpartition("/")[0])
-                yield from self._end_step(scope)
-                name = f"round {event.round}"
-                self._steps[scope] = f"{name} of {scope}" if name in self._steps.values() else name
-                yield ag_ui.StepStartedEvent(step_name=self._steps[scope], timestamp=_milliseconds(event.at))
-            case TaskChanged():
-                yield self._task(event)
-            case ToolCalled():
-                yield from self._tool(event)
-            case ModelCalled():
-                if self._calls >= self.earlier_calls:
-                    self._usage[event.model] = self._usage.get(event.model, Usage.none()) + event.usage
-                self._calls += event.usage.calls
-            case _ if isinstance(event, _TOLD) or getattr(event, "repeats_speech", False):
-                pass
-            case _ if isinstance(event, changes()):
-                if isinstance(event, RoundsEnded):
-                    yield from self._end_step(event.path)
-                content = wire_of(event)
-                yield ag_ui.ActivitySnapshotEvent(
-                    message_id=self._numbered(f"{event.path}/{content['kind']}"),
-                    activity_type=f"{_OWN}.{content.pop('kind')}",
-                    content=content,
-                    timestamp=_milliseconds(event.at),
-                )
-            case _:
-                content = wire_of(event)
-                yield _custom(content.pop("kind"), content)
-
-    def _end_step(self, path: str) -> Iterator[ag_ui.BaseEvent]:
-        """End the step of the innermost pattern around `path`, or else of that below it."""
-        around = [at for at in self._steps if f"{path}/".startswith(f"{at}/") or at.startswith(f"{path}/")]
-        if around:
-            yield ag_ui.StepFinishedEvent(step_name=self._steps.pop(max(around, key=len)))
-
-    def _numbered(self, place: str) -> str:
-        self._numbers[place] += 1
-        return f"{self._run}/{place}~{self._numbers[place]}"
-
-    def _say(self, spoken: Spoken) -> Iterator[ag_ui.BaseEvent]:
-        match spoken:
-            case Opened():
-                if f"{self._run}/{spoken.path}" not in self._known:
-                    place, _, number = spoken.id.rpartition("~")
-                    name = self._open[spoken.id] = self._last[spoken.path] = f"{self._run}/{place}~{self._life}{number}"
-                    yield _message_start(name, spoken)
-            case Piece():
-                if spoken.id in self._open:
-                    yield ag_ui.TextMessageContentEvent(message_id=self._open[spoken.id], delta=spoken.text)
-            case Closed():
-                if spoken.id in self._open:
-                    void = None if spoken.void is None else {_OWN: {"void": spoken.void}}
-                    yield ag_ui.TextMessageEndEvent(message_id=self._open.pop(spoken.id), metadata=void)
-
-    def _tool(self, event: ToolCalled) -> Iterator[ag_ui.BaseEvent]:
-        call, said = self._numbered(f"{event.path}/{event.tool}"), self._last.get(event.path)
-        if call not in self._known:
-            yield ag_ui.ToolCallStartEvent(
-                tool_call_id=call,
-                tool_call_name=event.tool,
-                parent_message_id=said,
-                timestamp=_milliseconds(event.at),
-            )
-            yield ag_ui.ToolCallArgsEvent(tool_call_id=call, delta=event.arguments)
-            yield ag_ui.ToolCallEndEvent(tool_call_id=call)
-            yield ag_ui.ToolCallResultEvent(message_id=f"{call}/result", tool_call_id=call, content=event.result)
-
-    def _task(self, event: TaskChanged) -> ag_ui.BaseEvent:
-        collection, task = (each.replace("~", "~0").replace("/", "~1") for each in (event.collection_id, event.task.id))
-        board = f"/{_OWN}/tasks/{collection}"  # a JSON pointer
-        patch: list[Any] = [{"op": "add", "path": f"{board}/{task}", "value": wire_of(event)["task"]}]
-        if collection not in self._collections:
-            self._collections.add(collection)
-            patch.insert(0, {"op": "add", "path": board, "value": {}})
-        return ag_ui.StateDeltaEvent(delta=patch, timestamp=_milliseconds(event.at))
-
-
-def _message_start(message_id: str, opened: Opened) -> ag_ui.BaseEvent:
-    turn = opened.turn
-    about: dict[str, Any] = {"block": opened.block, "path": opened.path}
-    if turn is not None:
-        about |= {"round": turn.round, "stance": turn.stance, "phase": turn.phase, "target": turn.target}
-    return ag_ui.TextMessageStartEvent(
-        message_id=message_id,
-        role="assistant",
-        name=opened.block if turn is None else turn.agent_name,
-        timestamp=_milliseconds(opened.at),
-        metadata={_OWN: {key: value for key, value in about.items() if value is not None}},
-    )
-
-
-def _custom(kind: str, value: Mapping[str, Any]) -> ag_ui.BaseEvent:
-    """An event of ours that AG-UI has no name for."""
-    return ag_ui.CustomEvent(name=f"{_OWN}.{kind}", value=value)
-
-
-def _interrupt(run_id: str, pending: PendingInput, problem: str | None) -> ag_ui.Interrupt:
-    before = "" if (found := problem or pending.problem) is None else f"{found}\n\n"
-    return ag_ui.Interrupt(
-        id=pending.place,
-        reason="human_input",
-        message=f"{before}{pending.shown}\n\n{pending.expects}",
-        response_schema=pending.answer_schema,
-        metadata={_OWN: {"runId": run_id, "block": pending.block, "expects": pending.expects}},
-    )
-
-
-def _milliseconds(at: float) -> int:
-    return round(at * 1000)

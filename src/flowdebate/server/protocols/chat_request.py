@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from flowdebate.errors import ConfigurationError
+from flowdebate.patterns import PATTERNS
 from flowdebate.prompts.escaping import quoted, tag_name
 from flowdebate.server.requests import LONGEST_QUESTION, check_data
+from flowdebate.service.plans.options import OutputOptions
+from flowdebate.service.plans.plan import make_plan
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from flowdebate.patterns import PatternInfo
+    from flowdebate.service.service import Service
 
 
 WHERE = "chat completion"
@@ -131,25 +137,12 @@ class ChatRequest(BaseModel):
             raise ConfigurationError(
                 WHERE, name, value, f"{same}, or left out" if same else "left out", hint=_WHY[name]
             )
-        if self.messages[-1].role != "user" or not self.messages[-1].text.strip():
-            allowed = "a chat whose last message is the user's question, in text"
-            raise ConfigurationError(WHERE, "messages", self.messages[-1].role, allowed)
 
     @property
     def answer_schema(self) -> dict[str, Any] | None:
         """The JSON Schema of the answer; None for text."""
         given = self.response_format
         return None if given is None or given.json_schema is None else given.json_schema.json_schema
-
-    @property
-    def question(self) -> str:
-        """The last message."""
-        return self.messages[-1].text
-
-    @property
-    def context(self) -> str:
-        """The messages before the question, the last ones if there are many; "" for none."""
-        return chat_context([(message.role, message.text) for message in self.messages[:-1]])
 
 
 def chat_context(messages: Sequence[tuple[str, str]]) -> str:
@@ -174,27 +167,36 @@ def chat_context(messages: Sequence[tuple[str, str]]) -> str:
     return "\n".join([_LEAD, *reversed(shown)]) if shown else ""
 
 
-def with_context(
-    question: str, context: str, info: PatternInfo | None, *, where: str, sides: bool = False
+def read_chat(
+    chat: Sequence[tuple[str, str]],
+    role: str | None,
+    info: PatternInfo | None,
+    *,
+    where: str,
+    options: Collection[str] = (),
 ) -> tuple[dict[str, Any], str]:
-    """Options and question of a run on the last message of a chat, with the chat before it.
+    """Options and question of a run on the last message of a chat, that of `role`, with the chat before it.
 
-    The sides of a built-in debate are those of the message alone, unless the client gives the `sides`.
-    ConfigurationError for a message without any, and for too long a chat.
+    Where a built-in pattern takes its speakers from the subject, they are those of the message alone, unless the
+    client's `options` name them. ConfigurationError for a message without any, for one that is no question of a user,
+    and for too long a chat.
     """
+    question = chat[-1][1] if chat else ""
+    if role != "user" or not question.strip():
+        raise ConfigurationError(where, "messages", role, "a chat whose last message is the user's question, in text")
+    context = chat_context(chat[:-1])
     whole = f"{question}\n\n{context}" if context else question
     if len(whole) > LONGEST_QUESTION:
         allowed = f"a question of at most {LONGEST_QUESTION:,} characters"
         raise ConfigurationError(where, "messages", f"{len(whole):,} characters", allowed)
-    page = None if info is None or sides else info.load_page()
-    found = [] if page is None else page.speakers_in(question)
-    if page is None or found == []:
+    if info is None or (page := info.load_page()).options.ROSTER in options:
         return {}, whole
+    found = page.speakers_in(question)
     if found is None:
         allowed = 'a question whose words say what the sides are, such as "Should we …?" or "… or …?"'
         hint = "A council answers any question, and an application can register a debate with sides of its own"
         raise ConfigurationError(where, "messages", question, allowed, hint=hint)
-    return {page.options.ROSTER: found}, whole
+    return {page.options.ROSTER: found} if found else {}, whole
 
 
 _LEAD = "The chat before this question, for reference:"
@@ -207,3 +209,77 @@ _LONG = 2_000
 def _cut(text: str) -> str:
     """The beginning and the end of a long text: debates end with what they have come to."""
     return text if len(text) <= _LONG else f"{text[: _LONG // 4]} […] {text[-_LONG * 3 // 4 :]}"
+
+
+_ANSWER = ":answer"
+_PLAIN = "Should rents be capped?"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatModel:
+    """A pattern as a model: `debate/NAME` for a registered one, `flowdebate/NAME` for a built-in one.
+
+    With `:answer` behind its name, the completion is the output alone.
+    """
+
+    pattern: str
+    info: PatternInfo | None
+    """None for a registered pattern."""
+    answer_only: bool
+
+    @property
+    def id(self) -> str:
+        """Its name as a model."""
+        return f"{'debate' if self.info is None else 'flowdebate'}/{self.pattern}{_ANSWER * self.answer_only}"
+
+    def input(self, request: ChatRequest) -> tuple[dict[str, Any], str]:
+        """The options and the question of a run for this request; ConfigurationError for what the pattern cannot do."""
+        chat = [(message.role, message.text) for message in request.messages]
+        options, whole = read_chat(chat, request.messages[-1].role, self.info, where=WHERE)
+        if (schema := request.answer_schema) is not None:
+            if not self.answer_only or self.info is None or not _writes_output(self.info):
+                allowed = 'text, or left out: only built-in patterns with a synthesizer, as "flowdebate/debate:answer"'
+                raise ConfigurationError(WHERE, "response_format", "json_schema", f"{allowed}, answer in a schema")
+            options["schema"] = schema
+        return options, whole
+
+
+def chat_models(service: Service) -> Iterator[ChatModel]:
+    """All models, each with its answer alone behind it, where there is one."""
+    for name in service.patterns:
+        yield ChatModel(pattern=name, info=None, answer_only=False)
+        yield ChatModel(pattern=name, info=None, answer_only=True)
+    if service.plans:
+        for info in PATTERNS.values():
+            if _needs_only_a_question(info):
+                yield ChatModel(pattern=info.name, info=info, answer_only=False)
+                if _has_answer(info):
+                    yield ChatModel(pattern=info.name, info=info, answer_only=True)
+
+
+def find_chat_model(service: Service, name: str) -> ChatModel | None:
+    """The model of this name."""
+    return next((model for model in chat_models(service) if model.id == name), None)
+
+
+@cache
+def _needs_only_a_question(info: PatternInfo) -> bool:
+    try:
+        return bool(make_plan(info, {info.subject: _PLAIN}).speakers)
+    except ConfigurationError:
+        return False
+
+
+def _writes_output(info: PatternInfo) -> bool:
+    return issubclass(info.load_page().options, OutputOptions)
+
+
+@cache
+def _has_answer(info: PatternInfo) -> bool:
+    """Whether a run comes to an output, or to an answer of the pattern's own; a handoff comes to neither."""
+    output = info.load_output()
+    own = vars(output).get("answer")
+    says = "answer" in output.model_fields or (
+        isinstance(own, property) and get_type_hints(own.fget).get("return") is not type(None)
+    )
+    return says or _writes_output(info)

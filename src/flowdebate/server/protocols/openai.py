@@ -19,8 +19,7 @@ from flowdebate.errors import ConfigurationError, FlowDebateError
 from flowdebate.server.front import FrontOf, ServiceOf, stored_run
 from flowdebate.server.guard import owner_of
 from flowdebate.server.problems import JSONData, problem_of, problem_response
-from flowdebate.server.protocols.chat_models import ChatModel, chat_models, find_chat_model
-from flowdebate.server.protocols.chat_request import WHERE, ChatRequest
+from flowdebate.server.protocols.chat_request import WHERE, ChatModel, ChatRequest, chat_models, find_chat_model
 from flowdebate.server.protocols.chat_text import ChatText, answer_of
 from flowdebate.server.protocols.streams import PING, data_frame, unless_disconnected
 from flowdebate.server.sse import EventStream
