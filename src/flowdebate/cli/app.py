@@ -18,7 +18,7 @@ from flowdebate.cli.serving import mcp, serve
 from flowdebate.cli.stored.resume import answer, fork, resume
 from flowdebate.cli.stored.runs import delete, export, import_, report, runs, show, verify
 from flowdebate.cli.stored.watch import watch
-from flowdebate.cli.terminal.process import check_target, log_to, open_page, problems_reported, write_report, writing
+from flowdebate.cli.terminal.process import check_target, log_to, open_page, problems_reported, write_report
 from flowdebate.errors import BadFile
 from flowdebate.service.plans.options import Option
 
@@ -33,7 +33,7 @@ def build_app() -> typer.Typer:
     app = typer.Typer(
         cls=Commands,
         no_args_is_help=True,
-        pretty_exceptions_enable=False,
+        pretty_exceptions_enable=False,  # rich's tracebacks can show local variables, such as keys
         rich_markup_mode=None,  # plain help starts fast, and reads no markup in what the user typed
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": _WIDEST},
     )
@@ -105,8 +105,7 @@ def render(
     document = read_document(file)
     check_target(markdown)
     try:
-        with writing():
-            render_page(document, open_page(document.speakers))
+        render_page(document, open_page(document.speakers))
         write_report(document, markdown)
     except RecursionError:  # a file can be nested deeper than what prints it
         raise BadFile(file, "is nested too deeply") from None

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from flowdebate.cli import options as opt
 from flowdebate.cli.options import check
-from flowdebate.cli.terminal.process import ExitCode, open_page, tell, write_json, writing
+from flowdebate.cli.terminal.process import ExitCode, open_page, tell, write_json
 from flowdebate.errors import ConfigurationError, error_text
 from flowdebate.service.plans.options import COMMAND, Count, FilePath, ModelName, Option, Text, allowed, misuse
 
@@ -102,8 +102,7 @@ def audit(  # noqa: PLR0913 - the options of the command
     if not has_intervals():
         tell('Warning: no p-values and no intervals without scipy: pip install "flowdebate[audit]"')
     audited = audit_of(items, seed=seed)
-    with writing():
-        _write(audited, items, as_json=as_json)
+    _write(audited, items, as_json=as_json)
     if failed:
         raise typer.Exit(ExitCode.FAILED)
     if not audited.ballots:
@@ -262,21 +261,20 @@ def recount(
     recounted = count_again(
         decided.ballots, sides=decided.sides, rules=rules, weights=weights or None, threshold=threshold
     )
-    with writing():
-        if as_json:
-            found = {
-                "question": decided.subject,
-                "decided": decided.winner,
-                "recount": recounted.model_dump(mode="json", by_alias=True),
-                "findings": recounted.findings,
-                "runId": decided.run_id,
-            }
-            write_json(found)
-        else:
-            page = open_page()
-            page.labelled("Question", decided.subject, "bold", indent="")
-            page.labelled("Decided for", decided.winner or "nobody", "bold", indent="")
-            page.summary(lay_out_recount(recounted))
+    if as_json:
+        found = {
+            "question": decided.subject,
+            "decided": decided.winner,
+            "recount": recounted.model_dump(mode="json", by_alias=True),
+            "findings": recounted.findings,
+            "runId": decided.run_id,
+        }
+        write_json(found)
+    else:
+        page = open_page()
+        page.labelled("Question", decided.subject, "bold", indent="")
+        page.labelled("Decided for", decided.winner or "nobody", "bold", indent="")
+        page.summary(lay_out_recount(recounted))
     if not recounted.usable:
         raise typer.Exit(ExitCode.NO_RESULT)
 

@@ -18,7 +18,7 @@ import typer
 from flowdebate._util.text import counted
 from flowdebate.cli import options as opt
 from flowdebate.cli.patterns import known_options
-from flowdebate.cli.terminal.process import ExitCode, Interrupts, killed_by, open_page, tell, writing
+from flowdebate.cli.terminal.process import ExitCode, Interrupts, killed_by, open_page, tell
 from flowdebate.errors import ConfigurationError, FlowDebateWarning, error_text
 from flowdebate.patterns import DEFAULT, PATTERNS, find_pattern
 from flowdebate.service.plans.options import FilePath, Option, misuse
@@ -78,6 +78,7 @@ def batch(  # noqa: PLR0913 - the options of the command
     --max-total-calls and --max-total-tokens for all.
     """
     from flowdebate.cli.batch_files import read_rows
+    from flowdebate.cli.terminal.page import Page
     from flowdebate.service.runs import opened
 
     rows = read_rows(questions, form)
@@ -97,11 +98,8 @@ def batch(  # noqa: PLR0913 - the options of the command
             )
         )
     summary = finished.summary
-    with writing():
-        from flowdebate.cli.terminal.page import Page
-
-        page = Page(sys.stderr, ()) if out == "-" else open_page()
-        show_summary(page, name, summary, models=plans.models, out=None if out == "-" else out)
+    page = Page(sys.stderr, ()) if out == "-" else open_page()
+    show_summary(page, name, summary, models=plans.models, out=None if out == "-" else out)
     if finished.signal is not None:
         tell(f"Interrupted. To continue: the same command, or any with --batch {name}")
         raise typer.Exit(killed_by(finished.signal))
@@ -167,7 +165,7 @@ async def run_batch(
         on_error="collect",
         progress=None,
         until=totals.reached,
-        on_uncertain="retry",
+        on_uncertain="retry",  # nobody is there who could decide it for one question of hundreds
         allow_changes=False,
         each=plans.each,
     )
@@ -195,7 +193,7 @@ async def run_batch(
                     view.progress(batch.summary)
                 with suppress(asyncio.CancelledError):
                     await reading
-            finally:
+            finally:  # also where the view could not be drawn: what is still asked would be paid for
                 reading.cancel()
                 with suppress(asyncio.CancelledError):
                     await asyncio.wait({reading})

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flowdebate._util.files import open_private
-from flowdebate.cli.terminal.process import WriteFailed, check_target, write_json, write_whole, writing
+from flowdebate.cli.terminal.process import WriteFailed, check_target, write_json, write_whole
 from flowdebate.errors import BadFile, error_text, shown
 from flowdebate.models.usage import Usage
 from flowdebate.service.documents.document import Tokens
@@ -296,8 +296,7 @@ class StdOut(Out):
     """Writes JSON Lines on stdout."""
 
     def write(self, line: Line) -> None:
-        with writing():
-            write_json(line.as_json())
+        write_json(line.as_json())
 
 
 class JsonOut(Out):

@@ -16,7 +16,7 @@ from pydantic import Field
 from flowdebate.cli import options as opt
 from flowdebate.cli.batch import Plans, Totals, hash_name, run_batch, show_summary, warned_once
 from flowdebate.cli.batch_files import Row, read_rows
-from flowdebate.cli.terminal.process import ExitCode, killed_by, open_page, tell, write_json, writing
+from flowdebate.cli.terminal.process import ExitCode, killed_by, open_page, tell, write_json
 from flowdebate.errors import BadFile, shown
 from flowdebate.patterns.debate.schemas import BASELINES, BaselineName
 from flowdebate.service.plans.options import COMMAND, FilePath, ModelName, Option, Text, allowed, misuse
@@ -137,22 +137,21 @@ def evaluate(  # noqa: PLR0913 - the options of the command
         report = benefit_report(outcome.items, min_gain=min_gain, missing=lost)
     unfinished = finished.signal is not None or bool(finished.summary.failed)
     unfinished = unfinished or finished.summary.done != finished.summary.total
-    with writing():
-        if as_json:
-            data = {
-                "batch": name,
-                "report": None if report is None else report.model_dump(mode="json", by_alias=True),
-                "leftOut": dict(sorted(outcome.left_out.items())),
-                "withoutVerdict": dict(sorted(outcome.without_verdict.items())),
-                "lostAnswers": outcome.failed,
-            }
-            write_json(data)
-        else:
-            page = open_page()
-            show_summary(page, name, finished.summary, out=out)
-            if report is not None:
-                uncounted = {"without_verdict": outcome.without_verdict, "left_out": outcome.left_out}
-                page.summary(lay_out_benefit(report, **uncounted, failed=outcome.failed))
+    if as_json:
+        data = {
+            "batch": name,
+            "report": None if report is None else report.model_dump(mode="json", by_alias=True),
+            "leftOut": dict(sorted(outcome.left_out.items())),
+            "withoutVerdict": dict(sorted(outcome.without_verdict.items())),
+            "lostAnswers": outcome.failed,
+        }
+        write_json(data)
+    else:
+        page = open_page()
+        show_summary(page, name, finished.summary, out=out)
+        if report is not None:
+            uncounted = {"without_verdict": outcome.without_verdict, "left_out": outcome.left_out}
+            page.summary(lay_out_benefit(report, **uncounted, failed=outcome.failed))
     if report is None:
         tell("There is nothing to compare: no debate has a verdict and an answer of a baseline")
     if unfinished:

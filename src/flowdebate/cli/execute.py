@@ -18,7 +18,6 @@ from flowdebate.cli.terminal.process import (
     tell,
     write_json,
     write_report,
-    writing,
 )
 from flowdebate.cli.terminal.screen import View
 from flowdebate.errors import FlowDebateError, StoreError
@@ -60,8 +59,7 @@ class Show:
             return View()
         from flowdebate.cli.terminal.page import LivePage
 
-        with writing():
-            return LivePage(plan, stream, head=self.head, quiet=self.quiet)
+        return LivePage(plan, stream, head=self.head, quiet=self.quiet)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -234,10 +232,9 @@ def finish(end: Ended, seen: Followed, *, place: Place | None, as_json: bool, ma
         hint = f"flowdebate show {short_id(document.run_id)}{place.option}"
     try:
         if unwritten is None:
-            with writing():
-                seen.view.finish(document, hint=hint)
-                if as_json:
-                    write_json(document.to_json())
+            seen.view.finish(document, hint=hint)
+            if as_json:
+                write_json(document.to_json())
     except WriteFailed as error:
         unwritten = error
     if end.error:

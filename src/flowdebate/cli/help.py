@@ -102,7 +102,7 @@ class Commands(TyperGroup):
     """Group of commands, each listed in its panel with the first sentence of its help."""
 
     def resolve_command(self, ctx: _Click, args: list[str]) -> tuple[str | None, _Click | None, list[str]]:
-        if args and " " in args[0].strip():
+        if args and " " in args[0].strip():  # no command has a space: it is a question
             ctx.fail(f'No such command {args[0]!r}. To debate a question: flowdebate debate "…"')
         return super().resolve_command(ctx, args)
 

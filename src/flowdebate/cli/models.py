@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from flowdebate.cli import options as opt
-from flowdebate.cli.terminal.process import ExitCode, open_page, write_json, writing
+from flowdebate.cli.terminal.process import ExitCode, open_page, write_json
 from flowdebate.service.plans.options import COMMAND, ModelName, Option
 
 if TYPE_CHECKING:
@@ -57,11 +57,10 @@ def models(
         "local": local_model_state(),
         "checks": [asyncio.run(_ask_once(spec)) for spec in asked] if check else None,
     }
-    with writing():
-        if as_json:
-            write_json(data)
-        else:
-            _show(data, asked)
+    if as_json:
+        write_json(data)
+    else:
+        _show(data, asked)
     if chosen is None and not specs:
         raise typer.Exit(ExitCode.NO_RESULT)
     if any(each["error"] for each in data["checks"] or ()):
@@ -74,6 +73,7 @@ async def _ask_once(spec: str) -> dict[str, Any]:
     from flowdebate.errors import FlowDebateError
     from flowdebate.runs.limits import Limits
 
+    # one request: a retry would cost what nobody has asked for, and hide that the first one failed
     asking = generator(name="check", prompt="Answer with one word.", user="Say: ready")
     begun = time.perf_counter()
     try:

@@ -157,7 +157,7 @@ def answer(
         stored = asyncio.run(find_run(where.store, run))
         left = asyncio.run(_answer(where.store, stored, data if text is None else text, place))
         short, option = short_id(stored.header.run_id), where.option
-    for request in left:
+    for request in left:  # resumed now, the run would only be suspended again
         tell(f"It still waits for {request.block}: flowdebate answer {short} --place '{request.place}'{option}")
     if left:
         return
@@ -182,7 +182,7 @@ async def _answer(store: Store, stored: StoredRun, given: str | None, place: str
         for request in waiting:
             tell(f"{request.place}\n{request.shown}\n\n[{request.block}] {request.expects}")
         given = sys.stdin.read(_LONGEST).removesuffix("\n")
-    if given is not None or not waiting:
+    if given is not None or not waiting:  # where nothing is waited for, this raises
         await submit_answer(store, run_id, given, place=place)
     else:
         for request in waiting:

@@ -61,6 +61,7 @@ def runs(
     labels = None if batch is None else {BATCH_LABEL: batch}
     filters = {"state": status, "block": block, "search": search, "labels": labels}
     with opened(store) as place:
+        # one row more than is shown tells whether there is a next page
         rows = asyncio.run(_rows(place.store, filters, limit + 1, before, fold=batch is None and not as_json))
     following = None
     if len(rows) > limit:
@@ -70,8 +71,7 @@ def runs(
         }  # fmt: skip
         words = [f" --{name} {shlex.quote(value)}" for name, value in options.items() if value is not None]
         following = f"flowdebate runs{''.join(words)}{place.option}"
-    with writing():
-        _list(rows[:limit], as_json=as_json, following=following)
+    _list(rows[:limit], as_json=as_json, following=following)
 
 
 async def _rows(
@@ -80,6 +80,7 @@ async def _rows(
     """The runs that follow the run `before`, in at most `limit` rows; `fold` gives each batch one row."""
     from flowdebate.service.runs import each_run, find_run
 
+    # a position, not an offset: runs that begin or are deleted between two pages would shift the list
     after = None if before is None else (await find_run(store, before)).position
     rows: list[list[StoredRun]] = []
     batches: set[str] = set()
@@ -130,15 +131,14 @@ def show(
         stored = asyncio.run(chosen_run(place.store, run, last=last, verb="show"))
         steps = asyncio.run(place.store.steps(stored.header.run_id))
     document = document_of(stored, steps) if page else None
-    with writing():
-        if document is not None and as_json:
-            write_json(document.to_json())
-        elif document is not None:
-            render(document, open_page(document.speakers))
-        elif as_json:
-            write_json({**run_data(stored, whole=True), "done": [step_data(step) for step in steps]})
-        else:
-            show_run(stored, steps, open_page())
+    if document is not None and as_json:
+        write_json(document.to_json())
+    elif document is not None:
+        render(document, open_page(document.speakers))
+    elif as_json:
+        write_json({**run_data(stored, whole=True), "done": [step_data(step) for step in steps]})
+    else:
+        show_run(stored, steps, open_page())
 
 
 @opt.command()
@@ -176,8 +176,7 @@ def delete(
                 if not typer.confirm(f"Delete {counted(len(chosen), 'run')}?"):
                     raise typer.Exit(ExitCode.FAILED)
         asyncio.run(delete_all(place.store))
-    with writing():
-        open_page().line(f"Deleted {counted(len(chosen), 'run')}.")
+    open_page().line(f"Deleted {counted(len(chosen), 'run')}.")
 
 
 async def _select(
@@ -253,18 +252,17 @@ def verify(
     from flowdebate.web.report import verify_file
 
     findings = asyncio.run(verify_file(file))
-    with writing():
-        if as_json:
-            write_json([finding.model_dump(by_alias=True) for finding in findings])
-        else:
-            page = open_page()
-            for finding in findings:
-                page.labelled("Run", finding.run_id, "bold", indent="")
-                page.labelled("About", finding.question, "bold", indent="")
-                page.labelled("Journal", counted(finding.answers, "answer"), "dim")
-                page.labelled("Outcome", _WORDS[finding.outcome], "dim")
-                for problem in finding.problems:
-                    page.labelled("Problem", problem, "yellow")
+    if as_json:
+        write_json([finding.model_dump(by_alias=True) for finding in findings])
+    else:
+        page = open_page()
+        for finding in findings:
+            page.labelled("Run", finding.run_id, "bold", indent="")
+            page.labelled("About", finding.question, "bold", indent="")
+            page.labelled("Journal", counted(finding.answers, "answer"), "dim")
+            page.labelled("Outcome", _WORDS[finding.outcome], "dim")
+            for problem in finding.problems:
+                page.labelled("Problem", problem, "yellow")
     if any(finding.outcome == "differs" for finding in findings):
         raise typer.Exit(ExitCode.FAILED)
     if any(finding.outcome == "unknown" for finding in findings):
@@ -303,10 +301,7 @@ def export(
             return
         for run_id in run_ids:
             async for line in export_run(store, run_id):
-                with writing():
-                    sys.stdout.buffer.write(f"{seen_json(line)}\n".encode())
-        with writing():
-            sys.stdout.flush()
+                write_json(seen_json(line))
 
     with opened(store) as place:
         asyncio.run(write(place.store))
@@ -327,5 +322,4 @@ def import_(
     with opened(store) as place:
         done = asyncio.run(import_runs(place.store, lines, source=source, exists="skip"))
     there = f"; {len(done.skipped)} {'was' if len(done.skipped) == 1 else 'were'} there already"
-    with writing():
-        open_page().line(f"Imported {counted(len(done.added), 'run')}{there if done.skipped else ''}.")
+    open_page().line(f"Imported {counted(len(done.added), 'run')}{there if done.skipped else ''}.")

@@ -12,7 +12,7 @@ import typer
 
 from flowdebate.cli import options as opt
 from flowdebate.cli.execute import POLL, advice_on, end_of_stored, finish, follow_run, service_of
-from flowdebate.cli.terminal.process import ExitCode, check_target, killed_by, tell, write_json, write_report, writing
+from flowdebate.cli.terminal.process import ExitCode, check_target, killed_by, tell, write_json, write_report
 from flowdebate.cli.terminal.screen import View
 from flowdebate.errors import ConfigurationError
 from flowdebate.service.plans.options import Option
@@ -62,8 +62,7 @@ def _watch(stored: StoredRun, place: Place, *, as_json: bool, quiet: bool, markd
     plan, problem = _plan_of(stored)
     if plan is None:
         tell(f"{problem}; watch shows its steps and its status")
-    with writing():
-        view = _Lines() if as_json else _Steps(stored, quiet=quiet) if plan is None else _page(stored, plan, quiet)
+    view = _Lines() if as_json else _Steps(stored, quiet=quiet) if plan is None else _page(stored, plan, quiet)
 
     async def follow() -> Followed:
         async with service_of(place) as service:
@@ -138,8 +137,7 @@ class _Lines(View):
         """Write a line."""
         from flowdebate.service.documents.text import seen_json
 
-        with writing():
-            write_json(seen_json(json.dumps(data, ensure_ascii=False)))  # one line, where `as_json` is indented
+        write_json(seen_json(json.dumps(data, ensure_ascii=False)))  # one line, where `as_json` is indented
 
     def end(self, stored: StoredRun) -> None:
         """Write the status of a run that was shown by its steps."""
@@ -186,12 +184,10 @@ class _Steps(View):
 
         async for update in updates:
             if not self._quiet:
-                with writing():
-                    show_step(update.event, self._page)
+                show_step(update.event, self._page)
 
     def end(self, stored: StoredRun) -> None:
         """Show what the run came to."""
         from flowdebate.cli.stored.run_view import show_outcome
 
-        with writing():
-            show_outcome(stored, self._page)
+        show_outcome(stored, self._page)

@@ -9,7 +9,6 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, TextIO, assert_never
 
-from flowdebate.cli.terminal.process import writing
 from flowdebate.cli.terminal.screen import AskOnScreen, Screen, TextFlow, View
 from flowdebate.service.documents.document import speakers_of
 from flowdebate.service.documents.live import cost_text
@@ -331,7 +330,7 @@ class LivePage(View):
         if self._quiet:
             return await super().follow(updates)
         screen = self._page.screen
-        with writing(), screen.live():
+        with screen.live():
             ticking = asyncio.ensure_future(screen.ticking())
             try:
                 async for update in updates:

@@ -134,13 +134,33 @@ def warnings_reported() -> Iterator[None]:
 
 @contextmanager
 def writing() -> Iterator[None]:
-    """Inside is nothing but writing to stdout or stderr: an OSError there is WriteFailed."""
+    """Inside is nothing but writing to stdout or stderr: an OSError there is WriteFailed, wherever it is caught."""
     try:
         yield
     except BrokenPipeError as error:
         raise WriteFailed("nobody reads the output", reader_left=True) from error
     except OSError as error:
         raise WriteFailed(f"the output cannot be written: {error.strerror or error}") from error
+
+
+class CheckedStream:
+    """A stream whose failures are WriteFailed; of a broken pipe rich would end the process, before its run is told."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - of the stream
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write `text`."""
+        with writing():
+            return self._stream.write(text)
+
+    def flush(self) -> None:
+        """Let what was written be seen."""
+        with writing():
+            self._stream.flush()
 
 
 def leave_stdout() -> None:
@@ -255,10 +275,11 @@ def write_json(value: object) -> None:
     from flowdebate.service.documents.text import as_json
 
     text = value if isinstance(value, str) else as_json(value)
-    sys.stdout.flush()
-    # bytes, not text: JSON is UTF-8 whatever the locale, and Windows would end the line with a carriage return
-    sys.stdout.buffer.write(f"{text}\n".encode())
-    sys.stdout.flush()
+    with writing():
+        sys.stdout.flush()
+        # bytes, not text: JSON is UTF-8 whatever the locale, and Windows would end the line with a carriage return
+        sys.stdout.buffer.write(f"{text}\n".encode())
+        sys.stdout.flush()
 
 
 def write_report(document: Document, path: Path | None) -> None:

@@ -8,8 +8,9 @@ import re
 import sys
 import time
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
+from flowdebate.cli.terminal.process import CheckedStream, WriteFailed
 from flowdebate.service.documents.text import PrintableStream, in_line
 
 if TYPE_CHECKING:
@@ -44,7 +45,19 @@ class Screen:
     def __init__(
         self, stream: TextIO, *, environ: Mapping[str, str] = os.environ, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self.console: Console = _console(stream, environ)
+        from rich.console import Console as RichConsole
+
+        terminal, checked = stream.isatty(), CheckedStream(stream)
+        plain = not terminal or bool(environ.get("NO_COLOR")) or environ.get("TERM") == "dumb"
+        self.console: Console = RichConsole(
+            file=cast("TextIO", checked),
+            force_terminal=terminal,  # otherwise rich takes any stream for one under FORCE_COLOR
+            color_system=None if plain else "auto",
+            markup=False,
+            highlight=False,
+            emoji=False,
+            _environ=environ,
+        )
         self.clock = clock
         self._live: Live | None = None
         self._line: Text | None = None
@@ -121,7 +134,7 @@ class Screen:
 
     async def ticking(self) -> None:
         """Move the live line on, until cancelled."""
-        with suppress(OSError):  # whoever writes the text finds out
+        with suppress(WriteFailed):  # whoever writes the text finds out
             while True:
                 await asyncio.sleep(_TICK)
                 self.tick()
@@ -151,7 +164,7 @@ class Screen:
         self._live = Live(
             self,
             console=self.console,
-            auto_refresh=False,
+            auto_refresh=False,  # a thread of rich's would draw in the midst of a text; `ticking` draws in the loop
             transient=True,
             redirect_stdout=False,
             redirect_stderr=sys.stderr.isatty(),  # warnings go above the live line, not through it
@@ -245,29 +258,6 @@ class AskOnScreen:
         await asyncio.sleep(_TICK)  # the page shows what came before
         with self.screen.paused():
             return await self._ask(request)
-
-
-def _console(stream: TextIO, environ: Mapping[str, str]) -> Console:
-    from rich.console import Console
-
-    class Loud(Console):
-        """A console whose broken pipe is the caller's to handle."""
-
-        def on_broken_pipe(self) -> None:
-            # rich's own ends the process with code 1, before the report is written and the run told to stop
-            raise  # noqa: PLE0704 - rich calls this while it handles the BrokenPipeError
-
-    terminal = stream.isatty()
-    plain = not terminal or bool(environ.get("NO_COLOR")) or environ.get("TERM") == "dumb"
-    return Loud(
-        file=stream,
-        force_terminal=terminal,  # otherwise rich takes any stream for one under FORCE_COLOR
-        color_system=None if plain else "auto",
-        markup=False,
-        highlight=False,
-        emoji=False,
-        _environ=environ,
-    )
 
 
 _PIECES = re.compile(r"\n|[ \t]+|[^ \t\n]+")
