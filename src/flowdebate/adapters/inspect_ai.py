@@ -89,12 +89,12 @@ class InspectModel(AdaptedModel):
         model = get_model(role=self._role, default=self._model) if self._role else get_model(self._model)
         if not str(model).startswith("mockllm/"):
             check_real_calls_allowed(self.name, base_url=model.api.base_url)
-        again = False
+        again = False  # what Inspect would repeat, by its own rules for each provider, is transient here
         try:
             with framework_failures(LimitExceededError):
                 try:
                     output = await model.generate(**self._parameters(request))
-                except RetryError as error:  # what Inspect would have repeated
+                except RetryError as error:  # with no retries allowed, its first attempt is its last
                     again = True
                     raise error.last_attempt.exception() or error from None
                 return _response(output, request)
@@ -176,6 +176,7 @@ def _response(output: Any, request: ModelRequest) -> ModelResponse:  # noqa: ANN
         ToolCall(id=call.id, name=call.function, arguments=call.parse_error or json.dumps(call.arguments))
         for call in (output.message.tool_calls or () if request.tools else ())
     )
+    # Inspect counts cached tokens apart, and we count them among those of the prompt, as OpenAI does
     used = output.usage
     cached = None if used is None else used.input_tokens_cache_read
     prompt = None if used is None else used.input_tokens + (cached or 0) + (used.input_tokens_cache_write or 0)
@@ -299,6 +300,7 @@ async def _held(pattern: Block[Any, Any], asked: str, options: RunOptions, model
     from inspect_ai.log import transcript
     from inspect_ai.util import span
 
+    # its id is made here: the transcript of a sample names its run also where that fails before it gives a result
     chosen: RunOptions = {**options, "run_id": os.urandom(16).hex()}
     if options.get("model") is None:
         chosen["model"] = model

@@ -75,6 +75,7 @@ class RunnableModel(AdaptedModel):
         super().__init__(where, name or f"langgraph/{runnable.get_name()}", retry)
         self._runnable = runnable
         self._chat = isinstance(runnable, BaseChatModel)
+        # not by its class: a chat model alone needs langchain_core, and langgraph may not be there
         self._graph = hasattr(runnable, "stream_channels") and hasattr(runnable, "channels")
         self._config = config
 
@@ -97,12 +98,16 @@ class RunnableModel(AdaptedModel):
             elif self._graph:
                 answer = await _graph_streamed(runnable, value, config, request.on_text)
             else:
-                answer = await _streamed(runnable, value, config, request.on_text)
+                answer = None
+                async for chunk in runnable.astream(value, config):
+                    answer = chunk if answer is None else answer + chunk
+                    request.on_text(_text(chunk))
             return ModelResponse(text=_text(answer["messages"][-1] if self._graph else answer), usage=used())
 
     async def _structured(self, request: ModelRequest, config: Any) -> dict[str, Any] | None:  # noqa: ANN401 - RunnableConfig
         """The data of a structured answer, or its text; None if the chat model has no structured output."""
         assert request.output is not None  # noqa: S101 - the caller has looked
+        # LangChain makes a function of the schema, which gets its name and description from these
         schema = {"title": request.output.name, "description": "The answer.", **request.output.json_schema}
         try:
             asked = self._runnable.with_structured_output(schema, include_raw=True, **sampling_of(request))
@@ -136,6 +141,7 @@ class RunnableModel(AdaptedModel):
             )
 
         config = merge_configs(self._config, {"callbacks": [Counter()]})
+        # of its own: a checkpointer would put the messages of earlier calls on the same thread before these
         config["configurable"] = {**config.get("configurable", {}), "thread_id": uuid4().hex}
         return used, config
 
@@ -230,14 +236,6 @@ def _text(answer: Any) -> str:  # noqa: ANN401 - a message, or a text
         return answer
     text = getattr(answer, "text", "")
     return str(text() if callable(text) and not isinstance(text, str) else text)
-
-
-async def _streamed(runnable: Any, value: Any, config: Any, on_text: Callable[[str], None]) -> Any:  # noqa: ANN401 - langchain's
-    answer: Any = None
-    async for chunk in runnable.astream(value, config):
-        answer = chunk if answer is None else answer + chunk
-        on_text(_text(chunk))
-    return answer
 
 
 async def _graph_streamed(graph: Any, value: Any, config: Any, on_text: Callable[[str], None]) -> Any:  # noqa: ANN401 - langgraph's

@@ -13,7 +13,7 @@ from flowdebate.models.base import ModelResponse, ToolCall
 from flowdebate.models.call import check_real_calls_allowed
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator
     from typing import Self
 
     from flowdebate.models.base import FinishReason, ModelRequest
@@ -57,7 +57,13 @@ class LiteLLM(AdaptedModel):
         parameters = self._parameters(request)
         with framework_failures():
             if request.output is None and request.on_text is not None:
-                answer = await _streamed(await litellm.acompletion(**parameters, **_STREAMED), request.on_text)
+                chunks = []
+                async for chunk in await litellm.acompletion(**parameters, **_STREAMED):
+                    chunks.append(chunk)
+                    for choice in chunk.choices[:1]:
+                        if choice.delta.content:
+                            request.on_text(choice.delta.content)
+                answer = litellm.stream_chunk_builder(chunks)
             else:
                 answer = await litellm.acompletion(**parameters)
             return _response(answer)
@@ -103,19 +109,6 @@ async def callbacks_done() -> None:
 
 
 _STREAMED = {"stream": True, "stream_options": {"include_usage": True}}
-
-
-async def _streamed(stream: Any, on_text: Callable[[str], None]) -> Any:  # noqa: ANN401 - LiteLLM has no types for it
-    """Read a stream to its end and put the answer together."""
-    import litellm
-
-    chunks = []
-    async for chunk in stream:
-        chunks.append(chunk)
-        for choice in chunk.choices[:1]:
-            if choice.delta.content:
-                on_text(choice.delta.content)
-    return litellm.stream_chunk_builder(chunks)
 
 
 def _response(answer: Any) -> ModelResponse:  # noqa: ANN401 - LiteLLM's ModelResponse

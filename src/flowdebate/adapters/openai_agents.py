@@ -21,8 +21,6 @@ from flowdebate.errors import ConfigurationError
 from flowdebate.models.base import ModelResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from agents import Agent, FunctionTool, RunConfig
     from agents.agent_output import AgentOutputSchemaBase
 
@@ -86,8 +84,16 @@ class AgentModel(AdaptedModel):
         said = [*([("system", system)] if system else []), *chat_of(request)]
         messages: list[Any] = [{"role": role, "content": text} for role, text in said]
         with framework_failures():
+            result: Any
             if request.output is None and request.on_text is not None:
-                result = await _streamed(Runner.run_streamed(agent, messages, **options), request.on_text)
+                result = Runner.run_streamed(agent, messages, **options)
+                try:
+                    async for event in result.stream_events():
+                        if event.type == "raw_response_event" and event.data.type == "response.output_text.delta":
+                            request.on_text(event.data.delta)
+                except BaseException:
+                    result.cancel()  # it runs in a task of its own
+                    raise
             else:
                 result = await Runner.run(agent, messages, **options)
             used = result.context_wrapper.usage
@@ -103,17 +109,6 @@ def debate_tool(
     from agents import function_tool
 
     return function_tool(as_tool(pattern, name=name, description=description, **options))
-
-
-async def _streamed(result: Any, on_text: Callable[[str], None]) -> Any:  # noqa: ANN401 - RunResultStreaming
-    try:
-        async for event in result.stream_events():
-            if event.type == "raw_response_event" and event.data.type == "response.output_text.delta":
-                on_text(event.data.delta)
-    except BaseException:
-        result.cancel()  # it runs in a task of its own
-        raise
-    return result
 
 
 def _output_type(schema: OutputSchema) -> AgentOutputSchemaBase:

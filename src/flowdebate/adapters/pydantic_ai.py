@@ -20,8 +20,6 @@ from flowdebate.errors import ConfigurationError
 from flowdebate.models.base import ModelResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pydantic_ai import Agent, Tool
 
     from flowdebate.blocks.base import Block
@@ -57,11 +55,21 @@ class AgentModel(AdaptedModel):
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
         """Run the agent once."""
+        from pydantic_ai import AgentRunResultEvent, PartDeltaEvent, PartStartEvent, TextPart, TextPartDelta
+
         refuse_tools(self.name, request)
         options = self._options(request)
         with framework_failures():
+            result: Any = None
             if request.output is None and request.on_text is not None:
-                result = await self._streamed(options, request.on_text)
+                async with self._agent.run_stream_events(**options) as events:
+                    async for event in events:
+                        if isinstance(event, PartStartEvent) and isinstance(event.part, TextPart):
+                            request.on_text(event.part.content)
+                        elif isinstance(event, PartDeltaEvent) and isinstance(event.delta, TextPartDelta):
+                            request.on_text(event.delta.content_delta)
+                        elif isinstance(event, AgentRunResultEvent):
+                            result = event.result
             else:
                 result = await self._agent.run(**options)
             used = result.usage
@@ -94,20 +102,6 @@ class AgentModel(AdaptedModel):
             "deps": self._deps,
             "infer_name": False,
         }
-
-    async def _streamed(self, options: dict[str, Any], on_text: Callable[[str], None]) -> Any:  # noqa: ANN401 - AgentRunResult
-        from pydantic_ai import AgentRunResultEvent, PartDeltaEvent, PartStartEvent, TextPart, TextPartDelta
-
-        result = None
-        async with self._agent.run_stream_events(**options) as events:
-            async for event in events:
-                if isinstance(event, PartStartEvent) and isinstance(event.part, TextPart):
-                    on_text(event.part.content)
-                elif isinstance(event, PartDeltaEvent) and isinstance(event.delta, TextPartDelta):
-                    on_text(event.delta.content_delta)
-                elif isinstance(event, AgentRunResultEvent):
-                    result = event.result
-        return result
 
 
 def debate_tool(

@@ -108,6 +108,7 @@ async def _begun(service: "Service", question: str, texts: Sequence[str], seed: 
     ]
     argued = ArguedDebate(question=question, transcript=entries)
     value = argued.model_dump(mode="json", by_alias=True)
+    # named by what is judged: hosts cut long calls and repeat them, which must find the verdict, not pay for another
     about = json.dumps([question, list(texts), seed]).encode()
     run_id = f"judge-{hashlib.blake2b(about, digest_size=10).hexdigest()}"
     try:

@@ -50,6 +50,8 @@ async def _tell(service: Service, run: RunDetails, ctx: Context[Any, Any]) -> No
         async for update in updates:
             if update.kind == "reset":
                 progress = Progress(progress.usual)
+            # the stream begins with the run; what was told by an earlier call of the tool is passed over, since the
+            # protocol wants progress that only increases
             elif update.kind == "event" and progress.follow(update.event) and progress.calls >= told:
                 await ctx.report_progress(progress.calls, progress.total, progress.message)
 
@@ -82,7 +84,7 @@ class Progress:
 
     @property
     def total(self) -> int | None:
-        """The usual number of calls, unless there are more."""
+        """The usual number of calls, unless there are more: a bar beyond its end would say nothing."""
         return self.usual if self.usual is not None and self.calls <= self.usual else None
 
     @property

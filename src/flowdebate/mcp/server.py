@@ -96,6 +96,7 @@ def http_app(
     hosts = [*LOOPBACK, *allow_hosts]
     security = TransportSecuritySettings(
         enable_dns_rebinding_protection=not guarded,
+        # the SDK compares whole headers: with a port they fit only the form with ":*"
         allowed_hosts=[each for host in hosts for each in (host, f"{host}:*")],
         allowed_origins=[
             f"{scheme}://{host}{port}" for scheme in ("http", "https") for host in hosts for port in ("", ":*")
@@ -185,5 +186,7 @@ async def serve_http(
     with bound:
         if started is not None:
             started(f"http://127.0.0.1:{bound.getsockname()[1]}/mcp")
+        # no log_config: uvicorn's would write its own lines to stderr and stdout. A second: what a signal has to end
+        # are streams that clients hold open for ever, and calls in flight get their `patience` from the service
         config = uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=1)
         await uvicorn.Server(config).serve(sockets=[bound])

@@ -35,6 +35,7 @@ ServiceOf: TypeAlias = Callable[[Context[Any, Any]], Service]
 class Side(BaseModel):
     """Somebody who takes part."""
 
+    # a model that misspells `human` has to be told, or a person who wants to argue would be spoken for
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
     stance: str = Field(
         max_length=500, description="In a debate the position to argue, as a claim; in other patterns the role."
@@ -249,6 +250,7 @@ def add_turn_tools(server: MCPServer[Any], service_of: ServiceOf) -> None:
     async def ask(ctx: Context[Any, Any], run_id: str, place: str | None) -> Elicit[Form]:
         request = _pending_of(await service_of(ctx).run(run_id), place)
         able = None if ctx.client_capabilities is None else ctx.client_capabilities.elicitation
+        # a client that declares neither mode is one of a time when there were only forms
         if able is None or (able.form is None and able.url is not None):
             raise ToolError(_CANNOT_ASK)
         problem = "" if request.problem is None else f"\n\nThe answer before does not fit: {request.problem}"
@@ -333,7 +335,7 @@ def form_of(request: PendingInput) -> type[Form]:
     known, required = schema.get("$defs", {}), schema.get("required", ())
     fields: dict[str, Any] = {}
     for number, (name, part) in enumerate(schema.get("properties", {}).items()):
-        kind, nullable = _kind_of(part, known)
+        kind, nullable = _kind_of(part, known)  # a form of the protocol has only fields of text, numbers and switches
         described_by, typed_as = part.get("description"), kind_of(part, known)
         about = f"{described_by} ({typed_as})" if described_by else typed_as
         optional = nullable or name not in required

@@ -228,6 +228,7 @@ def _widget_class() -> Any:  # noqa: ANN401 - of anywidget
     from anywidget import AnyWidget
     from traitlets import Unicode
 
+    # a widget is one module without an address of its own, from which others could be imported
     script = "".join(_IMPORT.sub("", asset(name)) for name in ("element.js", "form.js", "notebook/turn.js"))
     style = style_of("notebook/style.css", "notebook/turn.css")
     contents = {"_esm": script, "_css": style, "page": Unicode().tag(sync=True)}
