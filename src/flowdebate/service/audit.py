@@ -24,7 +24,7 @@ from flowdebate.service.votes import sides_of, votes_in
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from flowdebate.evaluation.audit_report import Figure, JudgeAudit, JudgeFigures, LastWord, PlaceRate, Places
+    from flowdebate.evaluation.audit_report import Figure, JudgeAudit, JudgeFigures, LastWord, PlaceRate
     from flowdebate.patterns.debate.judging.ballots import JudgeBallot
     from flowdebate.store.base import Store, StoredRun
 
@@ -83,9 +83,9 @@ class FigureRow:
     """A model; "all" for all together."""
     name: str
     value: float
-    low: float | None
+    low: float | None = None
     """The ends of its 95% interval; None without one."""
-    high: float | None
+    high: float | None = None
     form: str
     """How the numbers are written: ".0%" or ".2f"."""
     n: int
@@ -110,26 +110,26 @@ def rows_of(audited: JudgeAudit, readers: ReaderAgreement | None = None) -> list
     """The figures of an audit: of all ballots, of each model, and the agreement with readers."""
     models = [row for name, figures in audited.models.items() for row in _rows(name or "(unknown)", figures)]
     found = None if readers is None else readers.agreement
-    agreement = [] if found is None else [_row("all", "agreement with readers", found, ".2f", "debate")]
+    agreement = [] if found is None else [_figure_row("all", "agreement with readers", found, "debate")]
     return [*_rows("all", audited), *agreement, *models]
 
 
 def _rows(judge: str, figures: JudgeFigures) -> Iterator[FigureRow]:
     for places in (*figures.slots, *figures.labels, *figures.turns):
         for place in places.places:
-            yield _rate(judge, _place(places, place), place, n=places.n, even=1 / places.sides)
+            called = f"{'speaker' if places.kind == 'turn' else 'slot'} {place.place} of {places.sides}"
+            if places.kind == "label":
+                called = f"label {in_line(place.place)}"
+            yield _rate_row(judge, called, place, n=places.n, even=1 / places.sides)
     if (last := figures.last_word) is not None:
-        yield _rate(judge, "last word", last, n=last.n, even=last.even)
+        yield _rate_row(judge, "last word", last, n=last.n, even=last.even)
     for name, (called, over) in _FIGURES.items():
         figure: Figure | None = getattr(figures, name)
         if figure is not None:
-            yield _row(judge, called, figure, ".2f", over)
+            yield _figure_row(judge, called, figure, over)
     if figures.ballots:
-        of = f"{figures.unparsed:,} of {figures.ballots:,}"
-        share = figures.unparsed_share
-        yield FigureRow(
-            judge=judge, name="unparsed answers", value=share, low=None, high=None, form=".0%", n=figures.ballots, of=of
-        )
+        share, of = figures.unparsed_share, f"{figures.unparsed:,} of {figures.ballots:,}"
+        yield FigureRow(judge=judge, name="unparsed answers", value=share, form=".0%", n=figures.ballots, of=of)
 
 
 _FIGURES = {
@@ -143,37 +143,14 @@ _FIGURES = {
 """The fields of single figures: their names, and what they are counted over."""
 
 
-def _row(judge: str, name: str, figure: Figure, form: str, over: str) -> FigureRow:
-    return FigureRow(
-        judge=judge,
-        name=name,
-        value=figure.value,
-        low=figure.low,
-        high=figure.high,
-        form=form,
-        n=figure.n,
-        of=counted(figure.n, over),
-    )
+def _figure_row(judge: str, name: str, figure: Figure, over: str) -> FigureRow:
+    low, high, of = figure.low, figure.high, counted(figure.n, over)
+    return FigureRow(judge=judge, name=name, value=figure.value, low=low, high=high, form=".2f", n=figure.n, of=of)
 
 
-def _rate(judge: str, name: str, rate: PlaceRate | LastWord, *, n: int, even: float) -> FigureRow:
-    return FigureRow(
-        judge=judge,
-        name=name,
-        value=rate.rate,
-        low=rate.low,
-        high=rate.high,
-        form=".0%",
-        n=n,
-        of=f"{rate.wins:,} of {n:,}",
-        even=even,
-    )
-
-
-def _place(places: Places, place: PlaceRate) -> str:
-    if places.kind == "label":
-        return f"label {in_line(place.place)}"
-    return f"{'speaker' if places.kind == 'turn' else 'slot'} {place.place} of {places.sides}"
+def _rate_row(judge: str, name: str, rate: PlaceRate | LastWord, *, n: int, even: float) -> FigureRow:
+    low, high, of = rate.low, rate.high, f"{rate.wins:,} of {n:,}"
+    return FigureRow(judge=judge, name=name, value=rate.rate, low=low, high=high, form=".0%", n=n, of=of, even=even)
 
 
 def items_of(runs: Iterable[StoredRun]) -> Items:
@@ -193,9 +170,10 @@ def items_of(runs: Iterable[StoredRun]) -> Items:
             continue
         debate = argued(run)
         key = run.header.run_id if debate is None else debate.model_dump_json()
-        before = items.get(key)
-        at_once = _turn_order(run) == "simultaneous"
+        before, raw = items.get(key), (run.outcome or {}).get("raw")
+        at_once = isinstance(raw, dict) and raw.get("turnOrder") == "simultaneous"
         if before is None:
+            # Where all speak at once, nobody has the last word.
             spoken = None if debate is None or at_once else spoken_in(debate.transcript)
             items[key] = AuditItem(id=run.header.run_id, ballots=ballots, spoken=spoken)
         else:
@@ -204,11 +182,6 @@ def items_of(runs: Iterable[StoredRun]) -> Items:
                 ballots = [each for each in ballots if each not in before.ballots]
             items[key] = before.model_copy(update={"ballots": [*before.ballots, *ballots], "spoken": spoken})
     return Items(items=list(items.values()), left_out=left_out)
-
-
-def _turn_order(run: StoredRun) -> object:
-    raw = (run.outcome or {}).get("raw")
-    return raw.get("turnOrder") if isinstance(raw, dict) else None
 
 
 def argued(run: StoredRun) -> ArguedDebate | None:
@@ -241,18 +214,16 @@ def _validated(model: type[AuditItem | Judging], value: object) -> list[JudgeBal
 
 def read_items(path: str) -> Items:
     """Read the items in the JSON Lines at `path` ("-": stdin); BadFile with line and field, or where there is none."""
-    lines = read_text(path, megabytes=_MEGABYTES).split("\n")
-    items = [_item(path, number, line) for number, line in enumerate(lines, 1) if line.strip()]
+    items: list[AuditItem] = []
+    for number, line in enumerate(read_text(path, megabytes=_MEGABYTES).split("\n"), 1):
+        if line.strip():
+            value = parse_json(line, path=path, number=number)
+            if not isinstance(value, dict):
+                raise BadFile(path, f"line {number}: must hold an object with `ballots`, got {shown(value)}")
+            try:
+                items.append(AuditItem.model_validate(value))
+            except ValidationError as error:
+                raise BadFile(path, f"line {number}: {problem_of(error)}") from None
     if not items:
         raise BadFile(path, "holds no item")
     return Items(items=items)
-
-
-def _item(path: str, number: int, line: str) -> AuditItem:
-    value = parse_json(line, path=path, number=number)
-    if not isinstance(value, dict):
-        raise BadFile(path, f"line {number}: must hold an object with `ballots`, got {shown(value)}")
-    try:
-        return AuditItem.model_validate(value)
-    except ValidationError as error:
-        raise BadFile(path, f"line {number}: {problem_of(error)}") from None

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from flowdebate.runs.result import RunHandle
 
 
-_PACE = 0.04
+_PACE = 0.04  # at most 25 a second, as docs/service.md says: a page need not be set anew for each token
 """Seconds between two pieces of text, which are the same for all readers."""
 _START = b""
 
@@ -66,7 +66,7 @@ class _Text:
         self.length += len(text)
 
     def whole(self) -> str:
-        if len(self.pieces) > 1:
+        if len(self.pieces) > 1:  # joined when it is read: adding each piece to one text would be quadratic
             self.pieces = ["".join(self.pieces)]
         return self.pieces[0] if self.pieces else ""
 
@@ -120,7 +120,7 @@ class Channel:
     def put(self, event: object) -> None:
         """Add an event of the run, as it happens."""
         match event:
-            case CallStarted():
+            case CallStarted():  # not in the log: a replay of the journal has no such event, so no mark could hold
                 self.calls[event.path] = self._numbered(event)
             case TextDelta():
                 text = self.texts.get(event.path)
@@ -163,6 +163,7 @@ class Channel:
         if isinstance(last, RunFinished):
             self._append(last)
         now = {call.path: call for call in calls}
+        # A call keeps its number, by which readers know that they have been told of it.
         self.calls = {path: self.calls.get(path) or self._numbered(call) for path, call in now.items()}
         self._tell()
 
@@ -173,6 +174,7 @@ class Channel:
     def _append(self, event: object) -> None:
         mark = None
         if not isinstance(event, RunFinished):  # a run that is resumed goes on in its place
+            # Over all events before it: where branches that run at once came in another order, the mark is unknown.
             kind, path = _sort(event)
             self._digest = blake2b(self._digest + f"{kind}\n{path}\n".encode(), digest_size=6).digest()
             mark = f"{len(self.positions) + 1}-{self._digest.hex()}"
@@ -181,7 +183,7 @@ class Channel:
 
     def _close_text(self, path: str) -> None:
         text = self.texts.pop(path, None)
-        if text is not None and self.readers:
+        if text is not None and self.readers:  # later readers have the whole answer in its event
             self.log.append(text)
 
     def _tell(self) -> None:
@@ -215,7 +217,7 @@ class Channel:
                 if self.ended and reader.is_done:
                     yield Update("end")
                     return
-                if self._version == version:
+                if self._version == version:  # else there is news that came while a reader took the last one
                     await self._news.wait()
         finally:
             self.readers -= 1
@@ -226,7 +228,7 @@ class Channel:
         """Whether `mark` may be that of an event which a run that has just been resumed has still to replay."""
         if self.ended or self._numbers or mark is None:  # a call that is made is behind all recorded ones
             return False
-        place = mark.partition("-")[0][:9]
+        place = mark.partition("-")[0][:9]  # anybody may send a mark, and int() refuses thousands of digits
         return place.isdecimal() and int(place) > len(self.positions)
 
 
@@ -263,7 +265,7 @@ class _Reader:
             elif index >= self._joined:
                 yield from self._piece(item)
                 self._sent.pop(item.started.path, None)
-        for number, call in list(channel.calls.values()):
+        for number, call in list(channel.calls.values()):  # a copy: events come while the reader has one of them
             if number not in self._told:
                 self._told.add(number)
                 yield Update("event", call)

@@ -132,7 +132,7 @@ class Recipes:
             allowed = f"a run with a plan, or of a registered pattern ({known}); this is one of {run.header.block!r}"
             raise ConfigurationError("Service", "run_id", run.header.run_id, allowed)
         plan = plan_of(run, {}, to_ask=to_ask)
-        if not to_ask:
+        if not to_ask:  # a replay opens no recording, and wraps no model that it does not ask
             plan = replace(plan, policies=Policies())
         return self._of_plan(plan, limits, recording=False)
 
@@ -188,8 +188,9 @@ class Recipes:
     def _registered(self, run: StoredRun) -> str | None:
         """The registered pattern of a stored run."""
         plan = run.header.plan or {}
+        # Workers store the name of their pattern under the key under which a plan has that of a built-in one.
         name = plan.get("registered", plan.get("pattern") if "workers" in plan else None)
-        if name is None and not plan:
+        if name is None and not plan:  # a program started it: only its block says which pattern it is
             name = next((each for each, block in self.patterns.items() if block.name == run.header.block), None)
         return name if isinstance(name, str) and name in self.patterns else None
 
@@ -206,7 +207,7 @@ class Recipes:
         )
 
     def _of_plan(self, plan: Plan, limits: Limits | None, *, recording: bool = True) -> Recipe:
-        stored = {**stored_plan(plan), **self._recover}
+        stored = {**stored_plan(plan), **self._recover}  # as it was given: the service's model is no part of it
         if plan.models is None and self._model is not None:
             model = self._model
             by_intent = model if isinstance(model, Mapping) else {"chat": model, "synthesize": model}

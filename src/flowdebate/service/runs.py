@@ -145,7 +145,7 @@ def opened(where: str | None) -> Iterator[Place]:
 def _option(where: str | None, store: Store) -> str:
     if where is None:
         return ""
-    is_address = where.startswith(("postgresql:", "postgres:"))
+    is_address = where.startswith(("postgresql:", "postgres:"))  # a store's name has no password, which is not repeated
     return f" --store {shlex.quote(store.name if is_address else where)}"
 
 
@@ -248,7 +248,7 @@ async def each_run(
 ) -> AsyncIterator[StoredRun]:
     """Yield the runs that `list_runs` lists; the store is read page by page, as far as the caller goes."""
     status = next((each for each in get_args(StoredStatus) if each == state), None)
-    if state == "left_behind":
+    if state == "left_behind":  # which no store knows: it is a running run without a live owner
         status = "running"
     while True:
         page = await store.runs(status=status, block=block, text=search, labels=labels, limit=_PAGE, before=before)
@@ -263,6 +263,7 @@ async def each_run(
 async def delete_run(store: Store, run_id: str) -> None:
     """Delete a run with all that belongs to it. Raises RunNotFound, and RunConflict while its owner is alive."""
     await store.delete(run_id)
+    # Stores delete no documents: they are overwritten, unless somebody has written them anew meanwhile.
     for key, body in (await store.documents(documents_of(run_id))).items():
         await store.put(documents_of(run_id), key, GONE, expected=body)
 

@@ -10,7 +10,7 @@ from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any
 
 from flowdebate._util.validation import check_count, check_seconds
-from flowdebate.blocks.human.answers import asked_in
+from flowdebate.blocks.human.answers import asked_in, open_requests, submit_answer
 from flowdebate.errors import (
     ConfigurationError,
     FlowDebateError,
@@ -112,12 +112,13 @@ class Service:
         check_count("Service", max_concurrency=max_concurrency)
         check_seconds("Service", poll=poll)
         opened = workers.store if store is None and workers is not None else open_store(store, where="Service")
-        if opened is None and store is None:
+        if opened is None and store is None:  # elsewhere that means no store
             opened = open_store(default_store_path())
         if opened is None:
             raise ConfigurationError("Service", "store", store, "a store: a service has durable runs")
         self._opened = None if opened is store else opened
         """The store if it was opened here, to be closed here."""
+        # `close` lets calls in flight be recorded: they are paid for, and the next process need not repeat them.
         self._draining = Draining(opened, requeue=recover)
         self.store: Store = self._draining
         """The store of the runs."""
@@ -285,13 +286,16 @@ class Service:
             block=None if pattern is None else self._recipes.block_name(pattern),
             search=text,
             labels=labels,
-            limit=limit + 1,
+            limit=limit + 1,  # one more than is shown says whether there is a next page
             before=None if before is None else _cursor(before),
         )
         shown = runs[:limit]
         last = shown[-1].header if len(runs) > limit else None
         return RunPage(
-            runs=tuple(map(self._told, shown)), next=None if last is None else f"{last.created_at!r}:{last.run_id}"
+            runs=tuple(map(self._told, shown)),
+            next=None
+            if last is None
+            else f"{last.created_at!r}:{last.run_id}",  # !r: every digit, as the store compares
         )
 
     async def audited(
@@ -392,8 +396,6 @@ class Service:
         The journal says `by` whom it was given where that was not the person at this service: a program, or a link.
         NotAwaited, OutputError for an invalid answer, RunConflict, and the errors of `resume`.
         """
-        from flowdebate.blocks.human.answers import open_requests, submit_answer
-
         await submit_answer(self.store, run_id, answer, place=place, by=by)
         if resume and not await open_requests(self.store, run_id):
             return await self.resume(run_id)
@@ -440,7 +442,7 @@ class Service:
         elif stored.owned:
             raise RunConflict(self.store.name, run_id)
         elif stored.status in (*_UNFINISHED, "awaiting"):
-            taken = await self.store.take(run_id)
+            taken = await self.store.take(run_id)  # RunConflict if a process has started to execute it since
             await self.store.finish(run_id, "interrupted", taken.outcome)
         return await self._state(run_id)
 
@@ -515,6 +517,7 @@ class Service:
         recipe = self._recipes.of_fork(
             stored, pattern=pattern, options=options or {}, seed=seed, limits=limits, check=check
         )
+        # A changed pattern may ask for answers of another form than the recorded requests did.
         if isinstance(edits, Mapping) and edits and pattern is None and not options:
             steps = await self.store.steps(run_id)
             edits = check_edits(edits, steps, (await self._replayed(stored, steps)).requests)
@@ -564,7 +567,7 @@ class Service:
                 while not self._active.closing:
                     try:
                         await self.resume(stored.header.run_id)
-                    except TooManyRuns:
+                    except TooManyRuns:  # the others wait until one of them has ended
                         await asyncio.sleep(self._poll)
                         continue
                     except FlowDebateError as error:
@@ -578,6 +581,7 @@ class Service:
         """
         self._draining.stop()
         await self._active.close(self._draining.quiet, patience)
+        # The store of the workers is theirs to close: they may have other services.
         if self._opened is not None and (self.workers is None or self._opened is not self.workers.store):
             with suppress(StoreError):
                 await close_store(self._opened)

@@ -201,7 +201,7 @@ def failure_text(recorded: str) -> str:
     """What failed, from its record."""
     try:
         return str(json.loads(recorded)["error"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError):  # an import may hold anything
         return recorded
 
 
@@ -215,7 +215,7 @@ def _model(body: dict[str, Any]) -> str | None:
 
 def _usage(body: dict[str, Any]) -> StepTokens | None:
     numbers = body.get("usage")
-    if not isinstance(numbers, list) or len(numbers) != len(_USAGE):
+    if not isinstance(numbers, list) or len(numbers) != len(_USAGE):  # of another version, or imported from anybody
         return None
     counts = dict(zip(_USAGE, numbers, strict=True))
     return StepTokens(**{name: counts.get(name) for name in StepTokens.model_fields})

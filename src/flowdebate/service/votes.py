@@ -69,7 +69,7 @@ def sides_of(run: StoredRun) -> list[str]:
     said = raw.get("transcript") if isinstance(raw, dict) and run.status in COMPLETE and "verdict" in raw else None
     stances = [each.get("stance") for each in said if isinstance(each, dict)] if isinstance(said, list) else []
     found = list(dict.fromkeys(stance for stance in stances if isinstance(stance, str)))
-    return found if len(found) > 1 else []
+    return found if len(found) > 1 else []  # with one side there is nothing to choose
 
 
 async def votes_in(store: Store, run: StoredRun) -> dict[str, Vote]:
@@ -86,7 +86,7 @@ def votes_of(run: StoredRun, documents: Mapping[str, str]) -> dict[str, Vote]:
                 vote = Vote.model_validate_json(body)
             except ValidationError:
                 continue
-            if vote.begun_at == run.header.created_at:
+            if vote.begun_at == run.header.created_at:  # a deleted run's id may have been given again
                 found[key.removeprefix(_PREFIX)] = vote
     return found
 
@@ -117,8 +117,9 @@ async def cast_vote(
     vote = Vote(winner=winner, why=why, order=None if order is None else list(order), at=time.time(), begun_at=begun)
     key, body = f"{_PREFIX}{reader}", vote.model_dump_json(by_alias=True)
     collection = documents_of(run_id)
-    if await store.put(collection, key, body):
+    if await store.put(collection, key, body):  # which fails if it exists: of two votes at once one stands
         return
+    # There is a document: a vote on an earlier run with this id, or its tombstone, may be replaced.
     before = (await store.documents(collection)).get(key, GONE)
     if reader in await votes_in(store, run) or not await store.put(collection, key, body, expected=before):
         raise NotAwaited(store.name, run_id, "has a vote of this reader already, and the first one stands")
