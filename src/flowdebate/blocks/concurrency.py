@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, TypeVar
 
 from flowdebate.errors import add_note, error_text
-from flowdebate.runs.durable.suspend import Suspended, merged
+from flowdebate.runs.durable.suspend import Suspended, merge_suspensions
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -57,7 +57,7 @@ async def in_order(  # noqa: C901 - each way in which a call may end
     except BaseExceptionGroup as group_failure:
         raise _raised(group_failure, failures) from None
     if failures or suspended:
-        raise _first(failures) if failures else merged(suspended)
+        raise _first(failures) if failures else merge_suspensions(suspended)
     return [results[index] for index in range(len(calls))]
 
 

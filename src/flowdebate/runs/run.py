@@ -377,7 +377,7 @@ class Run:
         journal = self.journal
         if journal is not None:
             digest = digest_of(request)
-            row = journal.found(path, digest, model=model.name)
+            row = journal.find(path, digest, model=model.name)
             if row is not None:
                 return self._replay(model, request, path, row, odd=() if row.request == digest else ("other_request",))
         role = request.role  # `tell` must not hold the request, which holds it: a cycle would keep the whole run

@@ -95,7 +95,7 @@ class Human(Block[Any, Any]):
         while journal is not None:
             place = f"{ctx.path}#human" if number == 1 else f"{ctx.path}#human#{number}"
             request = replace(request, place=place)
-            row = journal.found(place, request.text)
+            row = journal.find(place, request.text)
             if row is None or row.body is None:
                 return await self._ask_and_record(request, check, journal)
             answer, suspended = read_answer(row.body)

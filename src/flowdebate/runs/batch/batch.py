@@ -1,4 +1,7 @@
-"""Batch runs of one block: bounded concurrency, results as they complete, each paid for once."""
+"""Batch runs of one block: bounded concurrency, results as they complete, each paid for once.
+
+The worker pool at the end knows nothing of runs: it executes jobs concurrently, and never far ahead of its reader.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from pydantic import BaseModel
 
 from flowdebate.errors import ConfigurationError, RunChanged, RunExists, add_note
 from flowdebate.runs.batch.result import BatchItem, BatchResult, BatchTally
-from flowdebate.runs.batch.workers import WorkerPool
+from flowdebate.runs.durable.journal import wait_uncancelled
 from flowdebate.runs.durable.resume import StoreOptions, changes_of, check_unchanged, load_run
 from flowdebate.runs.execute import make_run, run_block
 from flowdebate.runs.result import RunView
@@ -21,7 +24,7 @@ from flowdebate.store.base import COMPLETE
 from flowdebate.store.open import STORE_VARIABLE, open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
     from typing import Self
 
     from flowdebate.models.resolve import ModelChoice
@@ -38,9 +41,10 @@ if TYPE_CHECKING:
 
 BATCH_LABEL = "batch"
 """The label that names the batch of a run."""
-"""Statuses of runs that are complete."""
 
 OutT = TypeVar("OutT")
+JobT = TypeVar("JobT")
+DoneT = TypeVar("DoneT")
 Questions = Iterable[Any] | AsyncIterable[Any]
 
 
@@ -101,7 +105,8 @@ class Batch(Generic[OutT]):
         self._on_uncertain = on_uncertain
         self._allow_changes = allow_changes
         self._options = _store_options(store, self.batch_id, f"{block.name}.batch()")
-        make_run(block, None, seed=seed, store=self._options or False, **self._common)  # checks the options
+        # Wrong options are an error here, not in each item of the batch.
+        make_run(block, None, seed=seed, store=self._options or False, **self._common)
         self._store = None if self._options is None else open_store(self._options.store)
         self._stored: dict[str, StoredRun] = {}
         """The stored runs of the batch as they were when they were read, by id."""
@@ -171,10 +176,10 @@ class Batch(Generic[OutT]):
             return
         runs = await self._store.runs(labels={BATCH_LABEL: self.batch_id})
         self._stored = {run.header.run_id: run for run in runs}
-        if isinstance(self._questions, Sequence):
+        if isinstance(self._questions, Sequence):  # an iterator would be used up, and may be endless
             for index, row in enumerate(self._questions):
                 if self._run_id(index) in self._stored:
-                    self._check_stored(self._made(self._job(index, row)))
+                    self._check_stored(self._make_run(self._job(index, row)))
 
     def _check_stored(self, run: Run) -> None:
         """Raise RunChanged if the stored run was started with another header than `run`."""
@@ -182,7 +187,7 @@ class Batch(Generic[OutT]):
         assert run.journal is not None  # noqa: S101 - as above
         then, now = self._stored[run.run_id].header, run.journal.header
         pairs = changes_of(then, now)
-        if self._allow_changes:
+        if self._allow_changes:  # another pattern or model is wanted then, another question is a mistake in the rows
             pairs = {name: pairs[name] for name in ("question", "seed")}
         check_unchanged(
             self._store, run.run_id, {BATCH_LABEL: (then.labels.get(BATCH_LABEL, ""), self.batch_id), **pairs}
@@ -190,7 +195,7 @@ class Batch(Generic[OutT]):
 
     # Runs
 
-    def _made(self, job: _Job) -> Run:
+    def _make_run(self, job: _Job) -> Run:
         options = self._options
         if options is not None and job.plan is not None:
             options = replace(options, plan=job.plan)
@@ -204,7 +209,8 @@ class Batch(Generic[OutT]):
         try:
             result = await self._run(job)
         except asyncio.CancelledError as failure:
-            if _is_cancelled():
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
                 raise
             error = failure  # the run cancelled itself
         except Exception as failure:
@@ -221,7 +227,7 @@ class Batch(Generic[OutT]):
         return item
 
     async def _run(self, job: _Job) -> RunResult[OutT]:
-        run = self._made(job)
+        run = self._make_run(job)
         if self._store is None:
             return await self._act(job, run)
         if job.run_id not in self._stored:
@@ -272,11 +278,6 @@ async def _each_of(questions: Questions) -> AsyncGenerator[Any]:
             yield row
 
 
-def _is_cancelled() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
-
-
 def _item(
     job: _Job, result: RunResult[OutT] | None, error: BaseException | None, run: RunView | None, *, replayed: bool
 ) -> BatchItem[OutT]:
@@ -297,6 +298,7 @@ def _item(
 
 def _store_options(store: StoreChoice | StoreOptions, batch_id: str, where: str) -> StoreOptions | None:
     """Return the options of durable runs, with an open store and the batch's label; None without a store."""
+    # All runs share one store object: the owner of their rows, and the group commit, are its.
     if store is False or (store is None and STORE_VARIABLE not in os.environ):
         return None
     options = store if isinstance(store, StoreOptions) else StoreOptions(store=store)
@@ -322,3 +324,83 @@ def _check(
     ):
         if value not in allowed:
             raise ConfigurationError(where, field, value, " or ".join(map(repr, allowed)))
+
+
+class WorkerPool(Generic[JobT, DoneT]):
+    """Runs `jobs`, at most `size` at once; `results` yields what they return as they complete.
+
+    A job is taken when a worker is free, and while at most `size` results are unread. The first failure, of a job or
+    of the source of jobs, cancels all others, and is raised after the results before it.
+    """
+
+    def __init__(self, jobs: AsyncGenerator[JobT], run: Callable[[JobT], Awaitable[DoneT]], *, size: int) -> None:
+        self._jobs = jobs
+        self._run = run
+        self._free = asyncio.Semaphore(size)
+        # A reader that is slower than the workers would else pile up whole results, transcripts included.
+        self._room = asyncio.Semaphore(2 * size)
+        self._ready: asyncio.Queue[DoneT | None] = asyncio.Queue()
+        """Results to be read; None comes last."""
+        self._task: asyncio.Task[None] | None = None
+        self._failure: BaseException | None = None
+        self._ended = False
+
+    async def results(self) -> AsyncGenerator[DoneT]:
+        """Yield the results of the jobs; leaving early cancels those in progress."""
+        self._task = asyncio.create_task(self._run_jobs(), name="flowdebate batch")
+        self._task.add_done_callback(self._check_cancelled)
+        self._task.add_done_callback(lambda _: self._ready.put_nowait(None))
+        try:
+            while (result := await self._ready.get()) is not None:
+                self._room.release()
+                yield result
+            if self._failure is not None:
+                raise self._failure
+        finally:
+            await self.end()
+
+    async def end(self) -> None:
+        """Cancel all jobs, and wait until they have ended, however often the caller is cancelled meanwhile."""
+        self._ended = True
+        cancelled = None
+        if self._task is not None:
+            self._task.cancel()
+            cancelled = await wait_uncancelled(self._task)
+        await self._jobs.aclose()
+        if cancelled is not None:
+            raise cancelled
+
+    async def _run_jobs(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            try:
+                while True:
+                    await self._room.acquire()
+                    await self._free.acquire()
+                    job = await anext(self._jobs, None)
+                    if job is None:
+                        break
+                    task = group.create_task(self._run_job(job), name="flowdebate batch")
+                    task.add_done_callback(self._check_cancelled)
+                    await asyncio.sleep(0)  # it starts before the next job is taken
+            except Exception as failure:  # noqa: BLE001 - raised where results are read
+                self._fail(failure)
+
+    async def _run_job(self, job: JobT) -> None:
+        try:
+            self._ready.put_nowait(await self._run(job))
+        except Exception as failure:  # noqa: BLE001 - as above
+            self._fail(failure)
+        else:
+            self._free.release()
+
+    def _check_cancelled(self, task: asyncio.Task[None]) -> None:
+        """End all jobs if somebody else has cancelled one, since it has no result."""
+        if task.cancelled():
+            self._fail(asyncio.CancelledError())
+
+    def _fail(self, failure: BaseException) -> None:
+        """End all jobs because of the first failure."""
+        if not self._ended and self._task is not None:
+            self._ended = True
+            self._failure = failure
+            self._task.cancel()

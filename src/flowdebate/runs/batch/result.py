@@ -119,7 +119,7 @@ class BatchSummary:
 
     @property
     def rate(self) -> float:
-        """Runs a second, without those that were complete before."""
+        """Runs a second, without those that were complete before: reading them says nothing about the others."""
         return (self.done - self.replayed) / self.seconds if self.seconds else 0.0
 
     @property
@@ -183,13 +183,8 @@ class BatchTally:
             failures=dict(self._failures.most_common()),
             usage=usage,
             cost=cost,
-            seconds=self._seconds(),
+            seconds=0.0 if self._began is None else (self._ended or time.perf_counter()) - self._began,
         )
-
-    def _seconds(self) -> float:
-        if self._began is None:
-            return 0.0
-        return (time.perf_counter() if self._ended is None else self._ended) - self._began
 
 
 def _sum(one: float | None, other: float | None) -> float | None:

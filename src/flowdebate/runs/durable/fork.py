@@ -55,16 +55,17 @@ class ForkJournal(Journal):
         self._parent = parent
         self.parent_labels: Mapping[str, str] = parent.labels
         self._clock = parent.began_at
+        self._ahead = parent.left_at - header.created_at
         self._differs = False
         """Whether a step was asked for, or edited, that the parent has another answer to."""
         self._unwritten: deque[StepRow] = deque()
         """Steps taken from the parent that are not recorded yet, in order."""
         self._writing = asyncio.Lock()
 
-    def found(self, key: str, request: str | None = None, *, model: str | None = None) -> StepRow | None:
-        row = super().found(key, request)
-        taken = self._taken(key, request, model)
-        if row is not None:
+    def find(self, key: str, request: str | None = None, *, model: str | None = None) -> StepRow | None:
+        row = super().find(key, request)
+        taken = self._find_in_parent(key, request, model)
+        if row is not None:  # a resumed fork: where it has differed from its parent before, it does so again
             self._differs = self._differs or taken is None or row.body != taken.body
             return row
         if taken is not None:
@@ -73,18 +74,19 @@ class ForkJournal(Journal):
             self._unwritten.append(taken)
         return taken
 
-    def _taken(self, key: str, request: str | None, model: str | None) -> StepRow | None:
+    def _find_in_parent(self, key: str, request: str | None, model: str | None) -> StepRow | None:
         """The step of the parent as one of the fork; None where it has to be executed."""
         row = self._parent.rows.get(key)
         if row is None or row.body is None:
             return None
         if key in self._parent.edits:
-            return replace(row, request=request, body=_edited(row, self._parent.edits[key]))
+            return replace(row, request=request, body=_edit_body(row, self._parent.edits[key]))
         if row.kind in ("call", "human"):
+            # Any model counts that was asked, a fallback too; an answer that the parent itself was edited to has none.
             same = row.request == request and (model is None or model in (models_asked(row.body) or (model,)))
-        else:
-            same = not self._differs and not key.endswith(DECISION)
-        return replace(row, body=_reused(row)) if same else None
+            return replace(row, body=reused_text(row.body)) if same else None
+        # Decisions are taken anew: a fork is a cheap way to go on longer, or to stop earlier, than its parent.
+        return None if self._differs or key.endswith(DECISION) else row
 
     def read(self, row: StepRow, reader: Callable[[str], T]) -> T:
         try:
@@ -121,15 +123,11 @@ class ForkJournal(Journal):
 
     async def _write_taken(self) -> None:
         """Record the steps that were taken from the parent so far."""
-        async with self._writing:
+        async with self._writing:  # in order, or a fork that is killed halfway would have a gap
             while self._unwritten:
                 row = self._unwritten.popleft()
                 await self.store.intend(self.run_id, row.key, row.kind, row.request)
                 await self.store.commit(self.run_id, row.key, row.kind, row.body or "", row.at or self._clock)
-
-    def _time(self) -> float:
-        """The parent's clock where the fork leaves it, and the time since the fork began."""
-        return time.time() - self.header.created_at + self._parent.left_at
 
 
 def fork_header(
@@ -156,9 +154,10 @@ def fork_header(
     for place, edit in (edits or {}).items():
         if place not in known:
             raise _unknown_place(where, "edits", place, known)
-        _edited(known[place], edit)
+        _edit_body(known[place], edit)  # an edit that does not fit is refused before the fork is stored
     first = min((known[place].seq or 0 for place in (*(edits or ()), *([at] if at else []))), default=None)
     before = [row.at or 0.0 for row in rows if row.body is not None and (first is None or (row.seq or 0) < first)]
+    # A fork of a fork begins by the clock of the first run, as its answers were given by that clock.
     began_at = (header.parent or {}).get("began_at", header.created_at)
     return replace(
         header,
@@ -186,15 +185,18 @@ async def journal_of(store: Store, header: RunHeader, **options: Any) -> Journal
         return Journal(store, header, **options)
     labels: Mapping[str, str] = {}
     rows: Sequence[StepRow] = ()
-    with suppress(RunNotFound):
+    with suppress(RunNotFound):  # a fork outlives its parent: only what it has not taken yet is asked for then
         labels = (await store.run(parent["run"])).header.labels
         rows = await store.steps(parent["run"])
+    done = [row for row in rows if row.seq is not None]
+    end = next((row.seq for row in done if row.key == parent["at"]), None)
+    before = [row for row in done if end is None or (row.seq or 0) < end or row.key in parent["edits"]]
     return ForkJournal(
         store,
         header,
         _Parent(
             labels=labels,
-            rows=_before(rows, parent["at"], parent["edits"]),
+            rows={row.key: row for row in before},
             edits=parent["edits"],
             began_at=parent["began_at"],
             left_at=parent["left_at"],
@@ -203,30 +205,12 @@ async def journal_of(store: Store, header: RunHeader, **options: Any) -> Journal
     )
 
 
-def _before(rows: Sequence[StepRow], at: str | None, edits: Mapping[str, Any]) -> dict[str, StepRow]:
-    """The steps recorded before the one at `at` (None: all of them), and those that are edited."""
-    done = [row for row in rows if row.seq is not None]
-    end = next((row.seq for row in done if row.key == at), None)
-    return {row.key: row for row in done if end is None or (row.seq or 0) < end or row.key in edits}
-
-
-def _reused(row: StepRow) -> str:
-    body = row.body or ""
-    match row.kind:
-        case "call":
-            return reused_text(body)
-        case "human":
-            return json_text({**json.loads(body), "origin": "reused"})
-        case _:
-            return body
-
-
-def _edited(row: StepRow, edit: object) -> str:
+def _edit_body(row: StepRow, edit: object) -> str:
     """The record of an edited step; ConfigurationError for an edit that does not fit it."""
     try:
         if row.kind == "human":
             if isinstance(edit, str) and not isinstance(read_answer(row.body or "")[0], str):
-                edit = json.loads(edit)
+                edit = json.loads(edit)  # a command line has texts only
             return json_text({**json.loads(answer_text(edit, suspended=False)), "origin": "edited"})
         return edited_text(row.body or "", edit)
     except (ValueError, TypeError, RecursionError) as error:

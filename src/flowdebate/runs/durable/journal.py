@@ -68,6 +68,8 @@ class Journal:
         self._open: dict[str, StepRow] = {row.key: row for row in rows if row.body is None}
         self._seen: set[str] = set()
         self._clock = header.created_at
+        self._ahead = 0.0
+        """Seconds that the run's clock is ahead of the time; that of a fork goes on where it leaves its parent."""
         self.owned: bool = owned
         """Whether this process owns the run: from its beginning, or from its first write if it was complete before."""
         self._taking: asyncio.Future[None] | None = None
@@ -90,6 +92,7 @@ class Journal:
     async def begin(self) -> None:
         """Store the header of a new run, which this process then owns; a stored run is owned, or only read so far."""
         if not self.stored:
+            # Whoever is cancelled here may own the run already, and has to release it at the end.
             creating = asyncio.ensure_future(self.store.create(self.header))
             cancelled = await wait_uncancelled(creating)
             self.owned = creating.exception() is None
@@ -97,7 +100,7 @@ class Journal:
                 raise cancelled
             creating.result()
 
-    def found(self, key: str, request: str | None = None, *, model: str | None = None) -> StepRow | None:  # noqa: ARG002 - for forks
+    def find(self, key: str, request: str | None = None, *, model: str | None = None) -> StepRow | None:  # noqa: ARG002 - for forks
         """The recorded step at `key`; JournalMismatch if the key comes up twice, or (as a rule) for another request.
 
         A recorded answer counts whichever `model` would be asked now.
@@ -108,6 +111,7 @@ class Journal:
         row = self._done.get(key)
         if row is None:
             return None
+        # Never a silent reuse: an answer to another question would spoil the whole transcript, and nobody would know.
         if row.request != request and not self._accepts_changes:
             problem = (
                 "makes another request than the recorded one: the messages, tools, schema or settings of its block "
@@ -137,7 +141,7 @@ class Journal:
 
     async def _own(self) -> None:
         """Take a run that was only read so far, before its first write; RunConflict if it was changed meanwhile."""
-        if self._taking is None:
+        if self._taking is None:  # once, for all concurrent branches that write first
             self._taking = asyncio.ensure_future(self._take())
         cancelled = await wait_uncancelled(self._taking)
         if cancelled is not None:
@@ -146,7 +150,7 @@ class Journal:
 
     async def _take(self) -> None:
         taken = await self.store.take(self.run_id)
-        if taken.steps != len(self._done):
+        if taken.steps != len(self._done):  # others read and extend the same complete run: its rows here are old
             await self.store.finish(self.run_id, taken.status, taken.outcome)
             raise RunConflict(self.store.name, self.run_id, "was resumed by another process in the meantime")
         self.owned = True
@@ -154,6 +158,7 @@ class Journal:
     async def intend(self, key: str, kind: StepKind, request: str | None) -> None:
         """Record that the step `key` is about to start; RunUncertain if it must not start a second time."""
         left = self._open.get(key)
+        # An attempt with a recorded failure is known not to have been answered; any other may have been paid.
         if left is not None and self._on_uncertain == "raise" and left.attempts > len(left.failures):
             raise RunUncertain(self.store.name, self.run_id, key, left.attempts)
         if not self.owned:
@@ -170,14 +175,11 @@ class Journal:
 
     async def commit(self, key: str, kind: StepKind, body: str) -> None:
         """Record the result of the step `key`: it is durable when this returns, even if the caller is cancelled."""
-        self._clock = max(self._clock, self._time())
+        # Wall clocks are set back, and those of other machines may be behind.
+        self._clock = max(self._clock, time.time() + self._ahead)
         if not self.owned:
             await self._own()
         await self.store.commit(self.run_id, key, kind, body, self._clock)
-
-    def _time(self) -> float:
-        """The time at which a step ends now, by the run's clock."""
-        return time.time()
 
     async def fail(self, key: str, failure: str) -> None:
         """Record that an attempt at the step `key` failed; if that fails in turn, only log it."""
@@ -191,11 +193,11 @@ class Journal:
 
         With `failures` an exception is recorded as well, and raised again on replay.
         """
-        row = self.found(key)
+        row = self.find(key)
         if row is not None:
             if row.kind == "loss":
                 raise self.read(row, failure_of)
-            return self.read(row, lambda body: cast("T", _value_of(body, returns)))
+            return cast("T", self._read_value(row, returns))
         await self.intend(key, "effect", None)
         try:
             value = await call()
@@ -208,10 +210,7 @@ class Journal:
             else:
                 await self.fail(key, failed_text(error_text(error)))
             raise
-        body = _value_text(value, returns)
-        if body is None:
-            raise NotRecordable(self.store.name, self.run_id, key, value)
-        await self.commit(key, "effect", body)
+        await self.commit(key, "effect", self._value_text(key, value, returns))
         return value
 
     async def decide(self, key: str, call: Callable[[], Awaitable[T]], returns: object) -> T:
@@ -219,20 +218,28 @@ class Journal:
 
         A complete run that is only read stays as it is, also one of the first edition, which recorded no decisions.
         """
-        row = self.found(key)
+        row = self.find(key)
         if row is not None:
-            return self.read(row, lambda body: cast("T", _value_of(body, returns)))
+            return cast("T", self._read_value(row, returns))
         value = await call()
-        body = _value_text(value, returns)
-        if body is None:
-            raise NotRecordable(self.store.name, self.run_id, key, value)
+        body = self._value_text(key, value, returns)
         if self.owned:
             await self.commit(key, "effect", body)
         return value
 
+    def _read_value(self, row: StepRow, returns: Any) -> Any:  # noqa: ANN401 - the type that `returns` says
+        return self.read(row, json.loads if returns is None else _adapter(returns).validate_json)
+
+    def _value_text(self, key: str, value: object, returns: Any) -> str:  # noqa: ANN401 - any type form
+        """Serialize a value; NotRecordable if a resumed run would get another value than this one."""
+        body = exact_json(value) if returns is None else _adapter(returns).dump_json(value).decode()
+        if body is None:
+            raise NotRecordable(self.store.name, self.run_id, key, value)
+        return body
+
     def recorded_failure(self, key: str) -> Exception | None:
         """Return the provider failure recorded at `key`; None for none."""
-        row = self.found(key)
+        row = self.find(key)
         return None if row is None else self.read(row, failure_of)
 
     async def record_failure(self, key: str, error: Exception) -> None:
@@ -247,6 +254,7 @@ class Journal:
         try:
             await self.store.finish(self.run_id, status, outcome)
         except StoreError as error:
+            # A complete run whose answers the disk may have lost is none; another error says already that it failed.
             if isinstance(error, StoreLost) and status not in ("failed", "interrupted"):
                 raise
             message = f"run {self.run_id} ended as {status!r}, which could not be recorded: {error}"
@@ -264,7 +272,7 @@ async def wait_uncancelled(task: asyncio.Future[Any]) -> asyncio.CancelledError 
     For calls that decide who owns a run: a caller that left early would not know what it has to release.
     """
     cancelled: asyncio.CancelledError | None = None
-    while not task.done():
+    while not task.done():  # a shield holds against one cancellation only, and timeouts bring a second one
         try:
             await asyncio.wait({task})
         except asyncio.CancelledError as error:
@@ -277,22 +285,12 @@ def failed_text(error: str, **about: Any) -> str:  # noqa: ANN401 - JSON data
     return json_text({"error": error, **about})
 
 
-def _value_text(value: object, returns: Any) -> str | None:  # noqa: ANN401 - any type form
-    """Serialize `value` as JSON; None if reading it back would give another value."""
-    return exact_json(value) if returns is None else _adapter(returns).dump_json(value).decode()
-
-
-def _value_of(body: str, returns: Any) -> Any:  # noqa: ANN401 - what _value_text was given
-    """Read the value that `_value_text` serialized."""
-    return json.loads(body) if returns is None else _adapter(returns).validate_json(body)
-
-
 def plain(value: object) -> Any:  # noqa: ANN401 - JSON data
     """Convert `value` to JSON data; ValueError, TypeError or RecursionError if it is none."""
     return json.loads(json_text(value))
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=64)  # pydantic takes milliseconds to build one
 def _adapter(returns: Any) -> TypeAdapter[Any]:  # noqa: ANN401 - any type form
     return TypeAdapter(returns)
 

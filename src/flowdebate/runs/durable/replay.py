@@ -87,32 +87,34 @@ async def replay(
         session=session_of(store, header, f"{block.name}.replay()"),
         seed=header.seed,
         models=_NoModels(_models_of(store, header, profile) if model is None else ModelResolver(model)),
-        limits=None if limits is None else replace(limits, seconds=None),
+        limits=None
+        if limits is None
+        else replace(limits, seconds=None),  # a replay takes its own time
         journal=journal,
     )
     handle: RunHandle[Any] = start_block(block, header.input, run)
     try:
-        await _settled(handle, journal)
-        for place in journal.parked:
+        await _wait_for_end_of_journal(handle, journal)
+        for place in journal.parked:  # where the run would go on, and count them itself
             run.count_failed(place)
         events = [event for event in handle.events if not isinstance(event, RunFinished)]
         calls = () if handle.done() else tuple(run.records.calls.values())
-        if stored.owned:
+        if stored.owned:  # before the replay is cancelled: its own end would be "interrupted"
             run.build_partial_output("running")
     finally:
-        output, failure = await _ended(handle)
+        output, failure = await _end_replay(handle)
     if stored.status in _ENDED:
         events.append(_finish(stored, run, events))
     return Replay(handle=handle, output=output, events=events, calls=calls, failure=failure, requests=run.requests)
 
 
-async def _settled(handle: RunHandle[Any], journal: _Reading) -> None:
+async def _wait_for_end_of_journal(handle: RunHandle[Any], journal: _Reading) -> None:
     """Wait until the run has come as far as its journal."""
     seen, quiet, spins, waited, pause = (0, 0), 0, 0, 0.0, _PAUSE
     while not handle.done() and quiet < _QUIET and waited < _PATIENCE:
         if journal.parked or spins < _SPINS:
             await asyncio.sleep(0)
-        else:
+        else:  # nothing is parked: a block waits for a thread, or for time to pass, which the loop does not show
             await asyncio.sleep(pause)
             waited, pause = waited + pause, min(2 * pause, _LONGEST_PAUSE)
         now = (len(handle.events), len(journal.parked))
@@ -120,7 +122,7 @@ async def _settled(handle: RunHandle[Any], journal: _Reading) -> None:
         seen, spins = now, spins + 1
 
 
-async def _ended(handle: RunHandle[OutT]) -> tuple[OutT | None, FlowDebateError | None]:
+async def _end_replay(handle: RunHandle[OutT]) -> tuple[OutT | None, FlowDebateError | None]:
     """End the replay; its output and its failure."""
     handle.cancel()
     cancelled = await wait_uncancelled(asyncio.ensure_future(handle.wait()))
@@ -179,7 +181,7 @@ class _Reading(Journal):
 
     async def _park(self, key: str) -> NoReturn:
         self.parked.append(key)
-        await asyncio.Event().wait()
+        await asyncio.Event().wait()  # no error: blocks may catch one, and go on to what the run has not done
         raise AssertionError
 
     async def intend(self, key: str, *_: object) -> None:
@@ -194,7 +196,7 @@ class _Reading(Journal):
         await self._park(key)
 
     async def decide(self, key: str, call: Callable[[], Awaitable[T]], returns: object) -> T:
-        if key not in self._done and not self._is_complete:
+        if key not in self._done and not self._is_complete:  # complete runs of the first edition recorded no decisions
             await self._park(key)
         return await super().decide(key, call, returns)
 

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 _ALL = "all"
 """Where a header names the model that replaces all others."""
 
-"""Statuses of runs in which nothing is left to be asked: their answers count whatever a prompt would be now."""
-
 DEFAULT_MODEL = "the default"
 """How the fingerprint of a run names the model of the environment."""
 
@@ -70,7 +68,11 @@ def attach_journal(
     opened = open_store(options.store)
     if opened is None:
         return
-    given = _plain(value, f"{block}.run()", "value")
+    try:
+        given = plain(value)
+    except (ValueError, TypeError, RecursionError):
+        allowed = "JSON data, or values that pydantic turns into JSON data, for a run with a store"
+        raise ConfigurationError(f"{block}.run()", "value", value, allowed) from None
     header = RunHeader(
         run_id=run.run_id,
         block=block,
@@ -118,14 +120,15 @@ async def load_run(  # noqa: PLR0913 - the options of resume
     if on_uncertain not in ("retry", "raise"):
         raise ConfigurationError(where, "on_uncertain", on_uncertain, "'retry' or 'raise'")
     stored = await opened.run(run_id)
-    owned = stored.owned or stored.status not in COMPLETE  # anybody may read a complete run at any time
+    # Anybody may read a complete run at any time; one that still has an owner is refused by `take`.
+    owned = stored.owned or stored.status not in COMPLETE
     if owned:
         stored = await _take(opened, run_id)
     try:
         header = stored.header
         if not allow_changes:
             now = _fingerprint(block, outline, model)
-            if model is None and header.model is not None:
+            if model is None and header.model is not None:  # it is resumed with the models that it was started with
                 now["model"] = header.fingerprint.get("model", "")
             then = header.fingerprint
             check_unchanged(opened, run_id, {name: (then.get(name, ""), text) for name, text in now.items()})
@@ -137,11 +140,12 @@ async def load_run(  # noqa: PLR0913 - the options of resume
             rows=await opened.steps(run_id),
             owned=owned,
             on_uncertain=on_uncertain,
+            # In a complete run nothing is left to ask: its answers count, whatever a prompt would be now.
             accepts_changes=allow_changes or stored.status in COMPLETE,
         )
         run = _restore_run(journal, where, session=session, model=model, limits=limits, observe=observe)
     except BaseException as error:
-        if owned:
+        if owned:  # given back as it was: a refused resumption must not block the next one
             status = "dead_letter" if isinstance(error, DeadLetter) else stored.status
             await opened.finish(run_id, status, stored.outcome)
         raise
@@ -264,6 +268,7 @@ def _input_text(header: RunHeader) -> str:
 
 async def _take(store: Store, run_id: str) -> StoredRun:
     """Take ownership of the run; if the caller is cancelled meanwhile, it is given back."""
+    # A write completes even if its caller is cancelled: the run would stay owned by a process that does not know it.
     taking = asyncio.ensure_future(store.take(run_id))
     cancelled = await wait_uncancelled(taking)
     if cancelled is not None and taking.exception() is None:
@@ -291,33 +296,24 @@ def result_of(raw: object, output: object) -> dict[str, Any]:
 
 
 def _check_alive(store: Store, stored: StoredRun) -> None:
+    # A run that kills its process would else take down one worker after another, for ever.
     if stored.status == "dead_letter" or stored.recoveries > MAX_RECOVERIES:
         raise DeadLetter(store.name, stored.header.run_id, stored.recoveries)
 
 
 def check_unchanged(store: Store, run_id: str, pairs: Mapping[str, tuple[str, str]]) -> None:
     """Raise RunChanged with the lines that differ, if `pairs` of a stored and a present text do."""
-    changes = {name: _changed_lines(then, now) for name, (then, now) in pairs.items() if then != now}
+    changes: dict[str, tuple[str, ...]] = {}
+    for name, (then, now) in pairs.items():
+        if then != now:
+            lines = unified_diff(then.splitlines(), now.splitlines(), n=0, lineterm="")
+            changes[name] = tuple(line for line in lines if not line.startswith(("---", "+++", "@@")))
     if changes:
         raise RunChanged(store.name, run_id, changes)
 
 
-def _changed_lines(then: str, now: str) -> tuple[str, ...]:
-    lines = unified_diff(then.splitlines(), now.splitlines(), n=0, lineterm="")
-    return tuple(line for line in lines if not line.startswith(("---", "+++", "@@")))
-
-
-def _plain(value: object, where: str, what: str) -> Any:  # noqa: ANN401 - JSON data
-    try:
-        return plain(value)
-    except (ValueError, TypeError, RecursionError):
-        raise ConfigurationError(
-            where, what, value, "JSON data, or values that pydantic turns into JSON data, for a run with a store"
-        ) from None
-
-
 def _json_or_text(value: object) -> Any:  # noqa: ANN401 - JSON data
-    """Convert `value` to JSON data, or to text where it is none."""
+    """Convert `value` to JSON data, or to text where it is none: no output may keep a run's end from being recorded."""
     try:
         return from_json(to_json(value, fallback=shown, inf_nan_mode="strings"))
     except (PydanticSerializationError, ValueError, RecursionError):
@@ -334,7 +330,7 @@ def _question(given: object) -> str:
 
 def _names(model: ModelChoice) -> str:
     """Return the models' names as text, for the fingerprint."""
-    if model is None:
+    if model is None:  # the environment names it, and may name another on the machine that resumes
         return DEFAULT_MODEL
     if isinstance(model, str):
         return model
@@ -403,16 +399,14 @@ def session_of(store: Store, header: RunHeader, where: str) -> Session:
     """Return the session with which a run began."""
     stored = header.session or {}
     state, history, lost = (stored.get(name, empty) for name, empty in (("state", {}), ("history", []), ("unkept", [])))
-    if not isinstance(state, Mapping) or not _is_history(history) or not isinstance(lost, list):
+    messages = history if isinstance(history, list) else [None]
+    are_messages = all(isinstance(one, dict) and isinstance(one.get("role"), str) for one in messages)
+    if not isinstance(state, Mapping) or not are_messages or not isinstance(lost, list):
         raise _unusable(store, header, "session", stored, "an object `state` and `history`, a list of messages")
     if lost:
         allowed = f"the session as it was when the run started: its {', '.join(map(str, lost))} could not be stored"
         raise ConfigurationError(where, "session", None, allowed)
     return Session(state=dict(state), history=list(history))
-
-
-def _is_history(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(one, dict) and isinstance(one.get("role"), str) for one in value)
 
 
 def _labels(labels: Mapping[str, str]) -> dict[str, str]:

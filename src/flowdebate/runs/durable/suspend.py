@@ -90,7 +90,10 @@ def read_answer(body: str) -> tuple[Any, bool]:
 
 
 class Suspended(BaseException):
-    """Suspends the run until `requests` are answered: it ends with the status "awaiting", and can be resumed."""
+    """Suspends the run until `requests` are answered: it ends with the status "awaiting", and can be resumed.
+
+    No `Exception`: neither a pattern's policy for failures nor a block's own `except` may take it for one.
+    """
 
     def __init__(self, requests: Sequence[HumanRequest]) -> None:
         self.requests: tuple[HumanRequest, ...] = tuple(requests)
@@ -98,8 +101,11 @@ class Suspended(BaseException):
         super().__init__(f"waits for an answer of {asked}")
 
 
-def merged(branches: Mapping[int, Suspended]) -> Suspended:
-    """Return one exception with the requests of several branches, in the order of the branches."""
+def merge_suspensions(branches: Mapping[int, Suspended]) -> Suspended:
+    """Return one exception with the requests of several branches, in the order of the branches.
+
+    So all humans of a round are asked at once, and a run that is suspended again asks them in the same order.
+    """
     return Suspended([request for _, branch in sorted(branches.items()) for request in branch.requests])
 
 
