@@ -18,8 +18,15 @@ from hypothesis import strategies as st
 
 from flowdebate.errors import BadFile, ConfigurationError, FlowDebateError, RunExists, RunNotFound, StoreError
 from flowdebate.store.base import RunHeader, StepKind, StepRow, StoredRun, StoredStatus, documents_of
-from flowdebate.store.export import GONE, Imported, export_run, import_runs, read_export, write_export
-from flowdebate.store.export_format import export_schema
+from flowdebate.store.export import (
+    GONE,
+    Imported,
+    export_run,
+    export_schema,
+    import_runs,
+    read_export,
+    write_export,
+)
 from flowdebate.store.memory import MemoryStore
 from flowdebate.store.open import open_store
 from flowdebate.store.sqlite.store import SqliteStore

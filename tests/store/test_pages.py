@@ -41,7 +41,7 @@ def test_sqlite_begins_a_page_where_the_last_one_ended(tmp_path: Path, filters: 
     """It looks the position up in the index, and sorts nothing."""
     connection = connect(tmp_path / "runs.sqlite3", 1.0, name="runs")
     try:
-        statement, values = sqlite.find(**{**ASKED, **filters})
+        statement, values = sqlite.build_query(**{**ASKED, **filters})
         plan = [row[-1] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", values)]
     finally:
         connection.close()
@@ -61,7 +61,7 @@ async def test_postgresql_begins_a_page_where_the_last_one_ended(a_server: Serve
         SELECT 'r' || n, 'x', 'a', '{"[\\"t\\", \\"1\\"]"}', 'running', n, n, 0, repeat('h', 500)
         FROM generate_series(1, 5000) AS n
     """
-    statement, values = postgres.find(**{**ASKED, **filters})
+    statement, values = postgres.build_query(**{**ASKED, **filters})
     with psycopg.connect(a_server.url, autocommit=True) as session, psycopg.ClientCursor(session) as cursor:
         cursor.execute(f"SET search_path TO {schema}".encode())
         cursor.execute(insert)

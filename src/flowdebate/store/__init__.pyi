@@ -8,10 +8,10 @@ from .base import StoredStatus as StoredStatus
 from .base import check_page as check_page
 from .export import Imported as Imported
 from .export import export_run as export_run
+from .export import export_schema as export_schema
 from .export import import_runs as import_runs
 from .export import read_export as read_export
 from .export import write_export as write_export
-from .export_format import export_schema as export_schema
 from .memory import MemoryStore as MemoryStore
 from .open import StoreChoice as StoreChoice
 from .open import close_store as close_store

@@ -7,7 +7,7 @@ import re
 import sys
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, runtime_checkable
 
 from flowdebate.errors import ConfigurationError, RunConflict, RunNotFound, StoreError
 
@@ -195,6 +195,18 @@ class Store(Protocol):
         """Write everything, then close files and connections. Using the store afterwards raises StoreError."""
 
 
+class RunFilter(TypedDict, total=False):
+    """The arguments of `Store.runs`, for stores that pass them on."""
+
+    status: StoredStatus | None
+    block: str | None
+    text: str | None
+    labels: Mapping[str, str] | None
+    prefix: str | None
+    limit: int | None
+    before: tuple[float, str] | None
+
+
 _MOST = 2**63 - 1
 """The largest `limit` that databases take."""
 
@@ -203,17 +215,14 @@ def check_page(limit: int | None, before: tuple[float, str] | None) -> None:
     """Check the arguments of `Store.runs` that name a page, as every store does first; ConfigurationError."""
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or not 0 <= limit <= _MOST):
         raise ConfigurationError("Store.runs", "limit", limit, f"an int from 0 to {_MOST}, or None")
-    if before is not None and not _is_position(before):
-        allowed = "the `position` of a run: a tuple of its created_at, a finite number, and its id; or None"
-        raise ConfigurationError("Store.runs", "before", before, allowed)
-
-
-def _is_position(before: object) -> bool:
     match before:
+        case None:
+            return
         case (int() | float() as at, str()) if isinstance(before, tuple) and not isinstance(at, bool):
-            return abs(at) <= sys.float_info.max  # False for NaN and infinities
-        case _:
-            return False
+            if abs(at) <= sys.float_info.max:  # False for NaN and infinities
+                return
+    allowed = "the `position` of a run: a tuple of its created_at, a finite number, and its id; or None"
+    raise ConfigurationError("Store.runs", "before", before, allowed)
 
 
 def list_order(position: tuple[float, str]) -> tuple[float, str]:
@@ -229,6 +238,8 @@ def list_order(position: tuple[float, str]) -> tuple[float, str]:
 @contextmanager
 def ending_run(run_id: str, ending: set[str]) -> Iterator[None]:
     """Keep the run in `ending` while its end or release is written, and after an error that may have prevented that."""
+    # A run whose end could not be written, as on a full disk, is owned by nobody who executes it: the same store object
+    # must be able to take or delete it, without a new process.
     ending.add(run_id)
     try:
         yield
@@ -287,7 +298,7 @@ def encode_text(text: str) -> str:
     """
     if "\x00" not in text and _MARK not in text:
         try:
-            text.encode()
+            text.encode()  # seven times faster than the expression, and enough for nearly every text
         except UnicodeEncodeError:
             pass
         else:

@@ -1,36 +1,55 @@
-"""Export and import of runs as JSON Lines, whose schema is published with the package."""
+"""Export and import of runs as JSON Lines, whose schema is published with the package.
+
+First the files, then the lines: runs and steps as lines of JSON, and back. Lines that do not fit raise ValueError with
+the problem.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import math
 import os
+import re
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from flowdebate._util.files import open_private
 from flowdebate.errors import BadFile, ConfigurationError, RunExists, StoreError, add_note, shown
-from flowdebate.store.base import documents_of
-from flowdebate.store.export_format import (
-    LONGEST_LINE,
-    LineReader,
-    check_rows,
-    documents_in,
-    row_of,
-    run_line,
-    run_of,
-    step_line,
-)
+from flowdebate.store.base import ROW_FORMAT, RunHeader, StepRow, StoredRun, documents_of, header_values
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 
-    from flowdebate.store.base import StepRow, Store, StoredRun
+    from flowdebate.store.base import Store
 
 
 GONE = "null"
 """The body of a document that was deleted."""
+EXPORT_FORMAT = 1
+"""Format number of exports; older formats stay readable."""
+LONGEST_LINE = 64_000_000
+"""Characters of a line, or bytes of one that is not decoded yet."""
+_DEEPEST = 200
+"""Levels of nested lists and objects: stores and readers recurse."""
+_TOO_DEEP = f"lists and objects are nested more than {_DEEPEST} deep"
+_ALLOWED = {
+    "type": "of type {}",
+    "enum": "{}",
+    "const": "{}",
+    "minimum": ">= {}",
+    "maximum": "<= {}",
+    "minLength": "not empty",
+}
+"""Descriptions of what a keyword of the schema allows."""
+_RUN_FIELDS = tuple(each.name for each in fields(StoredRun) if each.name != "owned")
+_ROW_FIELDS = tuple(each.name for each in fields(StepRow))
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_LINE_ENDS = str.maketrans({character: f"\\u{ord(character):04x}" for character in "\x85\u2028\u2029"})
+"""Characters that some readers take for line ends; JSON has them in strings only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,19 +73,15 @@ async def export_run(store: Store, run_id: str) -> AsyncIterator[str]:
     documents = await store.documents(documents_of(run_id))
     # A step may have been finished since the run was read.
     run = replace(run, steps=sum(row.seq is not None for row in rows))
+    values = {name: getattr(run, name) for name in _RUN_FIELDS} | {"header": header_values(run.header)}
+    left = {key: body for key, body in documents.items() if body != GONE}
+    more = {"documents": left} if left else {}
     try:
-        yield run_line(run, len(rows), {key: body for key, body in documents.items() if body != GONE})
+        yield _text({"kind": "run", "format": EXPORT_FORMAT, "rows": len(rows), "run": values, **more})
         for row in rows:
-            yield step_line(run_id, row)
+            yield _text({"kind": "step", "run_id": run_id, "row": {name: getattr(row, name) for name in _ROW_FIELDS}})
     except ValueError as error:
         raise StoreError(store.name, f"run {run_id} cannot be exported: {error}") from error
-
-
-async def _put_all(store: Store, collection: str, documents: Mapping[str, str]) -> None:
-    """Add documents that are not there, or were deleted."""
-    for key, body in documents.items():
-        if not await store.put(collection, key, body):
-            await store.put(collection, key, body, expected=GONE)
 
 
 async def write_export(path: str | Path, store: Store, run_ids: Iterable[str], *, overwrite: bool = False) -> int:
@@ -80,7 +95,8 @@ async def write_export(path: str | Path, store: Store, run_ids: Iterable[str], *
     part = target.with_name(f".{target.name}.{os.urandom(4).hex()}.part")
     written = 0
     try:
-        await asyncio.to_thread(_create, part)
+        # A file of its own until it is whole: whoever looks at `path`, or backs it up, never finds half an export.
+        await asyncio.to_thread(lambda: os.close(open_private(part, os.O_WRONLY | os.O_EXCL)))
         for run_id in run_ids:
             lines = [f"{line}\n" async for line in export_run(store, run_id)]
             await asyncio.to_thread(_append, part, lines)
@@ -136,7 +152,10 @@ async def import_runs(
             run, rows, documents = found
             run_id = run.header.run_id
             if not trusted:
-                run = replace(run, header=replace(run.header, foreign=True, parent=_named(run.header.parent)))
+                parent = run.header.parent
+                # Of its parent only the name: it is complete without, and another run of this store may have that id.
+                parent = None if parent is None else {"run": str(parent.get("run"))}
+                run = replace(run, header=replace(run.header, foreign=True, parent=parent))
             try:
                 await store.add(run, rows)
             except RunExists:
@@ -153,76 +172,6 @@ async def import_runs(
     return done
 
 
-def read_runs(
-    lines: Iterable[str | bytes], source: str
-) -> Iterator[tuple[StoredRun, list[StepRow], Mapping[str, str]]]:
-    """Yield each run of an export with its steps and documents; BadFile with the number of the line."""
-    pages = _Lines(lines)
-    try:
-        while (value := pages.next()) is not None:
-            run, documents = run_of(value), documents_in(value)
-            rows = [row_of(pages.step(run, index, value["rows"])) for index in range(value["rows"])]
-            check_rows(run, rows)
-            pages.no_step(run)
-            yield run, rows, documents
-    except ValueError as error:
-        cut = "; the end of the file may have been cut off" if pages.ended() else ""
-        raise BadFile(source, f"line {pages.number}: {error}{cut}") from None
-
-
-class _Lines:
-    """Line reader that counts, with one line of look-ahead."""
-
-    def __init__(self, lines: Iterable[str | bytes]) -> None:
-        self.number = 0
-        self._lines = ((number, line) for number, line in enumerate(lines, start=1) if line.strip())
-        self._ahead: tuple[int, str | bytes] | None = None
-        self._reader = LineReader()
-
-    def ended(self) -> bool:
-        """Return whether there are no more lines."""
-        if self._ahead is None:
-            self._ahead = next(self._lines, None)
-        return self._ahead is None
-
-    def no_step(self, run: StoredRun) -> None:
-        """Raise ValueError if another step follows: the run has more than its line says."""
-        if self.ended() or self._ahead is None:
-            return
-        number, line = self._ahead
-        try:
-            kind = self._reader.read(line)["kind"]
-        except ValueError:  # raised when its turn comes
-            return
-        if kind == "step":
-            self.number = number
-            raise ValueError(f"a line of kind 'run' must follow: run {shown(run.header.run_id)} has all its steps")
-
-    def next(self, kind: str = "run") -> dict[str, Any] | None:
-        """Read the next line, which must be of that kind; None at the end."""
-        if self.ended() or self._ahead is None:
-            return None
-        (self.number, line), self._ahead = self._ahead, None
-        value = self._reader.read(line)
-        if value["kind"] != kind:
-            raise ValueError(f"a line of kind {kind!r} must follow, got one of kind {value['kind']!r}")
-        return value
-
-    def step(self, run: StoredRun, index: int, steps: int) -> dict[str, Any]:
-        """Read the next line, which must be a step of `run`."""
-        value = self.next("step")
-        run_id = run.header.run_id
-        if value is None:
-            raise ValueError(f"{steps} steps of run {shown(run_id)} must follow its line, got {index}")
-        if value["run_id"] != run_id:
-            raise ValueError(f"`run_id` must be {shown(run_id)}, whose steps follow here, got {shown(value['run_id'])}")
-        return value
-
-
-def _create(part: Path) -> None:
-    os.close(open_private(part, os.O_WRONLY | os.O_EXCL))
-
-
 def _append(part: Path, lines: Sequence[str]) -> None:
     with part.open("r+b") as file:
         file.seek(0, os.SEEK_END)
@@ -234,7 +183,7 @@ def _publish(part: Path, target: Path, *, overwrite: bool) -> None:
         os.fsync(file.fileno())
     if not overwrite:
         try:
-            os.link(part, target)
+            os.link(part, target)  # fails where the target exists, which a rename would replace
         except FileExistsError:
             raise _taken(target) from None
         except OSError:  # a file system without links
@@ -249,6 +198,277 @@ def _taken(path: Path) -> BadFile:
     return BadFile(str(path), "is there already: write to another file, or pass overwrite=True")
 
 
-def _named(parent: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """The name of an imported fork's parent, without which it is complete: a run of this store may have that id."""
-    return None if parent is None else {"run": str(parent.get("run"))}
+def read_runs(
+    lines: Iterable[str | bytes], source: str
+) -> Iterator[tuple[StoredRun, list[StepRow], Mapping[str, str]]]:
+    """Yield each run of an export with its steps and documents; BadFile with the number of the line."""
+    read = _line_reader()
+    numbered = ((number, line) for number, line in enumerate(lines, start=1) if line.strip())
+    number, current = 0, None
+    try:
+        for number, line in numbered:  # noqa: B007 - errors name it
+            try:
+                value = read(line)
+            except ValueError:
+                if current is not None and current.is_whole():  # a bad line takes away nothing that comes before it
+                    yield current.run, current.rows, current.documents
+                    current = None
+                raise
+            if value["kind"] == "step" and current is not None:
+                current.add(value)
+            else:
+                if current is not None and current.is_whole():
+                    yield current.run, current.rows, current.documents
+                    current = None
+                current = _begin(value, current)
+        if current is not None:
+            current.check_whole()
+    except ValueError as error:
+        is_cut = next(numbered, None) is None and not (current is not None and current.is_whole())
+        cut = "; the end of the file may have been cut off" if is_cut else ""
+        raise BadFile(source, f"line {number}: {error}{cut}") from None
+    if current is not None:
+        yield current.run, current.rows, current.documents
+
+
+async def _put_all(store: Store, collection: str, documents: Mapping[str, str]) -> None:
+    for key, body in documents.items():
+        # Documents outlast their run: what is there already stays, unless it was deleted.
+        if not await store.put(collection, key, body):
+            await store.put(collection, key, body, expected=GONE)
+
+
+@dataclass(slots=True)
+class _Reading:
+    """A run whose steps are being read."""
+
+    run: StoredRun
+    documents: Mapping[str, str]
+    steps: int
+    """The number of lines with its steps."""
+    rows: list[StepRow] = field(default_factory=list)
+
+    def is_whole(self) -> bool:
+        return len(self.rows) == self.steps
+
+    def check_whole(self) -> None:
+        if not self.is_whole():
+            run_id, found = self.run.header.run_id, len(self.rows)
+            raise ValueError(f"{self.steps} steps of run {shown(run_id)} must follow its line, got {found}")
+
+    def add(self, value: Mapping[str, Any]) -> None:
+        """Add the step of a line that was read; ValueError if none, or none of this run, may follow."""
+        run_id = self.run.header.run_id
+        if self.is_whole():
+            raise ValueError(f"a line of kind 'run' must follow: run {shown(run_id)} has all its steps")
+        if value["run_id"] != run_id:
+            raise ValueError(f"`run_id` must be {shown(run_id)}, whose steps follow here, got {shown(value['run_id'])}")
+        row = dict(value["row"])
+        if len({row[name] is None for name in ("seq", "at", "body")}) > 1:
+            raise ValueError(
+                "`row.seq`, `row.at` and `row.body` must be null together, for a step that is open, or none"
+            )
+        if row["body"] is not None:
+            row["at"] = _seconds("row.at", row["at"])
+            _check_body(row["body"])
+        self.rows.append(StepRow(**{**row, "failures": tuple(row["failures"])}))
+        if self.is_whole():
+            _check_rows(self.run, self.rows)
+
+
+def _begin(value: Mapping[str, Any], before: _Reading | None) -> _Reading:
+    """Begin to read the run of a line; ValueError if another line must follow the run `before`."""
+    wanted = "run" if before is None else "step"
+    if value["kind"] != wanted:
+        raise ValueError(f"a line of kind {wanted!r} must follow, got one of kind {value['kind']!r}")
+    run = dict(value["run"])
+    header = dict(run.pop("header"))
+    header["created_at"] = _seconds("run.header.created_at", header["created_at"])
+    run["updated_at"] = _seconds("run.updated_at", run["updated_at"])
+    documents: Mapping[str, str] = value.get("documents", {})
+    for key, body in documents.items():
+        _check_body(body, field=f"documents.{key}")
+    begun = _Reading(StoredRun(header=RunHeader(**header), **run), documents, value["rows"])
+    if begun.is_whole():
+        _check_rows(begun.run, ())
+    return begun
+
+
+def export_schema() -> dict[str, Any]:
+    """Return the JSON Schema (draft 2020-12) of one line of an export.
+
+    >>> export_schema()["title"]
+    'flowdebate run export, format 1'
+    """
+    from importlib.resources import files
+
+    text = files("flowdebate.store").joinpath(f"schema/run-export-{EXPORT_FORMAT}.json").read_text("utf-8")
+    schema: dict[str, Any] = json.loads(text)
+    return schema
+
+
+def _text(value: object) -> str:
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=_plain)
+        if _SURROGATE.search(text):  # stores keep them, UTF-8 has none
+            text = json.dumps(value, allow_nan=False, default=_plain)
+    except (TypeError, RecursionError) as error:
+        raise ValueError(str(error)) from None
+    return text.translate(_LINE_ENDS)
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - json.dumps asks for any type that it does not know
+    """Convert a mapping that is no dict."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"a {type(value).__name__} is no JSON data")
+
+
+def _line_reader() -> Callable[[str | bytes], dict[str, Any]]:
+    """Make the function that parses and checks a line; it raises ValueError for one that does not fit."""
+    import jsonschema
+
+    schema = export_schema()
+    checks = {
+        kind: jsonschema.Draft202012Validator({"$ref": f"#/$defs/{kind}_line", "$defs": schema["$defs"]})
+        for kind in ("run", "step")
+    }
+
+    def read(line: str | bytes) -> dict[str, Any]:
+        value = _parse_line(line)
+        if not isinstance(value, dict) or value.get("kind") not in ("run", "step"):
+            kind = value.get("kind") if isinstance(value, dict) else value
+            raise ValueError(f'`kind` must be "run" or "step", got {shown(kind)}')
+        _check_formats(value)
+        check = checks[value["kind"]]
+        if not check.is_valid(value):
+            raise ValueError(_describe(next(check.iter_errors(value))))
+        _check_depth(value)
+        return value
+
+    return read
+
+
+def _check_formats(value: dict[str, Any]) -> None:
+    """Refuse the formats of newer versions before the schema, which would call them merely wrong."""
+    run = value.get("run")
+    header = run.get("header") if isinstance(run, dict) else None
+    for name, holder, known in (("format", value, EXPORT_FORMAT), ("run.header.format", header, ROW_FORMAT)):
+        written = holder.get("format") if isinstance(holder, dict) else None
+        if isinstance(written, int) and not isinstance(written, bool) and written > known:
+            raise ValueError(
+                f"`{name}`: the run was exported by a newer version of flowdebate ({shown(written)}, known: {known})"
+            )
+
+
+def _parse_line(line: str | bytes) -> Any:  # noqa: ANN401 - JSON is of any type
+    """Parse JSON; ValueError for anything that is invalid, or that two readers may take for different things."""
+    if len(line) > LONGEST_LINE:
+        raise ValueError(f"it is longer than {LONGEST_LINE // 1_000_000} million characters")
+    try:
+        text = line.decode() if isinstance(line, bytes) else line
+    except UnicodeDecodeError as error:
+        raise ValueError(f"it is no UTF-8 at byte {error.start + 1}") from None
+    if _SURROGATE.search(text):
+        raise ValueError("it holds half of a surrogate pair, which is no text")
+    try:
+        return json.loads(
+            text.removeprefix("\ufeff"),  # which editors on Windows put at the beginning of a file
+            object_pairs_hook=_unique,
+            parse_constant=_refuse_constant,
+            parse_float=_finite,
+            parse_int=_integer,
+        )
+    except json.JSONDecodeError as error:
+        raise ValueError(f"it is no JSON: {error.msg} at character {error.pos + 1}") from None
+    except RecursionError:
+        raise ValueError(_TOO_DEEP) from None
+
+
+def _check_rows(run: StoredRun, rows: Sequence[StepRow]) -> None:
+    """Raise ValueError if the rows do not match `run`."""
+    finished = sorted(row.seq for row in rows if row.seq is not None)
+    keys = [row.key for row in rows]
+    if len(set(keys)) != len(keys):
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"`row.key` must be different for each step of a run, got {shown(twice)} twice")
+    if len(finished) != run.steps:
+        raise ValueError(
+            f"`run.steps` must be the number of its finished steps, which is {len(finished)}, got {run.steps}"
+        )
+    if finished != list(range(1, len(finished) + 1)):
+        raise ValueError("`row.seq` must be 1, 2, 3 and so on, each once in a run")
+
+
+def _describe(error: Any) -> str:  # noqa: ANN401 - jsonschema is not imported here
+    """Describe a jsonschema error: where, allowed, got."""
+    field = ".".join(str(part) for part in error.absolute_path)
+    limit, got = error.validator_value, shown(error.instance)
+    where = f"`{field}`" if field else "the line"
+    phrase = _ALLOWED.get(error.validator)
+    if phrase is not None:
+        listed = limit if isinstance(limit, list) else [limit]
+        return f"{where} must be {phrase.format(' or '.join(map(str, listed)))}, got {got}"
+    if error.validator == "required":
+        missing = [name for name in limit if name not in error.instance]
+        return f"{where} must have `{missing[0]}`, and has {shown(sorted(error.instance))}"
+    known = error.schema.get("properties", {})
+    other = [name for name in error.instance if name not in known]
+    return f"{where} may have {', '.join(known)}, got {shown(other[0])}"
+
+
+def _check_depth(value: object) -> None:
+    level, depth = [value], 0
+    while level:
+        if depth > _DEEPEST:
+            raise ValueError(_TOO_DEEP)
+        depth += 1
+        level = [
+            inner
+            for outer in level
+            for inner in (outer.values() if isinstance(outer, dict) else outer if isinstance(outer, list) else ())
+            if isinstance(inner, (dict, list))
+        ]
+
+
+def _check_body(body: str, *, field: str = "row.body") -> None:
+    """Check that a body is JSON: it is stored as it is, and an unreadable one would end the resumed run."""
+    try:
+        value = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"`{field}` must be JSON, got {shown(body)}: {error}") from None
+    _check_depth(value)
+
+
+def _seconds(field: str, value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        raise ValueError(f"`{field}` must be a number of seconds, got {shown(value)}") from None
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"`{shown(twice)[1:-1]}` occurs twice in one object")
+    return found
+
+
+def _refuse_constant(name: str) -> Any:  # noqa: ANN401 - it never returns
+    raise ValueError(f"{name} is no JSON")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"the number {shown(text)[1:-1]} is too large")
+    return value
+
+
+def _integer(text: str) -> int:
+    try:  # Python refuses to read thousands of digits, since that takes quadratic time
+        return int(text)
+    except ValueError:
+        raise ValueError(f"a number of {len(text):,} digits is too large") from None

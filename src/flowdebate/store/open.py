@@ -40,9 +40,8 @@ def open_store(choice: StoreChoice = None, *, where: str = "run") -> Store | Non
     if isinstance(choice, Path):
         choice = str(choice)
     if isinstance(choice, str) and choice.strip():
-        if choice.lower().endswith(
-            (".jsonl", ".ndjson")
-        ):  # SQLite would report a damaged file, or make one of that name
+        # SQLite would report a damaged file, or make one of that name.
+        if choice.lower().endswith((".jsonl", ".ndjson")):
             allowed = "a Store, a SQLite file or an address"
             hint = f"`flowdebate import {choice}`, or import_runs(), reads exported runs into a store"
             raise ConfigurationError(where, "store", choice, allowed, hint=hint)
@@ -73,7 +72,7 @@ def _named(name: str) -> Store:
     place = name if remote else str(Path(name.removeprefix("sqlite:///")).expanduser().absolute())
     key = (os.getpid(), place)
     known = _KNOWN.get(key)
-    if known is not None and not getattr(known, "lost", False):
+    if known is not None and not getattr(known, "lost", False):  # a lost one takes nothing more: open the file anew
         return known
     if remote:
         from flowdebate.store.postgres.store import PostgresStore

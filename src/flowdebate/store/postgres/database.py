@@ -25,9 +25,11 @@ if TYPE_CHECKING:
 
 _ALLOWED = "a PostgreSQL address: postgresql://user:password@host:port/database"
 _SECRETS = ("password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key")
+# Error codes of a server that is stopping, has crashed, is starting, has ended an idle session, or has no more of them.
 _PASSING = {"57P01", "57P02", "57P03", "57P05", "25P03", "53300"}
-"""Error codes of a server that is stopping, starting, or out of sessions."""
-_TIMED_OUT = {"57014", "55P03"}
+_TIMED_OUT = {"57014", "55P03"}  # a cancelled statement, and a lock that was not available
+# Whatever the server's defaults are: a `lock_timeout` would end waits that `timeout` bounds already, and with
+# synchronous_commit = off a commit that has returned would be lost with the power.
 _BEGIN = """
 SELECT set_config('search_path', quote_ident(%(schema)s), false),
        set_config('statement_timeout', %(timeout)s, false),
@@ -50,7 +52,9 @@ class Address:
             parts: dict[str, Any] = dict(self._driver.conninfo.conninfo_to_dict(url))
         except self._driver.Error:  # its text may show the password
             raise ConfigurationError("PostgresStore", "url", "postgresql://…", _ALLOWED) from None
-        if not _sensible(parts):
+        # An unquoted "@" or ":" in a password ends up in the host or the port.
+        ports = str(parts.get("port") or "").replace(",", "")
+        if "@" in str(parts.get("host") or "")[1:] or (ports and not ports.isdecimal()):
             raise ConfigurationError("PostgresStore", "url", "postgresql://…", _ALLOWED)
         self.schema = schema
         self.timeout = timeout
@@ -85,11 +89,13 @@ class Address:
         if not isinstance(error, self._driver.Error):
             return False
         code = error.sqlstate
-        if code is not None:
+        if code is not None:  # 08: the connection failed; 40: the transaction was rolled back, as after a deadlock
             return code[:2] in ("08", "40") or code in _PASSING
         if not isinstance(error, (self._driver.OperationalError, self._driver.InterfaceError)):
             return False
-        return self.reached or self._rejects()
+        # Or a server is there that rejects everybody at the moment, such as one that is starting.
+        pq = self._driver.pq
+        return self.reached or bool(pq.PGconn.ping(self._conninfo.encode()) == pq.Ping.REJECT)
 
     def describe(self, error: BaseException) -> str:
         """Describe `error` for StoreError's message, without secrets."""
@@ -102,11 +108,6 @@ class Address:
         for secret in self._secrets:
             text = text.replace(secret, "…")
         return text
-
-    def _rejects(self) -> bool:
-        """Return whether a server is there that rejects everybody at the moment, such as one that is starting."""
-        ping: int = self._driver.pq.PGconn.ping(self._conninfo.encode())
-        return ping == int(self._driver.pq.Ping.REJECT)
 
 
 def _driver() -> ModuleType:
@@ -134,12 +135,6 @@ def _store_any_text(connection: Session) -> None:
 
     connection.adapters.register_dumper(str, Dumper)
     connection.adapters.register_loader("text", Loader)
-
-
-def _sensible(parts: dict[str, Any]) -> bool:
-    """Return whether host and port are plausible: an unquoted "@" or ":" in a password ends up in them."""
-    ports = str(parts.get("port") or "").replace(",", "")
-    return "@" not in str(parts.get("host") or "")[1:] and (not ports or ports.isdecimal())
 
 
 def _name(parts: dict[str, Any]) -> str:
@@ -181,19 +176,15 @@ def open_prepared(address: Address) -> Session:
     """
     with address.preparing:
         if not address.prepared:
-            _prepare(address)
+            connection = address.connect()
+            try:
+                if _version(connection, address) != KNOWN:
+                    connection.autocommit = False
+                    _migrate(connection, address)
+            finally:
+                connection.close()
             address.prepared = True
     return address.connect()
-
-
-def _prepare(address: Address) -> None:
-    connection = address.connect()
-    try:
-        if _version(connection, address) != KNOWN:
-            connection.autocommit = False
-            _migrate(connection, address)
-    finally:
-        connection.close()
 
 
 def _version(connection: Session, address: Address) -> str | None:
@@ -234,7 +225,7 @@ def _migrate(connection: Session, address: Address) -> None:
     config.set_main_option("script_location", str(_FOLDER).replace("%", "%%"))
     try:
         with engine.connect() as session:
-            connection.execute("SELECT pg_advisory_xact_lock(%s)", (_ONE_AT_A_TIME,))
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", (_ONE_AT_A_TIME,))  # it ends with the transaction
             if _version(connection, address) == KNOWN:  # another process was quicker
                 return
             make_schema(connection, address.schema)

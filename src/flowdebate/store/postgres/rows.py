@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from flowdebate.store.base import StepRow, StoredRun, header_of, header_text
 from flowdebate.store.postgres.sessions import ALIVE
@@ -11,7 +11,7 @@ from flowdebate.store.postgres.sessions import ALIVE
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from flowdebate.store.base import RunHeader
+    from flowdebate.store.base import RunFilter, RunHeader
     from flowdebate.store.postgres.database import Session
 
 RUN = (
@@ -94,28 +94,21 @@ UPDATE documents SET body = %(body)s WHERE collection = %(collection)s AND key =
 """
 
 
-def find(
-    *,
-    status: str | None,
-    block: str | None,
-    text: str | None,
-    labels: Mapping[str, str] | None,
-    prefix: str | None,
-    limit: int | None,
-    before: tuple[float, str] | None,
-) -> tuple[bytes, dict[str, Any]]:
-    """Return the statement that lists runs, and its values."""
-    asked: dict[str, Any] = {"status": status, "block": block, "prefix": prefix or None}
-    asked |= {"text": folded(text) if text else None, "labels": label_texts(labels) if labels else None}
-    if before is not None:
-        asked |= {"at": float(before[0]), "id": before[1]}
-    values = {name: value for name, value in asked.items() if value is not None}
+def build_query(**asked: Unpack[RunFilter]) -> tuple[bytes, dict[str, Any]]:
+    """Build the statement that lists runs, and its values."""
+    text, labels = asked.get("text"), asked.get("labels")
+    given: dict[str, Any] = {"status": asked.get("status"), "block": asked.get("block")}
+    given |= {"prefix": asked.get("prefix") or None, "text": fold_case(text) if text else None}
+    given["labels"] = label_texts(labels) if labels else None
+    if (before := asked.get("before")) is not None:
+        given |= {"at": float(before[0]), "id": before[1]}
+    values = {name: value for name, value in given.items() if value is not None}
     where = " AND ".join(_CONDITIONS[name] for name in values if name in _CONDITIONS) or "true"
     statement = f"{RUN} WHERE {where} ORDER BY created_at DESC, run_id LIMIT %(limit)s"
-    return statement.encode(), values | {"limit": limit}
+    return statement.encode(), values | {"limit": asked.get("limit")}
 
 
-def folded(text: str) -> bytes:
+def fold_case(text: str) -> bytes:
     """Fold the case of `text` for searches: bytes, since they can hold any character."""
     return text.casefold().encode("utf-8", "surrogatepass")
 
@@ -135,7 +128,7 @@ def header_values(header: RunHeader) -> dict[str, Any]:
     return {
         "run": header.run_id,
         "block": header.block,
-        "folded": folded(header.question),
+        "folded": fold_case(header.question),
         "labels": label_texts(header.labels),
         "created_at": header.created_at,
         "header": header_text(header),
@@ -159,8 +152,9 @@ def stored_of(row: tuple[Any, ...], store: str) -> StoredRun:
 def step_of(row: tuple[Any, ...]) -> StepRow:
     """Build the step of a row of STEPS."""
     key, kind, request, attempts, failures, seq, at, body = row
-    failed = tuple(failures)
-    return StepRow(key=key, kind=kind, request=request, attempts=attempts, failures=failed, seq=seq, at=at, body=body)
+    return StepRow(
+        key=key, kind=kind, request=request, attempts=attempts, failures=tuple(failures), seq=seq, at=at, body=body
+    )
 
 
 def step_values(run_id: str, row: StepRow) -> tuple[Any, ...]:

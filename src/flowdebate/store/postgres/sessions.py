@@ -55,7 +55,7 @@ class _Worker:
             except BaseException as error:  # noqa: BLE001 - raised where the job is awaited
                 if self._session is not None and self._session.info.transaction_status:
                     self._drop()  # it is not idle, but lost or in the middle of something
-                left = since + self._address.patience - time.monotonic()
+                left = since + self._address.patience - time.monotonic()  # the wait in the queue counts
                 if left <= 0 or not self._address.may_pass(error):
                     job.error = error
                     return
@@ -85,6 +85,7 @@ class SessionPool:
 
     async def do(self, about: str, work: Callable[[Session], T]) -> T:
         """Execute `work`, even if the caller is cancelled; StoreError once the pool is closed or patience has ended."""
+        # One thread for all jobs about a run: a write goes on if its caller is cancelled; the end must not overtake it.
         index = crc32(about.encode("utf-8", "surrogatepass")) % len(self._workers)
         worker = self._workers[index] or self._start(index)
         job = Job(work)
@@ -94,7 +95,7 @@ class SessionPool:
         except Exception as error:
             if not self._address.is_error(error):
                 raise
-            cause = error if self._address.without_secrets(str(error)) == str(error) else None
+            cause = error if self._address.without_secrets(str(error)) == str(error) else None  # tracebacks show it
             raise StoreError(self._address.name, self._address.describe(error)) from cause
 
     def close(self) -> None:
@@ -148,6 +149,7 @@ class PostgresOwner:
         self._lock = threading.Lock()
         self._ended = False
         self._thread: threading.Thread | None = None
+        # Wakes the thread, which waits for the session: for another one, or because it has to end.
         self._bell: tuple[socket.socket, socket.socket] | None = None
 
     def ensure(self) -> None:
@@ -197,7 +199,7 @@ class PostgresOwner:
             if not selector.select(0):
                 return False
         try:
-            connection.execute("SELECT 1")
+            connection.execute("SELECT 1")  # a notice, or the end of the session
         except Exception:  # noqa: BLE001 - whatever it is, another session is needed
             return True
         return False

@@ -60,7 +60,7 @@ class PostgresStore(Store):
         """When each owner that is gone was first missed, by the process's clock."""
         self._ending: set[str] = set()
         """Runs whose end or release was not written, or not yet: this process owns them, and does not execute them."""
-        self._end = finalize(self, _end, self._sessions, self._owner)
+        self._end = finalize(self, _end, self._sessions, self._owner)  # threads and sessions of a store that is dropped
 
     @property
     def name(self) -> str:
@@ -75,6 +75,7 @@ class PostgresStore(Store):
 
         def work(session: Session) -> None:
             added = session.execute(rows.INSERT, values).rowcount
+            # With this claim it is the run of an earlier attempt, whose confirmation was lost with the session.
             if not added and self._ownership(session, header.run_id)[1] != claim:
                 raise RunExists(self.name, header.run_id)
 
@@ -88,7 +89,7 @@ class PostgresStore(Store):
 
         def work(session: Session) -> StoredRun:
             row = self._row(session, run_id)
-            if taken and row[-1] == claim:
+            if taken and row[-1] == claim:  # taken by an earlier attempt, as in `create`
                 return taken[-1]
             before = rows.stored_of(row, self.name)
             if before.owned:
@@ -139,7 +140,7 @@ class PostgresStore(Store):
         before: tuple[float, str] | None = None,
     ) -> Sequence[StoredRun]:
         check_page(limit, before)
-        found = rows.find(
+        found = rows.build_query(
             status=status, block=block, text=text, labels=labels, prefix=prefix, limit=limit, before=before
         )
 
@@ -158,7 +159,7 @@ class PostgresStore(Store):
             row = session.execute(rows.DELETE, {"run": run_id}).fetchone()
             if row is not None and row[0]:
                 return
-            with suppress(RunNotFound) if again else nullcontext():
+            with suppress(RunNotFound) if again else nullcontext():  # an earlier attempt may have deleted it
                 self._ownership(session, run_id)
                 raise RunConflict(self.name, run_id)
 
@@ -294,6 +295,7 @@ class PostgresStore(Store):
         return {"run": run_id, "key": key, "owner": self._owner.id}
 
     def _row(self, session: Session, run_id: str) -> tuple[Any, ...]:
+        # As bytes: psycopg's types take no other string than a literal for a statement.
         row = session.execute(f"{rows.RUN} WHERE run_id = %s".encode(), (run_id,)).fetchone()
         if row is None:
             raise RunNotFound(self.name, run_id)
@@ -319,7 +321,7 @@ _LONGEST = 1_000_000
 
 
 def _claim() -> int:
-    """Draw the number of one change, which tells a repeated request from a new one."""
+    """Draw the number of one change, which tells a repeated request from a new one; the column is a signed bigint."""
     return secrets.randbits(63)
 
 

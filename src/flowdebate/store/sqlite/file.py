@@ -74,7 +74,7 @@ def connect(path: Path, patience: float, *, name: str) -> sqlite3.Connection:
     """
     make_private_folder(path.parent)
     _create(path)
-    connection = _opened(path, patience)
+    connection = _open(path, patience)
     try:
         _check_names(path, name)
         _prepare(connection, name, patience)
@@ -91,6 +91,7 @@ def _create(path: Path) -> None:
 
     Another process could then believe that it is the last one to use the store, and delete the log that is in use.
     """
+    # Under a lock: another thread's SQLite must not have locked the file before this descriptor is closed.
     with _creating, suppress(OSError):  # which SQLite describes
         os.close(open_private(os.path.realpath(path), os.O_RDWR | os.O_EXCL))
 
@@ -103,9 +104,9 @@ def _check_names(path: Path, name: str) -> None:
 
 def connect_quick(path: Path) -> sqlite3.Connection:
     """Open a connection that waits for nothing: no lock, no sync, no checkpoint."""
-    connection = _opened(path, 0.0)
+    connection = _open(path, 0.0)
     try:
-        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute("PRAGMA synchronous = NORMAL")  # it runs in the event loop; `Disk` syncs in a thread
         connection.execute("PRAGMA wal_autocheckpoint = 0")
     except BaseException:
         connection.close()
@@ -113,11 +114,12 @@ def connect_quick(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _opened(path: Path, patience: float) -> sqlite3.Connection:
+def _open(path: Path, patience: float) -> sqlite3.Connection:
+    # Transactions begin where the writer says so; event loops of several threads use one quick connection in turn.
     connection = sqlite3.connect(
         path, timeout=patience, isolation_level=None, check_same_thread=False, factory=_Connection
     )
-    connection.text_factory = _decoded_text
+    connection.text_factory = _decode
     return connection
 
 
@@ -172,22 +174,22 @@ class _Connection(sqlite3.Connection):
     """Connection that encodes texts; its `text_factory` decodes them."""
 
     def execute(self, statement: str, values: Any = (), /) -> sqlite3.Cursor:  # noqa: ANN401 - what sqlite3 takes
-        return super().execute(statement, _encoded(values))
+        return super().execute(statement, _encode(values))
 
     def executemany(self, statement: str, rows: Any, /) -> sqlite3.Cursor:  # noqa: ANN401 - as above
-        return super().executemany(statement, [_encoded(row) for row in rows])
+        return super().executemany(statement, [_encode(row) for row in rows])
 
 
-def _encoded(values: Any) -> Any:  # noqa: ANN401 - as above
+def _encode(values: Any) -> Any:  # noqa: ANN401 - as above
     if isinstance(values, dict):
         return {name: encode_text(value) if isinstance(value, str) else value for name, value in values.items()}
     return tuple(encode_text(value) if isinstance(value, str) else value for value in values)
 
 
-def _decoded_text(data: bytes) -> str:
+def _decode(data: bytes) -> str:
     try:
         return decode_text(data.decode())
-    except UnicodeDecodeError as error:
+    except UnicodeDecodeError as error:  # a damaged file is an error of the store, not of the application's code
         raise sqlite3.DatabaseError(f"it holds invalid text: {error}") from error
 
 
@@ -254,12 +256,12 @@ class Disk:
         while (finish := self._waiting.get()) is not None:
             if self.lost is None:
                 try:
-                    if self._handle is None:
+                    if self._handle is None:  # made by SQLite's first write, named after the real file
                         self._handle = os.open(f"{os.path.realpath(self._path)}-wal", os.O_RDWR)
                     _sync(self._handle)
-                except OSError as error:
+                except OSError as error:  # for good: a second sync may report success for what the first one has lost
                     self.lost = error
             finish(self.lost)
 
 
-_sync: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
+_sync: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)  # macOS has none

@@ -32,6 +32,7 @@ class Owner:
         self._folder = folder
         make_private_folder(folder)
         self.id: str = os.urandom(8).hex()
+        # Not by thread: whichever thread writes first acquires it, and whoever closes the store releases it.
         self._lock = FileLock(folder / self.id, mode=0o600, thread_local=False)
         self._lock.acquire(blocking=False)
 
@@ -39,7 +40,7 @@ class Owner:
         """Return whether the owner with this id is alive; remove the lock file of a dead one."""
         if owner == self.id:
             return True
-        path = self._folder / Path(owner).name
+        path = self._folder / Path(owner).name  # the id is read from a file that anybody may have written
         if not path.exists():
             return False
         lock = FileLock(path, mode=0o600, thread_local=False)
@@ -126,7 +127,7 @@ class OpenSteps:
         if before is None:
             return None
         attempt = Attempt(kind, request, before.number + 1)
-        self._write(_line(run_id, key, attempt))
+        self._write(_line(run_id, key, attempt))  # first: a request must not be sent whose start nobody will know of
         run[key] = attempt
         return attempt.number
 
@@ -156,15 +157,12 @@ class OpenSteps:
         with self._lock:
             if self._size > self._long:
                 self._shorten()
-            written = os.write(self._opened(), line)
+            if self._file is None:
+                self._file = open_private(self._path, os.O_WRONLY | os.O_APPEND)
+            written = os.write(self._file, line)
             self._size += written
-        if written < len(line):
+        if written < len(line):  # a disk that is nearly full takes a part, and reports no error
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
-
-    def _opened(self) -> int:
-        if self._file is None:
-            self._file = open_private(self._path, os.O_WRONLY | os.O_APPEND)
-        return self._file
 
     def _shorten(self) -> None:
         """Rewrite the log with the open steps only."""
@@ -173,7 +171,7 @@ class OpenSteps:
         part = self._path.with_suffix(".part")
         with os.fdopen(open_private(part, os.O_WRONLY | os.O_TRUNC), "wb") as file:
             file.write(lines)
-        part.replace(self._path)
+        part.replace(self._path)  # a process that dies here leaves the old log or the new one, both complete
         if self._file is not None:
             os.close(self._file)
             self._file = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from flowdebate.store.base import StepRow, decode_text, encode_text, header_text
 from flowdebate.store.sqlite.owner import Attempt
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Mapping
 
-    from flowdebate.store.base import StoredRun
+    from flowdebate.store.base import RunFilter, StoredRun
 
 _FINISHED = "(SELECT count(*) FROM steps WHERE steps.run_id = runs.run_id AND body IS NOT NULL)"
 _LATEST = "(SELECT coalesce(max(seq), 0) FROM steps WHERE steps.run_id = runs.run_id)"
@@ -25,9 +25,9 @@ RUN = (
 _CONDITIONS = {
     "status": "status = :status",
     "block": "block = :block",
-    "text": "flowdebate_found(question, :text)",
+    "text": "flowdebate_found(question, :text)",  # LIKE ignores the case of ASCII letters only
     "labels": "flowdebate_labelled(header, :labels)",
-    "prefix": "run_id >= :prefix AND instr(run_id, :prefix) = 1",
+    "prefix": "run_id >= :prefix AND instr(run_id, :prefix) = 1",  # the first half can use the index
     "at": "created_at <= :at AND (created_at < :at OR run_id > :id)",
 }
 """Conditions on a listed run, by the parameter that asks for it; the order is that of the index `runs_created`."""
@@ -78,21 +78,14 @@ ADD_RUN = (
 ADD_STEP = "INSERT INTO steps VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
-def find(
-    *,
-    status: str | None,
-    block: str | None,
-    text: str | None,
-    labels: Mapping[str, str] | None,
-    prefix: str | None,
-    limit: int | None,
-    before: tuple[float, str] | None,
-) -> tuple[str, dict[str, Any]]:
-    """Return the statement that lists runs, and its values."""
-    asked: dict[str, Any] = {"status": status, "block": block, "text": text or None, "prefix": prefix or None}
-    if before is not None:
-        asked |= {"at": float(before[0]), "id": before[1]}
-    values = {name: value for name, value in asked.items() if value is not None}
+def build_query(**asked: Unpack[RunFilter]) -> tuple[str, dict[str, Any]]:
+    """Build the statement that lists runs, and its values."""
+    labels, limit = asked.get("labels"), asked.get("limit")
+    given: dict[str, Any] = {"status": asked.get("status"), "block": asked.get("block")}
+    given |= {"text": asked.get("text") or None, "prefix": asked.get("prefix") or None}
+    if (before := asked.get("before")) is not None:
+        given |= {"at": float(before[0]), "id": before[1]}
+    values = {name: value for name, value in given.items() if value is not None}
     conditions = [_CONDITIONS[name] for name in values if name in _CONDITIONS]
     for number, (name, value) in enumerate((labels or {}).items()):
         # A header has its labels in these words, and to look for them is faster than to parse it.
@@ -147,6 +140,7 @@ def steps_of(connection: sqlite3.Connection, run_id: str, logged: Mapping[str, A
         if row.body is None and row.attempts < number:
             rows[key] = replace(row, kind=kind, request=request, attempts=number)
     ordered = sorted(rows.values(), key=lambda row: (row.seq is None, row.seq or 0, row.key))
+    # The file has times, so that a commit reads no counter; whoever reads a run gets 1, 2, 3.
     return [replace(row, seq=place) if row.seq else row for place, row in enumerate(ordered, start=1)]
 
 

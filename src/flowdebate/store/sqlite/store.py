@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import sqlite3
@@ -81,7 +82,7 @@ class SqliteStore(Store):
 
     async def take(self, run_id: str) -> StoredRun:
         await self._release_ended(run_id)
-        left: list[str] = []
+        left: list[str] = []  # the dead owner; its log goes only after the commit, since it has open steps until then
 
         def work(connection: sqlite3.Connection) -> StoredRun:
             row = self._row(connection, run_id)
@@ -133,7 +134,7 @@ class SqliteStore(Store):
         before: tuple[float, str] | None = None,
     ) -> Sequence[StoredRun]:
         check_page(limit, before)
-        found = rows.find(
+        found = rows.build_query(
             status=status, block=block, text=text, labels=labels, prefix=prefix, limit=limit, before=before
         )
         return await self._do(lambda connection: [self._stored(row) for row in connection.execute(*found)])
@@ -168,7 +169,7 @@ class SqliteStore(Store):
             number = None if self._owner is None else self._open_steps.begin(run_id, key, kind, request)
         except OSError as error:
             raise self._error(error) from error
-        if number is not None:
+        if number is not None:  # nearly always: one line in a file, which no other process waits for
             return number
 
         def work(connection: sqlite3.Connection) -> int:
@@ -190,7 +191,7 @@ class SqliteStore(Store):
         values |= {"request": attempt and attempt.request, "attempts": 1 if attempt is None else attempt.number}
 
         def work(connection: sqlite3.Connection) -> None:
-            self._latest = max(self._latest + 1, time.time_ns())
+            self._latest = max(self._latest + 1, time.time_ns())  # later than all steps before, whatever the clock says
             done = connection.execute(rows.COMMIT, values | {"seq": self._latest, "owner": self._own().id})
             self._check_owned(connection, done, run_id)
             if run_id in self._recovered:
@@ -240,17 +241,15 @@ class SqliteStore(Store):
         return await self._do(work)
 
     async def close(self) -> None:
-        import asyncio
-
         if self._owner is not None and not (self._writer.closed or self._writer.forked):
-            saved = False
+            saved = False  # a log whose steps the database does not have stays, for whoever takes the runs
             with suppress(StoreError):
                 await self._do(self._save_all)
                 saved = True
             self._open_steps.close(remove=saved)
         await asyncio.to_thread(self._writer.close)
         owner, self._owner = self._owner, None
-        if owner is not None and not self._writer.forked:
+        if owner is not None and not self._writer.forked:  # a fork must not release its parent's lock
             owner.end()
 
     # The file

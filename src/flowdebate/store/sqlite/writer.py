@@ -142,6 +142,7 @@ class Writer:
         if not self._run_here(jobs):
             self._submit_all(jobs)
             return
+        # Another process writes: the thread waits for it, with the store's patience, and the event loop does not.
         locked = dict.fromkeys(job for job in jobs if job.error is not None and _is_lock(job.error))
         self._submit_all(locked)
         jobs = [job for job in jobs if job not in locked]
@@ -150,7 +151,7 @@ class Writer:
         if waiting:
             finish = partial(_finish, waiting)
             self._disk.sync(finish if self._since_checkpoint < _LOG_JOBS else partial(self._checkpoint, finish))
-        settle([job for job in jobs if not job.durably])
+        settle([job for job in jobs if not job.durably])  # the page cache survives the process
 
     def _submit_stranded(self, *, closing: bool = False) -> None:
         """Submit the batches of loops that were closed before their next turn."""
@@ -191,18 +192,15 @@ class Writer:
 
     def _submit(self, job: _Job) -> asyncio.Future[Any]:
         """Hand `job` to the thread; return the future of its result."""
-        self._start()
-        self._submitted += 1
-        self._jobs.put(job)
-        return job.future
-
-    def _start(self) -> None:
         if self._thread is None:
-            with self._lock:
+            with self._lock:  # event loops of several threads may get here at once
                 if self._thread is None and not self._closed:
                     self._thread = threading.Thread(target=self._work, name="flowdebate-store", daemon=True)
                     self._process = os.getpid()
                     self._thread.start()
+        self._submitted += 1
+        self._jobs.put(job)
+        return job.future
 
     def _work(self) -> None:
         connection: sqlite3.Connection | None = None
@@ -269,7 +267,7 @@ def _is_lock(error: BaseException) -> bool:
 
 
 def _in_transaction(work: Callable[[sqlite3.Connection], T], connection: sqlite3.Connection) -> T:
-    connection.execute("BEGIN IMMEDIATE")
+    connection.execute("BEGIN IMMEDIATE")  # a lock that is taken at the first write may fail after some reads
     try:
         value = work(connection)
         connection.execute("COMMIT")
@@ -293,6 +291,6 @@ _OPEN: WeakSet[Writer] = WeakSet()
 
 @atexit.register
 def _close_all() -> None:
-    """Write all submitted jobs before the process ends."""
+    """Write all submitted jobs before the process ends: the thread is a daemon, and would be cut off."""
     for writer in list(_OPEN):
         writer.close()
