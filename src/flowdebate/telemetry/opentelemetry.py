@@ -299,21 +299,16 @@ class _RunTrace(_Current, Observer):
 
     def agent(self, block: str, path: str, /) -> AbstractContextManager[object]:
         attributes: Attributes = {names.BLOCK: block, names.PATH: path}
-        turn = self._turn_of(path)
+        place = path
+        while place and place not in self._turns:
+            place = place.rpartition("/")[0]
+        turn = self._turns.get(place)
         if turn is None:
             return _Agent(self._tracer, block, attributes)
         attributes[names.ROUND] = turn.round
         if turn.phase is not None:
             attributes[names.PHASE] = turn.phase
         return _Agent(self._tracer, turn.agent_name if turn.block == block else block, attributes)
-
-    def _turn_of(self, path: str) -> TurnStarted | None:
-        """The turn that the block at `path` is part of."""
-        while path:
-            if path in self._turns:
-                return self._turns[path]
-            path = path.rpartition("/")[0]
-        return None
 
     def call(self, started: CallStarted, request: ModelRequest, /) -> AbstractContextManager[Any]:
         provider, model = names.model_names(started.model)
@@ -369,7 +364,9 @@ class _RunTrace(_Current, Observer):
             case VerdictReached() if is_new(self._run.events):
                 self._verdict(event)
             case RoleFailed() if is_new(self._run.events, event.path):
-                self._failure(event)
+                about = {names.ROLE: event.role, names.RECOVERY: event.instead, names.ERROR: event.error}
+                self.span.add_event(names.ROLE_FAILED, {**about, names.BLOCK: event.block, names.PATH: event.path})
+                self.meters.failures.add(1, {names.WORKFLOW: self._workflow, **about})
             case RunFinished():
                 self._ended = event
 
@@ -393,11 +390,6 @@ class _RunTrace(_Current, Observer):
             attributes[names.EVALUATION_EXPLANATION] = verdict.reasoning
         self.span.add_event(names.EVALUATION_RESULT, attributes)
         self.meters.verdicts.add(1, {names.WORKFLOW: self._workflow, names.WINNER: label, names.FLIPPED: flipped})
-
-    def _failure(self, failed: RoleFailed) -> None:
-        about: Attributes = {names.ROLE: failed.role, names.RECOVERY: failed.instead, names.ERROR: failed.error}
-        self.span.add_event(names.ROLE_FAILED, {**about, names.BLOCK: failed.block, names.PATH: failed.path})
-        self.meters.failures.add(1, {names.WORKFLOW: self._workflow, **about})
 
 
 def _within_agent() -> context.Context | None:

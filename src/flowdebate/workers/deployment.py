@@ -115,13 +115,17 @@ class Workers:
         ConfigurationError for an unknown pattern, or a question or limit that cannot be stored; RunExists if another
         run has the id; StoreError.
         """
-        header = self._header(pattern, question, run_id, seed, labels, limits)
-        with self._submitted(header) as queued:
+        block, bounded = self._pattern("submit", pattern), self._bounded("submit", limits)
+        options = StoreOptions(store=self.store, labels=labels or {}, plan=self._plan(pattern, limits))
+        run = make_run(block, question, model=self.model, seed=seed, limits=bounded, store=options, run_id=run_id)
+        assert run.journal is not None  # noqa: S101 - the run has a store
+        with self._submitted(run.journal.header) as queued:
             stored = queued
             try:
                 await self.store.add(queued, ())
             except RunExists:
-                stored = await self._same(queued.header, seeded=seed is not None)
+                stored = await self._find_same(queued.header, seeded=seed is not None)
+            # Also one that was there: the client that stored it may have died before it put it on the queue.
             if stored.status in ("queued", "running"):
                 await self._deliver(stored.header.run_id)
         return stored.header.run_id
@@ -253,23 +257,6 @@ class Workers:
             return
         raise ConfigurationError("Workers", "run_id", header.run_id, allowed, hint=hint)
 
-    def _header(
-        self,
-        pattern: str,
-        question: object,
-        run_id: str | None,
-        seed: int | None,
-        labels: Mapping[str, str] | None,
-        limits: Limits | None,
-    ) -> RunHeader:
-        block, bounded = self._pattern("submit", pattern), self._bounded("submit", limits)
-        options = StoreOptions(store=self.store, labels=labels or {}, plan=self._plan(pattern, limits))
-        run = make_run(
-            block, question, session=None, model=self.model, seed=seed, limits=bounded, store=options, run_id=run_id
-        )
-        assert run.journal is not None  # noqa: S101 - the run has a store
-        return run.journal.header
-
     def _pattern(self, where: str, name: str) -> Block[Any, Any]:
         block = self.patterns.get(name)
         if block is None:
@@ -294,10 +281,11 @@ class Workers:
             raise ConfigurationError(f"Workers.{where}()", "limits.cost", bounded.cost, allowed)
         return bounded
 
-    async def _same(self, header: RunHeader, *, seeded: bool) -> StoredRun:
+    async def _find_same(self, header: RunHeader, *, seeded: bool) -> StoredRun:
         """The stored run with this id; RunExists if it is a different one."""
         known = await self.store.run(header.run_id)
         then = known.header
+        # A submission without a seed draws another one each time that it is repeated.
         as_then = replace(header, created_at=then.created_at, seed=header.seed if seeded else then.seed)
         if (as_then.input, as_then.seed, _request(as_then)) != (then.input, then.seed, _request(then)):
             raise RunExists(self.store.name, header.run_id)
@@ -306,23 +294,24 @@ class Workers:
 
     async def _deliver(self, run_id: str) -> None:
         """Put the run on the queue; a delivery that is just ending, and misses this, is waited for."""
+
+        def send() -> bool:
+            """Whether a delivery of the run waits now; there is none while another one is in progress."""
+            active = [each.status for each in self.queue.of(run_id) if each.status in ACTIVE]
+            if not active:
+                self.queue.send(run_id)
+            return "PENDING" not in active
+
         ends = time.monotonic() + _PATIENCE
-        while not await asyncio.to_thread(self._send, run_id) and time.monotonic() < ends:
+        while not await asyncio.to_thread(send) and time.monotonic() < ends:
             stored = await self.store.run(run_id)
-            if stored.owned or stored.status != "queued":
+            if stored.owned or stored.status != "queued":  # the delivery in progress has taken it up
                 return
             await asyncio.sleep(_PAUSE)
 
-    def _send(self, run_id: str) -> bool:
-        """Whether a delivery of the run waits now; there is none while another one is in progress."""
-        active = [each.status for each in self.queue.of(run_id) if each.status in ACTIVE]
-        if not active:
-            self.queue.send(run_id)
-        return "PENDING" not in active
-
     async def _set(self, run_id: str, status: StoredStatus, *, only: tuple[str, ...] = ()) -> None:
         """Set the stored status; with `only`, only if it was one of these."""
-        before = await self.store.take(run_id)
+        before = await self.store.take(run_id)  # RunConflict if a worker was quicker
         unchanged = bool(only) and before.status not in only
         await self.store.finish(run_id, before.status if unchanged else status, before.outcome)
 

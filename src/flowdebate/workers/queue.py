@@ -89,7 +89,7 @@ class RunQueue:
                 "queue_name": self.name,
                 "workflow_id": f"{encode_text(run_id)}/{secrets.token_hex(6)}",
                 "app_version": self.version,
-                "deduplication_id": encode_text(run_id),
+                "deduplication_id": encode_text(run_id),  # of the deliveries that wait: clients may submit at once
                 "duplication_policy": "return-existing",
                 "serialization_type": driver().WorkflowSerializationFormat.PORTABLE,  # JSON, not pickles
                 "attributes": {"run": encode_text(run_id)},
@@ -105,6 +105,7 @@ class RunQueue:
             sort_desc=True,
             load_input=False,
         )
+        # The id of another run may begin with this one and "/".
         return [each for each in found if each.workflow_id.rpartition("/")[0] == encode_text(run_id)]
 
     def active(self, run_id: str) -> list[str]:

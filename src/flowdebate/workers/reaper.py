@@ -69,8 +69,15 @@ class Reaper:
             for stored in await workers.store.runs(status="running")
             if not stored.owned and workers.is_ours(stored.header)
         ]
+
+        def send_if_done(run_id: str) -> None:
+            # A delivery in progress is its worker's, and a run that a worker gave up on needs a person.
+            found = workers.queue.of(run_id)
+            if found and found[0].status == "SUCCESS" and not (found[0].output or {}).get("problem"):
+                workers.queue.send(run_id)
+
         for run_id in self._long_enough("run", left):
-            await asyncio.to_thread(self._send_if_done, run_id)
+            await asyncio.to_thread(send_if_done, run_id)
 
     def close(self) -> None:
         """Close the session."""
@@ -86,8 +93,3 @@ class Reaper:
             name: since for name, since in self._gone.items() if name in names or not name.startswith(f"{kind} ")
         }
         return [each for each in ids if now - self._gone.setdefault(f"{kind} {each}", now) >= GRACE]
-
-    def _send_if_done(self, run_id: str) -> None:
-        found = self._workers.queue.of(run_id)
-        if found and found[0].status == "SUCCESS" and not (found[0].output or {}).get("problem"):
-            self._workers.queue.send(run_id)

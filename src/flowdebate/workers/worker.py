@@ -45,7 +45,12 @@ class Worker:
     async def work(self, stop: asyncio.Event) -> None:
         """Take runs until `stop` is set, then release them all; raises whatever prevents the start."""
         await asyncio.to_thread(self._owner.ensure)
-        draining = asyncio.ensure_future(self._drain(stop))
+
+        async def drain() -> None:
+            await stop.wait()
+            self._store.stop()  # whatever the worker is waiting for at this moment
+
+        draining = asyncio.ensure_future(drain())
         try:
             workers = self._workers
             prepare = partial(workers.queue.prepare, max_concurrency=workers.max_concurrency, poll=workers.poll)
@@ -70,8 +75,8 @@ class Worker:
                 "name": deliveries.name,
                 "system_database_url": deliveries.url,
                 "dbos_system_schema": deliveries.schema,
-                "application_version": deliveries.version,
-                "executor_id": self.id,
+                "application_version": deliveries.version,  # by default a hash of our own source
+                "executor_id": self.id,  # workers with DBOS's default, one for all, repeat each other's work
                 "sys_db_pool_size": 5,
                 "run_migrations": False,
                 "log_level": "ERROR",
@@ -181,11 +186,6 @@ class Worker:
             if task is not None:
                 self._store.given_up.add(run_id)
                 task.cancel()
-
-    async def _drain(self, stop: asyncio.Event) -> None:
-        """Start no more steps once `stop` is set, whatever the worker is waiting for."""
-        await stop.wait()
-        self._store.stop()
 
     async def _stop(self, engine: Any) -> None:  # noqa: ANN401
         """Take no more runs, wait for calls in flight, interrupt the runs, and hand them back."""
