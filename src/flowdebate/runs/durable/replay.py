@@ -87,9 +87,7 @@ async def replay(
         session=session_of(store, header, f"{block.name}.replay()"),
         seed=header.seed,
         models=_NoModels(_models_of(store, header, profile) if model is None else ModelResolver(model)),
-        limits=None
-        if limits is None
-        else replace(limits, seconds=None),  # a replay takes its own time
+        limits=None if limits is None else replace(limits, seconds=None),  # a replay takes its own time
         journal=journal,
     )
     handle: RunHandle[Any] = start_block(block, header.input, run)
