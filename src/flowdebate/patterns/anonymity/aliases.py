@@ -124,18 +124,7 @@ def make_aliases(
     people, machines = tuple(sorted(set(names))), tuple(sorted(set(models)))
     known, words = _compile(people, machines, question, tuple(stances))
     avoid = words.union(*map(plain_words, taken))
-
-    def draw() -> Mapping[Meant, str]:
-        # the numbers are drawn before the nouns, always: an order that changed would give a seed other aliases
-        numbers = _draw_numbers(len(people) + len(machines) + 2, avoid, random)
-        noun, model_noun, maker_noun = (
-            _choose_noun(nouns, avoid, random) for nouns in (_NOUNS, _MODEL_NOUNS, _MAKER_NOUNS)
-        )
-        drawn: dict[Meant, str] = {("name", name): f"{noun} {numbers.pop()}" for name in people}
-        drawn |= {("model", model): f"{model_noun} {numbers.pop()}" for model in machines}
-        return drawn | {("family", ""): f"{model_noun} {numbers.pop()}", ("maker", ""): f"{maker_noun} {numbers.pop()}"}
-
-    return Aliases(known, draw)
+    return Aliases(known, lambda: _draw_aliases(people, machines, avoid, random))
 
 
 @lru_cache(maxsize=64)  # the same in all runs of a debate
@@ -149,25 +138,28 @@ def _compile(
     return Names(people, machines, question=question, stances=stances), words
 
 
-def _draw_numbers(count: int, avoid: frozenset[str], random: Random) -> list[int]:
-    """Distinct numbers of two digits, or of more if there are too few."""
-    low = 10  # a single digit is a turn, a round or a side in many arguments
-    while True:
-        free: Sequence[int] = range(low, low * 10)
+def _draw_aliases(
+    people: Sequence[str], machines: Sequence[str], avoid: frozenset[str], random: Random
+) -> Mapping[Meant, str]:
+    """A noun and a number for each name, and for families and makers; none of them is a word to `avoid`."""
+    count, low = len(people) + len(machines) + 2, 10  # a single digit is a turn, a round or a side in many arguments
+    free: Sequence[int] = ()
+    while len(free) < count:
+        free, low = range(low, low * 10), low * 10
         if not avoid.isdisjoint(map(str, free)):
             free = [number for number in free if str(number) not in avoid]
-        if len(free) >= count:
-            return random.sample(free, count)
-        low *= 10
-
-
-def _choose_noun(nouns: Sequence[str], avoid: frozenset[str], random: Random) -> str:
-    """The first of `nouns` that is free, or a made-up word."""
-    noun = next((noun for noun in nouns if noun.lower() not in avoid), None)
-    while noun is None:
-        made = "".join(random.choice(letters) for letters in _LETTERS * 3)
-        noun = None if made in avoid else made.capitalize()
-    return noun
+    # the numbers are drawn before the nouns, always: an order that changed would give a seed other aliases
+    numbers, nouns = random.sample(free, count), []
+    for words in (_NOUNS, _MODEL_NOUNS, _MAKER_NOUNS):
+        noun = next((word for word in words if word.lower() not in avoid), None)
+        while noun is None:
+            made = "".join(random.choice(letters) for letters in _LETTERS * 3)
+            noun = None if made in avoid else made.capitalize()
+        nouns.append(noun)
+    speaker, model, maker = nouns
+    drawn: dict[Meant, str] = {("name", name): f"{speaker} {numbers.pop()}" for name in people}
+    drawn |= {("model", name): f"{model} {numbers.pop()}" for name in machines}
+    return drawn | {("family", ""): f"{model} {numbers.pop()}", ("maker", ""): f"{maker} {numbers.pop()}"}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
