@@ -67,7 +67,8 @@ _UNSPACED = (
     range(0xF900, 0xFB00),
     range(0x20000, 0x40000),
 )
-"""Scripts without spaces between words, in which names have no boundaries: 4 names of the corpus. `re` takes milliseconds to compile so large a set."""
+"""Scripts without spaces between words, whose names have no boundaries (4 of the corpus). A set so large takes `re`
+milliseconds to compile."""
 
 
 def plain_words(text: str) -> list[str]:
@@ -127,8 +128,8 @@ def _model_spellings(model: str) -> Iterator[tuple[str, Level]]:
         yield family, "sign"
 
 
-# The signs that a spelling means somebody. Each earns its place: without it, so many of the 246 names of the corpus would
-# be missed besides: labels 8, introductions 19, "as X," 6, what follows a name 19, signatures 1.
+# The signs that a spelling means somebody. Each alone finds so many of the 246 names of the corpus: labels 8,
+# introductions 19, "as X," 6, what follows a name 19, signatures 1.
 
 _AROUND = 48
 """Characters before a name that are looked at: the longest introduction, "my esteemed counterpart, the", fits well."""
