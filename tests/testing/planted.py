@@ -38,6 +38,7 @@ from flowdebate.patterns.debate.schemas import (
     DebateVerdict,
     VerdictReached,
 )
+from flowdebate.patterns.spec import Loop
 from flowdebate.runs.run import Run
 from flowdebate.testing.check import find_broken_promise
 
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
+    from flowdebate.patterns.state import PatternState
     from flowdebate.runs.events import ModelCalled
     from flowdebate.testing.check import CheckOptions, Finding
 
@@ -256,9 +258,9 @@ def misattributing(state: DebateTranscriptState, *entries: DebateContributionEnt
     return DebateTranscriptState(entries=[*state.entries, *said])
 
 
-def another_reason(number: int, /, *, max_rounds: int, **_: bool) -> str | None:
+def another_reason(loop: Loop, state: PatternState) -> str | None:
     """A stop reason that is always the moderator's."""
-    return "moderator_done" if number >= max_rounds else None
+    return "moderator_done" if state.round >= loop.max_rounds else None
 
 
 def without_rounds(output: DebateRawOutput) -> dict[str, Any]:
@@ -374,7 +376,7 @@ PLANTED: dict[str, Planted] = {
     "a wrong stop reason": Planted(
         make=rent,
         promise="stops_for_the_reason_it_says",
-        library=lambda: patched(assembly, "stop_reason", another_reason),
+        library=lambda: patched(Loop, "_stop_reason", another_reason),
     ),
     "speakers in another order": Planted(
         make=lambda: rent(moderator=True),

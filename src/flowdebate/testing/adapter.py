@@ -28,11 +28,11 @@ P = ParamSpec("P")
 S = TypeVar("S", bound="AdapterConformance")
 ErrorT = TypeVar("ErrorT", bound=Exception)
 
+# Seconds after which a test fails instead of waiting: the first call of a framework may import for several.
 _PATIENCE = 20.0
-"""Seconds after which a test fails instead of waiting."""
 _AT_ONCE = 4
+# With a listener a framework is asked by another method of its own, which counts and fails in another way.
 _LISTENERS: tuple[Callable[[str], None] | None, ...] = (None, lambda _: None)
-"""With a listener a framework is asked by another method of its own, which counts and fails in another way."""
 _SCHEMA = {
     "title": "Ruling",
     "type": "object",
@@ -164,6 +164,7 @@ class AdapterConformance:
         turns = [{"role": "assistant", "content": "Old answer"}, {"role": "user", "content": "Second question"}]
         request.messages = [*request.messages, *turns]
         await call.ask(make(script), request)
+        # a framework may put them into one text or several messages: what counts is that all are there, in order
         places = [script.prompts[0].index(text) for text in ("First question", "Old answer", "Second question")]
         assert places == sorted(places)
 
@@ -181,7 +182,7 @@ class AdapterConformance:
         wrong, right = FakeAnswer(data={"winner": "both", "points": 3}), FakeAnswer(data={"winner": "con", "points": 1})
         script = _Answers([wrong, right])
         model = make(script)
-        if getattr(model, "retry", None) is not None:
+        if getattr(model, "retry", None) is not None:  # without it the framework asks again by itself, or nobody does
             response = await call.ask(model, _request(output=OutputSchema.of(_SCHEMA)))
             assert response.data == {"winner": "con", "points": 1}
             assert "winner" in script.prompts[1]
@@ -196,7 +197,7 @@ class AdapterConformance:
         script = _Answers([FakeAnswer(pieces=("Cars ", "are ", "out."))])
         response = await call.ask(make(script), _request(on_text=heard.append))
         assert "".join(heard) == response.text == "Cars are out."
-        assert len([piece for piece in heard if piece]) > 1
+        assert len([piece for piece in heard if piece]) > 1  # not the whole text at the end
 
     @_promise
     async def test_usage(self, make: MakeAdapter) -> None:
@@ -228,7 +229,7 @@ class AdapterConformance:
             asking = asyncio.ensure_future(call.ask(make(script), _request(on_text=listener)))
             await script.asked.wait()
             asking.cancel()
-            await asyncio.wait({asking})
+            await asyncio.wait({asking})  # not awaited itself: that would raise its CancelledError here
             assert asking.cancelled(), listener
             await script.cancelled.wait()
 

@@ -89,6 +89,7 @@ class Returns:
         return f"Returns({', '.join(map(repr, self.values))}{', wait=True' if self.wait else ''})"
 
     def _value(self, ctx: Context) -> object:
+        # by round, since one object may serve several debates at once; the opening is before round 1
         value = self.values[(max(ctx.sequencer.state.round, 1) - 1) % len(self.values)]
         if isinstance(value, BaseException):
             raise value
@@ -144,30 +145,23 @@ class Answers:
         given: Counter[str] = Counter()
 
         def answer(request: ModelRequest) -> Reply:
-            role = _role(request.output_schema)
-            replies = self._replies(role)
+            # by the schema of the answer, since blocks may have any name
+            fields = set((request.output_schema or {}).get("properties", ()))
+            scored = fields == {"reasoning", "verdict", "scores"}
+            if request.output_schema is None:
+                role, replies = "argument", self.arguments or (None,)
+            elif "nextSpeakers" in fields:
+                role, replies = "decision", self.decisions or (None,)
+            elif scored or fields == {"reasoning", "verdict", "winner"}:
+                role, replies = "verdict", (self.verdict,)
+            else:
+                role, replies = "deliverable", (self.deliverable,)
             given[role] += 1
-            reply: Reply = replies[(given[role] - 1) % len(replies)]
-            return _scored(reply, request) if role == "scores" else reply
+            reply: Any = replies[(given[role] - 1) % len(replies)]
+            answered: Reply = _scored(reply, request) if scored else reply
+            return answered
 
         return FunctionModel(answer, name="answers")
-
-    def _replies(self, role: str) -> Sequence[Any]:
-        several = {"argument": self.arguments, "decision": self.decisions}
-        one = {"verdict": self.verdict, "scores": self.verdict, "deliverable": self.deliverable}
-        return several.get(role) or (one.get(role),)
-
-
-def _role(schema: Mapping[str, Any] | None) -> str:
-    """The role that asks, by its answer schema: blocks may have any name."""
-    if schema is None:
-        return "argument"
-    fields = set(schema.get("properties", ()))
-    if "nextSpeakers" in fields:
-        return "decision"
-    if fields == {"reasoning", "verdict", "scores"}:
-        return "scores"
-    return "verdict" if fields == {"reasoning", "verdict", "winner"} else "deliverable"
 
 
 def _scored(verdict: Any, request: ModelRequest) -> Any:  # noqa: ANN401 - whatever was drawn

@@ -14,9 +14,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from random import SystemRandom
 from types import CodeType
-from typing import TYPE_CHECKING, Any, NoReturn, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from flowdebate._util.validation import check_library
+from flowdebate._util.validation import check_count, check_library
 from flowdebate.blocks.base import Block
 from flowdebate.blocks.steps import LoopBack, Step
 from flowdebate.errors import ConfigurationError, FlowDebateWarning, PromiseBroken
@@ -38,9 +38,10 @@ PROMISES: Mapping[str, Callable[[Any], Iterator[str]]] = {
 }
 """Everything that is checked, by name."""
 
+# In no prompt by chance: where it is shown, the pattern has asked it.
 _OTHER_QUESTION = "Should the harbour be dredged before the winter?"
+# Examples that are tried in search of a smaller one: each is four runs.
 _SHRINKING = 100
-"""Examples that are tried in search of a smaller one."""
 
 
 class CheckOptions(TypedDict, total=False):
@@ -111,7 +112,12 @@ def find_broken_promise(
     """`check_pattern` as a value: what was found, and after how many examples."""
     make = _maker(pattern, where)
     skip, seed = options.get("skip", ()), options.get("seed")
-    _check_options(where, options)
+    check_library(f"{where}()", "hypothesis", library="hypothesis", extra="testing")
+    most = {"max_examples": options.get("max_examples", 1), "max_calls": options.get("max_calls", 1)}
+    check_count(f"{where}()", **most)
+    for name in skip:
+        if name not in PROMISES:
+            raise ConfigurationError(f"{where}()", "skip", name, f"names of promises: {', '.join(PROMISES)}")
     check = _Check(
         make=make,
         only=only,
@@ -137,11 +143,17 @@ def _draw(check: _Check) -> None:
     from flowdebate.testing.strategies import examples
 
     options = check.options
+    # a `terminate_when` may wait for somebody to say a word, which stands in its code
+    predicates = [as_condition(predicate) for predicate in _predicates_of(check.make()) if predicate is not None]
+    codes = [getattr(function, "__code__", None) for each in predicates for function in each.functions]
+    words = [word for code in codes if code is not None for word in _strings_of(code) if word.strip()]
     drawn = examples(
         failures=options.get("failures", True),
         questions=options.get("questions"),
-        texts=[*options.get("texts", ()), *_words_of_predicates(check.make())],
+        texts=[*options.get("texts", ()), *words],
     )
+    # what a failure is shown by is our own error, with an example that can be pasted; a database would make a check
+    # depend on earlier ones
     quiet = settings(
         max_examples=options.get("max_examples", 100),
         phases=[Phase.generate, *([Phase.shrink] if check.most else [])],
@@ -186,7 +198,7 @@ class _Check:
         if self.found.broken is None:
             self.found.examples += 1
         elif self.found.shrunk >= self.most or self.found.broken.example == example:
-            return
+            return  # hypothesis asks once more for the one that failed: a block that keeps state might pass it now
         else:
             self.found.shrunk += 1
         pattern = self.make()
@@ -258,13 +270,9 @@ class _Check:
                 raise
             error = failure
         if view.raw is not None and not isinstance(view.raw, self.only):
-            self._refuse(view.raw)
+            allowed, hint = "a debate, or a function that builds one", "check_pattern() checks every pattern"
+            raise ConfigurationError(f"{self.where}()", "pattern", view.raw, allowed, hint=hint)
         return Played(example=example, view=view, output=output, error=error, model=model, stances=stances)
-
-    def _refuse(self, raw: object) -> NoReturn:
-        allowed = "a debate, or a function that builds one"
-        hint = "check_pattern() checks every pattern"
-        raise ConfigurationError(f"{self.where}()", "pattern", raw, allowed, hint=hint)
 
 
 def _maker(pattern: Any, where: str) -> Callable[[], Block[Any, Any]]:  # noqa: ANN401 - checked here
@@ -279,17 +287,6 @@ def _maker(pattern: Any, where: str) -> Callable[[], Block[Any, Any]]:  # noqa: 
     if not isinstance(pattern, Block) and not callable(pattern):
         raise ConfigurationError(f"{where}()", "pattern", pattern, "a pattern, or a function that builds one")
     return make
-
-
-def _check_options(where: str, options: CheckOptions) -> None:
-    check_library(f"{where}()", "hypothesis", library="hypothesis", extra="testing")
-    for field_ in ("max_examples", "max_calls"):
-        number: Any = options.get(field_, 1)
-        if not isinstance(number, int) or isinstance(number, bool) or number < 1:
-            raise ConfigurationError(f"{where}()", field_, number, "an int >= 1")
-    for name in options.get("skip", ()):
-        if name not in PROMISES:
-            raise ConfigurationError(f"{where}()", "skip", name, f"names of promises: {', '.join(PROMISES)}")
 
 
 def _parts_of(part: Any, seen: set[int] | None = None) -> Iterator[Any]:  # noqa: ANN401 - blocks, steps, containers
@@ -310,13 +307,6 @@ def _predicates_of(pattern: Block[Any, Any]) -> list[Any]:
     """The `terminate_when` of each pattern in `pattern`, or None for one without it."""
     loops = [part.when for part in _parts_of(pattern) if isinstance(part, LoopBack)]
     return [loop.terminate_when for loop in loops if isinstance(loop, AnotherRound)]
-
-
-def _words_of_predicates(pattern: Block[Any, Any]) -> list[str]:
-    """The strings in the code of each `terminate_when`: it may wait for somebody to say them."""
-    predicates = [as_condition(predicate) for predicate in _predicates_of(pattern) if predicate is not None]
-    codes = [getattr(function, "__code__", None) for each in predicates for function in each.functions]
-    return [word for code in codes if code is not None for word in _strings_of(code) if word.strip()]
 
 
 def _strings_of(code: CodeType) -> Iterator[str]:

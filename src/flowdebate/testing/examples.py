@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from zlib import crc32
@@ -124,11 +125,15 @@ class ExampleModel:
             return response_of(own, request, self.name)
         fields = set((request.output_schema or {}).get("properties", ()))
         if fields & {"winner", "scores"}:
-            try:
-                return await self._judged(request)
-            except MalformedResponse:  # another block's answer, which has such a field as well
-                pass
+            # the favourite by its stance, wherever it is in the judge view and whatever it is called there: a judge
+            # of the order would break the promise that a verdict does not depend on it
+            favour = sum(self._example.choices)
+            with suppress(MalformedResponse):  # another block's answer, which has such a field as well
+                sides = read_view(request).sides
+                quality = {side.stance: normal(favour, key_of(side.stance), 0, 0) for side in sides}
+                return await SimJudge(quality=quality).request(request)
         drawn = _Drawn(self._example, f"{request.block}\0{prompt}")
+        # called whenever it is offered: speakers who keep the floor would leave most of the pattern untried
         handing_over = [tool for tool in request.tools if tool.name == "handoff"]
         if handing_over:
             arguments = json.dumps(drawn.instance(inline_definitions(dict(handing_over[0].parameters))))
@@ -145,16 +150,10 @@ class ExampleModel:
             raise ConfigurationError("check_pattern()", "answers", self._answers, allowed) from None
         return ModelResponse(data=data)
 
-    async def _judged(self, request: ModelRequest) -> ModelResponse:
-        """The favourite by its stance, wherever it is in the judge view and whatever it is called there."""
-        favour = sum(self._example.choices)
-        quality = {side.stance: normal(favour, key_of(side.stance), 0, 0) for side in read_view(request).sides}
-        return await SimJudge(quality=quality).request(request)
-
 
 _TRANSITION = re.compile(r'"(Transition to [^"\n]+)"')
+# Levels of a schema: one that refers to itself would go on for ever.
 _DEEPEST = 6
-"""Levels of a recursive schema."""
 
 
 class _Drawn:
@@ -175,6 +174,7 @@ class _Drawn:
         return texts[self._hash(place) % len(texts)]
 
     def _hash(self, place: str) -> int:
+        # not hash(), which differs from process to process: an example has to be reproduced from its repr
         return crc32(f"{self._call}\0{place}".encode(errors="replace"))
 
     def transition(self, prompt: str) -> str:
@@ -182,7 +182,7 @@ class _Drawn:
         lines = _TRANSITION.findall(prompt)
         return f"\n\n{lines[self.pick(len(lines), 'next')]}" if lines else ""
 
-    def instance(self, schema: Any, place: str = "", nth: int = 0, depth: int = 0) -> Any:  # noqa: ANN401 - JSON
+    def instance(self, schema: Any, place: str = "", nth: int = 0, depth: int = 0) -> Any:  # noqa: ANN401, PLR0911 - JSON, kind by kind
         """An instance of `schema`, without references; the enums of a list's items differ as long as they can."""
         if "enum" in schema:
             return schema["enum"][(self.pick(len(schema["enum"]), place) + nth) % len(schema["enum"])]
@@ -196,18 +196,12 @@ class _Drawn:
             fields = schema.get("properties", {})
             return {name: self.instance(fields[name], f"{place}.{name}", nth, depth + 1) for name in fields}
         if kind == "array":
-            return [
-                self.instance(schema.get("items", {}), f"{place}[]", index, depth + 1)
-                for index in range(self._length(schema, place, depth))
-            ]
-        return self._scalar(schema, kind, place)
-
-    def _length(self, schema: Mapping[str, Any], place: str, depth: int) -> int:
-        least: int = schema.get("minItems", 0 if depth >= _DEEPEST else 1)
-        most: int = schema.get("maxItems", least + 2)
-        return min(least + self.pick(3, f"{place}#"), most) if depth < _DEEPEST else least
-
-    def _scalar(self, schema: Mapping[str, Any], kind: object, place: str) -> Any:  # noqa: ANN401 - JSON
+            least = schema.get("minItems", 0 if depth >= _DEEPEST else 1)
+            length = least
+            if depth < _DEEPEST:
+                length = min(least + self.pick(3, f"{place}#"), schema.get("maxItems", least + 2))
+            items = schema.get("items", {})
+            return [self.instance(items, f"{place}[]", index, depth + 1) for index in range(length)]
         if kind == "boolean":
             return self.pick(2, place) == 1
         if kind == "null":

@@ -57,7 +57,12 @@ class Played:
     @cached_property
     def _patterns(self) -> tuple[str, tuple[str, ...]]:
         """The path of the outermost pattern (of the last, if there are several), and those of patterns inside it."""
-        paths = [_pattern_of(event.path) for event in self.view.events if isinstance(event, RoundStarted)]
+        paths: list[str] = []
+        for event in self.view.events:
+            if isinstance(event, RoundStarted):
+                around = event.path.rpartition("/")[0]
+                # a round that is a block of its own, `debate/round[1]/…`, is inside of the pattern
+                paths.append(around.rpartition("/")[0] if around.endswith("]") else around)
         top = min((path.count("/") for path in paths), default=0)
         outermost = next((path for path in reversed(paths) if path.count("/") == top), "")
         return outermost, tuple({f"{path}/" for path in paths if path.startswith(f"{outermost}/")})
@@ -266,12 +271,12 @@ def counts_every_call(run: Played) -> Problems:
         yield f"{len(run.model.calls)} requests, {len(answered)} calls"
 
 
+# Lists of raw outputs whose items are events, too.
 _PARTS: tuple[tuple[type[Any], str, str], ...] = (
     (ModeratorDecided, "moderator_decisions", "decision"),
     (ModeratorReported, "reports", "report"),
     (RefereeReported, "audits", "audit"),
 )
-"""Lists of raw outputs whose items are events, too."""
 
 
 def events_tell_the_result(run: Played) -> Problems:
@@ -313,7 +318,7 @@ def keeps_no_state(runs: Runs) -> Problems:
             return
     for what, one, two in (
         ("number of calls", len(first.model.calls), len(again.model.calls)),
-        ("error", _kind(first.error), _kind(again.error)),
+        ("error", *(None if run.error is None else error_text(run.error) for run in (first, again))),
         ("raw output", _plain(first.raw), _plain(again.raw)),
         ("output", _plain(first.output), _plain(again.output)),
     ):
@@ -391,22 +396,16 @@ OF_RUNS: Sequence[Callable[[Runs], Problems]] = (
 )
 OF_A_CHECK: Sequence[Callable[[Coverage], Problems]] = (terminate_when_can_fire,)
 
+# Characters: a shorter question, such as "Why?", may be in a prompt by chance.
 _TELLING = 12
-"""Characters of a question that is in no prompt by chance."""
+# Characters that are shown before the first one that differs: a line of context, as in a diff.
 _BEFORE = 40
-"""Characters that are shown before the first one that differs."""
+# Losses that are no failures: other promises look at what they flag.
 _FLAGS = ("cut_off", "empty", "unheard", "not_counted")
-"""Losses that are no failures: other promises look at what they flag."""
+# Stop reasons that hold in the last round, too, before the maximum is looked at.
 _AT_THE_END = ("settled", "reviewed", "not_reviewed")
-"""Stop reasons that hold in the last round, too, before the maximum is looked at."""
+# Fields that are measured, and differ from run to run.
 _TIMES = frozenset({"seconds", "at"})
-"""Fields that are measured, and differ from run to run."""
-
-
-def _pattern_of(path: str) -> str:
-    """The path of the pattern that opened a round at `path`."""
-    around = path.rpartition("/")[0]
-    return around.rpartition("/")[0] if around.endswith("]") else around
 
 
 def _rounds(raw: object) -> int | None:
@@ -414,18 +413,11 @@ def _rounds(raw: object) -> int | None:
     return len(counted) if isinstance(counted, list) else counted
 
 
-def _kind(error: Exception | None) -> str | None:
-    return None if error is None else error_text(error)
-
-
 def _showing(run: Played) -> set[str]:
     """The blocks whose prompts show the question."""
-    return {call.block for call in run.model.calls if _shows(call.prompt, run.example.question)}
-
-
-def _shows(prompt: str, question: str) -> bool:
-    text = clean_text(question)
-    return text in prompt or quoted(text) in prompt
+    text = clean_text(run.example.question)
+    # a question that could be taken for a line of the prompt is shown escaped
+    return {call.block for call in run.model.calls if text in call.prompt or quoted(text) in call.prompt}
 
 
 def _plain(value: object) -> Any:  # noqa: ANN401 - JSON

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 Follows = Literal["majority", "last"]
 """The position that a conformist adopts: that of most others, or the last one."""
 
+# The statements of simulated debaters, each after the tag of its speaker: so a position has no full stop of its own.
 _SAID = re.compile(r"^\[([^\[\]]*)\] [^\n]*?I hold: ([^.\n]+)\.", re.MULTILINE)
-"""The statements of simulated debaters, each after the tag of its speaker."""
 
 
 class Said(NamedTuple):
@@ -94,19 +94,17 @@ class SimDebater:
         others = [said for said in said_positions(prompt) if said.position != self.position]
         if not others:
             return self.position
-        followed = self._followed(others)
+        if self._follows == "last":
+            followed = others[-1].position
+        else:
+            # each counts once, with what it said last, or who speaks most would be the majority
+            counted = Counter({said.tag: said.position for said in others}.values())
+            followed = [said.position for said in others if counted[said.position] == max(counted.values())][-1]
         known = any(name in said.tag for said in others if said.position == followed for name in self._names)
         likely = self._named if known and self._named is not None else self._conformity
+        # by the prompt and not by the number of requests: concurrent debaters are asked in any order
         adopts = uniform(self._seed, key_of(prompt), key_of(self.name), 0) < likely
         return followed if adopts else self.position
-
-    def _followed(self, others: list[Said]) -> str:
-        if self._follows == "last":
-            return others[-1].position
-        latest = {said.tag: said.position for said in others}
-        counted = Counter(latest.values())
-        most = max(counted.values())
-        return [said.position for said in others if counted[said.position] == most][-1]
 
     def _filled(self, request: ModelRequest, held: str, prompt: str) -> dict[str, Any]:
         schema: dict[str, Any] = request.output_schema or {}

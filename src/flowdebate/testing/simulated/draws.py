@@ -11,8 +11,10 @@ from hashlib import blake2b
 from statistics import NormalDist
 from typing import Any
 
+# splitmix64's own constants: with others a stream is no longer known to pass the tests of randomness.
 _ALL = (1 << 64) - 1
 _STEP, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+# As many as one table for arrays holds in half a megabyte, which is what makes a million draws cheap.
 _LEVELS = 1 << 16
 
 
@@ -27,7 +29,7 @@ def normal(seed: int, item: int, view: int, slot: int) -> float:
     >>> normal(0, 0, 0, 0) == normal(0, 0, 0, 0), normal(0, 0, 0, 0) == normal(0, 0, 0, 1)
     (True, False)
     """
-    return _quantile(_drawn(seed, item, view, slot) >> 48)
+    return _quantile(_drawn(seed, item, view, slot) >> 48)  # the upper bits are the best mixed ones
 
 
 def uniform(seed: int, item: int, view: int, slot: int) -> float:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from flowdebate.errors import ConfigurationError, MalformedResponse, ViewError
 from flowdebate.models.base import ModelResponse
+from flowdebate.models.output import inline_definitions
 from flowdebate.models.usage import Usage
 from flowdebate.patterns.debate.judging.views import Schedule, as_schedule
 from flowdebate.patterns.debate.transcript import parse_entries
@@ -59,6 +60,7 @@ class SimView:
     @property
     def item(self) -> int:
         """A number for the item that is judged: the same in all its views."""
+        # sorted, and without labels: a quality that is drawn must not change with the order of reading
         return key_of(*sorted(key_of(side.stance, *side.texts).to_bytes(8, "big").hex() for side in self.sides))
 
     @property
@@ -80,10 +82,24 @@ def read_view(request: ModelRequest) -> SimView:
     """
     if request.choices:
         return _lettered(str(request.messages[-1]["content"]), tuple(request.choices))
-    form, names, fields = _asked(request)
+    properties: dict[str, Any] = inline_definitions(request.output_schema or {}).get("properties", {})
+    form: Form = "scores" if "scores" in properties else "winner"
+    if form == "scores":
+        names = tuple(properties["scores"].get("properties", {}))
+    else:
+        winner = properties.get("winner", {})
+        # null, for no winner, is another choice beside the sides
+        enums = [choice["enum"] for choice in (winner, *winner.get("anyOf", ())) if "enum" in choice]
+        names = tuple(name for name in enums[0] if name is not None) if enums else ()
+    if not names:
+        message = "a simulated judge answers with `scores` or a `winner`: the request asks for neither"
+        raise MalformedResponse(message, block=request.block)
     system = "\n".join(str(message["content"]) for message in request.messages if message["role"] == "system")
     entries = _entries(str(request.messages[-1]["content"]), names)
-    stances = _stances(system, names)
+    listed = [unescaped(line) for line in _LISTED.findall(system)]
+    # the positions are listed as "- label: stance", or as stances alone, which may have a colon of their own
+    labelled = () if set(names) <= set(listed) else names
+    stances = {name: line[len(name) + 2 :] for name in labelled for line in listed if line.startswith(f"{name}: ")}
     order = dict.fromkeys([*(entry.stance for entry in entries if entry.stance in names), *names])
     sides = tuple(
         SimSide(
@@ -96,7 +112,7 @@ def read_view(request: ModelRequest) -> SimView:
         )
         for name in order
     )
-    return SimView(sides=sides, form=form, fields=fields)
+    return SimView(sides=sides, form=form, fields=tuple(properties))
 
 
 def _lettered(turn: str, letters: tuple[str, ...]) -> SimView:
@@ -119,58 +135,16 @@ def _original(text: str) -> str:
     return unescaped(text.replace(BAR, "\n"))
 
 
-def _asked(request: ModelRequest) -> tuple[Form, tuple[str, ...], tuple[str, ...]]:
-    """Which form the answer has, and the names of the sides in it."""
-    schema = request.output_schema or {}
-    properties: dict[str, Any] = schema.get("properties", {})
-    if "scores" in properties:
-        names = tuple(_resolved(properties["scores"], schema).get("properties", {}))
-        form: Form = "scores"
-    else:
-        names, form = tuple(_choices(_resolved(properties.get("winner", {}), schema), schema)), "winner"
-    if not names:
-        message = "a simulated judge answers with `scores` or a `winner`: the request asks for neither"
-        raise MalformedResponse(message, block=request.block)
-    return form, names, tuple(properties)
-
-
-def _resolved(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, Any]:
-    found: Any = schema
-    while "$ref" in found:
-        inner: Any = root
-        for part in found["$ref"].removeprefix("#/").split("/"):
-            inner = inner[part]
-        found = inner
-    return found  # type: ignore[no-any-return] # JSON
-
-
-def _choices(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Sequence[str]:
-    for choice in (schema, *schema.get("anyOf", ())):
-        inner = _resolved(choice, root)
-        found = inner.get("enum") or [inner[key] for key in ("const",) if key in inner]
-        if found:
-            return [name for name in found if name is not None]
-    return []
-
-
 def _entries(turn: str, names: Sequence[str]) -> list[DebateContributionEntry]:
     """The entries of a transcript without names, if all its tags are sides; else of one with names."""
     found = _TRANSCRIPT.search(turn)
     if found is None:
         return []
-    try:
+    try:  # "[for]" and "[ann, for]" look alike where a stance has a comma: the sides that may win decide
         plain = parse_entries(found[0])
         return plain if all(entry.stance in names for entry in plain) else parse_entries(found[0], names=True)
     except ViewError:
         return []
-
-
-def _stances(system: str, names: Sequence[str]) -> dict[str, str]:
-    """The stance of each label: the positions are listed as "- label: stance"."""
-    lines = [unescaped(line) for line in _LISTED.findall(system)]
-    if set(names) <= set(lines):
-        return {}
-    return {name: line.removeprefix(f"{name}: ") for name in names for line in lines if line.startswith(f"{name}: ")}
 
 
 Quality: TypeAlias = "Mapping[str, float] | Callable[[str], float] | None"
@@ -258,7 +232,7 @@ class SimJudge:
     def shares(self, view: SimView, *, draw: object = None) -> dict[str, float]:
         """The share of each side of `view`, by its name there; they add up to 1."""
         odds = self._odds(view, draw=draw)
-        most = max(odds)
+        most = max(odds)  # taken off, since the exponential of a large bias has no float
         weights = [math.exp(value - most) for value in odds]
         whole = math.fsum(weights)
         return {side.called: weight / whole for side, weight in zip(view.sides, weights, strict=True)}
@@ -278,6 +252,7 @@ class SimJudge:
             called=view.labels,
             content=[self._content(side) for side in view.sides],
             item=view.item,
+            # the same view asked again with another seed draws its noise anew, as a real model does
             view=view.number if draw is None else key_of(str(view.number), repr(draw)),
             names=sorted(side.called for side in view.sides),
         )
@@ -411,8 +386,8 @@ def _views_first(value: Any) -> Any:  # noqa: ANN401 - an array
     return found if found.ndim == 3 else found[None]  # noqa: PLR2004 - items, views, sides
 
 
+# Sums of floats that are as near as this are a tie: `decide()` sums exactly, in fractions.
 _SAME = 1e-12
-"""Sums of floats that are as near as this are a tie: `decide()` sums exactly."""
 
 
 class Decided(NamedTuple):

@@ -1,0 +1,224 @@
+"""Store conformance: random sequences of operations, compared with the memory store."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import replace
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from flowdebate.errors import StoreError
+from flowdebate.store.memory import MemoryStore
+from flowdebate.testing.store import NASTY, header
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from flowdebate.store.base import Store
+
+
+_TEXTS = st.sampled_from(NASTY) | st.text(max_size=8)
+# Few, so that random operations meet: two of the same step, and a document that is as expected.
+_KEYS = st.sampled_from(("a", "b", "\x00", "\ud800"))
+_BODIES = st.sampled_from("xyz")
+_KINDS = st.sampled_from(("call", "effect", "loss", "human"))
+_ENDS = st.sampled_from(("complete", "interrupted", "failed", "awaiting", "dead_letter"))
+_OBJECTS = st.integers(0, 1)
+_NUMBERS = count(1)
+
+
+class _StoreMachine(RuleBasedStateMachine):
+    """Two objects of one place, and a MemoryStore that receives every write of the owner."""
+
+    runs: Bundle[Any] = Bundle("runs")
+
+    def __init__(self, make: Callable[[], Store], *, shared: bool, take_within: float) -> None:
+        super().__init__()
+        self.loop: asyncio.Runner = asyncio.Runner()
+        self.make = make
+        self.shared = shared
+        self.take_within = take_within
+        self.stores: list[Store] = [make(), make()] if shared else [make()]
+        self.model: MemoryStore = MemoryStore()
+        self.owners: dict[str, Store] = {}
+        # all sequences of a test have one place: the mark tells the runs of this one from those of earlier ones
+        self.mark: str = str(next(_NUMBERS))
+
+    @initialize(target=runs)
+    def begin(self) -> str:
+        return f"{self.mark}:"  # an id that no run has yet
+
+    @rule(target=runs, name=_TEXTS, which=_OBJECTS, question=_TEXTS, block=st.sampled_from("xy"))
+    def create(self, name: str, which: int, question: str, block: str) -> str:
+        run_id = f"{self.mark}:{name}"
+        given = header(run_id, question=question, block=block, labels={"mark": self.mark})
+        if self.both(which, lambda store: store.create(given)) is None:
+            self.owners[run_id] = self.at(which)
+        return run_id
+
+    @rule(run_id=runs, which=_OBJECTS)
+    def take(self, run_id: str, which: int) -> None:
+        end = time.monotonic() + self.take_within
+        expected = self.done(self.model.take(run_id))
+        got = self.done(self.at(which).take(run_id))
+        while got == "RunConflict" != expected and time.monotonic() < end:
+            # a server may notice a moment later that an owner is gone
+            got = self.done(self.at(which).take(run_id))
+        assert _without_time(got) == _without_time(expected)
+        if not isinstance(got, str):
+            self.owners[run_id] = self.at(which)
+
+    @rule(run_id=runs, which=_OBJECTS)
+    def release(self, run_id: str, which: int) -> None:
+        # it raises nothing for another's run, since whoever closes a store releases all that it might own
+        assert self.done(self.at(which).release(run_id)) is None
+        if self.owners.get(run_id) is self.at(which):
+            self.done(self.model.release(run_id))
+            del self.owners[run_id]
+
+    @rule(run_id=runs, which=_OBJECTS, key=_KEYS, kind=_KINDS, request=st.none() | _TEXTS)
+    def intend(self, run_id: str, which: int, key: str, kind: Any, request: str | None) -> None:  # noqa: ANN401
+        self.write(run_id, which, lambda store: store.intend(run_id, key, kind, request))
+
+    @rule(run_id=runs, which=_OBJECTS, key=_KEYS, kind=_KINDS, body=_TEXTS)
+    def commit(self, run_id: str, which: int, key: str, kind: Any, body: str) -> None:  # noqa: ANN401
+        self.write(run_id, which, lambda store: store.commit(run_id, key, kind, body, 2.5))
+
+    @rule(run_id=runs, which=_OBJECTS, key=_KEYS, failure=_TEXTS)
+    def fail(self, run_id: str, which: int, key: str, failure: str) -> None:
+        async def attempt(store: Store) -> None:
+            await store.intend(run_id, key, "call", None)  # only a step that was begun can fail
+            await store.fail(run_id, key, failure)
+
+        self.write(run_id, which, attempt)
+
+    @rule(run_id=runs, which=_OBJECTS, status=_ENDS, outcome=st.none() | st.dictionaries(_TEXTS, _TEXTS, max_size=2))
+    def finish(self, run_id: str, which: int, status: Any, outcome: dict[str, str] | None) -> None:  # noqa: ANN401
+        if self.write(run_id, which, lambda store: store.finish(run_id, status, outcome)) is None:
+            del self.owners[run_id]
+
+    @rule(run_id=runs, which=_OBJECTS)
+    def delete(self, run_id: str, which: int) -> None:
+        self.both(which, lambda store: store.delete(run_id))
+
+    @rule(source=runs, which=_OBJECTS, name=st.none() | _TEXTS)
+    def add(self, source: str, which: int, name: str | None) -> None:
+        run = self.done(self.model.run(source))
+        if isinstance(run, str):
+            return
+        # under its own id it must be refused: that one is taken
+        run_id = source if name is None else f"{self.mark}:copy {name}"
+        copy = replace(run, header=replace(run.header, run_id=run_id))
+        rows = self.done(self.model.steps(source))
+        self.both(which, lambda store: store.add(copy, rows))
+
+    @rule(which=_OBJECTS, key=_KEYS, body=_BODIES, expected=st.none() | _BODIES)
+    def put(self, which: int, key: str, body: str, expected: str | None) -> None:
+        self.both(which, lambda store: store.put(self.mark, key, body, expected=expected))
+        documents = self.done(self.at(which).documents(self.mark))
+        assert list(documents.items()) == list(self.done(self.model.documents(self.mark)).items())
+
+    @precondition(lambda self: self.shared)
+    @rule(which=_OBJECTS)
+    def reopen(self, which: int) -> None:
+        store = self.at(which)
+        self.done(store.close())
+        self.stores[which] = self.make()
+        # its runs are released as they were, since the process that owned them is as good as dead
+        for run_id in [run_id for run_id, owner in self.owners.items() if owner is store]:
+            self.done(self.model.release(run_id))
+            del self.owners[run_id]
+
+    @rule(
+        which=_OBJECTS,
+        status=st.none() | _ENDS | st.just("running"),
+        block=st.none() | _BODIES,
+        text=st.none() | _TEXTS,
+        prefix=st.none() | _TEXTS,
+        limit=st.none() | st.integers(0, 3),
+        after=st.none() | st.integers(0, 5),
+    )
+    def find(self, which: int, after: int | None, **asked: Any) -> None:  # noqa: ANN401
+        positions = [run.position for run in self.done(self.model.runs())]
+        before = positions[after % len(positions)] if positions and after is not None else None
+        asked |= {"labels": {"mark": self.mark}, "before": before}
+        found, expected = self.done(self.at(which).runs(**asked)), self.done(self.model.runs(**asked))
+        assert [run.position for run in found] == [run.position for run in expected]
+
+    @invariant()
+    def all_see_the_same(self) -> None:
+        expected = {run.header.run_id: _without_time(run) for run in self.done(self.model.runs())}
+        end = time.monotonic() + self.take_within
+        for store in self.stores:
+            found = None
+            while found != expected and (found is None or time.monotonic() <= end):
+                if found is not None:
+                    time.sleep(0.01)  # `owned` may lag behind
+                runs = self.done(store.runs(labels={"mark": self.mark}))
+                found = {run.header.run_id: _without_time(run) for run in runs}
+            assert found == expected
+        for run_id in expected:
+            assert list(self.done(self.stores[-1].steps(run_id))) == list(self.done(self.model.steps(run_id)))
+
+    def teardown(self) -> None:
+        for store in self.stores:
+            self.done(store.close())
+        self.loop.close()
+
+    def at(self, which: int) -> Store:
+        return self.stores[which % len(self.stores)]
+
+    def done(self, call: Coroutine[Any, Any, Any]) -> Any:  # noqa: ANN401 - any result
+        """The result of `call`, or the name of its error: messages may differ from store to store."""
+        try:
+            return self.loop.run(call)
+        except StoreError as error:
+            return type(error).__name__
+
+    def both(self, which: int, call: Callable[[Store], Coroutine[Any, Any, Any]]) -> object:
+        """The result of the call on the object and on the MemoryStore, which must be equal."""
+        got = self.done(call(self.at(which)))
+        assert got == self.done(call(self.model))
+        return got
+
+    def write(self, run_id: str, which: int, call: Callable[[Store], Coroutine[Any, Any, Any]]) -> object:
+        """The result of a write: equal to that in memory for the owner, refused for others."""
+        if self.owners.get(run_id) is self.at(which):
+            return self.both(which, call)
+        # memory has one object, which owns what either of the two does: so it cannot say what others are refused
+        missing = isinstance(self.done(self.model.run(run_id)), str)
+        got = self.done(call(self.at(which)))
+        assert got == ("RunNotFound" if missing else "RunConflict")
+        return got
+
+
+def _without_time(run: Any) -> object:  # noqa: ANN401 - or the name of an error
+    """`run` without the time of its last write."""
+    return run if isinstance(run, str) else replace(run, updated_at=0.0)
+
+
+def check_sequences(make: Callable[[], Store], *, shared: bool, take_within: float, examples: int) -> None:
+    """Compare the stores of `make` with a MemoryStore after each operation of `examples` random sequences."""
+    run_state_machine_as_test(
+        lambda: _StoreMachine(make, shared=shared, take_within=take_within),  # type: ignore[arg-type]  # it only calls it
+        settings=settings(
+            # a store may be slow: its speed is not what is promised
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+            max_examples=examples,
+            stateful_step_count=25,
+        ),
+    )
