@@ -256,24 +256,28 @@ def validator_of(schema: Mapping[str, Any], *, where: str, field: str) -> Any:  
     return kind(schema, registry=REGISTRY)
 
 
+def _parts_of(schema: Any) -> Iterator[Any]:  # noqa: ANN401 - a part of a schema
+    """The parts of `schema` that may be schemas: not its constants and examples, which may look like some."""
+    if isinstance(schema, list):
+        yield from schema
+    elif isinstance(schema, dict):
+        for key, value in schema.items():
+            if key in _NAMED and isinstance(value, dict):
+                yield from value.values()
+            elif key not in _VALUES:
+                yield value
+
+
 def _references(part: Any, resolver: Any) -> Iterator[tuple[str, Any]]:  # noqa: ANN401 - a part of a schema, and referencing's own
     """Each reference in a schema, and the resolver of its place: it is relative to the nearest `$id` around it."""
     from referencing.jsonschema import DRAFT202012
 
-    if isinstance(part, list):
-        for each in part:
-            yield from _references(each, resolver)
-    elif isinstance(part, dict):
+    if isinstance(part, dict):
         if isinstance(part.get("$id"), str):
             resolver = resolver.in_subresource(DRAFT202012.create_resource(part))
-        for keyword in ("$ref", "$dynamicRef"):
-            if isinstance(part.get(keyword), str):
-                yield part[keyword], resolver
-        for key, value in part.items():
-            if key in _NAMED and isinstance(value, dict):
-                yield from _references(list(value.values()), resolver)
-            elif key not in _VALUES:
-                yield from _references(value, resolver)
+        yield from ((part[word], resolver) for word in ("$ref", "$dynamicRef") if isinstance(part.get(word), str))
+    for inner in _parts_of(part):
+        yield from _references(inner, resolver)
 
 
 _PREFIX = "#/$defs/"
@@ -337,18 +341,11 @@ def drop_titles(schema: Any) -> Any:  # noqa: ANN401 - a schema may be a bool
 
 def _reached(schema: Any, definitions: dict[str, Any], seen: frozenset[str] = frozenset()) -> frozenset[str]:  # noqa: ANN401
     """Return the definitions that `schema` refers to, directly or through others."""
-    if isinstance(schema, list):
-        for part in schema:
-            seen = _reached(part, definitions, seen)
-    elif isinstance(schema, dict):
-        name = _referenced(schema, definitions)
-        if name is not None and name not in seen:
-            seen = _reached(definitions[name], definitions, seen | {name})
-        for key, value in schema.items():
-            if key in _NAMED and isinstance(value, dict):
-                seen = _reached(list(value.values()), definitions, seen)
-            elif key not in _VALUES:
-                seen = _reached(value, definitions, seen)
+    name = _referenced(schema, definitions) if isinstance(schema, dict) else None
+    if name is not None and name not in seen:
+        seen = _reached(definitions[name], definitions, seen | {name})
+    for part in _parts_of(schema):
+        seen = _reached(part, definitions, seen)
     return seen
 
 

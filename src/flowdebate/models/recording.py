@@ -317,7 +317,7 @@ class RecordingModel(Wrapper):
                 await record(error)
                 raise
             except asyncio.CancelledError:
-                if _out_of_time(request, began):
+                if _is_out_of_time(request, began):
                     await record(ModelTimeout(request.settings.timeout or 0, model=self.name, block=request.block))
                 raise
             await record(response)
@@ -342,7 +342,7 @@ class RecordingModel(Wrapper):
             raise _unwritable(self.path, error) from error
 
 
-def _out_of_time(request: ModelRequest, began: float) -> bool:
+def _is_out_of_time(request: ModelRequest, began: float) -> bool:
     """Return whether a call was cancelled at its own deadline, not at one that a policy has set around it."""
     deadline, timeout = request.deadline, request.settings.timeout
     if deadline is None or timeout is None or asyncio.get_running_loop().time() < deadline:
@@ -478,8 +478,14 @@ class ReplayModel:
         if not unused:
             said = f"{self.path} holds no other call of this block"
         else:
+            mine = _as_lines(asked(request))
+            texts = [_as_lines(call.request) for call in unused[:_COMPARED]]
+            nearest = max(texts, key=lambda text: difflib.SequenceMatcher(None, text, mine).quick_ratio())
+            lines = difflib.unified_diff(nearest, mine, "recorded", "asked", n=1, lineterm="")
+            shown = [one_line(line) for line in islice(lines, _SHOWN + 1)]
+            shown = [*shown[:_SHOWN], "…"] if len(shown) > _SHOWN else shown
             said = f"{self.path} does not hold this call; against the nearest one that it holds:"
-            said += "".join(f"\n{line}" for line in _difference(request, unused))
+            said += "".join(f"\n{line}" for line in shown)
         return CassetteMismatch(f"{said}\n(was it recorded with another seed?)", model=self.name, block=request.block)
 
 
@@ -491,16 +497,6 @@ _SHOWN = 16
 _COMPARED = 50
 # Lines of a request that are compared, and characters of one: difflib takes the square of them at worst.
 _LINES, _WIDTH = 2_000, 100
-
-
-def _difference(request: ModelRequest, unused: list[Call]) -> list[str]:
-    """Compare `request` with the most similar one of `unused`, in at most `_SHOWN` lines."""
-    mine = _as_lines(asked(request))
-    texts = [_as_lines(call.request) for call in unused[:_COMPARED]]
-    nearest = max(texts, key=lambda text: difflib.SequenceMatcher(None, text, mine).quick_ratio())
-    lines = difflib.unified_diff(nearest, mine, "recorded", "asked", n=1, lineterm="")
-    shown = [one_line(line) for line in islice(lines, _SHOWN + 1)]
-    return [*shown[:_SHOWN], "…"] if len(shown) > _SHOWN else shown
 
 
 def _as_lines(request: Mapping[str, Any]) -> list[str]:

@@ -143,9 +143,7 @@ class ModelResolver:
         return self._real(spec)
 
     def _spec_of_intent(self, name: str, defaults: Sequence[ModelChoice]) -> ModelSpec:
-        intent = name.removeprefix(_PREFIX)
-        if intent not in _INTENTS:
-            raise ConfigurationError("model", "model", name, " or ".join(repr(_PREFIX + known) for known in _INTENTS))
+        intent = _check_intent(name, "model", "model")
         chosen = of_intent(self._by_intent, intent)
         if chosen is not None:
             return chosen
@@ -205,8 +203,7 @@ def check_model(choice: ModelChoice, *, where: str, field: str = "model") -> Non
     elif not isinstance(choice, str):
         _as_model(choice, field, where)
     elif choice.startswith(_PREFIX):
-        if choice.removeprefix(_PREFIX) not in _INTENTS:
-            raise ConfigurationError(where, field, choice, " or ".join(repr(_PREFIX + known) for known in _INTENTS))
+        _check_intent(choice, where, field)
     else:
         _named(choice, field, where)
 
@@ -282,6 +279,13 @@ def _as_model(value: object, field: str, where: str = "model") -> Model:
     if not isinstance(value, type) and callable(getattr(value, "request", None)) and hasattr(value, "name"):
         return cast("Model", value)
     raise ConfigurationError(where, field, value, "a Model object or the name of a model")
+
+
+def _check_intent(name: str, where: str, field: str) -> str:
+    intent = name.removeprefix(_PREFIX)
+    if intent not in _INTENTS:
+        raise ConfigurationError(where, field, name, " or ".join(repr(_PREFIX + known) for known in _INTENTS))
+    return intent
 
 
 def _check_mapping(choice: Mapping[str, Model | str], where: str = "run", field: str = "model") -> None:

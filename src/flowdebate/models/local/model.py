@@ -94,23 +94,20 @@ class LocalModel(PooledModel):
                 dialect = replace(_dialect(self._settings, request), label=self.name)
                 chat = Chat(dialect=dialect, client=client, endpoint=endpoint)
                 try:
-                    return await _whole_answer(chat, request)
+                    if request.begins and request.output is None and not request.tools:
+                        return await _continued(chat, request)
+                    first = await chat.answer(request)
+                    if request.output is None or first.finish != "length":
+                        return first
+                    # a structured answer that was cut off is of no use: once more, with more room
+                    room = _MORE * (request.settings.max_tokens or dialect.settings.max_tokens or _ANSWER)
+                    roomier = replace(request.settings, max_tokens=room)
+                    second = await chat.answer(replace(request, settings=roomier))
+                    return replace(second, usage=first.usage + second.usage)
                 except ModelUnavailable:
                     # on the loopback this means a dead engine, whose process may still look alive for a moment
                     await load(server.stop)
                     raise
-
-
-async def _whole_answer(chat: Chat, request: ModelRequest) -> ModelResponse:
-    """Ask, and ask once more with more room for a truncated structured answer."""
-    if request.begins and request.output is None and not request.tools:
-        return await _continued(chat, request)
-    first = await chat.answer(request)
-    if request.output is None or first.finish != "length":
-        return first
-    room = _MORE * (request.settings.max_tokens or chat.dialect.settings.max_tokens or _ANSWER)
-    second = await chat.answer(replace(request, settings=replace(request.settings, max_tokens=room)))
-    return replace(second, usage=first.usage + second.usage)
 
 
 async def _continued(chat: Chat, request: ModelRequest) -> ModelResponse:

@@ -112,7 +112,7 @@ class LocalServer:
 
     def _start(self) -> None:
         try:
-            endpoint = self._started()
+            endpoint = self._launch()
         except Exception as error:  # noqa: BLE001 - waiting calls must get any failure
             self.stop()
             failure = error
@@ -123,7 +123,7 @@ class LocalServer:
         else:
             self._ready.set_result(endpoint)
 
-    def _started(self) -> Endpoint:
+    def _launch(self) -> Endpoint:
         library = importlib.util.find_spec("xllamacpp")
         if library is None or not library.origin:
             raise ModelUnavailable(f"the engine of the local model is not installed: {WAYS_OUT}")
@@ -135,39 +135,31 @@ class LocalServer:
             "threads": _usable_cores(),
             "library": str(Path(library.origin).parent.parent),
         }
-        process = self._spawn()
-        try:
-            _input(process).write(json.dumps(config).encode() + b"\n")
-            _input(process).flush()
-        except OSError:
-            line = b""  # it has died already, which _address reports
-        else:
-            line = _output(process).readline()
-        _output(process).close()
-        return Endpoint.of(f"{_address(line, process)}/v1", key)
-
-    def _spawn(self) -> subprocess.Popen[bytes]:
         script = Path(__file__).with_name("engine.py")
         with self._lock:
             if self._stopping:
                 raise ModelUnavailable("the local model was stopped while it was starting")
-            self._process = subprocess.Popen(  # noqa: S603 - our own script
+            process = self._process = subprocess.Popen(  # noqa: S603 - our own script
                 [sys.executable, "-P", str(script)],  # -P: modules of this folder must not shadow others
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
             )
-            return self._process
-
-
-def _address(line: bytes, process: subprocess.Popen[bytes]) -> str:
-    if not line:
-        code = process.wait(_PATIENCE)
-        raise ModelUnavailable(f"the engine of the local model ended with code {code} while it was starting")
-    report = json.loads(line)
-    if "address" not in report:
-        raise ModelUnavailable(f"the local model could not be loaded: {one_line(report['error'])}")
-    return str(report["address"])
+        try:
+            _input(process).write(json.dumps(config).encode() + b"\n")
+            _input(process).flush()
+        except OSError:
+            line = b""  # it has died already, which is reported below
+        else:
+            line = _output(process).readline()
+        _output(process).close()
+        if not line:
+            code = process.wait(_PATIENCE)
+            raise ModelUnavailable(f"the engine of the local model ended with code {code} while it was starting")
+        report = json.loads(line)
+        if "address" not in report:
+            raise ModelUnavailable(f"the local model could not be loaded: {one_line(report['error'])}")
+        return Endpoint.of(f"{report['address']}/v1", key)
 
 
 def _usable_cores() -> int:

@@ -47,7 +47,8 @@ class Endpoint:
             basic = f"Basic {base64.b64encode(user.encode()).decode()}"
             headers = (("Authorization", basic), *headers)
         headers = tuple({_canonical(name): (_canonical(name), value) for name, value in headers}.values())
-        found = dict.fromkeys((api_key, *_secrets_of_address(parts), *_secrets_of_headers(headers)))
+        found = dict.fromkeys((api_key, *_secrets_of(parts, headers)))
+        # the longest first: a part of it that was redacted before it would leave the rest to be read
         secrets = sorted((secret for secret in found if secret and secret != NO_KEY), key=len, reverse=True)
         return cls(
             base_url=address_of(base_url),
@@ -63,19 +64,15 @@ def _canonical(name: str) -> str:
     return "Authorization" if name.lower() == "authorization" else name
 
 
-def _secrets_of_address(parts: SplitResult) -> Iterator[str]:
-    """Yield the secrets of an address: as written, decoded, and as a server is sent them."""
+def _secrets_of(parts: SplitResult, headers: Headers) -> Iterator[str]:
+    """Yield the secrets of an address, as written, decoded and as a server is sent them, and those of headers."""
     secret = parts.password or parts.username or ""
     yield from (secret, unquote(secret))
-    pairs = parse_qsl(parts.query, keep_blank_values=True)
-    yield from (parts.query, urlencode(pairs))
+    yield from (parts.query, urlencode(parse_qsl(parts.query, keep_blank_values=True)))
     for pair in parts.query.split("&"):
         name, _, value = pair.partition("=")
         if _is_secret(unquote_plus(name), unquote_plus(value)):
             yield from (value, unquote_plus(value))
-
-
-def _secrets_of_headers(headers: Headers) -> Iterator[str]:
     for name, value in headers:
         if _is_secret(name, value):
             yield from (value, value.rpartition(" ")[2])  # a scheme such as Bearer is none

@@ -11,6 +11,7 @@ import json
 import math
 import re
 import time
+from contextlib import suppress
 from contextvars import ContextVar
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -171,20 +172,15 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     (2.5, None, None)
     """
     millis, seconds = headers.get("retry-after-ms"), headers.get("retry-after")
+    wait = math.nan
     try:
         wait = float(millis) / 1000 if millis else float(seconds or "")
     except ValueError:
-        wait = _until(seconds or "")
+        from email.utils import parsedate_to_datetime
+
+        with suppress(TypeError, ValueError, OverflowError):  # HTTP allows a date, too
+            wait = parsedate_to_datetime(seconds or "").timestamp() - time.time()
     return wait if math.isfinite(wait) and 0 <= wait <= _LONGEST_WAIT else None
-
-
-def _until(date: str) -> float:
-    from email.utils import parsedate_to_datetime
-
-    try:
-        return parsedate_to_datetime(date).timestamp() - time.time()
-    except (TypeError, ValueError, OverflowError):
-        return math.nan
 
 
 def _openai(  # noqa: PLR0911 - a table

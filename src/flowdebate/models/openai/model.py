@@ -147,7 +147,17 @@ class OpenAIModel(PooledModel):
             client = await self._clients.client(endpoint)
             while True:
                 before = self._modes
-                chat = Chat(dialect=self._dialect(endpoint), client=client, endpoint=endpoint)
+                dialect = Dialect(
+                    model=self._name,
+                    label=self._label,
+                    settings=self._settings,
+                    structured=before,
+                    tools_with_schema=self._tools_with_schema,
+                    strict_model=self._strict_model,
+                    # OpenAI's reasoning models know only the newer name, most other servers only the older one
+                    room="max_completion_tokens" if endpoint.base_url.startswith(_OPENAI) else "max_tokens",
+                )
+                chat = Chat(dialect=dialect, client=client, endpoint=endpoint)
                 try:
                     return await chat.answer(request)
                 except RequestRejected as error:
@@ -158,18 +168,6 @@ class OpenAIModel(PooledModel):
                     # a mode that was refused once will always be: later calls skip it
                     refused = before[min(request.skipped_modes, len(before) - 1)]
                     self._modes = tuple(mode for mode in self._modes if mode != refused) or before[-1:]
-
-    def _dialect(self, endpoint: Endpoint) -> Dialect:
-        return Dialect(
-            model=self._name,
-            label=self._label,
-            settings=self._settings,
-            structured=self._modes,
-            tools_with_schema=self._tools_with_schema,
-            strict_model=self._strict_model,
-            # OpenAI's reasoning models know only the newer name, most other servers only the older one
-            room="max_completion_tokens" if endpoint.base_url.startswith(_OPENAI) else "max_tokens",
-        )
 
     def _endpoint(self) -> Endpoint:
         key = self._api_key or (os.environ.get(self._api_key_env) if self._api_key_env else None)
@@ -232,7 +230,12 @@ class Chat:
     async def answer(self, request: ModelRequest) -> ModelResponse:
         """Answer a request; a structured answer is JSON in `text`, cut off where `finish` is "length"."""
         if request.choices:
-            return await self._choice(request)
+            # one token, with the log-probabilities of the likeliest ones
+            parameters = self._parameters(request) | {"temperature": 0, self.dialect.room: 1}
+            parameters |= {"messages": list(request.messages), "logprobs": True, "top_logprobs": TOP_LOGPROBS}
+            completion, response = await self._send(parameters, request)
+            logprobs = logprobs_of(completion, request.choices)
+            return replace(response, logprobs=logprobs, tool_calls=(), finish="stop")
         if request.output is None:
             return await self._text(request)
         if not request.tools or self.dialect.tools_with_schema:
@@ -262,14 +265,6 @@ class Chat:
             return replace(response, tool_calls=(), finish="stop")
         return response
 
-    async def _choice(self, request: ModelRequest) -> ModelResponse:
-        """Request one token with the log-probabilities of the likeliest ones."""
-        parameters = self._parameters(request) | {"temperature": 0, self.dialect.room: 1}
-        parameters |= {"messages": list(request.messages), "logprobs": True, "top_logprobs": TOP_LOGPROBS}
-        completion, response = await self._send(parameters, request)
-        logprobs = logprobs_of(completion, request.choices)
-        return replace(response, logprobs=logprobs, tool_calls=(), finish="stop")
-
     async def _structured(self, request: ModelRequest, tools: Sequence[ToolSpec]) -> ModelResponse:
         assert request.output is not None  # noqa: S101 - checked by `answer`
         if "flowdebate.models.openai.structured" not in sys.modules:
@@ -294,7 +289,7 @@ class Chat:
             messages=request.messages,
             tools=_as_tools(tools),
             parameters=self._parameters(request),
-            secrets=self._secrets,
+            secrets=self.endpoint.secrets,
         )
         return replace(response, asked_as=mode)
 
@@ -376,16 +371,12 @@ class Chat:
         return parameters if self.dialect.amend is None else self.dialect.amend(parameters)
 
     def _map(self, error: Exception, during: BaseException | None) -> FlowDebateError:
-        return map_error(error, base_url=self.endpoint.base_url, secrets=self._secrets, during=during)
+        return map_error(error, base_url=self.endpoint.base_url, secrets=self.endpoint.secrets, during=during)
 
     @property
     def _reader(self) -> Reader:
         asked = self.dialect.model if self.dialect.echoes_name else None
-        return Reader(asked=asked, strict=self.dialect.strict_model, secrets=self._secrets)
-
-    @property
-    def _secrets(self) -> tuple[str, ...]:
-        return self.endpoint.secrets
+        return Reader(asked=asked, strict=self.dialect.strict_model, secrets=self.endpoint.secrets)
 
 
 class _Whole(Exception):

@@ -248,19 +248,15 @@ class _Parts:
         if isinstance(refusal, str):
             self.refusal.append(refusal)
         for call in _list(getattr(delta, "tool_calls", None)):
-            self._add_call(call)
+            index, function = getattr(call, "index", None), getattr(call, "function", None)
+            # pieces of one call have one index; a server that sends none sends each call whole
+            part = self.calls.setdefault(index if isinstance(index, int) else len(self.calls), _Call())
+            part.id = part.id or _str(getattr(call, "id", None), "a tool call's id")
+            part.name = part.name or _str(getattr(function, "name", None), "a tool call's name")
+            part.arguments.append(_str(getattr(function, "arguments", None), "a tool call's arguments"))
         text = _text(getattr(delta, "content", None))
         self.text.append(text)
         return clean_text(text)
-
-    def _add_call(self, delta: Json) -> None:
-        index = getattr(delta, "index", None)
-        key = index if isinstance(index, int) else len(self.calls)
-        call = self.calls.setdefault(key, _Call())
-        function = getattr(delta, "function", None)
-        call.id = call.id or _str(getattr(delta, "id", None), "a tool call's id")
-        call.name = call.name or _str(getattr(function, "name", None), "a tool call's name")
-        call.arguments.append(_str(getattr(function, "arguments", None), "a tool call's arguments"))
 
     def tool_calls(self) -> list[ToolCall]:
         return [
