@@ -112,7 +112,7 @@ async def _wait_for_end_of_journal(handle: RunHandle[Any], journal: _Reading) ->
     while not handle.done() and quiet < _QUIET and waited < _PATIENCE:
         if journal.parked or spins < _SPINS:
             await asyncio.sleep(0)
-        else:  # nothing is parked: a block waits for a thread, or for time to pass, which the loop does not show
+        else:  # a block waits for a thread, or for time to pass, which the loop does not show
             await asyncio.sleep(pause)
             waited, pause = waited + pause, min(2 * pause, _LONGEST_PAUSE)
         now = (len(handle.events), len(journal.parked))
