@@ -25,7 +25,7 @@ from flowdebate import (
     sequencer,
 )
 from flowdebate.blocks.concurrency import in_order
-from flowdebate.blocks.human.parsing import checked_against, parse_text
+from flowdebate.blocks.human.answers import check_answer, parse_text
 from flowdebate.blocks.human.prompt import (
     RequestParts,
     Said,
@@ -294,7 +294,7 @@ def test_both_ways_of_checking_take_the_same(finding: Finding) -> None:
     """In another process there is only the JSON Schema: what its type takes fits that as well."""
     schema = OutputSchema.of(Finding).json_schema
     for answer in (finding.model_dump(mode="json"), finding.model_dump_json()):
-        assert Finding.model_validate(checked_against(schema, answer, block="b")) == finding
+        assert Finding.model_validate(check_answer(schema, answer, block="b")) == finding
 
 
 @given(st.text())

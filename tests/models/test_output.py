@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
 from flowdebate import DebateVerdict
-from flowdebate.blocks.human.parsing import checked_against
+from flowdebate.blocks.human.answers import check_answer
 from flowdebate.errors import ConfigurationError, SchemaViolation
 from flowdebate.models.output import OutputSchema
 from tests.ids import shown
@@ -235,7 +235,7 @@ def test_an_answer_to_a_schema_that_refers_to_itself_without_an_end_is_refused()
 def test_an_invalid_schema_of_a_human_s_answer_is_refused_by_name(schema: dict[str, Any]) -> None:
     """It may come from an imported run."""
     with pytest.raises(ConfigurationError, match="a valid JSON Schema"):
-        checked_against(schema, "{}", block="judge")
+        check_answer(schema, "{}", block="judge")
 
 
 @pytest.mark.parametrize("reference", ["{url}/x.json", "file:///etc/hostname", "other.json", "#/$defs/none", "#none"])
@@ -250,7 +250,7 @@ def test_a_schema_that_refers_to_something_outside_of_it_is_refused(
     with pytest.raises(ConfigurationError, match="refers to nothing outside of itself"):
         OutputSchema.of(schema, where="debate 'x'")
     with pytest.raises(ConfigurationError, match="refers to nothing outside of itself"):
-        checked_against(schema, '{"x": [1]}', block="judge")
+        check_answer(schema, '{"x": [1]}', block="judge")
     assert asked == []
 
 

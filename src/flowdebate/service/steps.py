@@ -170,8 +170,7 @@ def check_edits(
 
     `requests` are those of the run's calls. OutputError names each invalid field.
     """
-    from flowdebate.blocks.human.answers import checked
-    from flowdebate.blocks.human.parsing import checked_against
+    from flowdebate.blocks.human.answers import check_answer, checked
     from flowdebate.runs.durable.suspend import request_of
 
     people = {step.key: step for step in steps if step.kind == "human" and step.request is not None}
@@ -182,7 +181,7 @@ def check_edits(
         request = requests.get(place)
         if request is None or request.output_schema is None:
             return edit
-        return checked_against(request.output_schema, edit, block=request.block)
+        return check_answer(request.output_schema, edit, block=request.block)
 
     return {place: one(place, edit) for place, edit in edits.items()}
 

@@ -1,27 +1,143 @@
-"""Answers to suspended runs: list the open requests of a run, and submit answers to them."""
+"""Answers of humans: parsed and checked field by field, and submitted to suspended runs."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import time
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from flowdebate.blocks.human.parsing import checked_against, parse_text
-from flowdebate.errors import ConfigurationError, NotAwaited, RunConflict, StoreError, error_text
+from pydantic.alias_generators import to_camel
+
+from flowdebate._util.text import LONGEST_ARGUMENT, clean_data, clean_text, is_blank
+from flowdebate.blocks.human.prompt import kind_of
+from flowdebate.errors import ConfigurationError, NotAwaited, OutputError, RunConflict, StoreError, error_text, shown
 from flowdebate.runs.durable.journal import wait_uncancelled
 from flowdebate.runs.durable.suspend import HumanRequest, answer_text, read_answer, request_of
 from flowdebate.runs.execute import run_sync
 from flowdebate.store.open import open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from flowdebate.store.base import StepRow, Store, StoredRun, StoredStatus
+    from flowdebate.store.base import StepRow, Store, StoredStatus
     from flowdebate.store.open import StoreChoice
 
 
-_TRIES, _PAUSE = 20, 0.05
-"""Attempts to take a run that others answer at the same moment, and the seconds between them."""
+def parse_text(answer: object, *, block: str) -> str:
+    """Free text: valid Unicode that is not blank, at most as long as an argument; else OutputError."""
+    if not isinstance(answer, str):
+        raise OutputError(block, "text", [("", f"got a {type(answer).__name__}")])
+    text = clean_text(str(answer))
+    if is_blank(text):
+        raise OutputError(block, "text", [("", "got blank text")])
+    if len(text) > LONGEST_ARGUMENT:
+        problem = f"has {len(text):,} characters, and may have {LONGEST_ARGUMENT:,}"
+        raise OutputError(block, "text", [("", problem)])
+    return text
+
+
+def parse_data(answer: object, schema: Mapping[str, Any], *, block: str) -> Any:  # noqa: ANN401 - JSON data
+    """`answer` as data for `schema`: JSON text is parsed, and a bare value is that of the only required field.
+
+    Keys may be in snake_case or camelCase. OutputError for text that is not JSON if several fields are required.
+
+    >>> parse_data("ann", {"properties": {"choice": {"type": "string"}}, "required": ["choice"]}, block="vote")
+    {'choice': 'ann'}
+    """
+    data = _read(answer, schema, block) if isinstance(answer, str) else answer
+    only = only_field(schema)
+    if only is not None and isinstance(data, (str, int, float, list)):
+        data = {only: data}
+    if isinstance(data, dict):
+        data = _rename_keys(data, set(_names(schema)))
+    return clean_data(data)
+
+
+def only_field(schema: Mapping[str, Any]) -> str | None:
+    """The only required field; None if there is none, or more than one."""
+    required = schema.get("required", ())
+    return required[0] if len(required) == 1 else None
+
+
+def check_answer(schema: Mapping[str, Any], answer: object, *, block: str) -> Any:  # noqa: ANN401 - JSON data
+    """`answer` as data that satisfies `schema`; OutputError names each invalid field."""
+    from flowdebate.models.output import validator_of
+
+    data = parse_data(answer, schema, block=block)
+    validator = validator_of(schema, where=block, field="schema of the answer")
+    known = schema.get("$defs", {})
+    errors = validator.iter_errors(data)
+    problems = dict.fromkeys(problem for error in errors for problem in _field_problems(error, known))
+    if problems:
+        raise OutputError(block, f"a {schema.get('title', 'value')}", problems)
+    return data
+
+
+def _field_problems(error: Any, known: Mapping[str, Any]) -> list[tuple[str, str]]:  # noqa: ANN401 - jsonschema's own
+    """The invalid fields, each with its problem."""
+    path = [str(part) for part in error.absolute_path]
+    if error.validator == "required":
+        return [(".".join([*path, name]), "is missing") for name in error.validator_value if name not in error.instance]
+    if error.validator in ("anyOf", "oneOf", "enum", "const", "type"):
+        return [(".".join(path), f"must be {kind_of(error.schema, known)}, got {shown(error.instance)}")]
+    return [(".".join(path), error.message)]
+
+
+def _read(text: str, schema: Mapping[str, Any], block: str) -> Any:  # noqa: ANN401 - JSON data
+    if len(text) > LONGEST_ARGUMENT:
+        problem = f"has {len(text):,} characters, and may have {LONGEST_ARGUMENT:,}"
+        raise OutputError(block, "an answer", [("", problem)])
+    only = only_field(schema)
+    is_text = only is not None and _is_text(schema["properties"][only], schema.get("$defs", {}))
+    try:
+        data = json.loads(text, parse_constant=_refuse_constant)  # NaN, which no journal could hold
+    except (ValueError, RecursionError):
+        if is_text:
+            return parse_text(text, block=block)
+        fields = ", ".join(schema.get("properties", {}))
+        raise OutputError(block, "JSON", [("", f"got other text; the fields are {fields}")]) from None
+    return data if isinstance(data, dict) or not is_text else text
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    message = f"{name} is not a JSON number"
+    raise ValueError(message)
+
+
+def _is_text(part: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
+    if "$ref" in part:
+        return _is_text(known.get(part["$ref"].rpartition("/")[2], {}), known)
+    return part.get("type") == "string" or all(isinstance(choice, str) for choice in part.get("enum", (None,)))
+
+
+def _rename_keys(data: Any, names: set[str]) -> Any:  # noqa: ANN401 - JSON data
+    """`data` with its keys in the style of the schema."""
+    if isinstance(data, dict):
+        given = {key: to_camel(key) for key in data if isinstance(key, str) and key not in names}
+        return {
+            given[key] if given.get(key) in names else key: _rename_keys(value, names) for key, value in data.items()
+        }
+    return [_rename_keys(item, names) for item in data] if isinstance(data, list) else data
+
+
+def _names(part: object) -> Iterator[str]:
+    """The names of all fields of a schema, at any depth."""
+    if isinstance(part, dict):
+        properties = part.get("properties")
+        if isinstance(properties, dict):
+            yield from properties
+        for inner in part.values():
+            yield from _names(inner)
+    elif isinstance(part, list):
+        for inner in part:
+            yield from _names(inner)
+
+
+# Answers to suspended runs
+
+_TRIES, _PAUSE = 20, 0.05  # attempts to take a run that others answer at the same moment, and seconds between them
 
 
 async def open_requests(store: StoreChoice, run_id: str, /) -> list[HumanRequest]:
@@ -73,7 +189,13 @@ async def _record(
     store: Store, run_id: str, answer: object, block: str | None, place: str | None, by: str | None
 ) -> HumanRequest:
     checked(_chosen(store, run_id, await store.steps(run_id), block, place), answer)  # before the run is touched
-    stored = await _take(store, run_id)
+    for _ in range(_TRIES):
+        with suppress(RunConflict):  # others who answer own it only for a moment
+            stored = await store.take(run_id)
+            break
+        await asyncio.sleep(_PAUSE)
+    else:
+        stored = await store.take(run_id)
     after: StoredStatus = stored.status
     try:
         rows = await store.steps(run_id)
@@ -101,16 +223,6 @@ def _store(choice: StoreChoice) -> Store:
     return opened
 
 
-async def _take(store: Store, run_id: str) -> StoredRun:
-    """Take ownership of the run; retried, since others who answer own it only for a moment."""
-    for _ in range(_TRIES):
-        try:
-            return await store.take(run_id)
-        except RunConflict:
-            await asyncio.sleep(_PAUSE)
-    return await store.take(run_id)
-
-
 def _is_open(row: StepRow) -> bool:
     return row.kind == "human" and row.body is None
 
@@ -134,19 +246,17 @@ def _chosen(store: Store, run_id: str, rows: Sequence[StepRow], block: str | Non
         return waiting[0]
     if waiting:
         raise NotAwaited(store.name, run_id, "waits for several answers, say which one this is", open_places)
-    raise NotAwaited(store.name, run_id, _why_not([request for _, request in matching], block, place), open_places)
-
-
-def _why_not(answered: Iterable[HumanRequest], block: str | None, place: str | None) -> str:
-    places = [request.place for request in answered]
-    if places:
-        return f"has an answer already at {', '.join(places)}, and the first one stands"
-    which = " and ".join(f"{name} {value!r}" for name, value in (("block", block), ("place", place)) if value)
-    return f"waits for no answer of {which}" if which else "waits for no answer"
+    if matching:
+        places = ", ".join(request.place for _, request in matching)
+        why = f"has an answer already at {places}, and the first one stands"
+    else:
+        which = " and ".join(f"{name} {value!r}" for name, value in (("block", block), ("place", place)) if value)
+        why = f"waits for no answer of {which}" if which else "waits for no answer"
+    raise NotAwaited(store.name, run_id, why, open_places)
 
 
 def checked(request: HumanRequest, answer: object) -> Any:  # noqa: ANN401 - JSON data
     """`answer` as data for a stored request; OutputError if it is invalid."""
     if request.schema is None:
         return parse_text(answer, block=request.block)
-    return checked_against(request.schema, answer, block=request.block)
+    return check_answer(request.schema, answer, block=request.block)

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from flowdebate._util.text import one_line
 from flowdebate.blocks.base import Block
 from flowdebate.blocks.handler import Invocation, invocation, result_of
-from flowdebate.blocks.human.parsing import parse_data, parse_text
+from flowdebate.blocks.human.answers import parse_data, parse_text
 from flowdebate.blocks.human.prompt import render_expected, render_request, render_said, render_task
 from flowdebate.blocks.outline import Outline
 from flowdebate.errors import ConfigurationError, OutputError, SchemaViolation, error_text
@@ -82,7 +82,10 @@ class Human(Block[Any, Any]):
         return placed
 
     async def act(self, value: Any, ctx: Context, /) -> Any:  # noqa: ANN401 - the type is that of the schema
-        check = _Check(self.name, self._output_for(value))
+        spec = self.output
+        if spec is None and callable(ask_for := getattr(value, "answer_schema", None)):
+            spec = ask_for()  # the input itself says which answer it needs, such as a ballot
+        check = _Check(self.name, None if spec is None else OutputSchema.of(spec))
         request = await self._request(value, ctx, check)
         ctx.emit(HumanAsked(block=self.name, path=ctx.path))
         output = await self._answer(request, check, ctx)
@@ -106,7 +109,12 @@ class Human(Block[Any, Any]):
             except OutputError as error:
                 request, number = replace(request, problem=one_line(error_text(error))), number + 1
         if self._ask is None:
-            raise _without_store(self.name)
+            hint = (
+                "Give the run a store, so that it can be suspended: run(…, store=…); or say how to ask: human(…, ask=…)"
+            )
+            raise ConfigurationError(
+                f"human {self.name!r}", "store", None, "a store, unless there is an `ask`", hint=hint
+            )
         return check(await result_of(self._ask(request)))
 
     async def _ask_and_record(self, request: HumanRequest, check: _Check, journal: Journal) -> Any:  # noqa: ANN401 - see act
@@ -116,10 +124,6 @@ class Human(Block[Any, Any]):
         checked = check(await result_of(self._ask(request)))
         await journal.commit(request.place, "human", answer_text(check.dumped(checked), suspended=False))
         return checked
-
-    def _output_for(self, value: object) -> OutputSchema | None:
-        spec = self.output if self.output is not None else _asked_for(value)
-        return None if spec is None else OutputSchema.of(spec)
 
     async def _request(self, value: object, ctx: Context, check: _Check) -> HumanRequest:
         transcript = ctx.scope.handles.get("transcript")
@@ -144,12 +148,6 @@ class Human(Block[Any, Any]):
 
     def outline(self) -> Outline:
         return Outline(text=self.name, kind="human")
-
-
-def _asked_for(value: object) -> object:
-    """The schema that the input itself asks for (`answer_schema()`); None for text."""
-    schema = getattr(value, "answer_schema", None)
-    return schema() if callable(schema) else None
 
 
 def _question(value: object, ctx: Context) -> str:
@@ -186,11 +184,6 @@ class _Check:
 async def _text(slot: Invocation | None, value: object, ctx: Context) -> str | None:
     given = None if slot is None else await result_of(slot(value, ctx))
     return None if given is None else str(given)
-
-
-def _without_store(name: str) -> ConfigurationError:
-    hint = "Give the run a store, so that it can be suspended: run(…, store=…); or say how to ask: human(…, ask=…)"
-    return ConfigurationError(f"human {name!r}", "store", None, "a store, unless there is an `ask`", hint=hint)
 
 
 def human(

@@ -134,15 +134,15 @@ def _rounds(said: str) -> Iterator[Section]:
 
 
 def _parts(text: str) -> tuple[Said | str, ...]:
-    return tuple(map(_part, re.split(NEXT_TEXT, text)))
-
-
-def _part(line: str) -> Said | str:
-    tagged = re.fullmatch(r"\[([^\[\]]*)\] (.*)", line, re.DOTALL)
-    if tagged is None:
-        return _plain(line)
-    name, _, about = tagged[1].partition(", ")
-    return Said(unescaped(name), unescaped(about), _plain(tagged[2]))
+    parts: list[Said | str] = []
+    for line in re.split(NEXT_TEXT, text):
+        tagged = re.fullmatch(r"\[([^\[\]]*)\] (.*)", line, re.DOTALL)
+        if tagged is None:
+            parts.append(_plain(line))
+        else:
+            name, _, about = tagged[1].partition(", ")
+            parts.append(Said(unescaped(name), unescaped(about), _plain(tagged[2])))
+    return tuple(parts)
 
 
 def _plain(text: str) -> str:
@@ -192,9 +192,5 @@ def kind_of(part: Mapping[str, Any], known: Mapping[str, Any]) -> str:
     if part.get("type") == "object" or "properties" in part:
         inner = (f"{name}: {kind_of(field, known)}" for name, field in part.get("properties", {}).items())
         return f"{{{', '.join(inner)}}}"
-    return _within(_KINDS.get(str(part.get("type")), "anything"), part)
-
-
-def _within(kind: str, part: Mapping[str, Any]) -> str:
     bounds = [f"{word} {part[key]:g}" for key, word in (("minimum", "from"), ("maximum", "to")) if key in part]
-    return " ".join([kind, *bounds])
+    return " ".join([_KINDS.get(str(part.get("type")), "anything"), *bounds])

@@ -20,10 +20,9 @@ if TYPE_CHECKING:
     from flowdebate.runs.durable.suspend import HumanRequest
 
 
-_LINE = 100_000
-"""Bytes of a line; longer lines are cut."""
+_LINE = 100_000  # bytes of a line; longer lines are cut
+# A lock for the one terminal of the process, on which requests are asked one at a time; locks belong to a loop.
 _TURNS: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
-"""A lock for the one terminal of the process: requests are asked one at a time."""
 
 
 async def ask_in_terminal(request: HumanRequest) -> Any:  # noqa: ANN401 - text, or JSON data
@@ -96,31 +95,22 @@ class Terminal:
         loop = asyncio.get_running_loop()
         line: asyncio.Future[bytes] = loop.create_future()
 
+        def give(typed: bytes) -> None:
+            if not line.done():  # nobody waits for it any more: the run was cancelled
+                line.set_result(typed)
+
         def read() -> None:
-            typed = _read_line(self._typed)
+            typed = bytearray()
+            # byte by byte: nothing of the next line may be taken, which another reader may wait for
+            while len(typed) < _LINE and not typed.endswith(b"\n") and (byte := os.read(self._typed, 1)):
+                typed += byte
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                loop.call_soon_threadsafe(_set, line, typed)
+                loop.call_soon_threadsafe(give, bytes(typed))
 
         # a daemon thread of its own: a line that is never typed must not keep the process alive
         threading.Thread(target=read, name="flowdebate-terminal", daemon=True).start()
         typed = await line
         return typed.decode(errors="replace").rstrip("\r\n") if typed else None
-
-
-def _set(line: asyncio.Future[bytes], typed: bytes) -> None:
-    if not line.done():
-        line.set_result(typed)
-
-
-def _read_line(source: int) -> bytes:
-    """The bytes up to and including a line feed; nothing of the next line is consumed."""
-    line = bytearray()
-    while len(line) < _LINE and not line.endswith(b"\n"):
-        byte = os.read(source, 1)
-        if not byte:
-            break
-        line += byte
-    return bytes(line)
 
 
 def _ended(request: HumanRequest) -> OutputError:
@@ -140,18 +130,13 @@ def value_typed(line: str, part: Mapping[str, Any], known: Mapping[str, Any]) ->
         return value_typed(line, next(choice for choice in choices if choice.get("type") != "null"), known)
     if "$ref" in part:
         return value_typed(line, known.get(part["$ref"].rpartition("/")[2], {}), known)
-    if part.get("type") == "boolean":
-        return _YES_NO.get(line.casefold(), line)
-    if part.get("type") == "string" or line in part.get("enum", ()):
-        return line
-    return _read(line, as_list=part.get("type") == "array")
-
-
-def _read(line: str, *, as_list: bool) -> Any:  # noqa: ANN401 - JSON data
+    if part.get("type") in ("boolean", "string") or line in part.get("enum", ()):
+        return _YES_NO.get(line.casefold(), line) if part.get("type") == "boolean" else line
     try:
         return json.loads(line)
-    except ValueError:
-        return [item.strip() for item in line.split(",") if item.strip()] if as_list else line
+    except ValueError:  # people write lists with commas alone
+        is_list = part.get("type") == "array"
+        return [item.strip() for item in line.split(",") if item.strip()] if is_list else line
 
 
 _YES_NO = {"yes": True, "y": True, "true": True, "no": False, "n": False, "false": False}

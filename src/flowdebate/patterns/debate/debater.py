@@ -168,24 +168,28 @@ def render_debater_system(
     template: DebaterTemplate = DEBATER,
 ) -> str:
     """The rules, the question, the positions and the sources: the same for all debaters and all turns of a debate."""
-    system = _render_system(template.system, question, tuple(stances), max_rounds, length, labelled=template.labelled)
-    return f"{system}\n\n{_render_sources(template.sources, tuple(sources.items()))}" if sources else system
+    quotable = tuple((sources or {}).items())
+    return _render_system(template, question, tuple(stances), max_rounds, length, quotable)
 
 
-@lru_cache(maxsize=16)  # as long as books, and the same in every turn
-def _render_sources(template: str, sources: tuple[tuple[str, str], ...]) -> str:
-    return filled(template, sources="\n".join(f"[{tag_text(name)}] {quoted(text)}" for name, text in sources))
-
-
-@lru_cache(maxsize=64)  # every turn of a debate asks for the same
+@lru_cache(maxsize=64)  # every turn of a debate asks for the same, and sources may be as long as books
 def _render_system(
-    template: str, question: str, stances: tuple[str, ...], max_rounds: int, length: str, *, labelled: bool
+    template: DebaterTemplate,
+    question: str,
+    stances: tuple[str, ...],
+    max_rounds: int,
+    length: str,
+    sources: tuple[tuple[str, str], ...],
 ) -> str:
-    labels = dict(labels_of(stances)) if labelled else {}
+    labels = dict(labels_of(stances)) if template.labelled else {}
     each = dict.fromkeys(stances)
     sides = [f"[{labels[side]}] {tag_text(side)}" if side in labels else tag_text(side) for side in each]
     about = {"positions": listed(*sides), "max_rounds": max_rounds, "length": length}
-    return filled(template, question=quoted(question), **about)
+    system = filled(template.system, question=quoted(question), **about)
+    if not sources:
+        return system
+    texts = "\n".join(f"[{tag_text(name)}] {quoted(text)}" for name, text in sources)
+    return f"{system}\n\n{filled(template.sources, sources=texts)}"
 
 
 def render_debater_turn(  # noqa: PLR0913 - what a turn is made of
@@ -223,7 +227,16 @@ def render_debater_turn(  # noqa: PLR0913 - what a turn is made of
     last = [filled(template.turn, **about)]
     if role is not None:
         last.append(filled(template.role, role=quoted(role)))
-    last.append(_render_task(entries, stance, about, template))
+    against = next((entry.text for entry in reversed(entries) if entry.stance != stance), None)
+    if not entries:
+        task = template.opening
+    elif against is None:
+        task = template.support
+    else:
+        task = template.rebuttal
+        if "{last}" in task:  # quoting takes its time, and the default texts do not repeat it
+            about["last"] = quoted(against)
+    last.append(filled(task, **about))
     if template.unsourced and not sourced:
         last.append(template.unsourced)
     return "\n\n".join([*parts, "\n".join(last)])
@@ -239,20 +252,6 @@ def _describe_side(stance: str, stances: tuple[str, ...], *, labelled: bool) -> 
         "label": tag_text(labels.get(stance, stance)),
         "others": ", ".join(others) or "whatever contradicts it",
     }
-
-
-def _render_task(
-    entries: Sequence[DebateContributionEntry], stance: str, about: dict[str, object], template: DebaterTemplate
-) -> str:
-    """What to do now."""
-    if not entries:
-        return filled(template.opening, **about)
-    against = next((entry.text for entry in reversed(entries) if entry.stance != stance), None)
-    if against is None:
-        return filled(template.support, **about)
-    if "{last}" in template.rebuttal:
-        about = {**about, "last": quoted(against)}
-    return filled(template.rebuttal, **about)
 
 
 def opening_words(
@@ -292,8 +291,8 @@ def is_english(text: str) -> bool:
     return not _COMMON.isdisjoint(fold(text).split())
 
 
+# Characters of a position that a turn begins with: a small model that begins with a speech has nothing left to say.
 _LONGEST_POSITION = 200
-"""Characters of a position that a turn begins with: a small model that begins with a speech has nothing left to say."""
 _ENGLISH = frozenset({CONCISE_DEBATER.begins, CONCISE_DEBATER.begins_reply, CONCISE_DEBATER.begins_again})
 _COMMON = frozenset(
     """

@@ -33,8 +33,7 @@ from flowdebate.prompts.escaping import quoted, tag_text
 BaselineName = Literal["single", "drafts", "self_consistency"]
 """One call; the vote of independent first drafts, one for each debater; the vote of as many samples as the debate's
 tokens pay for."""
-BASELINES: tuple[BaselineName, ...] = ("single", "drafts", "self_consistency")
-"""All of them, from the cheapest on."""
+BASELINES: tuple[BaselineName, ...] = ("single", "drafts", "self_consistency")  # from the cheapest on
 Count = Annotated[int, Field(ge=0)]
 
 

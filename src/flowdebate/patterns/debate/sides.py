@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import AfterValidator, BaseModel, Field, field_validator
 
 from flowdebate._util.text import clean_text, fold, is_blank
 from flowdebate.blocks.generator import Generator, generator
@@ -22,38 +22,36 @@ if TYPE_CHECKING:
     from flowdebate.runs.context import Context
 
 
-_LONGEST = 200
-"""Characters of a question whose words make the sides, and of a proposed position: every prompt has them."""
-_QUOTED = 300
-"""Characters up to which the answers yes and no repeat their question."""
-_NAME = 24
-"""Characters of a side's name, which stands before each of its arguments in a terminal."""
+_LONGEST = 200  # characters of a question whose words make the sides, and of a proposed position: every prompt has them
+_QUOTED = 300  # characters up to which the answers yes and no repeat their question
+_NAME = 24  # characters of a side's name, which stands before each of its arguments in a terminal
 
 # Sides by the words of the question. A lexicon of verbs and adjectives split more of them: "Should the city build a
 # tram line?" into a claim and its negation. Without it, 21 of the 50 questions of the tests that it split still become
 # claims of their own words, and 9 of 11 "A or B" their alternatives. The rest are answered with yes and no, which fits
 # each of them; so do 13 for which the lexicon knew no claim, and a model was asked.
 
+# Signs of more than one plain clause, and contracted negations.
 _SIGNS = re.compile(r"[,;:!?\"()\[\]{}<>“”„«»…/]|\.(?!\w)|\s['’]|['’]\s|n['’]t\b", re.IGNORECASE)
-"""Signs of more than one plain clause, and contracted negations."""
+# With one of these, "yes" can mean either: "Should we not ship?".
 _NEGATION = re.compile(r"\b(?:not|never|nor?|none|nothing|nobody|hardly|without)\b", re.IGNORECASE)
-"""With one of these, "yes" can mean either: "Should we not ship?"."""
 _ASKS_YES_OR_NO = re.compile(
     r"(should|must|can|could|will|would|may|might|shall|is|are|was|were|do|does|did|has|have|had) (\S+ .+)",
     re.IGNORECASE,
 )
+# Words that no claim keeps as the question has them: "Should we ever lie?", "Can you trust it?".
 _RESHAPED = re.compile(r"\b(?:any\w*|ever|yet|either|neither|you)\b", re.IGNORECASE)
-"""Words that no claim keeps as the question has them: "Should we ever lie?", "Can you trust it?"."""
 _PRONOUN = "(?i:i|we|they|it|he|she)"
 _OF_A_NOUN = "(?i:the|an?|our|my|your|their|his|her|its|every|each|some)"
 _INSIDE = rf"(?!(?:{_PRONOUN}|(?i:you|who|which|that|to|and)) )"
+# A subject whose end is certain whatever the words behind it mean.
 _SUBJECT = re.compile(
     rf"((?i:there)|{_PRONOUN}(?! (?:and|who|that)\b)"
     rf"|{_INSIDE}\S+(?: {_INSIDE}\S+){{0,4}}(?= (?:be|have) )"  # "private cars be banned": these two are never nouns
     rf"|(?!(?:{_OF_A_NOUN}|(?i:wh\w+)) )\S+(?= \S+$)"  # "machines think"
     rf"|{_OF_A_NOUN} \S+(?= \S+$)) (.+)"  # "the king abdicate"
 )
-"""A subject whose end is certain whatever the words behind it mean."""
+# Questions of "A or B", with what each alternative is said of.
 _ALTERNATIVES = (
     (re.compile(r"(?i)is it (\w+er|better|best|more \w+|worse) to (?P<a>.+) or (?:to )?(?P<b>.+)"), r"It is \1 to"),
     (re.compile(rf"((?i:should|will)) ({_PRONOUN}) (?P<a>\S+) or (?P<b>\S+)"), r"\2 \1"),
@@ -64,12 +62,11 @@ _ALTERNATIVES = (
         r"\2 \1",
     ),
 )
-"""Questions of "A or B", with what each alternative is said of."""
+# The alternatives alone, of one or two words each: longer ones are hardly names of things.
 _BARE = re.compile(
     r"(?i)(?:(?:which|what) is (?:better|best)[,:]? |(?!wh|how |to |in |on |at |for |by |with |if |either ))"
     r"(?P<a>[^\s,;:!?\"]+(?: [^\s,;:!?\"]+)?) or (?P<b>[^\s,;:!?\"]+(?: [^\s,;:!?\"]+)?)"
 )
-"""The alternatives alone, of one or two words each: longer ones are hardly names of things."""
 
 
 def default_sides(question: str) -> list[Debater] | None:
@@ -141,8 +138,7 @@ def _either(lead: str, found: re.Match[str]) -> list[Debater] | None:
     if second[0].islower() and first[1:].islower():
         first = first[0].lower() + first[1:]
     names = (first, second) if max(len(first), len(second)) <= _NAME else ("A", "B")
-    sides = zip(names, (first, second), strict=True)
-    return [Debater(name, _begin(f"{lead} {each}")) for name, each in sides]
+    return [Debater(name, _begin(f"{lead} {each}")) for name, each in zip(names, (first, second), strict=True)]
 
 
 def _begin(claim: str) -> str:
@@ -151,10 +147,8 @@ def _begin(claim: str) -> str:
 
 # Sides that a model proposes
 
-_ROLES = ("judge", "moderator", "synthesizer", "a", "b", "c", "d")
-"""Names that mean somebody else: a role, or a side without a usable name."""
-_SENTENCE = re.compile(r"(?<=\w\w[.!]) (?=[^\W\d_a-z])")
-"""The end of a sentence: a short word or an initial before the stop is an abbreviation."""
+_TAKEN = ("judge", "moderator", "synthesizer", "a", "b", "c", "d")  # a role, or a side without a usable name
+_SENTENCE = re.compile(r"(?<=\w\w[.!]) (?=[^\W\d_a-z])")  # one letter before the stop is an initial
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,19 +194,19 @@ class ProposedSide(BaseModel):
     ]
 
 
-def _check_different(sides: list[ProposedSide]) -> list[ProposedSide]:
-    seen = {as_seen(side.position).rstrip(".!") for side in sides}
-    if len(seen) != len(sides):
-        message = "the positions must differ from each other"
-        raise ValueError(message)
-    return sides
-
-
 class ProposedSides(BaseModel):
     """The positions that a model proposes for a question."""
 
     # more than four sides make a debate of two rounds as long as a book, and each has less to answer
-    sides: Annotated[list[ProposedSide], Field(min_length=2, max_length=4), AfterValidator(_check_different)]
+    sides: Annotated[list[ProposedSide], Field(min_length=2, max_length=4)]
+
+    @field_validator("sides")
+    @classmethod
+    def _differ(cls, sides: list[ProposedSide]) -> list[ProposedSide]:
+        if len({as_seen(side.position).rstrip(".!") for side in sides}) != len(sides):
+            message = "the positions must differ from each other"
+            raise ValueError(message)
+        return sides
 
 
 def create_side_proposer(
@@ -254,7 +248,7 @@ def _make_debaters(proposed: ProposedSides, *_: Any) -> list[Debater]:  # noqa: 
     debaters: list[Debater] = []
     for index, side in enumerate(proposed.sides):
         label = _cut_name(side.name)
-        taken = {"", *_ROLES, *(fold(each.name) for each in debaters)}
+        taken = {"", *_TAKEN, *(fold(each.name) for each in debaters)}
         debaters.append(Debater("ABCD"[index] if fold(label) in taken else label, side.position.rstrip(".")))
     return debaters
 

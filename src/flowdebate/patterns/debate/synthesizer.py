@@ -15,9 +15,6 @@ from flowdebate.prompts.escaping import quoted, tag_text
 from flowdebate.prompts.template import Profiles, Template, filled, listed, uses
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from flowdebate.patterns.debate.schemas import DebateModeratorDecision
     from flowdebate.patterns.roles import BlockOptions
     from flowdebate.runs.context import Context
 
@@ -77,7 +74,13 @@ def render_synthesizer_turn(raw: DebateRawOutput, *, template: SynthesizerTempla
     """Transcript, framing and verdict; no winner is "(synthesis)". LookupError for a debate without a verdict."""
     transcript = render_entries(raw.transcript)
     parts = [filled(template.transcript, question=quoted(raw.question), rounds=raw.rounds, transcript=transcript)]
-    if framing := [item for decision in raw.moderator_decisions for item in _framing(decision)]:
+    framing = [
+        f"round {decision.round}, {what}: {quoted(text)}"
+        for decision in raw.moderator_decisions
+        for what, text in (("briefing", decision.briefing), ("new angle", decision.new_angle))
+        if text
+    ]
+    if framing:
         parts.append(filled(template.framing, framing=listed(*framing)))
     found = raw.found
     winner = "(synthesis)" if found.winner is None else tag_text(found.winner)
@@ -85,13 +88,6 @@ def render_synthesizer_turn(raw: DebateRawOutput, *, template: SynthesizerTempla
         filled(template.verdict, reasoning=quoted(found.reasoning), winner=winner, verdict=quoted(found.verdict))
     )
     return "\n\n".join(parts)
-
-
-def _framing(decision: DebateModeratorDecision) -> Iterator[str]:
-    if decision.briefing:
-        yield f"round {decision.round}, briefing: {quoted(decision.briefing)}"
-    if decision.new_angle:
-        yield f"round {decision.round}, new angle: {quoted(decision.new_angle)}"
 
 
 @bindable("name", pattern="debate", role="synthesizer", template=SynthesizerTemplate)

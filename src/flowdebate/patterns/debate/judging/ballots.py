@@ -18,19 +18,16 @@ if TYPE_CHECKING:
 
 Answer = Literal["winner", "scores", "letter", "letter_after_reasons"]
 """The form of a judge's answer: a winner, a score for each side, or one letter whose log-probabilities count."""
-MOST_LETTERS = 20
-"""The most letters to choose from: servers report the log-probabilities of so few tokens."""
+MOST_LETTERS = 20  # to choose from: servers report the log-probabilities of no more tokens
 DecidedBy = Literal["mean", "vote", "log_odds"]
 """The decision rule: the mean of scores, one vote per ballot for the side it ranks first, or the mean of log-odds."""
-MIN_LOG_ODDS = 0.1
-"""Mean log-odds below which there is no clear winner, as chosen on the cases in docs/judging.md."""
+MIN_LOG_ODDS = 0.1  # below it there is no clear winner: chosen on the cases in docs/judging.md
 OnFlip = Literal["average", "abstain", "tie", "human"]
 """The policy for a flipped verdict: one model picked different winners in different views."""
 LogOdds = Annotated[float, Field(allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 """A side's part of a ballot; the shares of all sides add up to 1."""
-PUBLISHED_CORRELATION = 0.4375
-"""From a panel of nine judges that was worth two: 9 / (1 + 8 rho) = 2."""
+PUBLISHED_CORRELATION = 0.4375  # a panel of nine judges was worth two: 9 / (1 + 8 rho) = 2
 
 
 def _is_none(value: object) -> bool:
@@ -165,7 +162,7 @@ def decide(
         raise ConfigurationError("decide()", "sides", sides, "at least one side")
     used = [ballot for ballot in ballots if ballot.problem is None]
     if by == "log_odds":
-        return _by_log_odds(ballots, sides, min_log_odds)
+        return _decide_by_log_odds(ballots, sides, min_log_odds)
     totals = _totals(used, sides, by)
     whole = sum(totals.values(), Fraction(0))
     scores = {side: float(total / whole) if whole else 1 / len(sides) for side, total in totals.items()}
@@ -234,7 +231,7 @@ def softmax(log_odds: Mapping[str, float]) -> dict[str, float]:
     return {side: weight / whole for side, weight in weights.items()}
 
 
-def _by_log_odds(ballots: Sequence[JudgeBallot], sides: Sequence[str], least: float) -> Decision:
+def _decide_by_log_odds(ballots: Sequence[JudgeBallot], sides: Sequence[str], least: float) -> Decision:
     used = balanced(ballots)
     if not used:
         return Decision({side: 1 / len(sides) for side in sides}, None, flipped=False)
@@ -257,7 +254,7 @@ def _only(sides: Sequence[str]) -> str | None:
 
 def _flipped(ballots: Sequence[JudgeBallot], sides: Sequence[str]) -> bool:
     """Whether a model's ballots of two views have different winners; within one view, that is noise."""
-    winners: dict[str | None, dict[int, set[str | None]]] = {}
+    winners: dict[str | None, dict[int, set[str | None]]] = {}  # by model and view
     for ballot in ballots:
         views = winners.setdefault(ballot.model, {})
         views.setdefault(ballot.view, set()).add(_only(firsts_of(ballot, sides=sides)))

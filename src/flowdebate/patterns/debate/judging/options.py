@@ -27,12 +27,11 @@ if TYPE_CHECKING:
     from flowdebate.prompts.template import Profile
 
 
-LETTERS = ("letter", "letter_after_reasons")
-"""The forms of answers that are one letter."""
+LETTERS = ("letter", "letter_after_reasons")  # the forms of answers that are one letter
 CROSSED: Literal["crossed"] = "crossed"
 _WHERE = "JudgeOptions"
+# Options of the judge's block, not of the judging.
 _BLOCK = ("model", "profile", "instructions", "tools", "uses", "context", "settings", "visibility")
-"""Options of the judge's block, not of the judging."""
 
 
 @dataclass(frozen=True, kw_only=True)

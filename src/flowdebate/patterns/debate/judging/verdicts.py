@@ -22,14 +22,12 @@ if TYPE_CHECKING:
 
 
 HINT = "A small model was the judge, and small models judge weakly."
-"""The last line of a verdict by a model whose profile is concise."""
+# Policies for a flipped verdict by which nobody wins, with its words.
 _UNDECIDED = {
     "abstain": "The judge abstains: it found otherwise when it was shown the same arguments in another order.",
     "tie": "A tie: the judge found otherwise when it was shown the same arguments in another order.",
 }
-"""Policies for a flipped verdict by which nobody wins, with its words."""
-_TWO = 2
-"""Sides of which one has more than the other, and not most."""
+_TWO = 2  # sides, of which one has more than the other, and not most
 
 
 def conclude(judging: Judging, winner: str | None, *, sides: Sequence[str]) -> JudgedVerdict:
@@ -139,10 +137,8 @@ def _names(text: str, side: str) -> bool:
 
 # Statements to quote
 
-_LONGEST = 300
-"""Characters of a statement; a longer sentence is cut before a word."""
-_FEWEST_WORDS = 5
-"""Words of a sentence that states something; shorter ones are exclamations."""
+_LONGEST = 300  # characters of a statement: all of a side are in one prompt
+_FEWEST_WORDS = 5  # of a sentence that states something; shorter ones are exclamations
 _END = r"(?:[.!?…]+[\"'”’»)\]]*(?=\s)|[。！？]+|(?=\n))\s*"
 _ABBREVIATED = r"(?i)(?:\b(?:\w|Mrs?|Ms|Dr|Prof|St|No|vs|cf|e\.g|i\.e|approx))\.$"
 _WORD = re.compile(r"\w+")
@@ -160,15 +156,11 @@ def sentences_of(text: str) -> list[str]:
             continue
         found.append(text[start : end.end()].strip())
         start = end.end()
-    found.append(text[start:].strip())
-    return [_cut(sentence) for sentence in found if _WORD.search(sentence)]
-
-
-def _cut(sentence: str) -> str:
-    if len(sentence) <= _LONGEST:
-        return sentence
-    whole = sentence[:_LONGEST].rsplit(None, 1)[0]
-    return whole if _WORD.search(whole) else sentence[:_LONGEST]
+    sentences = []
+    for sentence in filter(_WORD.search, [*found, text[start:].strip()]):
+        whole = sentence if len(sentence) <= _LONGEST else sentence[:_LONGEST].rsplit(None, 1)[0]
+        sentences.append(whole if _WORD.search(whole) else sentence[:_LONGEST])
+    return sentences
 
 
 def statements_of(entries: Sequence[DebateContributionEntry], side: str) -> list[Statement]:
