@@ -344,7 +344,7 @@ class StoreConformance:
         """However often it is cancelled; and later writes come after it."""
         await store.create(header("r"))
         tasks = [asyncio.create_task(store.commit("r", f"k{n}", "call", "{}", 1.0)) for n in range(30)]
-        await asyncio.sleep(0)  # each has begun: an answer that was paid for is on its way
+        await asyncio.sleep(0)  # each has started: an answer that was paid for is on its way
         for task in tasks:
             task.cancel()
             task.cancel()

@@ -100,7 +100,7 @@ class _StoreMachine(RuleBasedStateMachine):
     @rule(run_id=runs, which=_OBJECTS, key=_KEYS, failure=_TEXTS)
     def fail(self, run_id: str, which: int, key: str, failure: str) -> None:
         async def attempt(store: Store) -> None:
-            await store.intend(run_id, key, "call", None)  # only a step that was begun can fail
+            await store.intend(run_id, key, "call", None)  # only a step that was started can fail
             await store.fail(run_id, key, failure)
 
         self.write(run_id, which, attempt)
