@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from flowdebate import Debater, debate, generator
-from flowdebate.adapters.litellm import LiteLLM, callbacks_done
+from flowdebate.adapters.litellm import LiteLLM, wait_for_callbacks
 from flowdebate.errors import ConfigurationError, RateLimited, RealModelForbidden, ToolLoopExceeded
 from flowdebate.models import ModelSettings
 from flowdebate.testing import AdapterConformance, forbid_real_models
@@ -72,7 +72,7 @@ class AskedAlone(LiteLLM):
         try:
             return await super().request(request)
         finally:
-            await callbacks_done()
+            await wait_for_callbacks()
 
 
 class TestLiteLLM(AdapterConformance):

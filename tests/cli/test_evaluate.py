@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from flowdebate.cli.app import app
 from flowdebate.cli.batch_files import Row
-from flowdebate.cli.evaluate import choices_of, matched
+from flowdebate.cli.evaluate import match_stance, read_choices
 from flowdebate.errors import BadFile
 
 from .stage import Stage
@@ -208,7 +208,7 @@ def test_a_position_is_meant_by_its_own_text_before_all_else(stances: list[str])
     names = ["a", "b", "c", "d", "e"][: len(stances)]
     for stance in stances:
         if folded.count(stance.strip().casefold()) == 1:
-            assert matched(stance, stances, names) == stance
+            assert match_stance(stance, stances, names) == stance
 
 
 @pytest.mark.parametrize(
@@ -224,13 +224,13 @@ def test_choices_are_a_list_in_a_cell_or_a_column_each(
 ) -> None:
     """CSV has lists as JSON; blank cells are no choice; without a column there are none."""
     row = Row(question="?", others=others)
-    assert choices_of(row, columns, path="q.csv", number=1) == choices
+    assert read_choices(row, columns, path="q.csv", number=1) == choices
 
 
 def test_text_that_is_no_list_is_refused() -> None:
     """What can only be one position is told with the column."""
     with pytest.raises(BadFile, match="`choices` must hold 2 to 26 different texts"):
-        choices_of(Row(question="?", others={"choices": "tea or coffee"}), [], path="q.csv", number=1)
+        read_choices(Row(question="?", others={"choices": "tea or coffee"}), [], path="q.csv", number=1)
 
 
 def test_one_of_its_debates_is_carried_on_by_itself(folder: Path) -> None:

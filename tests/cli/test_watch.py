@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from flowdebate import handler
-from flowdebate.cli.terminal.process import killed_by
+from flowdebate.cli.terminal.process import exit_code_of_signal
 
 from .siblings import stage
 from .stage import PATIENCE, OnTerminal, Stage, on_pipes
@@ -80,7 +80,7 @@ def test_ctrl_c_ends_the_view_and_not_the_run(store: Path) -> None:
         with OnTerminal("watch", "--last") as terminal:
             terminal.until("con is thinking")
             terminal.process.send_signal(2)
-            assert terminal.end() == killed_by(2)
+            assert terminal.end() == exit_code_of_signal(2)
         run = newest(store)
         assert (run.status, run.owned) == ("running", True)
         on.let_go()

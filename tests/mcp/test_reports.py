@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from mcp.server.elicitation import render_elicitation_schema
 
 from flowdebate.mcp import create_server
-from flowdebate.mcp.reports import render_result, render_said, said_in
-from flowdebate.mcp.tools import form_of
+from flowdebate.mcp.reports import render_result, render_said, split_said
+from flowdebate.mcp.tools import make_form
 from flowdebate.patterns import PATTERNS
 from flowdebate.service.documents.document import document_of
 from flowdebate.service.service import Service
@@ -31,7 +31,7 @@ BREAKS = "\n\r\x0b\x0c\x1c\x85\u2028\u2029"
 def lines_of(text: str, pattern: str) -> list[str]:
     """The lines of what a tool says about a run in which all texts are `text`."""
     document = document_of(saved(text)[pattern], where="test")
-    return "\n".join([render_said(said_in(document)), render_result(document) or ""]).splitlines()
+    return "\n".join([render_said(split_said(document)), render_result(document) or ""]).splitlines()
 
 
 @pytest.mark.parametrize("pattern", saved("x"))
@@ -123,7 +123,7 @@ def test_a_form_can_be_shown_for_any_schema(properties: dict[str, Any], needed: 
     """All its fields are of the few types that the protocol has, under the names of the schema."""
     required = needed.draw(st.lists(st.sampled_from(sorted(properties)), unique=True))
     schema = {"properties": properties, "required": required, "$defs": {"Choice": {"enum": ["a", "b"]}}}
-    shown = render_elicitation_schema(form_of(request_of(schema)))
+    shown = render_elicitation_schema(make_form(request_of(schema)))
     assert list(shown["properties"]) == list(properties)
     assert set(shown.get("required", ())) <= set(required)
 
@@ -140,10 +140,10 @@ def test_what_is_filled_in_is_what_the_schema_asks_for() -> None:
         },
         "required": ["nextSpeakers", "done"],
     }
-    form = form_of(request_of(schema))
+    form = make_form(request_of(schema))
     filled = form.model_validate({"nextSpeakers": "ann, bob", "done": True, "notes": '{"a": 1}'})
     assert filled.answer() == {"nextSpeakers": ["ann", "bob"], "done": True, "notes": {"a": 1}}
-    assert form_of(request_of(None)).model_validate({"answer": "Yes."}).answer() == "Yes."
+    assert make_form(request_of(None)).model_validate({"answer": "Yes."}).answer() == "Yes."
 
 
 def request_of(schema: dict[str, Any] | None) -> PendingInput:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from flowdebate import Debater, debate
-from flowdebate.mcp.reports import render_said, said_in
+from flowdebate.mcp.reports import render_said, split_said
 from flowdebate.service.documents.document import document_of
 from flowdebate.service.documents.markdown import report
 from flowdebate.service.documents.sections import Fact, Group
@@ -36,7 +36,7 @@ def test_every_front_end_has_the_briefing_and_the_angle(front_end: str) -> None:
     document = document_of(result.raw.to_wire(), where="test")
     shown = {
         "Markdown": lambda: report(document),
-        "MCP": lambda: render_said(said_in(document)),
+        "MCP": lambda: render_said(split_said(document)),
         "HTML": lambda: document_html(document, result.events),
         "a notebook": lambda: live_html(result),
     }[front_end]()

@@ -224,7 +224,7 @@ def debate_solver(
 
     async def solve(state: TaskState, _: object) -> TaskState:
         asked = state.user_prompt.text if question is None else question(state)
-        result = await _held(pattern, asked, options, InspectModel())
+        result = await _run_debate(pattern, asked, options, InspectModel())
         output = result.output
         if output is None:
             text = None
@@ -232,7 +232,7 @@ def debate_solver(
             text = answer(result)
         else:
             text = output.answer if isinstance(output, PatternOutput) else result_text(output)
-        error = None if text is not None else f"No answer. {_ended(result)}"
+        error = None if text is not None else f"No answer. {_tell_end(result)}"
         state.output = ModelOutput.from_content(str(state.model), text or "", error=error)
         state.output.metadata = {_KEY: _record(result)}
         state.messages.append(state.output.message)
@@ -276,9 +276,9 @@ def debate_scorer(
         if not answer.strip():
             nothing = "There is no answer to debate."
             return Score(value=NOANSWER, answer=answer, explanation=nothing, reason="no_response")
-        asked = _grading(state, target) if question is None else question(state, target)
-        result = await _held(pattern, asked, options, InspectModel(role="grader"))
-        return _scored(where, result, correct, answer)
+        asked = _ask_whether_correct(state, target) if question is None else question(state, target)
+        result = await _run_debate(pattern, asked, options, InspectModel(role="grader"))
+        return _score_debate(where, result, correct, answer)
 
     def debate_scorer(pattern: str, correct: str) -> Any:  # noqa: ANN401, ARG001 - a Scorer; its arguments are in the log
         return score
@@ -295,7 +295,7 @@ def _check(where: str, pattern: object, options: Mapping[str, Any]) -> None:
         raise ConfigurationError(where, "run_id", options["run_id"], "left out: each sample is a run of its own")
 
 
-async def _held(pattern: Block[Any, Any], asked: str, options: RunOptions, model: InspectModel) -> RunResult[Any]:
+async def _run_debate(pattern: Block[Any, Any], asked: str, options: RunOptions, model: InspectModel) -> RunResult[Any]:
     """Run `pattern` inside a span of Inspect's transcript that has the id of the run."""
     from inspect_ai.log import transcript
     from inspect_ai.util import span
@@ -309,7 +309,7 @@ async def _held(pattern: Block[Any, Any], asked: str, options: RunOptions, model
         return await pattern.run(asked, **chosen)
 
 
-def _ended(result: RunResult[Any]) -> str:
+def _tell_end(result: RunResult[Any]) -> str:
     limit = "" if result.limit is None else f" ({result.limit})"
     return f"The run ended with the status {result.status!r}{limit}."
 
@@ -337,7 +337,7 @@ def _record(result: RunResult[Any]) -> dict[str, Any]:
     return record
 
 
-def _scored(where: str, result: RunResult[Any], correct: str, answer: str) -> Score:
+def _score_debate(where: str, result: RunResult[Any], correct: str, answer: str) -> Score:
     """The score of a debate on `answer`."""
     from inspect_ai.scorer import CORRECT, INCORRECT, NOANSWER, Score
 
@@ -349,7 +349,7 @@ def _scored(where: str, result: RunResult[Any], correct: str, answer: str) -> Sc
     if sides and correct not in sides:
         raise ConfigurationError(where, "correct", correct, f"one of the debate's stances: {list(sides)}")
     if raw.verdict is None:
-        return Score.unscored(reason="grader_failed", explanation=f"No verdict. {_ended(result)}", **about)
+        return Score.unscored(reason="grader_failed", explanation=f"No verdict. {_tell_end(result)}", **about)
     explanation = f"{raw.verdict.verdict}\n\n{raw.verdict.reasoning}"
     if raw.verdict.winner is None:
         return Score(value=NOANSWER, reason="undecided", explanation=explanation, **about)
@@ -357,7 +357,7 @@ def _scored(where: str, result: RunResult[Any], correct: str, answer: str) -> Sc
     return Score(value=value, explanation=explanation, **about)
 
 
-def _grading(state: TaskState, target: Target) -> str:
+def _ask_whether_correct(state: TaskState, target: Target) -> str:
     """The question whether an answer is correct; what others wrote is marked line by line."""
     parts = {"Task": state.input_text, "Correct answer, or criterion": target.text, "Submitted answer": ""}
     parts["Submitted answer"] = state.output.completion

@@ -177,7 +177,7 @@ def debate_node(
     async def debate(state: Any) -> dict[str, Any]:  # noqa: ANN401 - the graph's own
         asked = state[question] if isinstance(state, dict) else getattr(state, question)
         if store is None:
-            result = await _followed(pattern.start(asked, **options))
+            result = await _follow(pattern.start(asked, **options))
         else:
             result = await _durable(pattern, asked, options.copy(), store)
         output = result.output  # data, since a checkpoint of the graph holds it
@@ -203,16 +203,16 @@ async def _durable(pattern: Block[Any, Any], asked: Any, options: RunOptions, st
     except RunNotFound:
         options["run_id"] = run_id
         handle = pattern.start(asked, **options)
-    result = await _followed(handle)
+    result = await _follow(handle)
     while result.pending:
         request = result.pending[0]
         answer = interrupt({"runId": run_id, "place": request.place, **json.loads(request.text)})
         await submit_answer(store, run_id, answer, place=request.place, by=_BY)
-        result = await _followed(await pattern.start_resume(run_id, **again))
+        result = await _follow(await pattern.start_resume(run_id, **again))
     return result
 
 
-async def _followed(handle: RunHandle[Any]) -> RunResult[Any]:
+async def _follow(handle: RunHandle[Any]) -> RunResult[Any]:
     from langgraph.config import get_stream_writer
 
     write = get_stream_writer()

@@ -74,7 +74,7 @@ class LiteLLM(AdaptedModel):
         try:
             yield self
         finally:
-            await callbacks_done()
+            await wait_for_callbacks()
 
     def _parameters(self, request: ModelRequest) -> dict[str, Any]:
         parameters: dict[str, Any] = {**self._options, **sampling_of(request)}
@@ -91,7 +91,7 @@ class LiteLLM(AdaptedModel):
         return f"LiteLLM({self._model!r})"
 
 
-async def callbacks_done() -> None:
+async def wait_for_callbacks() -> None:
     """Wait for the callbacks of earlier calls, which LiteLLM queues: it drops them if the event loop ends first.
 
     Nothing is waited for in a task that is being cancelled, and nothing for longer than a few seconds.

@@ -18,7 +18,7 @@ from flowdebate.cli.serving import mcp, serve
 from flowdebate.cli.stored.resume import answer, fork, resume
 from flowdebate.cli.stored.runs import delete, export, import_, report, runs, show, verify
 from flowdebate.cli.stored.watch import watch
-from flowdebate.cli.terminal.process import check_target, log_to, open_page, problems_reported, write_report
+from flowdebate.cli.terminal.process import check_target, log_to, open_page, report_problems, write_report
 from flowdebate.errors import BadFile
 from flowdebate.service.plans.options import Option
 
@@ -88,7 +88,7 @@ def flowdebate(
 
     ctx.call_on_close(restore)
     if log_json is not None:
-        with problems_reported():
+        with report_problems():
             ctx.call_on_close(log_to(log_json))
 
 

@@ -17,8 +17,8 @@ import typer
 
 from flowdebate._util.text import counted
 from flowdebate.cli import options as opt
-from flowdebate.cli.patterns import known_options
-from flowdebate.cli.terminal.process import ExitCode, Interrupts, killed_by, open_page, tell
+from flowdebate.cli.patterns import select_options
+from flowdebate.cli.terminal.process import ExitCode, Interrupts, exit_code_of_signal, open_page, tell
 from flowdebate.errors import ConfigurationError, FlowDebateWarning, error_text
 from flowdebate.patterns import DEFAULT, PATTERNS, find_pattern
 from flowdebate.service.plans.options import FilePath, Option, misuse
@@ -82,7 +82,7 @@ def batch(  # noqa: PLR0913 - the options of the command
     from flowdebate.service.runs import opened
 
     rows = read_rows(questions, form)
-    with warned_once(), opened(store) as place:
+    with warn_once(), opened(store) as place:
         options = {"rounds": rounds, "synthesizer": synthesizer, **given}
         plans = Plans(pattern, options, file, first=rows[0].question)
         name = name or plans.name(rows)
@@ -102,7 +102,7 @@ def batch(  # noqa: PLR0913 - the options of the command
     show_summary(page, name, summary, models=plans.models, out=None if out == "-" else out)
     if finished.signal is not None:
         tell(f"Interrupted. To continue: the same command, or any with --batch {name}")
-        raise typer.Exit(killed_by(finished.signal))
+        raise typer.Exit(exit_code_of_signal(finished.signal))
     if summary.total is not None and summary.done < summary.total:
         tell("The total is used up. To continue: the same command with a higher --max-total-calls (or -tokens)")
     elif summary.failed:
@@ -202,7 +202,7 @@ async def run_batch(
 
 
 @contextmanager
-def warned_once() -> Iterator[None]:
+def warn_once() -> Iterator[None]:
     """Inside, a warning that each run of a batch repeats is shown once."""
     said: set[str] = set()
     show = warnings.showwarning
@@ -243,7 +243,7 @@ class Plans:
                 "--pattern", pattern, f"There is no pattern {pattern!r}.{hint} Patterns: {', '.join(PATTERNS)}."
             )
         self._info = info
-        planned = make_plan(info, known_options(info, {**options, info.subject: first}), file=file)
+        planned = make_plan(info, select_options(info, {**options, info.subject: first}), file=file)
         for key in ("record", "replay"):  # one file has the answers of one run
             if getattr(planned.policies, key) is not None:
                 where, field = planned.options.place(key)

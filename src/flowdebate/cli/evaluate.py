@@ -14,9 +14,9 @@ import typer
 from pydantic import Field
 
 from flowdebate.cli import options as opt
-from flowdebate.cli.batch import Plans, Totals, hash_name, run_batch, show_summary, warned_once
+from flowdebate.cli.batch import Plans, Totals, hash_name, run_batch, show_summary, warn_once
 from flowdebate.cli.batch_files import Row, read_rows
-from flowdebate.cli.terminal.process import ExitCode, killed_by, open_page, tell, write_json
+from flowdebate.cli.terminal.process import ExitCode, exit_code_of_signal, open_page, tell, write_json
 from flowdebate.errors import BadFile, shown
 from flowdebate.patterns.debate.schemas import BASELINES, BaselineName
 from flowdebate.service.plans.options import COMMAND, FilePath, ModelName, Option, Text, allowed, misuse
@@ -112,7 +112,7 @@ def evaluate(  # noqa: PLR0913 - the options of the command
     opt.check(
         cluster is None or all(cluster in row.others for row in rows), "--cluster", cluster, "a column of all rows"
     )
-    with warned_once(), opened(store) as place:
+    with warn_once(), opened(store) as place:
         judging = {"schedule": schedule, "panel": panel or None, "labels": labels or None}
         options = {"debaters": debaters, "rounds": rounds, **judging, **given}
         plans = EvaluationPlans(
@@ -157,7 +157,7 @@ def evaluate(  # noqa: PLR0913 - the options of the command
     if unfinished:
         tell(f"To continue: the same command, or any with --batch {name}")
     if finished.signal is not None:
-        raise typer.Exit(killed_by(finished.signal))
+        raise typer.Exit(exit_code_of_signal(finished.signal))
     if finished.summary.failed:
         raise typer.Exit(ExitCode.FAILED)
     raise typer.Exit(ExitCode.NO_RESULT if report is None or unfinished else 0)
@@ -249,7 +249,7 @@ class LabelledQuestion(Row):
     """The right stance."""
 
 
-def choices_of(row: Row, columns: Sequence[str], *, path: str, number: int) -> list[str]:
+def read_choices(row: Row, columns: Sequence[str], *, path: str, number: int) -> list[str]:
     """The positions in a row's own columns; none where it has no such column, and none was named."""
     if not columns and _CHOICES not in row.others:
         return []
@@ -276,12 +276,12 @@ def choices_of(row: Row, columns: Sequence[str], *, path: str, number: int) -> l
     return texts
 
 
-def matched(value: object, stances: Sequence[str], names: Sequence[str]) -> str | None:
+def match_stance(value: object, stances: Sequence[str], names: Sequence[str]) -> str | None:
     """The stance that `value` names, or None: by its text, its debater's name, its letter, or its place from 0.
 
-    >>> [matched(value, ["tea", "coffee"], ["a", "b"]) for value in ("Coffee", "B", 1, "1", True, "milk")]
+    >>> [match_stance(value, ["tea", "coffee"], ["a", "b"]) for value in ("Coffee", "B", 1, "1", True, "milk")]
     ['coffee', 'coffee', 'coffee', 'coffee', None, None]
-    >>> [matched(value, ["it is so", "it is not"], ["pro", "con"]) for value in (True, "no", "PRO")]
+    >>> [match_stance(value, ["it is so", "it is not"], ["pro", "con"]) for value in (True, "no", "PRO")]
     ['it is so', 'it is not', 'it is so']
     """
     if isinstance(value, bool):
@@ -347,7 +347,7 @@ class EvaluationPlans(Plans):
         from flowdebate.patterns.debate.sides import yes_no_sides
 
         given: Sequence[Mapping[str, Any]] | None = self.stored["options"].get("debaters")
-        if choices := choices_of(row, columns, path=path, number=number):
+        if choices := read_choices(row, columns, path=path, number=number):
             debaters = [{"name": letter} for letter in _LETTERS] if given is None else list(map(dict, given))
             if given is not None and len(debaters) != len(choices):
                 raise BadFile(path, f"question {number}: has {len(choices)} choices for {len(debaters)} debaters")
@@ -360,7 +360,7 @@ class EvaluationPlans(Plans):
             stances, names = [side["stance"] for side in sides], [side["name"] for side in sides]
         if truth not in row.others:
             raise BadFile(path, f"question {number}: there is no column `{truth}`, which has the right answer")
-        right = matched(row.others[truth], stances, names)
+        right = match_stance(row.others[truth], stances, names)
         if right is None:
             allowed = f"one of {', '.join(map(shown, stances))}"
             raise BadFile(path, f"question {number}: `{truth}` must be {allowed}, got {shown(row.others[truth])}")

@@ -13,7 +13,7 @@ from flowdebate.cli.terminal.process import (
     Interrupts,
     WriteFailed,
     exit_code_of,
-    killed_by,
+    exit_code_of_signal,
     sentence_of,
     tell,
     write_json,
@@ -247,7 +247,7 @@ def finish(end: Ended, seen: Followed, *, place: Place | None, as_json: bool, ma
     if end.code:
         return end.code
     if seen.signal is not None:
-        return killed_by(seen.signal)
+        return exit_code_of_signal(seen.signal)
     return 0 if document.has_result and document.status != "limit" else ExitCode.NO_RESULT
 
 

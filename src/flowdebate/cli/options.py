@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, Union, get
 
 import typer
 
-from flowdebate.cli.terminal.process import problems_reported, warnings_reported
+from flowdebate.cli.terminal.process import report_problems, report_warnings
 from flowdebate.errors import ConfigurationError
 from flowdebate.service.plans.options import (
     COMMAND,
@@ -131,7 +131,7 @@ def command(*shared: str) -> Callable[[Callable[..., None]], Callable[..., None]
 
         @wraps(function)
         def checked(**given: Any) -> None:  # noqa: ANN401 - the options of the command
-            with problems_reported(), warnings_reported():
+            with report_problems(), report_warnings():
                 for name, (kind, place) in kinds.items():
                     check_option(kind, place, given[name])
                 function(**given)

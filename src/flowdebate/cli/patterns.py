@@ -16,7 +16,7 @@ import typer
 from flowdebate.cli import options as opt
 from flowdebate.cli.execute import Show, execute
 from flowdebate.cli.help import Command
-from flowdebate.cli.terminal.process import check_target, problems_reported, tell, warnings_reported
+from flowdebate.cli.terminal.process import check_target, report_problems, report_warnings, tell
 from flowdebate.errors import ConfigurationError, StoreError
 from flowdebate.patterns import PATTERNS
 from flowdebate.service.plans.options import (
@@ -102,7 +102,7 @@ def _run_command() -> Callable[..., None]:
     def run(**given: Any) -> None:  # noqa: ANN401 - the options of the command
         here = {name: given.pop(name) for name in _HERE if name != "file"}
         path = given.pop("plan")
-        with problems_reported():
+        with report_problems():
             from flowdebate.service.plans.plan import pattern_of_file
 
             if not Path(path).is_file():
@@ -110,7 +110,7 @@ def _run_command() -> Callable[..., None]:
                     "PLAN", path, f'There is no plan file {path!r}. To debate a question: flowdebate debate "…"'
                 )
             info = pattern_of_file(path)
-            given = known_options(info, given)
+            given = select_options(info, given)
         _run(info, given, file=path, **here)
 
     plan = opt.parameter("plan", str, Option(help="The plan file."), Parameter.empty, argument=True)
@@ -124,7 +124,7 @@ def _parameters_here(*without: str) -> Iterator[Parameter]:
             yield opt.parameter(name, kind, option, False if kind is bool else None)
 
 
-def known_options(info: PatternInfo, given: dict[str, Any]) -> dict[str, Any]:
+def select_options(info: PatternInfo, given: dict[str, Any]) -> dict[str, Any]:
     """What was given; ConfigurationError for an option that the pattern does not have."""
     options = info.load_page().options
     given = {key: value for key, value in given.items() if value is not None and value != []}
@@ -161,7 +161,7 @@ def _run(  # noqa: PLR0913 - the options of this front end
     quiet: bool,
     yes: bool,
 ) -> None:
-    with problems_reported(), warnings_reported():
+    with report_problems(), report_warnings():
         from flowdebate.service.plans.models import models_line, with_policies
         from flowdebate.service.plans.plan import make_plan
         from flowdebate.service.runs import opened

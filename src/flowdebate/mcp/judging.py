@@ -17,8 +17,8 @@ from flowdebate.blocks.sequencer import Sequencer, sequencer
 from flowdebate.errors import RunChanged, RunExists
 from flowdebate.evaluation.rejudging import ArguedDebate
 from flowdebate.mcp.progress import wait_with_progress
-from flowdebate.mcp.reports import HOW_TO_READ, fenced, next_of
-from flowdebate.mcp.tools import ASKS_MODELS, Question, Seconds, ServiceOf, described
+from flowdebate.mcp.reports import HOW_TO_READ, fence, next_of
+from flowdebate.mcp.tools import ASKS_MODELS, Question, Seconds, ServiceOf, describe
 from flowdebate.models.base import profile_of
 from flowdebate.patterns.debate.judging.judge import Judge
 from flowdebate.patterns.debate.judging.options import JudgeOptions
@@ -96,7 +96,7 @@ def add_judge_tool(server: MCPServer[Any], service_of: ServiceOf) -> None:
         run = await _begun(service, question, texts, seed)
         return _verdict_of(await wait_with_progress(service, run.run_id, wait, ctx))
 
-    server.add_tool(judge, description=f"{described(judge)}\n\n{HOW_TO_READ}", annotations=ASKS_MODELS)
+    server.add_tool(judge, description=f"{describe(judge)}\n\n{HOW_TO_READ}", annotations=ASKS_MODELS)
 
 
 async def _begun(service: "Service", question: str, texts: Sequence[str], seed: int | None) -> RunState:
@@ -128,19 +128,19 @@ def _verdict_of(run: RunDetails) -> TextVerdict:
         winner=None if found is None else found.winner,
         consistent=None if judging is None else not judging.flipped,
         scores=None if judging is None else judging.scores,
-        verdict=None if found is None else fenced(found.verdict),
-        reasoning=None if found is None else fenced(found.reasoning),
+        verdict=None if found is None else fence(found.verdict),
+        reasoning=None if found is None else fence(found.reasoning),
         ballots=[
             Ballot(
                 order=each.order,
                 winner=each.winner,
                 scores=each.scores,
-                reasoning=fenced(each.reasoning) or "",
-                problem=fenced(each.problem),
+                reasoning=fence(each.reasoning) or "",
+                problem=fence(each.problem),
             )
             for each in (() if judging is None else judging.ballots)
         ],
-        error=fenced(run.error or run.problem),
+        error=fence(run.error or run.problem),
         next="Call judge again with the same arguments." if run.status == "running" else next_of(run.status),
     )
 

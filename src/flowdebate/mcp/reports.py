@@ -108,14 +108,14 @@ _NEXT = {
 """By status, what the host can do about a run that is not over."""
 
 
-def report_of(details: RunDetails, *, seen: int = 0) -> RunReport:
+def make_report(details: RunDetails, *, seen: int = 0) -> RunReport:
     """The report of a run, with the parts after the first `seen` ones."""
     document = details.document
-    parts = [] if document is None else said_in(document)
+    parts = [] if document is None else split_said(document)
     speakers = [] if document is None else document.speakers
     return RunReport(
         **_summary(details, None if document is None else document.usage),
-        speakers=[Speaker(name=shortened(each.name), about=shortened(each.about)) for each in speakers],
+        speakers=[Speaker(name=shorten(each.name), about=shorten(each.about)) for each in speakers],
         parts=len(parts),
         said=render_said(parts[seen:]),
         result=None if document is None else render_result(document),
@@ -126,12 +126,12 @@ def report_of(details: RunDetails, *, seen: int = 0) -> RunReport:
                 shown=each.shown,  # fenced where it was asked
                 expects=each.expects,
                 answer_schema=each.answer_schema,
-                problem=fenced(each.problem),
+                problem=fence(each.problem),
             )
             for each in details.pending
         ],
-        error=fenced(details.error),
-        problem=fenced(details.problem),
+        error=fence(details.error),
+        problem=fence(details.problem),
         next=next_of(details.status),
         resource=uri_of(details.run_id),
     )
@@ -142,7 +142,7 @@ def next_of(status: str) -> str:
     return _NEXT.get(status, "The run is over.")
 
 
-def runs_of(page: RunPage) -> RunList:
+def make_list(page: RunPage) -> RunList:
     """A page of runs as a tool returns it."""
     return RunList(runs=[RunSummary(**_summary(run)) for run in page.runs], next=page.next)
 
@@ -162,7 +162,7 @@ def _summary(run: RunState, usage: Tokens | None = None) -> dict[str, Any]:
         "run_id": run.run_id,
         "status": run.status,
         "pattern": run.pattern or run.block,
-        "question": shortened(run.question),
+        "question": shorten(run.question),
         "created_at": moment(run.created_at),
         "calls": None if usage is None else usage.calls,
     }
@@ -171,22 +171,22 @@ def _summary(run: RunState, usage: Tokens | None = None) -> dict[str, Any]:
 # Texts
 
 
-def fenced(text: str | None) -> str | None:
+def fence(text: str | None) -> str | None:
     r"""`text` as the value of a field, in which no further line begins as the tool's own words do.
 
-    >>> fenced("one\nRound 2:"), fenced(None)
+    >>> fence("one\nRound 2:"), fence(None)
     ('one\n  | Round 2:', None)
     """
     return None if text is None else quoted(text)
 
 
-def shortened(text: str) -> str:
+def shorten(text: str) -> str:
     """`text` on one line of readable length."""
     line = quoted(" ".join(text.split()))
     return line if len(line) <= _LONGEST_SUBJECT else f"{line[: _LONGEST_SUBJECT - 1]}…"
 
 
-def said_in(document: Document) -> list[Section]:
+def split_said(document: Document) -> list[Section]:
     """The sections of `document` before its result."""
     sections, result = list(document.sections()), list(document.outcome())
     return sections[: len(sections) - len(result)]

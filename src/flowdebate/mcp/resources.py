@@ -14,7 +14,7 @@ from mcp.shared.subscriptions import ResourceUpdated
 
 from flowdebate.errors import FlowDebateError, RunNotFound
 from flowdebate.events import changes
-from flowdebate.mcp.reports import HOW_TO_READ, render_said, said_in, sentence_of
+from flowdebate.mcp.reports import HOW_TO_READ, render_said, sentence_of, split_said
 from flowdebate.service.documents.markdown import report
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def add_resources(server: MCPServer[Any], service_of: ServiceOf) -> None:
         mime_type="text/plain",
     )
     async def transcript(run_id: str, ctx: Context[Any, Any]) -> str:
-        return render_said(said_in(await _document(service_of(ctx), run_id)))
+        return render_said(split_said(await _document(service_of(ctx), run_id)))
 
     @server.resource(
         f"{_RUN}{{run_id}}/document",

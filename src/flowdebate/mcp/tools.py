@@ -17,7 +17,7 @@ from flowdebate.blocks.human.prompt import kind_of
 from flowdebate.blocks.human.terminal import value_typed
 from flowdebate.errors import ConfigurationError, NotAwaited
 from flowdebate.mcp.progress import wait_with_progress
-from flowdebate.mcp.reports import HOW_TO_READ, RunList, RunReport, report_of, runs_of
+from flowdebate.mcp.reports import HOW_TO_READ, RunList, RunReport, make_list, make_report
 from flowdebate.patterns import DEFAULT, PATTERNS, find_pattern
 from flowdebate.prompts.escaping import quoted
 from flowdebate.prompts.template import filled
@@ -66,7 +66,7 @@ Place: TypeAlias = Annotated[
 Seen: TypeAlias = Annotated[int, Field(ge=0, description="Parts that you have read: `said` has only later ones.")]
 
 
-def options_of(pattern: str, sides: Sequence[Side] | None, rounds: int | None) -> dict[str, Any] | None:
+def make_options(pattern: str, sides: Sequence[Side] | None, rounds: int | None) -> dict[str, Any] | None:
     """The options of a plan of the built-in `pattern`; None without any.
 
     ConfigurationError for what the pattern does not have.
@@ -132,9 +132,9 @@ class RunTools:
                     raise ConfigurationError("start_debate", field, given, allowed)
             options = None
         else:
-            options = options_of(pattern, sides, rounds)
+            options = make_options(pattern, sides, rounds)
         run = await service.begin(pattern, question, options=options)
-        return report_of(await wait_with_progress(service, run.run_id, wait, ctx))
+        return make_report(await wait_with_progress(service, run.run_id, wait, ctx))
 
     async def wait_for_run(
         self, ctx: Context[Any, Any], run_id: RunId, *, seconds: Seconds = 45, seen: Seen = 0
@@ -143,11 +143,11 @@ class RunTools:
 
         Call it again while `status` is running. Progress notifications say who speaks.
         """
-        return report_of(await wait_with_progress(self._of(ctx), run_id, seconds, ctx), seen=seen)
+        return make_report(await wait_with_progress(self._of(ctx), run_id, seconds, ctx), seen=seen)
 
     async def get_run(self, ctx: Context[Any, Any], run_id: RunId, *, seen: Seen = 0) -> RunReport:
         """Return a run as it is now: its status, what was said, its verdict or output, and what it waits for."""
-        return report_of(await self._of(ctx).run(run_id), seen=seen)
+        return make_report(await self._of(ctx).run(run_id), seen=seen)
 
     async def list_runs(
         self,
@@ -161,13 +161,13 @@ class RunTools:
     ) -> RunList:
         """List runs, the newest first."""
         page = await self._of(ctx).runs(status=status, pattern=pattern, text=text, limit=limit, before=before)
-        return runs_of(page)
+        return make_list(page)
 
     async def cancel_run(self, ctx: Context[Any, Any], run_id: RunId) -> RunReport:
         """Stop a run. What was said is kept, and resume_run can go on with it."""
         service = self._of(ctx)
         await service.cancel(run_id)
-        return report_of(await service.run(run_id))
+        return make_report(await service.run(run_id))
 
     async def resume_run(
         self,
@@ -189,7 +189,7 @@ class RunTools:
         await service.resume(
             run_id, on_uncertain=on_uncertain, allow_changes=allow_changes, retry_dead_letter=retry_dead_letter
         )
-        return report_of(await wait_with_progress(service, run_id, wait, ctx))
+        return make_report(await wait_with_progress(service, run_id, wait, ctx))
 
     async def fork_run(
         self,
@@ -211,7 +211,7 @@ class RunTools:
         """
         service = self._of(ctx)
         run = await service.fork(run_id, at=at, edits=edits, seed=seed)
-        return report_of(await wait_with_progress(service, run.run_id, wait, ctx))
+        return make_report(await wait_with_progress(service, run.run_id, wait, ctx))
 
     async def delete_run(self, ctx: Context[Any, Any], run_id: RunId) -> str:
         """Delete a run and everything recorded of it, for good."""
@@ -233,10 +233,10 @@ def add_run_tools(server: MCPServer[Any], service_of: ServiceOf, *, patterns: Co
         (tools.fork_run, ASKS_MODELS, (HOW_TO_READ,)),
         (tools.delete_run, DELETES, ()),
     ):
-        server.add_tool(tool, description="\n\n".join([described(tool), *more]), annotations=hints)
+        server.add_tool(tool, description="\n\n".join([describe(tool), *more]), annotations=hints)
 
 
-def described(tool: Callable[..., Any]) -> str:
+def describe(tool: Callable[..., Any]) -> str:
     """The docstring of a tool, as its description."""
     return cleandoc(tool.__doc__ or "")
 
@@ -254,7 +254,7 @@ def add_turn_tools(server: MCPServer[Any], service_of: ServiceOf) -> None:
         if able is None or (able.form is None and able.url is not None):
             raise ToolError(_CANNOT_ASK)
         problem = "" if request.problem is None else f"\n\nThe answer before does not fit: {request.problem}"
-        return Elicit(f"{request.shown}\n\n[{request.block}] {request.expects}{problem}", form_of(request))
+        return Elicit(f"{request.shown}\n\n[{request.block}] {request.expects}{problem}", make_form(request))
 
     async def take_turn(
         ctx: Context[Any, Any],
@@ -272,8 +272,8 @@ def add_turn_tools(server: MCPServer[Any], service_of: ServiceOf) -> None:
         if isinstance(filled_in, AcceptedElicitation):
             form = filled_in.data
             await service.answer(run_id, form.answer(), place=form.request.place)
-            return report_of(await wait_with_progress(service, run_id, wait, ctx))
-        report = report_of(await service.run(run_id))
+            return make_report(await wait_with_progress(service, run_id, wait, ctx))
+        report = make_report(await service.run(run_id))
         return report.model_copy(update={"next": f"The person did not answer ({filled_in.action}). {report.next}"})
 
     async def answer_turn(
@@ -292,10 +292,10 @@ def add_turn_tools(server: MCPServer[Any], service_of: ServiceOf) -> None:
         """
         service = service_of(ctx)
         await service.answer(run_id, answer, place=place, by=_HOST)
-        return report_of(await wait_with_progress(service, run_id, wait, ctx))
+        return make_report(await wait_with_progress(service, run_id, wait, ctx))
 
     for tool in (take_turn, answer_turn):
-        server.add_tool(tool, description=f"{described(tool)}\n\n{HOW_TO_READ}", annotations=ASKS_MODELS)
+        server.add_tool(tool, description=f"{describe(tool)}\n\n{HOW_TO_READ}", annotations=ASKS_MODELS)
 
 
 _HOST = "the host's model"
@@ -325,7 +325,7 @@ class Form(BaseModel):
         }
 
 
-def form_of(request: PendingInput) -> type[Form]:
+def make_form(request: PendingInput) -> type[Form]:
     """The form for a request: a field for each field of its schema, of a type that every host can show.
 
     Lists and objects are typed as text: names with commas between them, or JSON.

@@ -14,7 +14,7 @@ import typer
 from flowdebate._util.text import counted
 from flowdebate.cli import options as opt
 from flowdebate.cli.execute import Show, execute
-from flowdebate.cli.patterns import ask_here, known_options
+from flowdebate.cli.patterns import ask_here, select_options
 from flowdebate.cli.terminal.process import check_target, tell
 from flowdebate.errors import ConfigurationError, NotAwaited
 from flowdebate.service.plans.options import COMMAND, Count, FilePath, ModelName, Option, misuse
@@ -259,7 +259,7 @@ def fork(  # noqa: PLR0913 - the options of the command
         stored = asyncio.run(chosen_run(place.store, run, last=last, verb="fork"))
         steps = asyncio.run(place.store.steps(stored.header.run_id))
         info = pattern_of_run(stored)
-        known = given if info is None else known_options(info, given)
+        known = given if info is None else select_options(info, given)
         plan = plan_of_fork(
             stored,
             known,

@@ -12,7 +12,7 @@ import typer
 
 from flowdebate.cli import options as opt
 from flowdebate.cli.execute import POLL, advice_on, end_of_stored, finish, follow_run, service_of
-from flowdebate.cli.terminal.process import ExitCode, check_target, killed_by, tell, write_json, write_report
+from flowdebate.cli.terminal.process import ExitCode, check_target, exit_code_of_signal, tell, write_json, write_report
 from flowdebate.cli.terminal.screen import View
 from flowdebate.errors import ConfigurationError
 from flowdebate.service.plans.options import Option
@@ -72,7 +72,7 @@ def _watch(stored: StoredRun, place: Place, *, as_json: bool, quiet: bool, markd
     seen = asyncio.run(follow())
     if seen.signal is not None:
         tell(f"The run goes on. To watch it again: flowdebate watch {short_id(run_id)}{place.option}")
-        return killed_by(seen.signal)
+        return exit_code_of_signal(seen.signal)
     if plan is not None:
         end = asyncio.run(end_of_stored(place, run_id))
         return finish(end, seen, place=place, as_json=False, markdown=markdown)

@@ -51,7 +51,7 @@ class ExitCode(IntEnum):
     NO_RESULT = 3
 
 
-def killed_by(number: int) -> int:
+def exit_code_of_signal(number: int) -> int:
     """The exit code of a process that the signal `number` ended, as shells show it."""
     return 128 + number
 
@@ -120,7 +120,7 @@ def tell(message: str) -> None:
 
 
 @contextmanager
-def warnings_reported() -> Iterator[None]:
+def report_warnings() -> Iterator[None]:
     """Inside, warnings of the library are lines on stderr."""
 
     def show(message: Warning | str, *_: object, **__: object) -> None:
@@ -291,19 +291,19 @@ def write_report(document: Document, path: Path | None) -> None:
 
 
 @contextmanager
-def problems_reported() -> Iterator[None]:
+def report_problems() -> Iterator[None]:
     """Inside, an error of the library is one message on stderr; a reader who leaves is none. Both end in Exit."""
     try:
         yield
     except (KeyboardInterrupt, typer.Abort):
-        raise typer.Exit(killed_by(_SIGINT)) from None
+        raise typer.Exit(exit_code_of_signal(_SIGINT)) from None
     except FlowDebateError as error:
         tell(f"Error: {sentence_of(error)}")
         raise typer.Exit(exit_code_of(error)) from None
     except WriteFailed as error:
         leave_stdout()
         if error.reader_left:  # `| head` is no error; shells show it as the signal that would have ended us
-            raise typer.Exit(killed_by(_SIGPIPE)) from None
+            raise typer.Exit(exit_code_of_signal(_SIGPIPE)) from None
         tell(f"Error: {error}")
         raise typer.Exit(ExitCode.FAILED) from None
 
