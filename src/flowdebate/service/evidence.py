@@ -58,7 +58,6 @@ class Evidence:
     replay: Replay | None
     """None where the pattern is not known here."""
     problem: str = ""
-    """Why there is no replay."""
 
     async def document(self) -> Document:
         """The document of the run; BadFile where there is none."""

@@ -34,14 +34,12 @@ class Recipe:
     """Everything that a run is started with."""
 
     name: str
-    """The pattern."""
     block: Block[Any, Any]
     value: Any = None
     model: ModelChoice = None
     limits: Limits | None = None
     seed: int | None = None
     stored: Mapping[str, Any] | None = None
-    """The plan to be stored with the run."""
     queued: bool = False
     """Whether workers execute it."""
     plan: Plan | None = None
@@ -170,12 +168,10 @@ class Recipes:
         return self._of_plan(plan, limits, recording=False)
 
     def name_of(self, run: StoredRun) -> str | None:
-        """The pattern of a stored run; None if it is not known here."""
         info = pattern_of_run(run)
         return self._registered(run) or (None if info is None else info.name)
 
     def block_name(self, pattern: str) -> str:
-        """The name of the block of a pattern."""
         if pattern in self.patterns:
             return self.patterns[pattern].name
         info = find_pattern(pattern)
@@ -186,7 +182,6 @@ class Recipes:
         return bool((run.header.plan or {}).get(_RECOVER)) and self.name_of(run) is not None
 
     def _registered(self, run: StoredRun) -> str | None:
-        """The registered pattern of a stored run."""
         plan = run.header.plan or {}
         # Workers store the name of their pattern under the key under which a plan has that of a built-in one.
         name = plan.get("registered", plan.get("pattern") if "workers" in plan else None)

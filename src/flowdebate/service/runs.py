@@ -169,11 +169,6 @@ def state_of(run: StoredRun) -> str:
     return "left_behind" if run.status == "running" and not run.owned else run.status
 
 
-def _is_resumable(run: StoredRun) -> bool:
-    """Whether this command can resume `run`."""
-    return run.header.plan is not None and state_of(run) in RESUMABLE
-
-
 async def find_run(store: Store, name: str) -> StoredRun:
     """The run with this id, or the one whose id begins so; ConfigurationError where those are several."""
     if not is_text(name):
@@ -200,22 +195,19 @@ async def chosen_run(store: Store, name: str | None, *, last: bool, verb: str) -
             "Name one run, or give --last, not both." if last else f"Say which run: flowdebate {verb} RUN, or --last."
         )
         raise misuse("RUN", name, f"{which} flowdebate runs lists the stored runs.")
-    return await (_last_run(store) if name is None else find_run(store, name))
+    if name is not None:
+        return await find_run(store, name)
+    for run in await store.runs(limit=1):
+        return run
+    raise misuse("--last", True, f"There is no run in {store.name}.")  # noqa: FBT003 - what was given
 
 
 async def last_resumable(store: Store) -> StoredRun:
     """The newest run that can be resumed; ConfigurationError if there is none."""
     async for run in each_run(store):
-        if _is_resumable(run):
+        if run.header.plan is not None and state_of(run) in RESUMABLE:  # a program resumes what it has started
             return run
     raise misuse("--last", True, f"No interrupted run to resume in {store.name}.")  # noqa: FBT003 - what was given
-
-
-async def _last_run(store: Store) -> StoredRun:
-    """The newest run; ConfigurationError if there is none."""
-    for run in await store.runs(limit=1):
-        return run
-    raise misuse("--last", True, f"There is no run in {store.name}.")  # noqa: FBT003 - what was given
 
 
 async def list_runs(

@@ -46,7 +46,6 @@ class Speaker(WireModel):
 
     @property
     def about(self) -> str:
-        """The text beside its name."""
         return self.role or ""
 
 
@@ -57,7 +56,6 @@ class Side(Speaker):
 
     @property
     def about(self) -> str:
-        """The position, and the role behind it."""
         return self.stance if self.role is None else f"{self.stance} ({self.role})"
 
 
@@ -71,11 +69,9 @@ class Tokens(WireModel):
 
     @classmethod
     def of(cls, usage: Usage) -> Self:
-        """The counts of a run."""
         return cls(**{name: getattr(usage, name) for name in cls.model_fields})
 
     def lines(self) -> list[str]:
-        """The counts, in words."""
         tokens = "unknown"
         if self.prompt_tokens is not None or self.completion_tokens is not None:
             prompt, completion = (
@@ -120,11 +116,11 @@ class Document(InNotebooks, WireModel):
         """The document as JSON data, in camelCase."""
         left_out = {name for name in ("cost", "fork") if getattr(self, name) is None}
         value = self.model_dump(mode="json", by_alias=True, exclude=left_out)
+        # A subclass's own fields come behind those of its base: readers want them before the usage.
         first, last = (key for key in value if key not in _LAST), (key for key in _LAST if key in value)
         return {key: value[key] for key in (*first, *last)}
 
     def to_json(self) -> str:
-        """The document as JSON text."""
         return as_json(self.to_data())
 
     @classmethod
@@ -135,12 +131,10 @@ class Document(InNotebooks, WireModel):
 
     @property
     def title(self) -> str:
-        """The pattern, as the heading of a report."""
         return self.pattern.replace("_", " ").capitalize()
 
     @property
     def label(self) -> str:
-        """The label of the subject."""
         return PATTERNS[self.pattern].subject.capitalize()
 
     @property
@@ -214,7 +208,7 @@ class RoundsDocument(Document):
     @property
     def notes(self) -> list[str]:
         """The order of turns, where it is not the declared one."""
-        order = getattr(self.raw, "turn_order", "declared")
+        order = getattr(self.raw, "turn_order", "declared")  # in a deliberation all speak at once, in no order
         return [] if order == "declared" else [f"Turn order: {order}"]
 
     @abstractmethod
@@ -230,7 +224,6 @@ class RoundsDocument(Document):
         yield from ()
 
     def rounds(self) -> Iterable[int]:
-        """The rounds to show."""
         return range(1, self.raw.rounds + 1)
 
     def raw_speakers(self) -> list[Any]:
@@ -284,7 +277,7 @@ def document_of(value: Mapping[str, Any], *, where: str) -> Document:
         return _kind(info).model_validate({**value, "pattern": info.name})
     except ValidationError as error:
         raise BadFile(where, problem_of(error)) from None
-    except RecursionError:
+    except RecursionError:  # a small file can be nested deeper than pydantic's stack
         raise BadFile(where, "is nested too deeply") from None
 
 

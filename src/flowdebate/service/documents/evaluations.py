@@ -35,7 +35,6 @@ class Summary:
     title: str
     """What it is, for a place that shows values of many kinds."""
     about: str = ""
-    """What was evaluated."""
     sections: tuple[ReportSection, ...]
 
 

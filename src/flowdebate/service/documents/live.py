@@ -104,6 +104,7 @@ class Live:
         kinds: list[type[Live]] = _kinds() if type(self) is Live else [type(self)]
         self.work_of_roles: dict[str, str] = {
             **Live.roles,
+            # reversed: where two patterns have words for a role, those of the first registered one stay
             **{role: work for kind in reversed(kinds) for role, work in kind.roles.items()},
         }
         self.work_of_phases: dict[str, str] = {
@@ -122,7 +123,7 @@ class Live:
 
     def take(self, event: object, start: int | None = None) -> bool:
         """Take in `event`; whether it changes who is at work. `start` is that of a text, where it is known."""
-        for _ in self._speech.of(event, start):
+        for _ in self._speech.of(event, start):  # a generator, which has to run to its end to know who speaks
             pass
         if isinstance(event, RoleFailed) and event.instead in ("cut_off", "empty"):
             self._flags[event.name] = event.instead
@@ -176,7 +177,6 @@ class Live:
         return self.about(turn.agent_name, turn.stance)
 
     def heading(self, event: RoundStarted) -> Iterator[Section]:
-        """The heading of a round."""
         yield round_heading(event.round, event.max_rounds)
 
     def result(self, event: object) -> Iterator[Section]:  # noqa: ARG002 - for the patterns
@@ -234,7 +234,10 @@ class Live:
             case CallStarted():
                 self._calls[event.path] = event, self.clock()
             case ModelCalled():
-                self._count(event)
+                self.usage += event.usage
+                if self._budget is not None:
+                    prices = (self._budget.price_of(each.model, each.usage) for each in event.attempts)
+                    self.cost += sum(price or 0.0 for price in prices)
                 self._calls.pop(event.path, None)
                 self._writing.discard(event.block)
             case TextDelta() if event.block not in self._writing:
@@ -253,11 +256,6 @@ class Live:
                 return False
         return True
 
-    def _count(self, call: ModelCalled) -> None:
-        self.usage += call.usage
-        if self._budget is not None:
-            self.cost += sum(self._budget.price_of(each.model, each.usage) or 0.0 for each in call.attempts)
-
     def _working(self) -> Working:
         models = {call.model for call, _ in self._calls.values()}
         return Working(
@@ -270,7 +268,6 @@ class Live:
         )
 
     def _at_work(self, call: CallStarted) -> tuple[str, str]:
-        """Who makes `call`, and what it is doing."""
         if (turn := self._turns.get(call.block)) is not None:
             writing = call.block in self._writing
             return turn.agent_name, "writing" if writing else self.work_of_phases.get(turn.phase or "", "thinking")
@@ -331,7 +328,7 @@ class OneByOne(Live):
 
     def progress(self) -> str:
         """The turn in place of the round, where every speaker has one in each round."""
-        most = len(self.speakers) * (self.length or 0)
+        most = len(self.speakers) * (self.length or 0)  # a mirrored debate has more turns: of these the round is told
         return f"turn {self.turns} of {most}" if self.round is not None and self.turns <= most else super().progress()
 
     def _shown(self, event: object) -> Iterator[LiveSection]:
@@ -359,7 +356,7 @@ class OneByOne(Live):
                 yield from self._sections(event)
 
     def _is_shown(self, block: str) -> bool:
-        if block == self._synthesizer and block != self._speaking:
+        if block == self._synthesizer and block != self._speaking:  # it has no turn that starts
             self._speaking, self._streamed = block, False
         return block == self._speaking
 
@@ -460,6 +457,7 @@ def cost_text(cost: float | None) -> str:
         return ""
     if not cost or cost >= 1:
         return f"cost {cost:,.2f}"
+    # two digits that count, and never 2.1e-05
     return f"cost {float(f'{cost:.2g}'):.12f}".rstrip("0")
 
 

@@ -37,6 +37,7 @@ def escaped(text: str) -> str:
     >>> escaped("# [x](http://y)")
     '\\# \\[x\\](http\\://y)'
     """
+    # in_line first: a line break of foreign text would start a block of its own
     line = _ANYWHERE.sub(r"\\\g<0>", in_line(text).strip())
     start = _AT_START.match(line)
     if start is None:

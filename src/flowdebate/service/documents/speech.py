@@ -58,7 +58,6 @@ class _Turn:
     recorded: str | None = None
     """The text of the turn as the transcript has it."""
     asked: bool = False
-    """Whether a model was asked in it."""
     answered: bool = False
     """Whether readers may see an answer of its blocks."""
     said: str = ""
@@ -122,7 +121,7 @@ class Speech:
             case ModelCalled() as call:
                 if (turn := self._turn_at(call.path)) is not None:
                     turn.asked = True
-                if call.error is not None:
+                if call.error is not None:  # whatever of it was streamed is void
                     yield from self._close(call.path, void=call.error)
             case CallRetried() | CallFellBack() as trouble:
                 yield from self._close(trouble.path, void=trouble.message)
@@ -139,7 +138,7 @@ class Speech:
         place, text = _block_at(delta.path), delta.text
         utterance = self._open.get(place)
         if utterance is not None and start is not None and start < len(utterance.text):
-            if start:
+            if start:  # a reader that came back: it has had a part of this piece
                 text = text[len(utterance.text) - start :]
             else:
                 yield from self._closed(utterance, void="asked again")
@@ -164,7 +163,7 @@ class Speech:
                 yield from _piece(utterance, output[len(utterance.text) :])
                 yield from self._closed(utterance)
                 return
-            elif utterance.text.strip().startswith(output.strip()):
+            elif utterance.text.strip().startswith(output.strip()):  # cut off after its last full sentence
                 yield from self._closed(utterance)
                 return
             else:
@@ -174,7 +173,7 @@ class Speech:
     def _record(self, change: TaskChanged) -> None:
         task = change.collection_id, change.task.id
         if change.change == "claimed":
-            self._claimed = task
+            self._claimed = task  # a turn claims its task right before it starts
         elif change.change == "completed" and isinstance(change.task.output, str):
             for turn in self._turns.values():
                 if turn.task == task:
@@ -186,7 +185,7 @@ class Speech:
         turn = self._turns.get(finished.path)
         self.finished = "" if turn is None else turn.said if turn.recorded is None else turn.recorded
         if turn is not None and turn.recorded and (turn.answered or not turn.asked):
-            last = clean_text(turn.said).strip()
+            last = clean_text(turn.said).strip()  # as the transcript has it: without lone surrogates
             if not last.startswith(turn.recorded.strip()):
                 yield from self._whole(finished.path, finished.block, finished.at, turn.recorded)
         self._turns.pop(finished.path, None)

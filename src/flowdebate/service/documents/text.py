@@ -30,7 +30,7 @@ def printable(text: str) -> str:
     >>> printable("\x1b[2Jgone?\r\u202e")
     '\\x1b[2Jgone?\\r\\u202e'
     """
-    if not _SUSPICIOUS.search(text):
+    if not _SUSPICIOUS.search(text):  # nearly all texts: the rest looks at each character
         return text
     stream = PrintableStream()
     return stream.feed(text) + stream.end()

@@ -332,6 +332,7 @@ class ConsensusPage(PatternPage):
                 max_rounds=plan.length,
                 **{name: value for name in _AS_GIVEN if (value := getattr(options, name)) is not None},
                 convergence=None if bound is False else bound,
+                # the pattern refuses a bound of diverging above that of convergence
                 diverging=_DIVERGING if bound is False else min(_DIVERGING, bound),
                 failures=failures,
                 judge=options.judge or None,

@@ -238,7 +238,7 @@ class DebatePage(PatternPage):
         texts: dict[str, str] = {}
         for path in options.sources:
             place = options.folder("sources") / path
-            if place.name in texts:
+            if place.name in texts:  # debaters name a source by it
                 raise ConfigurationError(where, field, path, "a file of another name than the others")
             texts[place.name] = read_text(str(place), megabytes=MEGABYTES)
             if not is_text(texts[place.name]):
@@ -283,7 +283,6 @@ class DebatePage(PatternPage):
         )
 
     def _judging(self, plan: Plan) -> JudgeOptions | None:
-        """The options of the judge; None without any."""
         from flowdebate.patterns.debate.judging.options import CROSSED, JudgeOptions
 
         options: DebateOptions = plan.options

@@ -74,13 +74,12 @@ class DebateDocument(RoundsDocument):
         """The mirrored debate: what was said in it, and how it ended if it has no verdict."""
         yield mirror_heading()
         bare = raw.model_copy(update={"verdict": None})  # shown with that on both
-        page = DebateDocument.model_construct(
+        page = DebateDocument.model_construct(  # unchecked: a complete debate has a verdict
             status=raw.status, debaters=self.debaters, max_rounds=self.max_rounds, raw=bare, output=None
         )
         yield from page.sections()
 
     def _winners(self) -> Iterator[Fact]:
-        """The winner of each debate, where there are two."""
         mirrored = self.raw.mirrored
         for label, verdict in (
             ("In this order", self.raw.first_verdict),
@@ -199,6 +198,7 @@ def _log_odds(ballot: JudgeBallot, called: Mapping[str, str] | None, *, panel: b
     """Each side's log-odds, and what the letters had of the probability if that is little."""
     who = f"{ballot.model}, " if panel and ballot.model else ""
     values = (ballot.log_odds or {}).items()
+    # + 0.0: else a small negative number is written as -0.00
     odds = ", ".join(f"{_called(side, called)} {round(value, 2) + 0.0:+.2f}" for side, value in values)
     low = ballot.mass is not None and ballot.mass < _LOW_MASS
     mass = f" (the letters had {ballot.mass:.0%} of the probability)" if low else ""
@@ -304,29 +304,19 @@ def notes_on(raw: DebateRawOutput, usage: Tokens | None) -> list[str]:
     >>> notes_on(DebateRawOutput(rounds=1, question="Q?", transcript=[], verdict=None, quotes=[]), None)
     ['Quotes: none']
     """
-    return [line for line in (_quotes(raw), _names(raw), _baselines(raw, usage)) if line is not None]
+    notes = []
+    if raw.quotes is not None:
+        counted = Counter(quote.status for quotes in raw.quotes for quote in quotes)
+        found, missing = counted["verified"], counted["unverified"]
+        told = f"{found} verified, {missing} not found in the sources" if found or missing else "none"
+        notes.append(f"Quotes: {told}")
+    if raw.leaks is not None:
+        named = ", ".join(dict.fromkeys(leak.meant for leak in raw.leaks.leaks))
+        notes.append(f"Names in arguments that were hidden from debaters and judge: {raw.leaks.count} ({named})")
+    if raw.baselines is not None and raw.verdict is not None and usage is not None:
+        from flowdebate.evaluation.benefit import benefit_item, change_summary
 
-
-def _quotes(raw: DebateRawOutput) -> str | None:
-    if raw.quotes is None:
-        return None
-    counted = Counter(quote.status for quotes in raw.quotes for quote in quotes)
-    found, missing = counted["verified"], counted["unverified"]
-    return f"Quotes: {found} verified, {missing} not found in the sources" if found or missing else "Quotes: none"
-
-
-def _names(raw: DebateRawOutput) -> str | None:
-    if raw.leaks is None:
-        return None
-    named = ", ".join(dict.fromkeys(leak.meant for leak in raw.leaks.leaks))
-    return f"Names in arguments that were hidden from debaters and judge: {raw.leaks.count} ({named})"
-
-
-def _baselines(raw: DebateRawOutput, usage: Tokens | None) -> str | None:
-    if raw.baselines is None or raw.verdict is None or usage is None:
-        return None
-    from flowdebate.evaluation.benefit import benefit_item, change_summary
-
-    known = usage.prompt_tokens is not None and usage.completion_tokens is not None
-    tokens = (usage.prompt_tokens or 0) + (usage.completion_tokens or 0) if known else None
-    return change_summary(benefit_item(raw, baselines=raw.baselines, calls=usage.calls, tokens=tokens))
+        known = usage.prompt_tokens is not None and usage.completion_tokens is not None
+        tokens = (usage.prompt_tokens or 0) + (usage.completion_tokens or 0) if known else None
+        notes.append(change_summary(benefit_item(raw, baselines=raw.baselines, calls=usage.calls, tokens=tokens)))
+    return notes

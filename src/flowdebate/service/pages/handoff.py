@@ -144,7 +144,6 @@ class HandoffLive(Live):
     _answer: HandoffAnswer | None = None
     """The last answer of its speaker."""
     _shown = False
-    """Whether its text was shown."""
 
     own: ClassVar[OwnSections] = {HandoffMade: next_speaker}
 

@@ -75,4 +75,5 @@ def problem_of(error: ValidationError) -> str:
 
 def reason_of(error: Exception) -> str:
     """Why a file cannot be used, in the words of the system."""
+    # str() of an OSError repeats its number and the path, which the message has already
     return (error.strerror if isinstance(error, OSError) else None) or str(error)

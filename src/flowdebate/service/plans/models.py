@@ -55,9 +55,7 @@ class Policies:
     attempts: int | None = None
     """Maximum number of attempts for each call; None leaves it to the model."""
     fallback: tuple[Model | str, ...] = ()
-    """Models to ask if the first one fails."""
     record: str | None = None
-    """File that answers are recorded in."""
     replay: str | None = None
     """File that answers are read from, in place of asking."""
 
@@ -217,7 +215,7 @@ def prices_of(given: Sequence[str]) -> Prices | None:
     table = {each["model"]: Price(prompt=float(each["prompt"]), completion=float(each["completion"])) for each in found}
     if not table:
         return None
-    table = {"local": _FREE, **table}
+    table = {"local": _FREE, **table}  # unless it was given a price of its own
     rest = table.pop(None, None)
     if rest is None:
         return table

@@ -73,7 +73,7 @@ class Reach:
 
 
 def _not_blank(value: str) -> str:
-    if not value.strip() or value.encode(errors="replace").decode() != value:
+    if not is_text(value):
         raise PydanticCustomError("blank", "blank")
     return value
 
@@ -233,6 +233,7 @@ def parse_entry(given: str, option: str, *, key: str = "role", needed: bool = Fa
 
 def is_text(value: str) -> bool:
     """Whether `value` is text that is not blank."""
+    # a lone surrogate, as of a broken argument of the command line, is in no UTF-8, and so in no request
     return bool(value.strip()) and value.encode(errors="replace").decode() == value
 
 
@@ -347,13 +348,14 @@ class PatternOptions(BaseModel):
         """
         where = file if isinstance(file, str) else where or _STORED
         content = read_plan_file(file) if isinstance(file, str) else dict(file or {})
-        content.pop("pattern", None)
+        content.pop("pattern", None)  # of a file for `flowdebate run`, which has read it
         keys = cls.keys()
         content = {cls.FORMER.get(key, key) if key not in keys else key: value for key, value in content.items()}
         for key, value in content.items():
             if key not in keys:
                 raise unknown_key(where, key, value, list(keys))
         of_file = {keys[key]: value for key, value in content.items() if value is not None}
+        # an option that may be repeated is [] where the command line does not have it
         over = {key: value for key, value in given.items() if value is not None and value != []}
         over = {
             key: value if (read := option_of(cls, key).read) is None else read(value) for key, value in over.items()
@@ -368,6 +370,7 @@ class PatternOptions(BaseModel):
 
     @classmethod
     def _refused(cls, error: ValidationError, where: str, over: Mapping[str, Any]) -> ConfigurationError:
+        # a misspelt key is an unknown one and a missing one: the unknown one says what is wrong
         problems: Any = error.errors()
         problem = next((each for each in problems if each["type"] == "extra_forbidden"), problems[0])
         first, *rest = problem["loc"]
@@ -381,7 +384,7 @@ class PatternOptions(BaseModel):
             return unknown_key(where, field, problem["input"], list(fields), key=str(rest[-1]))
         got = None if problem["type"] == "missing" else problem["input"]
         if name == "base_url" and isinstance(got, str):
-            got = address_of(got)
+            got = address_of(got)  # without its password
         needed = tuple(key for key, each in fields.items() if each.is_required())
         return ConfigurationError(where, field, got, _sentence(problem, needed))
 
@@ -390,7 +393,6 @@ class PatternOptions(BaseModel):
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude_none=True)
 
     def from_file(self, name: str) -> bool:
-        """Whether the plan file gave a field."""
         return name in self._of_file
 
     def reached(self, *kinds: Literal["file", "server"]) -> dict[str, list[str]]:
@@ -433,7 +435,7 @@ class PatternOptions(BaseModel):
         try:
             yield
         except ConfigurationError as error:
-            name = re.split(r"\W", error.field, maxsplit=1)[0]
+            name = re.split(r"\W", error.field, maxsplit=1)[0]  # of `debaters[0].name`
             if name not in fields:
                 raise
             where, field = self.place(fields[name])

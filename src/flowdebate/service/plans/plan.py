@@ -45,7 +45,6 @@ class Plan:
     models: Mapping[str, Model | str] | None
     """By intent; None leaves it to the environment."""
     made: Models
-    """Makes models of names."""
     schema: OutputSchema | None
     limits: Limits | None
     policies: Policies
@@ -59,7 +58,6 @@ class Plan:
 
     @property
     def seed(self) -> int | None:
-        """The seed that was given."""
         seed: int | None = self.options.seed
         return seed
 
@@ -87,7 +85,6 @@ class Plan:
 
     @property
     def failures(self) -> FailurePolicy:
-        """The failure policy."""
         from flowdebate.patterns.turn import FailurePolicy
 
         on_failure: Any = self.options.on_failure or "fail"
@@ -220,7 +217,7 @@ def stored_plan(plan: Plan) -> dict[str, Any]:
             stored["withheld"] = ["base_url"]
     for key in ("record", "replay"):
         if key in options:
-            options[key] = str(Path(options[key]).absolute())
+            options[key] = str(Path(options[key]).absolute())  # the run may be resumed in another folder
     return stored
 
 
@@ -260,6 +257,7 @@ def plan_of(
         raise misuse("--base-url", None, f"--base-url must be given again: {secret}.")
     if run.header.foreign and not to_ask:
         keys = info.load_page().options
+        # Whoever exported it may have named any file here, and showing the run would tell what is in it.
         unread = keys.read({}, file=options).reached("file")
         options = {key: value for key, value in options.items() if keys.keys().get(key, key) not in unread}
     where = where or ("options" if changes else None)
@@ -286,7 +284,7 @@ def plan_of_fork(
     if info.subject in changes:
         allowed = f"left out: a fork has the {info.subject} of its run"
         raise ConfigurationError(where or "options", info.subject, changes[info.subject], allowed)
-    kept: dict[str, Any] = {"seed": run.header.seed}
+    kept: dict[str, Any] = {"seed": run.header.seed}  # with another one, other orders are drawn
     if given.get("base_url", changes.get("base_url", options.get("base_url"))) is None:
         kept |= _models_of(run, info)
     return plan_of(run, given, changes={**kept, **changes}, where=where, trusted=trusted, ask=ask, verb="fork")
@@ -319,6 +317,7 @@ def reached_by(run: StoredRun, given: Mapping[str, Any]) -> dict[str, list[str]]
 def pattern_of_run(run: StoredRun) -> PatternInfo | None:
     """The pattern of a run with a plan; None if another program, or a newer version, started it."""
     plan = run.header.plan or {}
+    # Under "pattern" workers store the name that their application gave; "verb" is of format 1.
     name = None if "workers" in plan else plan.get("pattern", plan.get("verb"))
     return find_pattern(name) if isinstance(name, str) else None
 
@@ -343,6 +342,7 @@ def _of_another(run: StoredRun, verb: str) -> ConfigurationError:
 
 def with_shared_models(plan: Plan, base: Plan) -> Plan:
     """`plan` with the models and policies of `base`, whose speakers are the same."""
+    # One object for all runs of a batch: its connections, its recording and its circuit breaker are shared.
     models = {speaker.name: speaker.model for speaker in base.speakers}
     speakers = tuple(
         replace(speaker, model=models[speaker.name]) if models.get(speaker.name) is not None else speaker
