@@ -17,6 +17,7 @@ from flowdebate.patterns.turn import guarded, record_failure
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from flowdebate.blocks.base import Block
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.models.output import OutputSchema
     from flowdebate.patterns.roster import Role
@@ -151,27 +152,18 @@ def with_synthesizer(pipeline: Sequencer[Any, Any], loop: Loop, role: Role) -> S
         return pipeline
     schema, own = loop.schema, own_options(loop.given[role.name])
     block = loop.role(role, answer=lambda: schema, output_schema=schema)
-    if own is None:
-        block = _ReadOnlyInput(block)
 
     def recover(error: Exception, _: object, ctx: Context) -> None:
         record_failure(error, ctx, block=ctx.block, role=role.name, name=ctx.block, instead=role.instead)
         publish(loop.make_output(ctx, status_of(ctx)), ctx)
 
-    pipeline = pipeline.then(SkipWithoutVerdict(guarded(block, loop.failures, recover)))
+    pipeline = pipeline.then(Synthesis(guarded(block, loop.failures, recover), read_only=own is None))
     if schema is None or (own is not None and "output_schema" not in own):
         return pipeline
     validate = _validate_output(loop.name, block.name, schema)
     if not loop.failures.goes_on:
         return pipeline.then(validate)
     return pipeline.then_if(lambda value: value is not None, validate)
-
-
-class _ReadOnlyInput(Wrapped):
-    """`inner`, which cannot change the raw output that it is given."""
-
-    async def act(self, value: object, ctx: Context, /) -> Any:  # noqa: ANN401 - what the inner block gives
-        return await self._inner(frozen(value), ctx)
 
 
 def _validate_output(name: str, synthesizer: str, schema: OutputSchema) -> Handler[Any, Any]:
@@ -189,8 +181,15 @@ def _validate_output(name: str, synthesizer: str, schema: OutputSchema) -> Handl
     return validate
 
 
-class SkipWithoutVerdict(Wrapped):
-    """`inner` for raw outputs with a verdict; None for those without."""
+class Synthesis(Wrapped):
+    """`inner` for raw outputs with a verdict; None for those without, which leave nothing to write about."""
+
+    def __init__(self, inner: Block[Any, Any], *, read_only: bool) -> None:
+        super().__init__(inner)
+        self._read_only = read_only
 
     async def act(self, value: PatternOutput, ctx: Context, /) -> Any:  # noqa: ANN401 - what the synthesizer gives
-        return None if value.status == "no_verdict" else await self._inner(value, ctx)
+        if value.status == "no_verdict":
+            return None
+        # a synthesizer of the application's could change what is the run's raw output already
+        return await self._inner(frozen(value) if self._read_only else value, ctx)

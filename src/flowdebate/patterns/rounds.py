@@ -15,16 +15,14 @@ from flowdebate.blocks.handler import Handler, handler
 from flowdebate.blocks.outline import Outline
 from flowdebate.errors import ConfigurationError, QuorumLost
 from flowdebate.patterns.events import RoundsEnded, TurnsOrdered
-from flowdebate.patterns.state import PatternInput, entries_of, pattern_state
+from flowdebate.patterns.state import PatternInput, entries_of, pattern_state, round_of
 from flowdebate.runs.context import Scope
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from flowdebate.patterns.state import PatternState, TurnOrder
-    from flowdebate.patterns.turn import (
-        Turn,
-    )
+    from flowdebate.patterns.turn import Turn
     from flowdebate.runs.context import Context
     from flowdebate.stop import StopWhen
 
@@ -199,9 +197,12 @@ class RoundOfTurns(Block[Any, None]):
         self._reverse = reverse
 
     async def act(self, _: object, ctx: Context, /) -> None:
-        number = max(pattern_state(ctx).round, 1)
+        number = round_of(ctx)
         names = list(self.turns) if self._speakers is None else self._speakers(ctx)
-        order = order_of_turns(names, self.turn_order, round=number, random=self._random(number, ctx))
+        # the mirror of a debate draws the same lot as the debate around it, or it would be no mirror
+        pattern = ctx.sequencer.path.rpartition("/")[0] if self._reverse else ctx.sequencer.path
+        lot = Random(f"{ctx.seed}:{pattern}#turns[{number}]")  # noqa: S311 - repeatable on purpose
+        order = order_of_turns(names, self.turn_order, round=number, random=lot)
         if self._reverse:
             order.reverse()
         waves = waves_of(order) if self.turn_order == "simultaneous" else [[name] for name in order]
@@ -209,29 +210,26 @@ class RoundOfTurns(Block[Any, None]):
         ctx.emit(TurnsOrdered(round=number, turn_order=self.turn_order, speakers=tuple(speakers)))
         first = 0
         for wave in waves:
-            places = [(name, self._place(index, name, ctx)) for index, name in enumerate(wave, start=first)]
+            places = {
+                name: ctx.child(self.turns[name].name, f"{ctx.path}[{index}]/{self.turns[name].place}")
+                for index, name in enumerate(wave, start=first)  # a wave has no name twice
+            }
             await self._at_once(places, ctx)
             first += len(wave)
 
-    def _random(self, number: int, ctx: Context) -> Random:
-        """The source of a round's lot, by the run's seed; the mirror of a debate draws the same."""
-        pattern = ctx.sequencer.path
-        held = pattern.rpartition("/")[0] if self._reverse else pattern
-        return Random(f"{ctx.seed}:{held}#turns[{number}]")  # noqa: S311 - repeatable on purpose
-
-    def _place(self, index: int, name: str, ctx: Context) -> Context:
-        turn = self.turns[name]
-        return ctx.child(turn.name, f"{ctx.path}[{index}]/{turn.place}")
-
-    async def _at_once(self, places: Sequence[tuple[str, Context]], ctx: Context) -> None:
+    async def _at_once(self, places: Mapping[str, Context], ctx: Context) -> None:
         """The turns of those who speak at once, each at its place; they are recorded in this order."""
         transcript, heard = ctx.scope.handles["transcript"], len(entries_of(ctx))
         losses = len(pattern_state(ctx).losses)
-        seen = _as_of_now(ctx.scope) if len(places) > 1 else None
+        seen: Scope | None = None
+        if len(places) > 1:  # the transcript as it is now, which no longer changes
+            now, scope = transcript.snapshot(), ctx.scope
+            opened = {resource: now if handle is transcript else handle for resource, handle in scope.opened.items()}
+            seen = Scope({**scope.handles, "transcript": now}, opened, scope.sequencer, scope.models)
         try:
-            await in_order([partial(self.turns[name], seen, place) for name, place in places], finish=True)
+            await in_order([partial(self.turns[name], seen, place) for name, place in places.items()], finish=True)
         finally:  # also where some were cut short: what the others said counts
-            rank = {name: number for number, (name, _) in enumerate(places)}
+            rank = {name: number for number, name in enumerate(places)}
             entries = transcript.state.entries
             said = sorted(entries[heard:], key=lambda entry: rank[entry.speaker])
             if said != list(entries[heard:]):
@@ -245,11 +243,3 @@ class RoundOfTurns(Block[Any, None]):
         text = f"{self.name} ({'reversed, ' if self._reverse else ''}{self.turn_order})"
         kind = "parallel" if self.turn_order == "simultaneous" else "for_each"
         return Outline(text=text, kind=kind, children=[turn.outline() for turn in self.turns.values()])
-
-
-def _as_of_now(scope: Scope) -> Scope:
-    """`scope` with the transcript as it is now, which no longer changes."""
-    transcript = scope.handles["transcript"]
-    now = transcript.snapshot()
-    opened = {resource: now if handle is transcript else handle for resource, handle in scope.opened.items()}
-    return Scope({**scope.handles, "transcript": now}, opened, scope.sequencer, scope.models)

@@ -227,6 +227,11 @@ class Loop:
         resources = audit_resources(self.transcript, self.collection_id)
         owned = [resource for key, resource in resources.items() if key != "transcript" or self.owns_transcript]
         start = frozen(self.spec.new_state(self))  # validated once, and shared by all runs
+
+        @handler(name=f"{self.name}-increment-round")
+        def increment(_: object, ctx: Context) -> None:
+            self.open_round(ctx, pattern_state(ctx).round + 1)
+
         return (
             sequencer(
                 name=self.name,
@@ -239,17 +244,8 @@ class Loop:
             )
             .tap(create_init_transcript(name=self.name, transcript=self.transcript, collection_id=self.collection_id))
             .tap(stamp_subject(self.name, self.make_output))
-            .tap(self._increment_round())
+            .tap(increment)
         )
-
-    def _increment_round(self) -> Handler[Any, None]:
-        """A tap that opens the next round."""
-
-        @handler(name=f"{self.name}-increment-round")
-        def increment(_: object, ctx: Context) -> None:
-            self.open_round(ctx, pattern_state(ctx).round + 1)
-
-        return increment
 
     def open_round(self, ctx: Context, number: int) -> None:
         """Begin round `number`, and the time that its turns have."""
@@ -278,11 +274,17 @@ class Loop:
 
         `ends` says what else than the number of rounds and `terminate_when` ends them, for the outline.
         """
-        terminate_when = self.given["terminate_when"]
+        terminate_when, own_reason = self.given["terminate_when"], self.spec.stop_reason
+
+        def stop_reason(state: PatternState) -> str | None:
+            if own_reason is not None:
+                return own_reason(state, self.max_rounds)
+            return self.spec.cap if state.round >= self.max_rounds else None
+
         return pipeline.loop_back(
             f"{self.name}-increment-round",
             when=AnotherRound(
-                stop_reason=self._stop_reason,
+                stop_reason=stop_reason,
                 terminate_when=terminate_when,
                 quorum=self.failures.quorum,
                 voice_of=self.spec.voice_of,
@@ -291,11 +293,6 @@ class Loop:
             label=self.spec.round,
             note=note_of_ends(*ends, terminate_when=terminate_when),
         )
-
-    def _stop_reason(self, state: PatternState) -> str | None:
-        if self.spec.stop_reason is not None:
-            return self.spec.stop_reason(state, self.max_rounds)
-        return self.spec.cap if state.round >= self.max_rounds else None
 
     def end_of_turns(self) -> Handler[Any, None]:
         """A tap between a round's turns and what is made of them, which has its own time and needs the quorum."""

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, TypeVar
 
 from flowdebate._util.text import LONGEST_ARGUMENT, CutOff, clean_text, is_blank, one_line
@@ -26,7 +25,7 @@ from flowdebate.errors import (
 from flowdebate.models.call import within
 from flowdebate.models.resolve import PinnedModel
 from flowdebate.patterns.events import RoleFailed, TurnFinished, TurnStarted
-from flowdebate.patterns.state import ProviderFailure, accepted, anything_heard, pattern_state
+from flowdebate.patterns.state import ProviderFailure, accepted, anything_heard, pattern_state, round_of
 from flowdebate.resources.tasks import create_task_collection
 from flowdebate.runs.context import Scope, place_of
 from flowdebate.runs.durable.suspend import Suspended, resume_task, suspend_task
@@ -402,20 +401,25 @@ class Turn(Block[Any, Any]):
         seen = value if isinstance(value, Scope) else ctx.scope
         state, stance = pattern_state(ctx), self.stance
         number = state.round
+
+        def lose(error: Exception, instead: Recovery) -> None:
+            block, name = self.speakers[0].name, self.agent_name
+            record_failure(error, ctx, block=block, role="debater", name=name, stance=stance, instead=instead)
+
         return await take_turn(
             ctx,
             self.speakers,
-            lambda debater, task: self._argued(debater, state.question, task, ctx, seen),
+            lambda debater, task: self._argue(debater, state.question, task, ctx, seen),
             goal=f"Speak in round {number}" if stance is None else f"Argue {stance!r} in round {number}",
             metadata={"round": number} if stance is None else {"round": number, "stance": stance},
             failures=self._failures,
-            lose=lambda error, instead: self._lose(error, instead, ctx),
+            lose=lose,
             round=number,
             agent_name=self.agent_name,
             stance=stance,
         )
 
-    async def _argued(self, debater: Block[Any, Any], question: str, task: TurnTask, ctx: Context, seen: Scope) -> Any:  # noqa: ANN401 - as above
+    async def _argue(self, debater: Block[Any, Any], question: str, task: TurnTask, ctx: Context, seen: Scope) -> Any:  # noqa: ANN401 - as above
         transcript = seen.handles["transcript"]
         before = transcript.state
         reading = ctx if seen is ctx.scope else ctx.child(ctx.block, ctx.path, seen)
@@ -424,17 +428,6 @@ class Turn(Block[Any, Any]):
             raise ReadOnly("the transcript of its pattern", "debaters add to it by answering", block=debater.name)
         task.heard()
         return await self._record(said, ctx.below(self._record))
-
-    def _lose(self, error: Exception, instead: Recovery, ctx: Context) -> None:
-        record_failure(
-            error,
-            ctx,
-            block=self.speakers[0].name,
-            role="debater",
-            name=self.agent_name,
-            stance=self.stance,
-            instead=instead,
-        )
 
     def outline(self) -> Outline:
         children = (self.speakers[0].outline(), self._record.outline())
@@ -481,7 +474,11 @@ def record_turn(
     async def record(value: object, ctx: Context) -> str:
         heard = value
         if own:
-            read = partial(_text_heard, value, agent_name, ctx)
+
+            def read() -> tuple[str, bool]:
+                said = text_said(value, agent_name, ctx)
+                return str(said), isinstance(said, CutOff)
+
             text, cut_off = await accepted(read, ctx, returns=tuple[str, bool], own=True)
             heard = CutOff(text) if cut_off else text
         text, flag = contribution_of(heard, agent_name, ctx, stance=stance)
@@ -489,7 +486,7 @@ def record_turn(
             state: Any = pattern_state(ctx)
             ctx.scope.handle.update(spoken={**state.spoken, agent_name: text})
         else:
-            said = entry(round=max(pattern_state(ctx).round, 1), text=text, flag=flag)
+            said = entry(round=round_of(ctx), text=text, flag=flag)
             transcript = ctx.scope.handles["transcript"]
             transcript.set(transcript.state.with_entry(said))
         complete_turn(agent_name, text, ctx)
@@ -505,16 +502,10 @@ def complete_turn(agent_name: str, output: object, ctx: Context) -> None:
     if audit.protected:
         turns = [task for task in turns if task.id in audit.reserved]
     if not turns:  # `create_record_argument` in a pattern without the library's turns
-        number = max(pattern_state(ctx).round, 1)
+        number = round_of(ctx)
         turns = [audit.start_task(f"Speak in round {number}", by=agent_name, metadata={"round": number})]
     for task in turns:
         audit.complete(task.id, output=output)
-
-
-def _text_heard(value: object, agent_name: str, ctx: Context) -> tuple[str, bool]:
-    """The text that a block of the application returned, and whether it is cut off: what a stored run records."""
-    text = text_said(value, agent_name, ctx)
-    return str(text), isinstance(text, CutOff)
 
 
 def contribution_of(

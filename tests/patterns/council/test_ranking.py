@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flowdebate.patterns.council.ranking import agreement, rank_answers, review_orders
+from flowdebate.patterns.council.reviews import agreement, rank_answers, review_orders
 from flowdebate.patterns.council.schemas import CouncilRanked, CouncilReview
 
 NAMES = st.lists(st.text("abcdefgh", min_size=1, max_size=3), min_size=2, max_size=9, unique=True)

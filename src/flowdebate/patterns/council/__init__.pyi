@@ -6,9 +6,9 @@ from .prompts import CouncilMemberTemplate as CouncilMemberTemplate
 from .prompts import create_chair as create_chair
 from .prompts import create_council_member as create_council_member
 from .prompts import create_council_reviewer as create_council_reviewer
-from .ranking import agreement as agreement
-from .ranking import rank_answers as rank_answers
-from .ranking import review_orders as review_orders
+from .reviews import agreement as agreement
+from .reviews import rank_answers as rank_answers
+from .reviews import review_orders as review_orders
 from .schemas import ChairAnswer as ChairAnswer
 from .schemas import ChairAsked as ChairAsked
 from .schemas import CouncilAgreement as CouncilAgreement

@@ -11,7 +11,7 @@ from flowdebate.blocks.sequencer import sequencer
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns.anonymity.aliases import Anonymity, named_models
 from flowdebate.patterns.council.prompts import create_chair, create_council_member, create_council_reviewer
-from flowdebate.patterns.council.review import MakeReviewer, ReviewTurn, council_state, open_reviews, sum_up_reviews
+from flowdebate.patterns.council.reviews import Hide, MakeReviewer, ReviewTurn, open_reviews, sum_up_reviews
 from flowdebate.patterns.council.schemas import (
     ChairAnswer,
     CouncilEntry,
@@ -26,7 +26,7 @@ from flowdebate.patterns.roles import NOT_KEPT, CommonKeywords
 from flowdebate.patterns.roster import Role, merge_options, own_options
 from flowdebate.patterns.rounds import check_quorum
 from flowdebate.patterns.spec import Loop, PatternSpec, check_options
-from flowdebate.patterns.state import as_model
+from flowdebate.patterns.state import as_model, state_of
 from flowdebate.patterns.turn import MISSING, record_turn
 
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.blocks.tools import Capability, ToolLike
     from flowdebate.models.base import Model, ModelSettings
-    from flowdebate.models.output import OutputSchema
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.patterns.council.prompts import CouncilMemberTemplate
     from flowdebate.patterns.council.schemas import CouncilTranscript, ReviewScope
@@ -159,8 +158,9 @@ def council(  # noqa: PLR0913 - the pattern's options, each with its default
         raise ConfigurationError(loop.where, "review", review, '"others", "all" or False')
     if max_concurrency is not None:
         check_count(loop.where, max_concurrency=max_concurrency)
-    names, models = tuple(loop.names), named_models(model, loop.roster)
-    anonymity = Anonymity(names=names, models=models) if hide_names else None
+    hide: Hide = lambda text, _: text  # noqa: E731 - as `Anonymity.hide`
+    if hide_names:
+        hide = Anonymity(names=tuple(loop.names), models=named_models(model, loop.roster)).hide
     scope, schema = review or None, loop.schema
     opinions = {
         member.name: loop.turn(
@@ -172,16 +172,23 @@ def council(  # noqa: PLR0913 - the pattern's options, each with its default
     together = sequencer(name=f"{name}-opinions").parallel(opinions, max_concurrency=max_concurrency)
     pipeline = pipeline.tap(together).tap(_close_opinions(loop)).tap(open_reviews(loop, scope))
     if scope is not None:
-        reviews = {member.name: _review(loop, member, anonymity) for member in loop.roster}
+        reviews = {member.name: _review(loop, member, hide) for member in loop.roster}
         together = sequencer(name=f"{name}-reviews").parallel(reviews, max_concurrency=max_concurrency)
         pipeline = pipeline.tap(together)
     writes = loop.role(CHAIR, answer=lambda: ChairAnswer if schema is None else schema, output_schema=schema)
     pipeline = (
-        pipeline.then(sum_up_reviews(loop, reviewed=scope is not None, anonymity=anonymity))
-        .then(loop.guard(CHAIR, writes, heard=lambda ctx: bool(council_state(ctx).heard)))
+        pipeline.then(sum_up_reviews(loop, reviewed=scope is not None, hide=hide))
+        .then(loop.guard(CHAIR, writes, heard=lambda ctx: bool(state_of(ctx, CouncilState).heard)))
         .then(_build_output(loop, writes.name))
     )
-    return pipeline if schema is None else pipeline.then(_answer_alone(name))
+    if schema is None:
+        return pipeline
+
+    @handler(name=f"{name}-answer")
+    def answer(raw: CouncilOutput) -> Any:  # noqa: ANN401 - what the output schema says
+        return raw.answer
+
+    return pipeline.then(answer)
 
 
 def _close_opinions(loop: Loop) -> Handler[Any, None]:
@@ -190,14 +197,14 @@ def _close_opinions(loop: Loop) -> Handler[Any, None]:
     @handler(name=f"{loop.name}-close-opinions")
     def close(_: object, ctx: Context) -> None:
         ctx.scope.handle.deadline = None
-        state = council_state(ctx)
+        state = state_of(ctx, CouncilState)
         if state.losses:
             check_quorum(state, state.heard, quorum=loop.failures.quorum, block=ctx.block)
 
     return close
 
 
-def _review(loop: Loop, member: Persona, anonymity: Anonymity | None) -> ReviewTurn:
+def _review(loop: Loop, member: Persona, hide: Hide) -> ReviewTurn:
     stand_in = loop.failures.stand_in
     reviewers: list[MakeReviewer] = [partial(_reviewer, loop, member)]
     if own_options(member.block) is None:
@@ -209,7 +216,7 @@ def _review(loop: Loop, member: Persona, anonymity: Anonymity | None) -> ReviewT
         f"{loop.name}-review-{member.name}",
         agent_name=member.name,
         reviewers=reviewers,
-        anonymity=anonymity,
+        hide=hide,
         failures=loop.failures,
     )
 
@@ -232,7 +239,13 @@ def _build_output(loop: Loop, chair: str) -> Handler[Any, CouncilOutput]:
     @handler(name=f"{loop.name}-build-output", resources={"transcript": loop.transcript})
     def build(value: object, ctx: Context) -> CouncilOutput:
         if value is not MISSING:
-            ctx.scope.handle.update(**_read_answer(value, loop.schema, block=chair))
+            answer, dissent = value, None
+            if loop.schema is not None:
+                answer = loop.schema.validate(value)
+            elif not isinstance(value, str):
+                read = as_model(value, ChairAnswer, block=chair)
+                answer, dissent = read.answer, read.dissent
+            ctx.scope.handle.update(answer=answer, dissent=dissent)
         said = loop.collect_spoken(ctx, round=1, make=lambda name, **said: CouncilEntry(agent_name=name, **said))
         transcript = ctx.scope.handles["transcript"]
         transcript.set(transcript.state.with_entry(*said))
@@ -243,27 +256,9 @@ def _build_output(loop: Loop, chair: str) -> Handler[Any, CouncilOutput]:
     return build
 
 
-def _read_answer(value: object, schema: OutputSchema | None, *, block: str) -> dict[str, Any]:
-    """The fields of the state: the data for `schema`; else the answer, and the dissent if the chair names one."""
-    if schema is not None:
-        return {"answer": schema.validate(value), "dissent": None}
-    if isinstance(value, str):
-        return {"answer": value, "dissent": None}
-    answer = as_model(value, ChairAnswer, block=block)
-    return {"answer": answer.answer, "dissent": answer.dissent}
-
-
-def _answer_alone(name: str) -> Handler[CouncilOutput, Any]:
-    @handler(name=f"{name}-answer")
-    def answer(raw: CouncilOutput) -> Any:  # noqa: ANN401 - what the output schema says
-        return raw.answer
-
-    return answer
-
-
 def raw_output(loop: Loop, ctx: Context, status: RunStatus) -> CouncilOutput:
     """The output of the council around a step as it is now."""
-    state = council_state(ctx)
+    state = state_of(ctx, CouncilState)
     return CouncilOutput(
         question=state.question,
         opinions=loop.collect_spoken(

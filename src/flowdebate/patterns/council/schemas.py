@@ -73,9 +73,6 @@ def create_council_transcript() -> CouncilTranscript:
     """A transcript to share between a council and blocks of your own, under the key `"transcript"`.
 
     It is empty until the chair has answered: who sees it before would see names.
-
-    >>> create_council_transcript().key
-    'transcript'
     """
     return StateResource(key="transcript", initial=TranscriptState[CouncilEntry])
 

@@ -17,7 +17,7 @@ from flowdebate.prompts.escaping import BAR, quoted
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from flowdebate.patterns.deliberation.schemas import DeliberationEntry, DeliberationOutput, ModeratorReport
+    from flowdebate.patterns.deliberation.schemas import DeliberationOutput, ModeratorReport
 
 
 _WIDTH = 60
@@ -63,70 +63,44 @@ def render_deliberation(output: DeliberationOutput, *, title: str | None = None)
         lines += ["", *_heading(f"ROUND {number}", "-")]
         for entry in output.history:
             if entry.round == number:
-                lines += _said(entry)
+                # a name is on a line that ends with a square bracket: it can have neither a line's end nor a bracket
+                shown = (" ".join(quoted(part or "").replace(BAR, " ").split()) for part in (entry.name, entry.role))
+                speaker = "  —  ".join(filter(None, shown)).replace("[", "(").replace("]", ")")
+                lines += ["", f"{_INDENT}[{speaker}]", f"{_INDENT}{'.' * _DOTS}", "", *_text(entry.text)]
         if number <= len(output.reports):
             lines += ["", *_heading("MODERATOR SUMMARY", "="), "", *_report(output.reports[number - 1])]
     decision = _NOTHING if output.final_decision is None else output.final_decision
     lines += ["", *_heading("FINAL DECISION", "="), "", *_text(decision), "", "=" * _WIDTH]
-    return "\n".join([*lines, *_end(output), "=" * _WIDTH])
+    lines.append(f"{_INDENT}Debate concluded after {output.rounds} round(s)")
+    lines.append(f"{_INDENT}Settled by consensus: {output.is_settled}")
+    if output.status != "complete":
+        lines.append(f"{_INDENT}It ended: {output.status}")
+    return "\n".join([*lines, "=" * _WIDTH])
 
 
 def _heading(text: str, rule: str) -> list[str]:
     return [rule * _WIDTH, f"{_INDENT}{text}", rule * _WIDTH]
 
 
-def _said(entry: DeliberationEntry) -> Iterator[str]:
-    speaker = [_in_line(part) for part in (entry.name, entry.role) if part and part.strip()]
-    yield ""
-    yield f"{_INDENT}[{'  —  '.join(speaker)}]"
-    yield f"{_INDENT}{'.' * _DOTS}"
-    yield ""
-    yield from _text(entry.text)
-
-
-def _report(report: ModeratorReport | None) -> Iterator[str]:
+def _report(report: ModeratorReport | None) -> list[str]:
     if report is None:
-        yield f"{_INDENT}(no report)"
-        return
-    yield from _text(report.summary, label="SUMMARY: ")
-    yield ""
-    yield f"{_INDENT}STATUS: {report.status}"
-    if report.decision is not None:
-        yield from _text(report.decision, label="DECISION: ")
-
-
-def _end(output: DeliberationOutput) -> Iterator[str]:
-    yield f"{_INDENT}Debate concluded after {output.rounds} round(s)"
-    yield f"{_INDENT}Settled by consensus: {output.is_settled}"
-    if output.status != "complete":
-        yield f"{_INDENT}It ended: {output.status}"
+        return [f"{_INDENT}(no report)"]
+    decision = [] if report.decision is None else _text(report.decision, label="DECISION: ")
+    return [*_text(report.summary, label="SUMMARY: "), "", f"{_INDENT}STATUS: {report.status}", *decision]
 
 
 def _text(text: str, *, label: str = "", indent: str = _INDENT) -> Iterator[str]:
     """Somebody's text, behind `label`, wrapped: its own line breaks stay, several blank lines become one."""
-    first, *others = _lines(text)
+    lines = [line.rstrip() for line in quoted(text.replace("\r\n", "\n")).replace(BAR, "\n").strip().split("\n")]
+    first, *others = [line for number, line in enumerate(lines) if line or not number or lines[number - 1]]
     for number, line in enumerate(wrap(label + first, _ROOM)):
         yield (indent if label and not number else _indent(line, indent)) + line
     for line in others:
         yield from [_indent(part, indent) + part for part in wrap(line, _ROOM)] or [""]
 
 
-def _lines(text: str) -> list[str]:
-    """The lines of `text`, without what a terminal obeys."""
-    lines = [line.rstrip() for line in quoted(text.replace("\r\n", "\n")).replace(BAR, "\n").strip().split("\n")]
-    return [line for number, line in enumerate(lines) if line or not number or lines[number - 1]]
-
-
 def _indent(line: str, indent: str) -> str:
-    return _BEHIND if _has_form(line) else indent
-
-
-def _in_line(text: str) -> str:
-    """`text` on the line of a speaker, which ends with a square bracket."""
-    return " ".join(quoted(text).replace(BAR, " ").split()).replace("[", "(").replace("]", ")")
-
-
-def _has_form(line: str) -> bool:
-    """Whether a reader could take `line` for one of the page itself."""
+    """`indent`, or a bar before a line that a reader could take for one of the page itself."""
+    # without the invisible characters, and in one form, that could hide the resemblance from the pattern alone
     seen = "".join(c for c in normalize("NFKC", line.lstrip()[:200]) if category(c) not in {"Cf", "Mn", "Me"})
-    return _FORM.match(seen.lstrip().casefold()) is not None
+    return indent if _FORM.match(seen.lstrip().casefold()) is None else _BEHIND

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from textwrap import dedent
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING
 
 from flowdebate.errors import ViewError
 from flowdebate.patterns.deliberation.schemas import ModeratorReport
@@ -22,11 +22,6 @@ from flowdebate.prompts.escaping import quoted, unquoted
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from flowdebate.patterns.deliberation.schemas import ReportStatus
-
-
-_Part: TypeAlias = Literal["", "summary", "status", "decision"]
-"""A part of a report; text before the first marker belongs to none."""
 
 _RENDERED = re.compile(r"SUMMARY: (.*)\nSTATUS: (SETTLED|CONTINUE)(?:\nDECISION: (.*))?", re.DOTALL)
 
@@ -46,25 +41,24 @@ _MARKER = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE,
 )
-_NAMES: dict[str, _Part] = {"summary": "summary", "status": "status", "decision": "decision"}
 _FENCE = re.compile(r"[ ]{0,3}(?:```|~~~)")
 _RULE = re.compile(r"[-=*_~#]{3,}")
 
 
-def _set(words: str) -> frozenset[str]:
-    return frozenset(words.split())
-
-
 _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*|\?|\[ \]|☐")
 _NO_NEED = re.compile(r"\bno (?:need|reason|point) (?:to|in) continu(?:e|ing)\b")
-_LEADING = _set(
-    "a all are as been consensus debate debaters deliberation discussion everything fully has have i is issue it "
-    "matter now question round status the this topic we x yes"
+_LEADING = frozenset(
+    """
+    a all are as been consensus debate debaters deliberation discussion everything fully has have i is issue it matter
+    now question round status the this topic we x yes
+    """.split()  # noqa: SIM905 - a list this long is read as words
 )
 """Words before SETTLED that take nothing from it; all others may ("not", "nearly", "can be", "Bear says it is")."""
-_DOUBTS = _set(
-    "? ☐ almost although but cannot continue continued continues except false however if maybe nearly never not or "
-    "part partially partly pending perhaps provided though unclear unless unsettled until whether yet"
+_DOUBTS = frozenset(
+    """
+    ? ☐ almost although but cannot continue continued continues except false however if maybe nearly never not or part
+    partially partly pending perhaps provided though unclear unless unsettled until whether yet
+    """.split()  # noqa: SIM905 - a list this long is read as words
 )
 """Words behind SETTLED that take it back, or take something from it."""
 
@@ -95,10 +89,22 @@ def parse_report(text: str) -> ModeratorReport:
     ModeratorReport(summary='They differ on the price.', status='CONTINUE', decision=None)
     """
     text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return _rendered(text) or _told(text)
+    if (report := _read_rendered(text)) is not None:
+        return report
+    parts: dict[str, list[str]] = {"": [], "summary": [], "status": [], "decision": []}
+    for part, body in _parts(_bare(text).split("\n")):
+        parts[part].append(body)
+    if not (parts["summary"] or parts["status"] or parts["decision"]):
+        return ModeratorReport(summary=text.strip(), status="CONTINUE")
+    told = list(filter(None, parts["status"]))
+    return ModeratorReport(
+        summary="\n".join(filter(None, parts["summary"])) or "\n".join(parts[""]),
+        status="SETTLED" if told and all(map(_says_settled, told)) else "CONTINUE",
+        decision=parts["decision"][-1] if parts["decision"] else None,
+    )
 
 
-def _rendered(text: str) -> ModeratorReport | None:
+def _read_rendered(text: str) -> ModeratorReport | None:
     """The report that `render_report` wrote as `text`; None if it cannot have."""
     match = _RENDERED.fullmatch(text)
     if match is None:
@@ -113,18 +119,6 @@ def _rendered(text: str) -> ModeratorReport | None:
     return report if render_report(report) == text else None
 
 
-def _told(text: str) -> ModeratorReport:
-    """The report in what a model wrote."""
-    parts: dict[_Part, list[str]] = {"": [], "summary": [], "status": [], "decision": []}
-    for part, body in _parts(_bare(text).split("\n")):
-        parts[part].append(body)
-    if not (parts["summary"] or parts["status"] or parts["decision"]):
-        return ModeratorReport(summary=text.strip(), status="CONTINUE")
-    summary = "\n".join(filter(None, parts["summary"])) or "\n".join(parts[""])
-    decision = parts["decision"][-1] if parts["decision"] else None
-    return ModeratorReport(summary=summary, status=_status(parts["status"]), decision=decision)
-
-
 def _bare(text: str) -> str:
     """`text` with plain line ends, and without a fence, quotation marks of markdown, or a margin around all of it."""
     text = text.replace("\r\n", "\n").replace("\r", "\n").strip("\n")
@@ -137,10 +131,9 @@ def _bare(text: str) -> str:
     return dedent("\n".join(line.rstrip() for line in lines))
 
 
-def _parts(lines: Sequence[str]) -> Iterator[tuple[_Part, str]]:
-    """The parts of a report with their texts, in order."""
-    part: _Part = ""
-    marks, body, fenced = "", [""], False
+def _parts(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """The parts of a report with their texts, in order; what stands before the first is the part ""."""
+    part, marks, body, fenced = "", "", [""], False
     for line in lines:
         if _FENCE.match(line):
             fenced = not fenced
@@ -149,7 +142,7 @@ def _parts(lines: Sequence[str]) -> Iterator[tuple[_Part, str]]:
             body.append(line)
             continue
         yield part, _body(body, marks)
-        part = _NAMES[match["part"].casefold()]
+        part = match["part"].casefold()
         opened = match["first"] or match["second"]
         marks = "" if match["inner"] or match["outer"] else opened
         # without emphasis of the marker to close, stars behind the colon are the value's own
@@ -175,22 +168,13 @@ def _body(lines: Sequence[str], marks: str) -> str:
     return text
 
 
-def _status(told: Sequence[str]) -> ReportStatus:
-    """SETTLED where it is said, and nothing else is said as well."""
-    said = list(filter(None, told))
-    return "SETTLED" if said and all(map(_says_settled, said)) else "CONTINUE"
-
-
 def _says_settled(text: str) -> bool:
     """Whether the first line says that it is settled, without a doubt, and no other line that it goes on."""
-    first, *others = [words for line in text.split("\n") if (words := _words(line))] or [[]]
+    lines = [_WORD.findall(_NO_NEED.sub(" ", line.casefold())) for line in text.split("\n")]
+    first, *others = list(filter(None, lines)) or [[]]
     if "settled" not in first or any(words[0] in {"continue", "not"} for words in others):
         return False
     place = first.index("settled")
     behind = first[place + 1 :]
     doubted = not _DOUBTS.isdisjoint(behind) or any(word.endswith(("n't", "n’t")) for word in behind)
     return _LEADING.issuperset(first[:place]) and not doubted and behind[:1] != ["no"]
-
-
-def _words(line: str) -> list[str]:
-    return _WORD.findall(_NO_NEED.sub(" ", line.casefold()))

@@ -50,20 +50,15 @@ class DeliberationInput(PatternInput):
     """The input of a deliberation."""
 
     topic: str
-    """The topic of the deliberation."""
 
 
 class DeliberationEntry(Contribution):
     """One persona's contribution to one round."""
 
     round: Annotated[int, Field(ge=1)]
-    """The round in which it was said, from 1."""
     name: str
-    """The speaker's name."""
     role: str | None = None
-    """The speaker's role; None without one."""
     text: str
-    """The contribution."""
 
     @property
     def speaker(self) -> str:
@@ -81,9 +76,6 @@ def create_deliberation_transcript() -> DeliberationTranscript:
     `ctx.resources.transcript.state.entries` is what was said in the rounds before: those of a round are added when
     all have spoken, before the moderator reports. Every block that reads it, and the pattern, must be given the same
     object.
-
-    >>> create_deliberation_transcript().key
-    'transcript'
     """
     return StateResource(key="transcript", initial=TranscriptState[DeliberationEntry])
 
@@ -92,9 +84,7 @@ class ModeratorReport(WireModel):
     """A moderator's report at the end of a round."""
 
     summary: str
-    """The state of the discussion."""
     status: ReportStatus
-    """Whether the matter is settled."""
     decision: Annotated[str | None, AfterValidator(_something)] = None
     """The decision; None without one. A text that says so ("none", "N/A", blank) is None too."""
 
@@ -132,7 +122,6 @@ class DeliberationOutput(PatternOutput):
 
     topic: str
     rounds: int
-    """Number of rounds."""
     history: list[DeliberationEntry]
     """All that was said: round by round, in declared order within each."""
     summaries: list[str]
@@ -147,11 +136,8 @@ class DeliberationOutput(PatternOutput):
     stop_reason: DeliberationStopReason | None = None
     """Why there was no further round; None if the rounds were cut short."""
     status: DebateStatus = "complete"
-    """How it ended."""
     losses: list[ProviderFailure] = Field(default_factory=list)
-    """The provider failures that it went on without."""
     seed: int | None = None
-    """The seed of the run."""
 
     @property
     def answer(self) -> str | None:
@@ -172,8 +158,6 @@ class ModeratorReported(BaseEvent):
 
     kind: ClassVar[str] = "moderator_reported"
     block: str
-    """The moderator's block."""
     round: int
     """The round that it closed, from 1."""
     report: ModeratorReport
-    """The report."""

@@ -7,7 +7,7 @@ speak next; any answer is read, so that a wrong name costs one more call and no 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache, partial
 from json import JSONDecoder
@@ -25,7 +25,7 @@ from flowdebate.patterns.handoff.schemas import HandoffAnswer, HandoffEntry, Han
 from flowdebate.patterns.handoff.transition import read_transition
 from flowdebate.patterns.roles import trim_to_sentence
 from flowdebate.patterns.roster import check_choice
-from flowdebate.patterns.state import accepted, state_of
+from flowdebate.patterns.state import accepted, round_of, state_of
 from flowdebate.patterns.turn import (
     audit_resources,
     complete_turn,
@@ -65,7 +65,7 @@ class HandoffFields(BaseModel):
     def answer(self) -> HandoffAnswer:
         """The answer that they make."""
         response = clean_text(self.response) if isinstance(self.response, str) else ""
-        return HandoffAnswer(response=response, next_agent_name=written(self.next_agent_name))
+        return HandoffAnswer(response=response, next_agent_name=spell_name(self.next_agent_name))
 
 
 def handoff_form(transition: TransitionForm, others: Sequence[str], *, where: str) -> dict[str, Any]:
@@ -142,7 +142,7 @@ def read_text(text: str, names: Sequence[str]) -> HandoffAnswer:
     return HandoffAnswer(response=transition.text, next_agent_name=transition.name)
 
 
-def salvaged(answer: str, names: Sequence[str]) -> HandoffAnswer:
+def salvage_json(answer: str, names: Sequence[str]) -> HandoffAnswer:
     """The answer in invalid JSON: prose, or an object that was cut off, or that goes on too long."""
     if not answer.lstrip().startswith(("{", "[")):
         return read_text(answer, names)
@@ -189,7 +189,6 @@ def _part(text: str, *, partial: Literal[True, "trailing-strings"]) -> str | Non
 # What was decided
 
 
-NOBODY = "nobody was named to speak next"
 NOTHING = "nothing was said"
 
 _TEXTS = ("response", "text")
@@ -219,7 +218,7 @@ class HandoffDecision:
         return "empty" if not self.text else "cut_off" if self.cut_off else None
 
 
-def answer_of(value: object, agent_name: str, names: Sequence[str], ctx: Context) -> HandoffAnswer:
+def read_said(value: object, agent_name: str, names: Sequence[str], ctx: Context) -> HandoffAnswer:
     """The output of a block for a turn of `agent_name`, as an answer.
 
     A dict or an object with a `response` or a `text`, and maybe a `next_agent_name`, in either key style; else text, as
@@ -229,7 +228,7 @@ def answer_of(value: object, agent_name: str, names: Sequence[str], ctx: Context
     text = text_said(said if isinstance(said, str) else value, agent_name, ctx)
     named, cut_off = _held(value, _NAMES), isinstance(text, CutOff)
     if named is not None:
-        return HandoffAnswer(response=str(text), next_agent_name=written(named), cut_off=cut_off)
+        return HandoffAnswer(response=str(text), next_agent_name=spell_name(named), cut_off=cut_off)
     transition = read_transition(str(text), names)
     return HandoffAnswer(response=transition.text, next_agent_name=transition.name, cut_off=cut_off)
 
@@ -242,53 +241,31 @@ def check_decision(
     chosen_by: ChosenBy = "speaker",
     speaker: Block[Any, Any] | None = None,
 ) -> HandoffDecision:
-    """`answer` with what is wrong with it: nothing said, or nobody named who can speak after `agent_name`."""
-    name, problem = chosen(answer.next_agent_name, agent_name=agent_name, names=names)
-    if is_blank(answer.response):
+    """`answer` with what is wrong with it: nothing said, or nobody named who can speak after `agent_name`.
+
+    >>> answer = HandoffAnswer(response="Well.", next_agent_name="pro")
+    >>> check_decision(answer, agent_name="Pro", names=["Pro", "Con"]).problem
+    "'Pro' handed over to itself"
+    """
+    text, named = "" if is_blank(answer.response) else answer.response, answer.next_agent_name
+    name = None if named is None or is_blank(named) else name_among(named, names)
+    problem: str | None = None
+    if named is None or is_blank(named):
+        problem = "nobody was named to speak next"
+    elif name is None:
+        problem = f"{shown(named)} is nobody in this debate"
+    elif name == agent_name:
+        name, problem = None, f"{name!r} handed over to itself"
+    if not text:
         problem = NOTHING if problem is None else f"{NOTHING}, and {problem}"
     return HandoffDecision(
-        text="" if is_blank(answer.response) else answer.response,
+        text=text,
         next_agent_name=name,
         chosen_by=None if name is None else chosen_by,
         problem=problem,
-        named=answer.next_agent_name,
+        named=named,
         cut_off=answer.cut_off,
         speaker=speaker,
-    )
-
-
-def chosen(named: str | None, *, agent_name: str, names: Sequence[str]) -> tuple[str | None, str | None]:
-    """The next speaker if `agent_name` has `named` somebody; or None, and why that one cannot speak.
-
-    >>> chosen("con", agent_name="Pro", names=["Pro", "Con"])
-    ('Con', None)
-    >>> chosen("Pro", agent_name="Pro", names=["Pro", "Con"])
-    (None, "'Pro' handed over to itself")
-    """
-    if named is None or is_blank(named):
-        return None, NOBODY
-    name = name_among(named, names)
-    if name is None:
-        return None, f"{shown(named)} is nobody in this debate"
-    if name == agent_name:
-        return None, f"{name!r} handed over to itself"
-    return name, None
-
-
-def merged(first: HandoffDecision, second: HandoffDecision) -> HandoffDecision:
-    """The decision of a speaker that was asked twice: its first words, if any, and its second choice.
-
-    Where its second answer names nobody who can speak next, its first choice stands, if only its words were missing.
-    """
-    said = first if first.text else second
-    first = replace(first, text=said.text, cut_off=said.cut_off)
-    if second.next_agent_name is None:
-        return first
-    return replace(
-        first,
-        next_agent_name=second.next_agent_name,
-        chosen_by="retry",
-        named=second.named,
     )
 
 
@@ -301,7 +278,7 @@ def _held(value: object, keys: Sequence[str]) -> object:
     return next((held for key in keys if (held := getattr(value, key, None)) is not None), None)
 
 
-def written(named: object) -> str | None:
+def spell_name(named: object) -> str | None:
     """A name as somebody wrote it; an enum's member by its value."""
     if isinstance(named, Enum):
         named = named.value
@@ -318,9 +295,6 @@ def handoff_schema(names: Sequence[str]) -> type[WireModel]:
     )
 
 
-TURN_LOST = "the turn was lost"
-
-
 def record_said(
     *,
     name: str,
@@ -335,11 +309,10 @@ def record_said(
     @handler(name=f"{name}-record-{agent_name}", resources=audit_resources(transcript, collection_id))
     async def record(value: object, ctx: Context) -> HandoffDecision:
         if not isinstance(value, HandoffDecision):
-            read = partial(answer_of, value, agent_name, names, ctx)
+            read = partial(read_said, value, agent_name, names, ctx)
             answer = await accepted(read, ctx, returns=HandoffAnswer, own=own)
             value = check_decision(answer, agent_name=agent_name, names=names)
-        number = max(state_of(ctx, HandoffState).round, 1)
-        entry = HandoffEntry(round=number, agent_name=agent_name, text=value.text, flag=value.flag)
+        entry = HandoffEntry(round=round_of(ctx), agent_name=agent_name, text=value.text, flag=value.flag)
         held = ctx.scope.handles["transcript"]
         held.set(held.state.with_entry(entry))
         complete_turn(agent_name, value.text, ctx)
@@ -367,42 +340,38 @@ def hand_over(
 
     @handler(name=f"{name}-hand-over", resources={"transcript": transcript})
     def decide(value: HandoffDecision | None, ctx: Context) -> None:
-        state = state_of(ctx, HandoffState)
-        if value is not None and value.problem is not None and on_invalid == "error":
-            raise _refusal(value, state.speaker, names, ctx)
-        next_name, by = (None, None) if value is None else (value.next_agent_name, value.chosen_by)
+        speaker = state_of(ctx, HandoffState).speaker
+        others = [other for other in names if other != speaker]
+        said = HandoffDecision(text="", problem="the turn was lost") if value is None else value
+        if value is not None and on_invalid == "error":
+            _refuse_problem(value, others, ctx)
+        next_name, by = said.next_agent_name, said.chosen_by
         if next_name is None or by is None:
-            next_name, by = ctx.random.choice([other for other in names if other != state.speaker]), "random"
+            next_name, by = ctx.random.choice(others), "random"
         if value is not None:
-            if value.flag is not None:
-                record_flag(value.flag, state.speaker, ctx)
-            if value.flag == "empty" and value.speaker is None:
-                warn_of_nothing(state.speaker, ctx)
-            flagged = {"text": value.text, "flag": value.flag}
-            _complete(ctx, **flagged, next_agent_name=next_name, chosen_by=by, problem=value.problem)
-        event = HandoffMade(
-            round=state.round,
-            agent_name=state.speaker,
-            next_agent_name=next_name,
-            chosen_by=by,
-            problem=TURN_LOST if value is None else value.problem,
-        )
+            if said.flag is not None:
+                record_flag(said.flag, speaker, ctx)
+            if said.flag == "empty" and said.speaker is None:
+                warn_of_nothing(speaker, ctx)
+            decided = {"next_agent_name": next_name, "chosen_by": by, "problem": said.problem}
+            held = ctx.scope.handles["transcript"]
+            *before, last = held.state.entries
+            last = last.model_copy(update={"text": said.text, "flag": said.flag, **decided})
+            held.set(held.state.with_entries([*before, last]))
+        number = state_of(ctx, HandoffState).round
         ctx.scope.handle.update(speaker=next_name)
-        ctx.emit(event)
+        ctx.emit(
+            HandoffMade(round=number, agent_name=speaker, next_agent_name=next_name, chosen_by=by, problem=said.problem)
+        )
 
     return decide
 
 
-def _complete(ctx: Context, **decided: object) -> None:
-    """Put what is `decided` into the last entry."""
-    held = ctx.scope.handles["transcript"]
-    *before, last = held.state.entries
-    held.set(type(held.state)().with_entry(*before, last.model_copy(update=decided)))
-
-
-def _refusal(value: HandoffDecision, speaker: str, names: Sequence[str], ctx: Context) -> OutputError:
-    block = ctx.block if value.speaker is None else value.speaker.name
-    if value.next_agent_name is not None:
-        return OutputError(block, "what is said, and who speaks next", [("response", NOTHING)])
-    others = [other for other in names if other != speaker]
-    return RosterError(block, value.named or "", others, field="next_agent_name", problem=value.problem or "")
+def _refuse_problem(said: HandoffDecision, others: Sequence[str], ctx: Context) -> None:
+    """An error for an answer with a problem, which names the block that gave it."""
+    if said.problem is None:
+        return
+    block = ctx.block if said.speaker is None else said.speaker.name
+    if said.next_agent_name is not None:
+        raise OutputError(block, "what is said, and who speaks next", [("response", NOTHING)])
+    raise RosterError(block, said.named or "", others, field="next_agent_name", problem=said.problem)

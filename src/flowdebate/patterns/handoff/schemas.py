@@ -45,7 +45,6 @@ class HandoffAnswer(WireModel):
     """A speaker's answer."""
 
     response: str
-    """The text."""
     next_agent_name: str | None = None
     """The name that it gave for the next speaker; None for nobody."""
     cut_off: bool = Field(default=False, exclude_if=lambda cut_off: not cut_off)
@@ -56,9 +55,7 @@ class HandoffEntry(Contribution):
     """One turn."""
 
     round: Annotated[int, Field(ge=1)]
-    """The turn's number, from 1."""
     agent_name: str
-    """Who spoke."""
     text: str
     """The contribution, without the marker that names the next speaker; may be empty."""
     next_agent_name: str | None = None
@@ -78,9 +75,6 @@ def create_handoff_transcript() -> HandoffTranscript:
 
     `ctx.resources.transcript.state.entries` are the turns so far. Every block that reads it, and the pattern, must be
     given the same object.
-
-    >>> create_handoff_transcript().key
-    'transcript'
     """
     return StateResource(key="transcript", initial=TranscriptState[HandoffEntry])
 
@@ -106,9 +100,7 @@ class HandoffOutput(PatternOutput):
     stop_reason: HandoffStopReason | None = None
     """Why there was no further turn; None if the turns were cut short."""
     status: DebateStatus = "complete"
-    """How it ended."""
     losses: list[ProviderFailure] = Field(default_factory=list)
-    """The provider failures that it went on without."""
     seed: int | None = None
     """The seed of the run, from which lots were drawn."""
 
@@ -131,7 +123,6 @@ class HandoffMade(BaseEvent):
     agent_name: str
     """Whose turn it was."""
     next_agent_name: str
-    """Who speaks next."""
     chosen_by: ChosenBy
     """Who or what chose it."""
     problem: str | None = None

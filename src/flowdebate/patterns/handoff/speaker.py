@@ -19,9 +19,8 @@ from flowdebate.patterns.handoff.answers import (
     HandoffDecision,
     check_decision,
     handoff_form,
-    merged,
     read_output,
-    salvaged,
+    salvage_json,
 )
 from flowdebate.patterns.roles import (
     CONCRETE,
@@ -283,30 +282,37 @@ class Speaker(Block[Any, HandoffDecision]):
         self._history = history
 
     async def act(self, value: Any, ctx: Context, /) -> HandoffDecision:  # noqa: ANN401 - the input, or what it answered to it
-        if isinstance(value, HandoffDecision):
-            said = merged(value, await self._asked(value, ctx, "retry"))
-            fresh = not value.text
-        else:
-            said = await self._asked(value, ctx, "speaker")
-            fresh = True
+        first = value if isinstance(value, HandoffDecision) else None
+        said = await self._ask(value, ctx, "speaker" if first is None else "retry")
+        fresh = first is None or not first.text
+        if first is not None:
+            words = said if fresh else first
+            # where the second answer names nobody either, the first choice stands, if there was one
+            chosen = first if said.next_agent_name is None else said
+            said = replace(
+                first,
+                text=words.text,
+                cut_off=words.cut_off,
+                next_agent_name=chosen.next_agent_name,
+                chosen_by=chosen.chosen_by,
+                named=chosen.named,
+            )
         if self._history and fresh and said.text:
             ctx.session.history.append({"role": "assistant", "name": self.name, "content": said.text})
         return said
 
-    async def _asked(self, value: object, ctx: Context, by: ChosenBy) -> HandoffDecision:
-        unread: SchemaViolation | None = None
+    async def _ask(self, value: object, ctx: Context, by: ChosenBy) -> HandoffDecision:
+        unread = ""
         try:
             answer = await self._inner(value, ctx)
         except SchemaViolation as violation:
-            answer = salvaged(violation.answer or "", self.roster_names)
+            answer = salvage_json(violation.answer or "", self.roster_names)
             # in JSON it was asked for again already, with the reason
             if violation.block != self.name or (self._transition == "structured" and is_blank(answer.response)):
                 raise
-            unread = violation
+            unread = f"{one_line(violation.message)}; "
         said = check_decision(answer, agent_name=self._agent_name, names=self.roster_names, chosen_by=by, speaker=self)
-        if unread is None or said.problem is None:
-            return said
-        return replace(said, problem=f"{one_line(unread.message)}; {said.problem}")
+        return said if said.problem is None else replace(said, problem=f"{unread}{said.problem}")
 
     def outline(self) -> Outline:
         return self._inner.outline()

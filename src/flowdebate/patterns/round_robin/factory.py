@@ -170,39 +170,30 @@ def round_robin(  # noqa: PLR0913 - the pattern's options, each with its default
     ('In June.', ['Ada', 'Ben'])
     """
     loop = check_options(ROUND_ROBIN, locals())
-    members, has_referee = loop.members, loop.has(REFEREE)
-    turns = {}
-    for member in loop.roster:
-        turns[member.name] = loop.turn(
+    refereed = loop.has(REFEREE)
+    turns = {
+        member.name: loop.turn(
             member,
             partial(record_turn, entry=partial(RoundRobinEntry, agent_name=member.name, role=member.role)),
             role=member.role,
             system_prompt=member.system_prompt,
-            members=members,
+            members=loop.members,
             max_rounds=max_rounds,
-            refereed=has_referee,
+            refereed=refereed,
         )
+        for member in loop.roster
+    }
     pipeline = loop.with_turns(loop.opening(), turns)
-    if has_referee:
-        pipeline = pipeline.tap(_audit(loop))
+    if refereed:
+        facts = {"roster_names": loop.names, "transcript": loop.transcript, "max_rounds": max_rounds}
+        auditor = loop.role(REFEREE, answer=lambda: RefereeReport, **facts)
+        pipeline = pipeline.tap(
+            sequencer(name=f"{name}-audit-round")
+            .tap(loop.end_of_turns())
+            .then(loop.guard(REFEREE, auditor))
+            .then(stash_audit(name, auditor.name, loop.transcript, own=is_own(referee)))
+        )
     return with_synthesizer(loop.until_stopped(pipeline).then(build_output(loop)), loop, SYNTHESIZER)
-
-
-def _audit(loop: Loop) -> Sequencer[Any, Any]:
-    """The referee's audit of a round's turns; if its provider fails, the round has none."""
-    referee = loop.role(
-        REFEREE,
-        answer=lambda: RefereeReport,
-        roster_names=loop.names,
-        transcript=loop.transcript,
-        max_rounds=loop.max_rounds,
-    )
-    return (
-        sequencer(name=f"{loop.name}-audit-round")
-        .tap(loop.end_of_turns())
-        .then(loop.guard(REFEREE, referee))
-        .then(stash_audit(loop.name, referee.name, loop.transcript, own=is_own(loop.given["referee"])))
-    )
 
 
 def raw_output(loop: Loop, ctx: Context, status: RunStatus) -> RoundRobinOutput:

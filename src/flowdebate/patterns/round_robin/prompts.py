@@ -70,12 +70,11 @@ def render_contributions(
     return render_rounds(
         entries,
         lambda entry: f"[{speaker_tag(entry.agent_name, entry.role)}] {quoted(entry.text)}",
-        lambda number: [] if number not in found else _found(found[number], scores=scores),
+        lambda number: [] if number not in found else _render_audit(found[number], scores=scores),
     )
 
 
-def _found(audit: RefereeAudit, *, scores: bool) -> list[str]:
-    """A referee's audit, line by line."""
+def _render_audit(audit: RefereeAudit, *, scores: bool) -> list[str]:
     lines = [f"Referee: {quoted(audit.notes)}"] if audit.notes.strip() else []
     for assessment in audit.assessments:
         parts = [f"{assessment.score} of 100"] if scores else []

@@ -142,7 +142,11 @@ def create_referee(
 
     def found(answer: Any, _: ModelResponse, __: Context) -> RefereeReport:  # noqa: ANN401 - the model made below
         assessments = [
-            Assessment(agent_name=item.agent_name, issues=list(filter(_is_issue, item.issues)), score=item.score)
+            Assessment(
+                agent_name=item.agent_name,
+                issues=[issue for issue in item.issues if issue.strip(" .-\t\r\n").casefold() not in _NO_ISSUE],
+                score=item.score,
+            )
             for item in answer.assessments
         ]
         return RefereeReport(notes=answer.notes, assessments=assessments)
@@ -175,7 +179,14 @@ def _report_on(roster: Sequence[str]) -> type[WireModel]:
     The roster is an enum, and complete, for models that can be held to that. For others neither is a reason to ask
     again: what they find of a stranger is dropped.
     """
-    words = Annotated[str, AfterValidator(_short)]
+
+    def short(text: str) -> str:
+        if len(text) > _LONGEST:
+            message = f"it has {len(text):,} characters, and may have {_LONGEST:,}"
+            raise ValueError(message)
+        return text
+
+    words = Annotated[str, AfterValidator(short)]
     name = Annotated[str, Field(json_schema_extra={"enum": list(roster)})]
     assessment = create_model(
         "Assessment",
@@ -197,17 +208,6 @@ def _report_on(roster: Sequence[str]) -> type[WireModel]:
         ),
         notes=(words, Field(description="What the panel should do better, in one or two sentences")),
     )
-
-
-def _is_issue(text: str) -> bool:
-    return text.strip(" .-\t\r\n").casefold() not in _NO_ISSUE
-
-
-def _short(text: str) -> str:
-    if len(text) > _LONGEST:
-        message = f"it has {len(text):,} characters, and may have {_LONGEST:,}"
-        raise ValueError(message)
-    return text
 
 
 def audit_of(report: RefereeReport, *, round: int, spoke: Iterable[str]) -> RefereeAudit:  # noqa: A002
@@ -250,7 +250,7 @@ def stash_audit(
         report = await accepted(read, ctx, returns=RefereeReport, own=own)
         state = state_of(ctx, RoundRobinState)
         spoke = [entry.agent_name for entry in entries_of(ctx) if entry.round == state.round]
-        audit = audit_of(report, round=max(state.round, 1), spoke=spoke)
+        audit = audit_of(report, round=round_of(ctx), spoke=spoke)
         ctx.scope.handle.update(audits=[*state.audits, audit])
         ctx.emit(RefereeReported(block=referee, audit=audit))
         return audit

@@ -30,20 +30,15 @@ class RoundRobinInput(PatternInput):
     """The input of a round robin."""
 
     question: str
-    """The question that it answers."""
 
 
 class RoundRobinEntry(Contribution):
     """One debater's contribution to one round."""
 
     round: Annotated[int, Field(ge=1)]
-    """The round in which it was said, from 1."""
     agent_name: str
-    """The speaker's name."""
     role: str | None = None
-    """The speaker's role; None without one."""
     text: str
-    """The contribution."""
 
 
 RoundRobinTranscript: TypeAlias = "StateResource[TranscriptState[RoundRobinEntry]]"
@@ -55,9 +50,6 @@ def create_round_robin_transcript() -> RoundRobinTranscript:
 
     `ctx.resources.transcript.state.entries` is what was said so far. Every block that reads it, and the pattern, must
     be given the same object.
-
-    >>> create_round_robin_transcript().key
-    'transcript'
     """
     return StateResource(key="transcript", initial=TranscriptState[RoundRobinEntry])
 
@@ -66,7 +58,6 @@ class Assessment(WireModel):
     """A referee's assessment of one debater's argument."""
 
     agent_name: str
-    """The debater's name."""
     issues: Annotated[list[str], Field(strict=True), BeforeValidator(as_list)] = Field(default_factory=list)
     """Its faults: claims without evidence, faulty reasoning, points passed over."""
     score: Annotated[int, Field(ge=0, le=100)]
@@ -111,18 +102,14 @@ class RoundRobinOutput(PatternOutput):
 
     question: str
     rounds: int
-    """Number of rounds."""
     transcript: list[RoundRobinEntry]
     audits: list[RefereeAudit] = Field(default_factory=list)
     """One for each round with a referee, except for rounds in which its provider failed."""
     stop_reason: RoundRobinStopReason | None = None
     """Why there was no further round; None if the rounds were cut short."""
     status: DebateStatus = "complete"
-    """How it ended."""
     losses: list[ProviderFailure] = Field(default_factory=list)
-    """The provider failures that it went on without."""
     seed: int | None = None
-    """The seed of the run."""
     turn_order: TurnOrder = Field(default="declared", exclude_if=is_declared)
     """The order of turns in each round; not written where it is the declared one."""
 
@@ -138,6 +125,4 @@ class RefereeReported(BaseEvent):
 
     kind: ClassVar[str] = "referee_reported"
     block: str
-    """The referee's block."""
     audit: RefereeAudit
-    """The report on the round."""

@@ -1,8 +1,11 @@
-"""Reviews of a council: the orders of the answers, each member's ranking, and their summary for the chair."""
+"""Reviews of a council: the orders of the answers, each member's ranking, and the ranking of all for the chair."""
 
 from __future__ import annotations
 
+from fractions import Fraction
 from functools import lru_cache
+from random import Random
+from statistics import quantiles
 from string import ascii_uppercase
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -10,9 +13,10 @@ from flowdebate._util.text import clean_text
 from flowdebate.blocks.base import Block, merged_resources
 from flowdebate.blocks.handler import Handler, handler
 from flowdebate.blocks.outline import Outline
-from flowdebate.patterns.council.ranking import agreement, rank_answers, review_orders
 from flowdebate.patterns.council.schemas import (
     ChairAsked,
+    CouncilAgreement,
+    CouncilRank,
     CouncilRanked,
     CouncilReview,
     CouncilState,
@@ -20,13 +24,12 @@ from flowdebate.patterns.council.schemas import (
     ReviewFinished,
 )
 from flowdebate.patterns.events import RoundsEnded
-from flowdebate.patterns.state import as_model, pattern_state
+from flowdebate.patterns.state import as_model, state_of
 from flowdebate.patterns.turn import ask, record_failure, take_turn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from flowdebate.patterns.anonymity.aliases import Anonymity
     from flowdebate.patterns.council.schemas import ReviewScope
     from flowdebate.patterns.spec import Loop
     from flowdebate.patterns.state import Recovery
@@ -37,14 +40,11 @@ if TYPE_CHECKING:
 MakeReviewer: TypeAlias = "Callable[[tuple[str, ...]], Block[Any, Any]]"
 """Makes the block that ranks the answers with these letters."""
 
+Hide: TypeAlias = "Callable[[str, Context], str | None]"
+"""Replaces the names in a text by aliases, or leaves it as it is."""
+
 _CACHED_LETTERS = 64
 """Cached blocks of a reviewer: each set of letters has its own answer schema."""
-
-
-def council_state(ctx: Context) -> CouncilState:
-    """The state of the council around the block; a new one where its block is used by itself."""
-    state = pattern_state(ctx)
-    return state if isinstance(state, CouncilState) else CouncilState()
 
 
 def letter(index: int) -> str:
@@ -62,7 +62,7 @@ def open_reviews(loop: Loop, scope: ReviewScope | None) -> Handler[Any, None]:
 
     @handler(name=f"{loop.name}-open-reviews")
     def open_(_: object, ctx: Context) -> None:
-        state = council_state(ctx)
+        state = state_of(ctx, CouncilState)
         names = sorted(state.heard)
         drawn = [letter(index) for index in range(len(names))]
         ctx.random.shuffle(drawn)
@@ -76,15 +76,10 @@ def open_reviews(loop: Loop, scope: ReviewScope | None) -> Handler[Any, None]:
     return open_
 
 
-def shown_answers(names: Sequence[str], ctx: Context, anonymity: Anonymity | None) -> tuple[tuple[str, str], ...]:
+def shown_answers(names: Sequence[str], ctx: Context, hide: Hide) -> tuple[tuple[str, str], ...]:
     """Letter and text of the answers of `names`, in that order, with aliases for the names in the texts."""
-    state = council_state(ctx)
-    hide = _as_it_is if anonymity is None else anonymity.hide
+    state = state_of(ctx, CouncilState)
     return tuple((state.aliases[name], hide(state.spoken[name], ctx) or "") for name in names)
-
-
-def _as_it_is(text: str, _: Context) -> str:
-    return text
 
 
 class ReviewTurn(Block[Any, Any]):
@@ -100,7 +95,7 @@ class ReviewTurn(Block[Any, Any]):
         *,
         agent_name: str,
         reviewers: Sequence[MakeReviewer],
-        anonymity: Anonymity | None,
+        hide: Hide,
         failures: FailurePolicy,
     ) -> None:
         self._makers = [lru_cache(maxsize=_CACHED_LETTERS)(make) for make in reviewers]
@@ -109,24 +104,22 @@ class ReviewTurn(Block[Any, Any]):
         super().__init__(name, resources=shared, hidden=hidden)
         self._shown = acting[0].outline()
         self._agent_name = agent_name
-        self._anonymity = anonymity
+        self._hide = hide
         self._failures = failures
 
     async def act(self, _: object, ctx: Context, /) -> CouncilReview | None:
-        state, name = council_state(ctx), self._agent_name
+        state, name = state_of(ctx, CouncilState), self._agent_name
         order = state.orders.get(name)
         if order is None:
             return None
-        asked = ReviewAsked(
-            question=state.question, agent_name=name, answers=shown_answers(order, ctx, self._anonymity)
-        )
+        asked = ReviewAsked(question=state.question, agent_name=name, answers=shown_answers(order, ctx, self._hide))
         speakers = [make(tuple(shown for shown, _ in asked.answers)) for make in self._makers]
 
         async def rank(block: Block[Any, Any], task: TurnTask) -> ReviewFinished:
             answer = await ask(block, asked, ctx, self._failures)
             task.heard()
             review = read_review(answer, asked, order, block=block.name)
-            ctx.scope.handle.update(reviews={**council_state(ctx).reviews, name: review})
+            ctx.scope.handle.update(reviews={**state_of(ctx, CouncilState).reviews, name: review})
             task.complete(review.model_dump(by_alias=True))
             return ReviewFinished(block=block.name, review=review)
 
@@ -168,23 +161,22 @@ def read_review(answer: object, asked: ReviewAsked, order: Sequence[str], *, blo
     )
 
 
-def sum_up_reviews(loop: Loop, *, reviewed: bool, anonymity: Anonymity | None) -> Handler[Any, ChairAsked]:
+def sum_up_reviews(loop: Loop, *, reviewed: bool, hide: Hide) -> Handler[Any, ChairAsked]:
     """A block that ranks the answers by all reviews, and returns the chair's input."""
 
     @handler(name=f"{loop.name}-rank")
     def rank(_: object, ctx: Context) -> ChairAsked:
-        state = council_state(ctx)
+        state = state_of(ctx, CouncilState)
         names = [name for name in loop.names if name in state.heard]
         ranking = rank_answers(state.reviews, names)
         reason = "reviewed" if reviewed else "not_reviewed"
         ctx.scope.handle.deadline = None
         ctx.scope.handle.update(ranking=ranking, agreement=agreement(state.reviews, seed=ctx.seed), stop_reason=reason)
         ctx.emit(RoundsEnded(rounds=state.round, reason=reason))
-        hide = _as_it_is if anonymity is None else anonymity.hide
         by_letter = sorted(names, key=state.aliases.__getitem__)
         return ChairAsked(
             question=state.question,
-            answers=shown_answers(by_letter, ctx, anonymity),
+            answers=shown_answers(by_letter, ctx, hide),
             reviews=tuple(
                 (
                     state.aliases[name],
@@ -200,3 +192,111 @@ def sum_up_reviews(loop: Loop, *, reviewed: bool, anonymity: Anonymity | None) -
         )
 
     return rank
+
+
+# Statistics of the reviews: pure functions, of which nothing depends on the order in which reviews arrived
+
+
+_DRAWS = 400
+"""Resamples for the interval of W."""
+_TWO = 2
+"""Minimum number of reviewers who can agree, and of answers to agree on."""
+
+
+def review_orders(names: Sequence[str], *, scope: ReviewScope, random: Random) -> dict[str, list[str]]:
+    """For each reviewer, whose answers it is shown and in which order.
+
+    Each answer is in each slot equally often (a Latin square, relabelled at random), so that a preference for a slot
+    favours nobody.
+
+    >>> from random import Random
+    >>> orders = review_orders(["ann", "bea", "cid"], scope="others", random=Random(1))
+    >>> sorted(order[0] for order in orders.values())
+    ['ann', 'bea', 'cid']
+    """
+    drawn = sorted(names)
+    random.shuffle(drawn)
+    count = len(drawn)
+    orders: dict[str, list[str]] = {}
+    for index, name in enumerate(drawn):
+        if scope == "others":
+            orders[name] = [drawn[(index + step) % count] for step in range(1, count)]
+        else:  # a member's own answer is in another slot each time
+            orders[name] = [drawn[(slot - index) % count] for slot in range(count)]
+    return {name: orders[name] for name in names}
+
+
+def rank_answers(reviews: Mapping[str, CouncilReview], names: Sequence[str]) -> list[CouncilRank]:
+    """The answers of `names` from the best to the worst by mean rank; those that nobody ranked are left out.
+
+    Tied answers share a place, and are in the order of `names`.
+    """
+    ranks: dict[str, dict[str, int]] = {name: {} for name in names}
+    borda = dict.fromkeys(names, 0)
+    for reviewer, review in reviews.items():
+        for ranked in review.ranking:
+            ranks[ranked.agent_name][reviewer] = ranked.rank
+            borda[ranked.agent_name] += len(review.ranking) - ranked.rank
+    means = {name: Fraction(sum(given.values()), len(given)) for name, given in ranks.items() if given}
+    order = sorted(means, key=lambda name: (means[name], names.index(name)))
+    return [
+        CouncilRank(
+            agent_name=name,
+            rank=1 + sum(mean < means[name] for mean in means.values()),
+            tied=sum(mean == means[name] for mean in means.values()) > 1,
+            mean_rank=float(means[name]),
+            borda=borda[name],
+            reviews=len(ranks[name]),
+            self_preference=_self_preference(ranks[name], name),
+        )
+        for name in order
+    ]
+
+
+def _self_preference(given: Mapping[str, int], author: str) -> float | None:
+    others = [rank for reviewer, rank in given.items() if reviewer != author]
+    if author not in given or not others:
+        return None
+    return float(Fraction(sum(others), len(others)) - given[author])
+
+
+def agreement(reviews: Mapping[str, CouncilReview], *, seed: int = 0) -> CouncilAgreement | None:
+    """Kendall's W of the reviews, with a 95% interval (percentile bootstrap over reviewers, drawn from `seed`).
+
+    W compares how far the answers' rank sums spread with the spread that full agreement would give; for reviewers who
+    each leave out their own answer it is Durbin's form for incomplete blocks. None if there are fewer than two reviews,
+    or nothing to compare in them. With few reviewers the interval is wide, and says so.
+    """
+    ranked = [[item.agent_name for item in reviews[name].ranking] for name in sorted(reviews)]
+    if len(ranked) < _TWO or max(map(len, ranked)) < _TWO:
+        return None
+    consensus = _consensus(ranked)
+    random = Random(seed)  # noqa: S311 - repeatable on purpose
+    draws = [_w(random.choices(ranked, k=len(ranked)), consensus) for _ in range(_DRAWS)]
+    cuts = quantiles(draws, n=40, method="inclusive")
+    return CouncilAgreement(w=_w(ranked, consensus), low=cuts[0], high=cuts[-1], reviews=len(ranked))
+
+
+def _w(rankings: Sequence[Sequence[str]], consensus: Mapping[str, int]) -> float:
+    """Kendall's W: the spread of the centred rank sums, divided by their spread if all ranked by `consensus`.
+
+    For a balanced design that divisor is the same for any consensus; a resample is not quite balanced.
+    """
+    agreed = [sorted(ranking, key=consensus.__getitem__) for ranking in rankings]
+    spread, most = (sum(value * value for value in _centred_sums(some).values()) for some in (rankings, agreed))
+    return min(1.0, spread / most) if most else 1.0
+
+
+def _consensus(rankings: Sequence[Sequence[str]]) -> dict[str, int]:
+    """The place of each answer by its centred rank sum."""
+    sums = _centred_sums(rankings)
+    return {name: place for place, name in enumerate(sorted(sums, key=lambda name: (sums[name], name)))}
+
+
+def _centred_sums(rankings: Sequence[Sequence[str]]) -> dict[str, int]:
+    """For each answer, twice the sum of its ranks, each less the middle rank of its review: whole numbers."""
+    sums: dict[str, int] = {}
+    for ranking in rankings:
+        for index, name in enumerate(ranking):
+            sums[name] = sums.get(name, 0) + 2 * index + 1 - len(ranking)
+    return sums
