@@ -34,10 +34,8 @@ if TYPE_CHECKING:
     from flowdebate.stop import StopWhen
 
 
-_SHORT_TURN = 120
-"""Words of the longest turn that is bounded by its sentences."""
-_SENTENCE = 20
-"""Words of a sentence."""
+_SHORT_TURN = 120  # words of the longest turn that is bounded by its sentences
+_SENTENCE = 20  # words of a sentence, by which a length in words becomes a number of sentences
 SHOWN = Visibility()
 """The default of moderators, judges and synthesizers: shown to the client and added to the session's history."""
 LENGTH = length_text("medium")
@@ -148,7 +146,7 @@ class RefereeOptions(RoleOptions):
 def generator_options(options: BlockOptions, intent: str, visibility: Visibility, *, where: str) -> dict[str, Any]:
     """`options` for `generator`, with the role's own defaults where one is left open."""
     given: dict[str, Any] = {key: value for key, value in options.items() if value is not None}
-    given.pop("profile", None)
+    given.pop("profile", None)  # of the prompt's texts: a generator knows none
     given.setdefault("model", intent)
     if (instructions := given.pop("instructions", None)) is not None:
         given["instructions"] = _headed(instructions, where)
@@ -218,6 +216,7 @@ class RolePrompt(Generic[TemplateT]):
         self._template = template
         self._length = length
         self._profile = options.get("profile")
+        # what a function returns is known in the run only: it counts as instructions
         self._instructed = callable(instructions) or not is_blank(instructions or "")
         self._model: Model | str = intent if model is None else model
 
@@ -238,15 +237,15 @@ class RolePrompt(Generic[TemplateT]):
         known = ctx.scope.looked_up
         found: Wording[TemplateT] | None = known.get(self)
         if found is None:
-            found = self._wording(profile_of(ctx.model(self._model)) if self._profile is None else self._profile)
-            known[self] = found
+            profile = profile_of(ctx.model(self._model)) if self._profile is None else self._profile
+            found = known[self] = self._word(profile)
         return found
 
-    def _wording(self, profile: Profile) -> Wording[TemplateT]:
+    def _word(self, profile: Profile) -> Wording[TemplateT]:
         length = self._length or ("medium" if profile == "full" else "short")
         yields = self._length is None and self._instructed
         words = None if yields else words_of(length)
-        own = self._template is not None and self._length is None
+        own = self._template is not None and self._length is None  # it may ask for any number of sentences
         bounded = not own and words is not None and words <= _SHORT_TURN and profile != "full"
         text = length_text(length)
         return Wording(
@@ -298,6 +297,7 @@ def debater_block(
         resources={"transcript": transcript},
         **generator_options(options, "intent/chat", NOT_KEPT, where=name),
     ).with_form(form)
+    # with tools a second request would lack what they returned to the first
     return block if second_try is None or block.tools else block.with_second_try(again)
 
 
@@ -379,8 +379,8 @@ _SENTENCE_END = (
     "|[\u3002\uff01\uff1f]+[\"'\u201d\u2019\u300d\u300f\uff09)\\]]*"
 )
 """Ends of sentences, in scripts with and without blanks."""
+# Full stops that end no sentence; one that is missing here makes a turn end a sentence early.
 _ABBREVIATED = r"(?:\b(?:[A-Z]|e\.g|i\.e|U\.[SK]|[ap]\.m|Mrs?|Ms|Dr|St|vs|z\.B))\.\Z"
-"""Abbreviations, whose full stop ends no sentence."""
 
 
 def first_sentences(text: str, most: int, *, begins: str = "", unfinished: bool = False) -> str:
@@ -520,5 +520,4 @@ class Identity:
         return filled(who, **self.about)
 
 
-_SHORT_PROMPT = 500
-"""Characters of a system prompt that is repeated in the turn's message."""
+_SHORT_PROMPT = 500  # characters: a longer system prompt would cost its tokens in each turn once more

@@ -84,6 +84,7 @@ class AnotherRound:
         """The name of what holds of `terminate_when`; in a resumed run, of what held when it was first asked."""
         if self._asked is None:
             return None
+        # a place of its own in each round, by which a resumed run finds what was answered there
         inside = ctx.child(self._asked.name, f"{ctx.path}/{self._asked.place}[{round}]")
         answer = await inside.decide(partial(self._asked, None, inside))
         return "predicate" if answer is True else answer or None
@@ -136,7 +137,7 @@ def check_quorum(state: PatternState, heard: Sequence[str], *, quorum: int, bloc
     Voices are stances, or names in a pattern without stances. A round with fewer speakers needs all of them.
     """
     skipped = [loss for loss in state.losses if loss.round == state.round and loss.instead == "skipped"]
-    lost = {loss.name if loss.stance is None else loss.stance for loss in skipped}
+    lost = {loss.name if loss.stance is None else loss.stance for loss in skipped}  # a team has one voice
     if len(set(heard)) < min(quorum, len(lost.union(heard))):
         raise QuorumLost(block, round=state.round, heard=list(dict.fromkeys(heard)), quorum=quorum)
 

@@ -170,7 +170,7 @@ async def in_time(
     """
     lost = recorded_failure(ctx, block=block)
     if lost is not None:
-        call.close()
+        call.close()  # a coroutine that nobody awaits would warn
         raise lost
     try:
         return await _within(call, ctx, block=block, timeout=timeout)
@@ -207,13 +207,13 @@ async def _within(call: Coroutine[Any, Any, Any], ctx: Context, *, block: str, t
         seconds = left if seconds is None else min(left, seconds)
     if seconds is None:
         return await call
-    if seconds <= 0:
+    if seconds <= 0:  # a timer of zero seconds would let the call begin, and its request be paid for
         call.close()
         raise ModelTimeout(seconds, block=block)
     try:
         return await within(seconds, call)
     except ModelTimeout as error:
-        error.block = error.block or block
+        error.block = error.block or block  # a timeout of the model itself names the block already
         raise
 
 
@@ -422,7 +422,7 @@ class Turn(Block[Any, Any]):
     async def _argue(self, debater: Block[Any, Any], question: str, task: TurnTask, ctx: Context, seen: Scope) -> Any:  # noqa: ANN401 - as above
         transcript = seen.handles["transcript"]
         before = transcript.state
-        reading = ctx if seen is ctx.scope else ctx.child(ctx.block, ctx.path, seen)
+        reading = ctx if seen is ctx.scope else ctx.child(ctx.block, ctx.path, seen)  # the same place in the run
         said = await ask(debater, self._input_type.about(question), reading, self._failures)
         if transcript.state is not before:  # by a block that records, inside of the debater's
             raise ReadOnly("the transcript of its pattern", "debaters add to it by answering", block=debater.name)
@@ -499,7 +499,7 @@ def complete_turn(agent_name: str, output: object, ctx: Context) -> None:
     """Complete the turn of `agent_name` in the audit trail; one that has no task there gets it."""
     audit: TaskCollection = ctx.scope.handles[AUDIT]
     turns = audit.list(status="in_progress", assignee=agent_name)
-    if audit.protected:
+    if audit.protected:  # a block may have started a task of its own for the same debater
         turns = [task for task in turns if task.id in audit.reserved]
     if not turns:  # `create_record_argument` in a pattern without the library's turns
         number = round_of(ctx)
@@ -561,7 +561,7 @@ def _text_of(value: Any, agent_name: str, ctx: Context) -> str:  # noqa: ANN401 
     if text is None:
         return ""
     if isinstance(text, str):
-        return text if type(text) is CutOff else str(text)
+        return text if type(text) is CutOff else str(text)  # another subclass may have any methods
     try:
         coerced = str(value)
     except Exception as error:

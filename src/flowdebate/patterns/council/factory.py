@@ -198,17 +198,17 @@ def _close_opinions(loop: Loop) -> Handler[Any, None]:
     def close(_: object, ctx: Context) -> None:
         ctx.scope.handle.deadline = None
         state = state_of(ctx, CouncilState)
-        if state.losses:
+        if state.losses:  # members who answer nothing break no quorum, only those whose providers failed
             check_quorum(state, state.heard, quorum=loop.failures.quorum, block=ctx.block)
 
     return close
 
 
 def _review(loop: Loop, member: Persona, hide: Hide) -> ReviewTurn:
-    stand_in = loop.failures.stand_in
+    stand_in = loop.failures.stand_in  # of another model: it reviews in the member's name
     reviewers: list[MakeReviewer] = [partial(_reviewer, loop, member)]
     if own_options(member.block) is None:
-        own = loop.own_speaker(member).in_role("reviewer")
+        own = loop.own_speaker(member).in_role("reviewer")  # the same block answers both kinds of input
         reviewers = [lambda _: own]
     if stand_in is not None:
         reviewers.append(partial(_reviewer, loop, member, stand_in=stand_in))

@@ -43,8 +43,9 @@ MakeReviewer: TypeAlias = "Callable[[tuple[str, ...]], Block[Any, Any]]"
 Hide: TypeAlias = "Callable[[str, Context], str | None]"
 """Replaces the names in a text by aliases, or leaves it as it is."""
 
-_CACHED_LETTERS = 64
-"""Cached blocks of a reviewer: each set of letters has its own answer schema."""
+_CACHED_LETTERS = (
+    64  # blocks of a reviewer: each set of letters has an answer schema of its own, which is slow to build
+)
 
 
 def letter(index: int) -> str:
@@ -63,7 +64,7 @@ def open_reviews(loop: Loop, scope: ReviewScope | None) -> Handler[Any, None]:
     @handler(name=f"{loop.name}-open-reviews")
     def open_(_: object, ctx: Context) -> None:
         state = state_of(ctx, CouncilState)
-        names = sorted(state.heard)
+        names = sorted(state.heard)  # they arrived in another order in each run, and the lot must fall the same
         drawn = [letter(index) for index in range(len(names))]
         ctx.random.shuffle(drawn)
         ctx.scope.handle.update(aliases=dict(zip(names, drawn, strict=True)))
@@ -99,6 +100,7 @@ class ReviewTurn(Block[Any, Any]):
         failures: FailurePolicy,
     ) -> None:
         self._makers = [lru_cache(maxsize=_CACHED_LETTERS)(make) for make in reviewers]
+        # resources and outline are the same for any letters, and who has an answer is known in the run only
         acting = [make(("A", "B")) for make in self._makers]
         shared, hidden = merged_resources(f"review {name!r}", acting, closed=acting)
         super().__init__(name, resources=shared, hidden=hidden)
@@ -197,10 +199,8 @@ def sum_up_reviews(loop: Loop, *, reviewed: bool, hide: Hide) -> Handler[Any, Ch
 # Statistics of the reviews: pure functions, of which nothing depends on the order in which reviews arrived
 
 
-_DRAWS = 400
-"""Resamples for the interval of W."""
-_TWO = 2
-"""Minimum number of reviewers who can agree, and of answers to agree on."""
+_DRAWS = 400  # resamples for the interval of W
+_TWO = 2  # the least number of reviewers who can agree, and of answers to agree on
 
 
 def review_orders(names: Sequence[str], *, scope: ReviewScope, random: Random) -> dict[str, list[str]]:
@@ -214,7 +214,7 @@ def review_orders(names: Sequence[str], *, scope: ReviewScope, random: Random) -
     >>> sorted(order[0] for order in orders.values())
     ['ann', 'bea', 'cid']
     """
-    drawn = sorted(names)
+    drawn = sorted(names)  # whatever the order of `names`, a seed draws the same
     random.shuffle(drawn)
     count = len(drawn)
     orders: dict[str, list[str]] = {}
@@ -267,6 +267,7 @@ def agreement(reviews: Mapping[str, CouncilReview], *, seed: int = 0) -> Council
     each leave out their own answer it is Durbin's form for incomplete blocks. None if there are fewer than two reviews,
     or nothing to compare in them. With few reviewers the interval is wide, and says so.
     """
+    # sorted, for the resamples are drawn by index: reviews arrive in another order in each run
     ranked = [[item.agent_name for item in reviews[name].ranking] for name in sorted(reviews)]
     if len(ranked) < _TWO or max(map(len, ranked)) < _TWO:
         return None
@@ -284,7 +285,7 @@ def _w(rankings: Sequence[Sequence[str]], consensus: Mapping[str, int]) -> float
     """
     agreed = [sorted(ranking, key=consensus.__getitem__) for ranking in rankings]
     spread, most = (sum(value * value for value in _centred_sums(some).values()) for some in (rankings, agreed))
-    return min(1.0, spread / most) if most else 1.0
+    return min(1.0, spread / most) if most else 1.0  # a consensus of all may fit a resample less well than its own
 
 
 def _consensus(rankings: Sequence[Sequence[str]]) -> dict[str, int]:

@@ -145,7 +145,7 @@ def _record_round(loop: Loop) -> Handler[object, list[DeliberationEntry]]:
         entries = _in_progress(loop, ctx)
         handle = ctx.scope.handles["transcript"]
         handle.set(handle.state.with_entry(*entries))
-        ctx.scope.handle.update(spoken={})
+        ctx.scope.handle.update(spoken={})  # or a later round that is cut short would show them again
         return entries
 
     return record

@@ -88,6 +88,7 @@ def parse_report(text: str) -> ModeratorReport:
     >>> parse_report("**Status:** not settled yet\n\n## Summary\nThey differ on the price.")
     ModeratorReport(summary='They differ on the price.', status='CONTINUE', decision=None)
     """
+    # half a surrogate pair has no form in UTF-8, in which a report is stored and sent
     text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     if (report := _read_rendered(text)) is not None:
         return report

@@ -34,8 +34,7 @@ _NOTHING = frozenset(
 )
 """Answers of models that mean that nothing was decided."""
 _LONGEST = max(map(len, _NOTHING))
-_MARKS = " \t\r\n.*_`-\u2013\u2014()[]\"'"
-"""Characters that may surround it."""
+_MARKS = " \t\r\n.*_`-\u2013\u2014()[]\"'"  # what models set around such an answer
 
 
 def _something(decision: str | None) -> str | None:

@@ -50,8 +50,7 @@ if TYPE_CHECKING:
 
 
 _DECODER = JSONDecoder()
-_TRIES = 50
-"""Braces that are looked at: each can cost as much time as the text is long."""
+_TRIES = 50  # braces that are looked at: each can cost as much time as the text is long
 
 
 class HandoffFields(BaseModel):
@@ -135,6 +134,7 @@ def read_output(names: Sequence[str], output: Any, response: ModelResponse, _: C
 
 def read_text(text: str, names: Sequence[str]) -> HandoffAnswer:
     """The answer in a model's text, which may contain the fields, or the call, as JSON."""
+    # without tools or schemas a model may write the call itself as text
     fields = _written_down(text) if '"response"' in text else None
     if fields is not None:
         return fields.answer()
@@ -168,7 +168,7 @@ def _written_down(text: str) -> HandoffFields | None:
             break
         try:
             value, end = _DECODER.raw_decode(text, begin)
-        except (ValueError, RecursionError):
+        except (ValueError, RecursionError):  # no object begins here, or one nested deeper than the decoder goes
             begin = text.find("{", begin + 1)
             continue
         if value.get("name") == "handoff" and isinstance(value.get("arguments"), dict):
@@ -345,7 +345,7 @@ def hand_over(
         said = HandoffDecision(text="", problem="the turn was lost") if value is None else value
         if value is not None and on_invalid == "error":
             _refuse_problem(value, others, ctx)
-        next_name, by = said.next_agent_name, said.chosen_by
+        next_name, by = said.next_agent_name, said.chosen_by  # an application's decision may lack either
         if next_name is None or by is None:
             next_name, by = ctx.random.choice(others), "random"
         if value is not None:

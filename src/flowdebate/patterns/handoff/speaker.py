@@ -363,6 +363,7 @@ def create_speaker(  # noqa: PLR0913 - what a speaker is made of, each with its 
         )
 
     filled_in = generator_options(options, "intent/chat", NOT_KEPT, where=block_name)
+    # the history gets what was said in the end, from the Speaker, not the JSON or the marker of each answer
     visibility: Visibility = filled_in["visibility"]
     inner: Generator[HandoffAnswer] = generator(
         name=block_name,

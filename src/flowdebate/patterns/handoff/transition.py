@@ -31,10 +31,8 @@ _BEHIND = re.compile(rf"(?:[{re.escape(AROUND)}]|[^\S\n])*")
 _BULLET = re.compile(r"(?:[-+•>=#→⇒]|[^\S\n])*")
 _SENTENCE_END = re.compile(rf"[.!?…:;。！？][{re.escape(DECORATION)}]*[^\S\n]+$")
 _EDGE = f"{AROUND} \t\r\n"
-_LOOKED_AT = 50
-"""Markers, from the last on, that are looked at: a model can write any number of them."""
-_LONGEST_STRANGER = 80
-"""Characters of a name that nobody has; what is longer is a sentence about some transition."""
+_LOOKED_AT = 50  # markers, from the last on: a model can write any number of them
+_LONGEST_STRANGER = 80  # characters of a name that nobody has; what is longer is a sentence about some transition
 _OPENERS = {closes: opens for opens, closes in PAIRS.items()}
 
 
@@ -61,11 +59,16 @@ def read_transition(text: str, names: Iterable[str]) -> Transition:
 
 def _read(text: str, marker: re.Match[str], names: tuple[str, ...]) -> Transition | None:
     """The transition that `marker` begins; None where it is only words."""
-    begin, opened = _opened(text, marker.start())
+    begin = marker.start()
+    while begin > 0 and text[begin - 1] in DECORATION:  # quotes, brackets and markdown right before it are its own
+        begin -= 1
+    opened = text[begin : marker.start()]
     between = _BETWEEN.match(text, marker.end())
     assert between is not None  # noqa: S101 - it matches nothing at all, too
     opened += between[1]
-    own = _is_own_sentence(text, begin)
+    # a sentence or a line of its own begins with it; the end of a sentence is no more than 20 characters away
+    before = text[max(_line_start(text, begin), begin - 20) : begin]
+    own = _bulleted(text, begin) or _SENTENCE_END.search(before) is not None
     # a name may begin with what else would be a colon, a quote or a bracket
     begins = dict.fromkeys(gap.end() for gap in (*(g.match(text, marker.end()) for g in _GAPS), between) if gap)
     known = next(filter(None, (_named(text, place, names) for place in begins)), None)
@@ -122,23 +125,9 @@ def _line_end(text: str, place: int) -> int:
     return len(text) if end == -1 else end
 
 
-def _is_own_sentence(text: str, begin: int) -> bool:
-    """Whether a sentence or a line begins at `begin`."""
-    before = text[max(_line_start(text, begin), begin - 20) : begin]
-    return _bulleted(text, begin) or _SENTENCE_END.search(before) is not None
-
-
 def _bulleted(text: str, begin: int) -> bool:
     """Whether only a bullet precedes `begin` on its line."""
     return _BULLET.fullmatch(text, _line_start(text, begin), begin) is not None
-
-
-def _opened(text: str, place: int) -> tuple[int, str]:
-    """The beginning of a marker at `place` with the quotes, brackets and markdown right before it, and those."""
-    begin = place
-    while begin > 0 and text[begin - 1] in DECORATION:
-        begin -= 1
-    return begin, text[begin:place]
 
 
 def _without(text: str, begin: int, name_end: int, end: int, opened: str) -> str:

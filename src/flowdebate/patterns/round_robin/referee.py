@@ -165,12 +165,10 @@ def create_referee(
     return RosterBlock(inner, roster)
 
 
+# what models write into a list that should be empty
 _NO_ISSUE = frozenset({"", "n/a", "no", "no issue", "no issues", "none", "nothing"})
-"""Entries of models in a list that should be empty."""
-_ISSUES = 3
-"""How many issues a model may list for one debater: without a bound it could loop."""
-_LONGEST = 1_000
-"""Characters of an issue and of the notes: they are part of each later prompt."""
+_ISSUES = 3  # how many issues a model may list for one debater: without a bound it could loop
+_LONGEST = 1_000  # characters of an issue and of the notes: they are part of each later prompt
 
 
 def _report_on(roster: Sequence[str]) -> type[WireModel]:
@@ -244,7 +242,7 @@ def stash_audit(
 
     @handler(name=f"{name}-stash-audit", resources={"transcript": transcript})
     async def stash(value: object, ctx: Context) -> RefereeAudit | None:
-        if value is MISSING:
+        if value is MISSING:  # none rather than an empty one: prompts show what was found
             return None
         read = partial(as_model, value, RefereeReport, block=referee)
         report = await accepted(read, ctx, returns=RefereeReport, own=own)
