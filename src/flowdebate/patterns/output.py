@@ -101,6 +101,7 @@ def stamp_subject(name: str, make_output: Callable[[Context, RunStatus], Pattern
 
     @handler(name=f"{name}-stamp-question")
     def stamp(value: PatternInput, ctx: Context) -> None:
+        # first of all, so that a run that ends in its first turn has an output that says what was asked
         ctx.scope.handle.update(question=value.subject)
         ctx.run.register_partial_output(ctx.sequencer.path, lambda status: make_output(ctx, status))
 

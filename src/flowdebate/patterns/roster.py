@@ -134,6 +134,7 @@ _NOT_UNSEEN = ", and not by case or unseen characters alone"
 
 def _alike(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
     """The indices of texts that read like an earlier one, each with that one's."""
+    # models and readers would take them for the same, whatever `==` says
     first: dict[str, int] = {}
     for index, text in enumerate(texts):
         same = first.setdefault(as_seen(text), index)

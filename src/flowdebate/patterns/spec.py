@@ -131,7 +131,7 @@ def check_options(spec: PatternSpec, given: Mapping[str, Any], *, max_rounds: in
     if schema is not None and given.get("synthesizer") is False:
         allowed = "None with synthesizer=False: there is nothing to apply it to"
         raise ConfigurationError(where, "output_schema", schema, allowed)
-    if max_rounds is None:
+    if max_rounds is None:  # a council has no rounds to choose
         max_rounds = given[spec.cap]
         check_count(where, **{spec.cap: max_rounds})
     transcript, collection_id = given["transcript"], given["collection_id"]
@@ -237,6 +237,7 @@ class Loop:
                 name=self.name,
                 state=lambda: start,
                 owns=owned,
+                # one that the application gave is as new in each run too, so that runs at once never mix in it
                 isolates=() if self.owns_transcript else (self.transcript,),
                 accepts=input_validator(self.where, self.spec.input_type),
                 model=self.given["model"],
@@ -357,6 +358,7 @@ class Loop:
         makers = self.spec.speaker.create
         known = {"name": self.name, "agent_name": member.name, "transcript": self.transcript, **facts}
         options = merge_options(known, self.options_of(self.spec.speaker, member))
+        # a stand-in takes the member's options, but for the model; a block of the application's own has none
         field, model = f"block of {member.name!r}", self.failures.stand_in
         block = make_default(member.block, makers, options, where=self.where, field=field)
         stand_in: Block[Any, Any] | None = None

@@ -200,7 +200,7 @@ def derived(ctx: Context, key: object, start: T, extend: Callable[[T, Sequence[A
     """
     transcript, handle = ctx.scope.handles["transcript"], ctx.scope.sequencer
     entries: Sequence[Any] = transcript.state.entries
-    if handle is None or not transcript.protected:
+    if handle is None or not transcript.protected:  # then any block may have replaced it
         return extend(start, entries, 0)
     known: tuple[int, T] = handle.derived.get(key, (0, start))
     count, so_far = known

@@ -341,7 +341,16 @@ async def take_turn(
     try:
         with TurnTask(ctx, goal, agent_name=facts["agent_name"], metadata=metadata) as task:
             ctx.emit(TurnStarted(**facts))
-            said = await _first_answer(speakers, speak, task, failures, lose)
+            for block in speakers[:-1]:
+                try:
+                    said = await speak(block, task)
+                    break
+                except Exception as error:
+                    if not failures.tolerates(error):
+                        raise
+                    lose(error, "stand_in")
+            else:
+                said = await speak(speakers[-1], task)
     except Exception as error:
         if not failures.tolerates(error):
             raise
@@ -349,23 +358,6 @@ async def take_turn(
         return None
     ctx.emit(TurnFinished(**facts))
     return said
-
-
-async def _first_answer(
-    speakers: Sequence[Block[Any, Any]],
-    speak: Callable[[Block[Any, Any], TurnTask], Awaitable[T]],
-    task: TurnTask,
-    failures: FailurePolicy,
-    lose: Callable[[Exception, Recovery], None],
-) -> T:
-    for block in speakers[:-1]:
-        try:
-            return await speak(block, task)
-        except Exception as error:
-            if not failures.tolerates(error):
-                raise
-            lose(error, "stand_in")
-    return await speak(speakers[-1], task)
 
 
 class Turn(Block[Any, Any]):
@@ -402,6 +394,16 @@ class Turn(Block[Any, Any]):
         state, stance = pattern_state(ctx), self.stance
         number = state.round
 
+        async def argue(debater: Block[Any, Any], task: TurnTask) -> object:
+            transcript = seen.handles["transcript"]
+            before = transcript.state
+            reading = ctx if seen is ctx.scope else ctx.child(ctx.block, ctx.path, seen)  # the same place in the run
+            said = await ask(debater, self._input_type.about(state.question), reading, self._failures)
+            if transcript.state is not before:  # by a block that records, inside of the debater's
+                raise ReadOnly("the transcript of its pattern", "debaters add to it by answering", block=debater.name)
+            task.heard()
+            return await self._record(said, ctx.below(self._record))
+
         def lose(error: Exception, instead: Recovery) -> None:
             block, name = self.speakers[0].name, self.agent_name
             record_failure(error, ctx, block=block, role="debater", name=name, stance=stance, instead=instead)
@@ -409,7 +411,7 @@ class Turn(Block[Any, Any]):
         return await take_turn(
             ctx,
             self.speakers,
-            lambda debater, task: self._argue(debater, state.question, task, ctx, seen),
+            argue,
             goal=f"Speak in round {number}" if stance is None else f"Argue {stance!r} in round {number}",
             metadata={"round": number} if stance is None else {"round": number, "stance": stance},
             failures=self._failures,
@@ -418,16 +420,6 @@ class Turn(Block[Any, Any]):
             agent_name=self.agent_name,
             stance=stance,
         )
-
-    async def _argue(self, debater: Block[Any, Any], question: str, task: TurnTask, ctx: Context, seen: Scope) -> Any:  # noqa: ANN401 - as above
-        transcript = seen.handles["transcript"]
-        before = transcript.state
-        reading = ctx if seen is ctx.scope else ctx.child(ctx.block, ctx.path, seen)  # the same place in the run
-        said = await ask(debater, self._input_type.about(question), reading, self._failures)
-        if transcript.state is not before:  # by a block that records, inside of the debater's
-            raise ReadOnly("the transcript of its pattern", "debaters add to it by answering", block=debater.name)
-        task.heard()
-        return await self._record(said, ctx.below(self._record))
 
     def outline(self) -> Outline:
         children = (self.speakers[0].outline(), self._record.outline())

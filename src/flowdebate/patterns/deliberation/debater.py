@@ -164,6 +164,7 @@ def render_persona_turn(
     """
     about = {**me.about, "round": round}
     parts = [filled(template.transcript, transcript=render_said(entries, own=me.name))]
+    # a report that was lost, or says nothing, leaves the summary before it
     told = [(number, report) for number, report in enumerate(reports, 1) if report and report.summary.strip()]
     if told:
         number, latest = told[-1]

@@ -110,7 +110,7 @@ def deliberation(  # noqa: PLR0913 - the pattern's options, each with its defaul
         for persona in loop.roster
     }
     round_ = sequencer(name=f"{name}-debate-round").parallel(turns).then(_record_round(loop))
-    pipeline = loop.opening().tap(round_).tap(loop.end_of_turns())
+    pipeline = loop.opening().tap(round_).tap(loop.end_of_turns())  # the moderator's time is its own
     if not loop.has(MODERATOR):
         return loop.until_stopped(pipeline).then(build_output(loop))
     closing = loop.role(
@@ -158,7 +158,7 @@ def stop_reason(state: DeliberationState, max_rounds: int) -> str | None:
     >>> stop_reason(DeliberationState(round=3), 3)
     'max_rounds'
     """
-    if state.is_settled:
+    if state.is_settled:  # before the cap: what the last round settled did not end for want of rounds
         return "settled"
     return "max_rounds" if state.round >= max_rounds else None
 
@@ -167,6 +167,7 @@ def raw_output(loop: Loop, ctx: Context, status: RunStatus) -> DeliberationOutpu
     """The raw output of the deliberation around a step, with what was said in a round that was cut short."""
     state = state_of(ctx, DeliberationState)
     decision = None if state.report is None else state.report.decision
+    # what a moderator finds settled is decided: without a decision, its summary says on what they agree
     if state.report is not None and decision is None and state.is_settled:
         decision = state.report.summary
     return DeliberationOutput(

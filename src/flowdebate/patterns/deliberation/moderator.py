@@ -110,6 +110,7 @@ def render_moderator_system(
     *, topic: str, participants: Members, lines: bool = False, template: ModeratorTemplate = MODERATOR
 ) -> str:
     """The task, the topic and who takes part; with `lines`, in which form a report is written as text."""
+    # the moderator's rules state neither the rounds nor a length
     common = fill_for_all(template.system, tuple(participants.items()), 0, "", topic=topic)
     return f"{common}\n\n{template.lines}" if lines else common
 
@@ -146,8 +147,8 @@ def create_moderator(
 ) -> Generator[ModeratorReport]:
     """The block `{name}-moderator`: closes a round with `{summary, status, decision}`.
 
-    It sees all that was said, with names and roles. `participants` are the roles of all
-    who take part, by name, in declared order; Its prompt states `max_rounds` if it is given. With `report="text"` the
+    It sees all that was said, with names and roles. `participants` are the roles of all who take part, by name, in
+    declared order. Its prompt states `max_rounds` if it is given. With `report="text"` the
     model is asked for the lines SUMMARY, STATUS and DECISION, which `parse_report` reads: for models without
     structured answers.
     """
@@ -166,8 +167,18 @@ def create_moderator(
     def reported(answer: Any, _: ModelResponse, __: Context) -> ModeratorReport:  # noqa: ANN401 - text, or the model below
         if report == "text":
             return parse_report(answer)
+        # by way of ModeratorReport, which takes "none", "N/A" and the like for no decision
         return ModeratorReport(summary=answer.summary, status=answer.status, decision=answer.decision)
 
+    schema: type[WireModel] | None = None
+    if report == "structured":  # it sums up before it finds, since models commit to what they wrote first
+        schema = create_model(
+            "ModeratorReport",
+            __base__=WireModel,
+            summary=(str, Field(description="What each of them holds now, what they agree on, what is still open")),
+            status=(ReportStatus, Field(description="SETTLED, or CONTINUE for another round")),
+            decision=(str | None, Field(description="What should be done, in one or two sentences; null for none")),
+        )
     return deciding_block(
         f"{name}-moderator",
         MODERATORS,
@@ -176,19 +187,8 @@ def create_moderator(
         turn=turn,
         template=template,
         transcript=transcript,
-        output_schema=None if report == "text" else _report_schema(),
+        output_schema=schema,
         transform=reported,
-    )
-
-
-def _report_schema() -> type[WireModel]:
-    """The moderator's answer: it sums up before it finds, since models commit to what they wrote first."""
-    return create_model(
-        "ModeratorReport",
-        __base__=WireModel,
-        summary=(str, Field(description="What each of them holds now, what they agree on, what is still open")),
-        status=(ReportStatus, Field(description="SETTLED, or CONTINUE for another round")),
-        decision=(str | None, Field(description="What should be done, in one or two sentences; null for none")),
     )
 
 
@@ -202,12 +202,13 @@ def stash_report(name: str, moderator: str, *, own: bool) -> Handler[object, Mod
     @handler(name=f"{name}-stash-report")
     async def stash(value: object, ctx: Context) -> ModeratorReport | None:
         def read() -> ModeratorReport:
-            if isinstance(value, str):
+            if isinstance(value, str):  # of an application: it may have what no store takes, such as NUL
                 return parse_report(clean_text(str(value)))
             return as_model(value, ModeratorReport, block=moderator)
 
         report = None if value is MISSING else await accepted(read, ctx, returns=ModeratorReport, own=own)
         state = state_of(ctx, DeliberationState)
+        # also None for a lost report: the place in the list is the round, by which prompts and pages find it
         ctx.scope.handle.update(reports=[*state.reports, report])
         if report is not None:
             ctx.emit(ModeratorReported(block=moderator, round=state.round, report=report))

@@ -101,6 +101,7 @@ def _text(text: str, *, label: str = "", indent: str = _INDENT) -> Iterator[str]
 
 def _indent(line: str, indent: str) -> str:
     """`indent`, or a bar before a line that a reader could take for one of the page itself."""
-    # without the invisible characters, and in one form, that could hide the resemblance from the pattern alone
+    # the beginning is enough of a line that may be as long as an argument; invisible characters and other forms of
+    # the same letters would hide the resemblance from the pattern alone
     seen = "".join(c for c in normalize("NFKC", line.lstrip()[:200]) if category(c) not in {"Cf", "Mn", "Me"})
     return indent if _FORM.match(seen.lstrip().casefold()) is None else _BEHIND

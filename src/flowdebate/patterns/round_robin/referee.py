@@ -127,6 +127,7 @@ def create_referee(
     It sees all that was said, with names and roles, and its own earlier audits. The schema that its model gets has
     `roster_names` as an enum. Its prompt states `max_rounds` if it is given.
     """
+    # a str is a sequence of names of one letter each
     roster = list(roster_names) if not isinstance(roster_names, str) else []
     if not roster or not all(isinstance(entry, str) and not is_blank(entry) for entry in roster):
         raise ConfigurationError(f"referee {name!r}", "roster_names", roster_names, "the names of the debaters")
@@ -225,7 +226,8 @@ def audit_of(report: RefereeReport, *, round: int, spoke: Iterable[str]) -> Refe
         if name is None:
             dropped.append(clean_text(assessment.agent_name))
         else:
-            left.remove(name)
+            left.remove(name)  # the first assessment of each counts
+            # a referee of the application's may write what no store takes, such as NUL
             kept.append({**clean_data(assessment.model_dump()), "agent_name": name})
     return RefereeAudit(
         round=round, notes=clean_text(report.notes), assessments=kept, dropped=list(dict.fromkeys(dropped))

@@ -54,6 +54,9 @@ def create_round_robin_transcript() -> RoundRobinTranscript:
     return StateResource(key="transcript", initial=TranscriptState[RoundRobinEntry])
 
 
+# strict lists that take a tuple: pydantic would also read an iterator, which may be endless
+
+
 class Assessment(WireModel):
     """A referee's assessment of one debater's argument."""
 
