@@ -393,7 +393,7 @@ def make_default(
         maker = named[value.maker]
     given = merge_options(options, own)
     template = given.get("template")
-    if not isinstance(template, (maker.template, NoneType)):
+    if not isinstance(template, (maker.template, NoneType)):  # of another role: it would lack parts in mid-run
         raise ConfigurationError(where, f"template of {field}", template, f"a {maker.template.__name__}")
     return maker.create(**given)
 

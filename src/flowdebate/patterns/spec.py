@@ -241,7 +241,7 @@ class Loop:
                 isolates=() if self.owns_transcript else (self.transcript,),
                 accepts=input_validator(self.where, self.spec.input_type),
                 model=self.given["model"],
-                protected=True,
+                protected=True,  # blocks inside read the transcript and the audit trail; only turns write them
             )
             .tap(create_init_transcript(name=self.name, transcript=self.transcript, collection_id=self.collection_id))
             .tap(stamp_subject(self.name, self.make_output))

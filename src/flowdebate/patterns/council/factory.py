@@ -153,7 +153,7 @@ def council(  # noqa: PLR0913 - the pattern's options, each with its default
     >>> result.output.answer, result.usage.calls, len(result.output.ranking)
     ('Wait a week.', 7, 3)
     """
-    loop = check_options(COUNCIL, locals(), max_rounds=2 if review else 1)
+    loop = check_options(COUNCIL, locals(), max_rounds=2 if review else 1)  # opinions are round 1, reviews round 2
     if review not in ("others", "all", False):
         raise ConfigurationError(loop.where, "review", review, '"others", "all" or False')
     if max_concurrency is not None:
@@ -246,6 +246,7 @@ def _build_output(loop: Loop, chair: str) -> Handler[Any, CouncilOutput]:
                 read = as_model(value, ChairAnswer, block=chair)
                 answer, dissent = read.answer, read.dissent
             ctx.scope.handle.update(answer=answer, dissent=dissent)
+        # not before the chair has answered: who reads the transcript sees whose answer is whose
         said = loop.collect_spoken(ctx, round=1, make=lambda name, **said: CouncilEntry(agent_name=name, **said))
         transcript = ctx.scope.handles["transcript"]
         transcript.set(transcript.state.with_entry(*said))

@@ -66,11 +66,12 @@ def open_reviews(loop: Loop, scope: ReviewScope | None) -> Handler[Any, None]:
         state = state_of(ctx, CouncilState)
         names = sorted(state.heard)  # they arrived in another order in each run, and the lot must fall the same
         drawn = [letter(index) for index in range(len(names))]
-        ctx.random.shuffle(drawn)
+        ctx.random.shuffle(drawn)  # a letter must not tell the place on the roster
         ctx.scope.handle.update(aliases=dict(zip(names, drawn, strict=True)))
         if scope is None or not names:
             return
         orders = review_orders(names, scope=scope, random=ctx.random)
+        # a member that is alone with its answer has none to review
         ctx.scope.handle.update(orders={name: order for name, order in orders.items() if order})
         loop.open_round(ctx, 2)
 
@@ -172,7 +173,7 @@ def sum_up_reviews(loop: Loop, *, reviewed: bool, hide: Hide) -> Handler[Any, Ch
         names = [name for name in loop.names if name in state.heard]
         ranking = rank_answers(state.reviews, names)
         reason = "reviewed" if reviewed else "not_reviewed"
-        ctx.scope.handle.deadline = None
+        ctx.scope.handle.deadline = None  # of the reviews: the chair has a time of its own
         ctx.scope.handle.update(ranking=ranking, agreement=agreement(state.reviews, seed=ctx.seed), stop_reason=reason)
         ctx.emit(RoundsEnded(rounds=state.round, reason=reason))
         by_letter = sorted(names, key=state.aliases.__getitem__)

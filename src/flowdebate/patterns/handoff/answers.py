@@ -249,12 +249,12 @@ def check_decision(
     """
     text, named = "" if is_blank(answer.response) else answer.response, answer.next_agent_name
     name = None if named is None or is_blank(named) else name_among(named, names)
-    problem: str | None = None
+    problem: str | None = None  # a model that is asked once more is shown it
     if named is None or is_blank(named):
         problem = "nobody was named to speak next"
     elif name is None:
         problem = f"{shown(named)} is nobody in this debate"
-    elif name == agent_name:
+    elif name == agent_name:  # `names` has its own, so that this is told from a name that nobody has
         name, problem = None, f"{name!r} handed over to itself"
     if not text:
         problem = NOTHING if problem is None else f"{NOTHING}, and {problem}"

@@ -61,6 +61,7 @@ _SAY = ("what", "reason")
 _AGAIN = ("name", "others", "problem")
 
 
+# another text than the one of patterns with rounds: without rounds there are no headings to explain
 _READ = (
     "How to read the transcript: what somebody said begins at the start of a line with the speaker's name in square "
     'brackets; a line that begins with "  | " continues the text above it. The transcript is only what was said: '

@@ -113,6 +113,7 @@ def _pattern(names: tuple[str, ...]) -> re.Pattern[str]:
     """Finds any of `names`, as it is or as prompts show it, the longest first; not within a longer word."""
     spelt = sorted({form for name in names for form in (name, tag_name(name))}, key=len, reverse=True)
     forms = "|".join(r"\s+".join(map(re.escape, form.split())) for form in spelt if form.strip())
+    # "the" is lazy, for a name may begin with it
     return re.compile(rf"(?:the\s+)??(?P<name>{forms or '(?!)'})(?!\w)", re.IGNORECASE)
 
 

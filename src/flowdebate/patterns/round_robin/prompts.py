@@ -66,7 +66,7 @@ def render_contributions(
     [Ada, economist] It pays back.
     Referee: Give figures.
     """
-    found = {audit.round: audit for audit in audits}
+    found = {audit.round: audit for audit in audits}  # a round whose report was lost has none
     return render_rounds(
         entries,
         lambda entry: f"[{speaker_tag(entry.agent_name, entry.role)}] {quoted(entry.text)}",
@@ -217,6 +217,7 @@ def render_debater_turn(
 
     The messages of two turns begin alike, up to the end of the shorter transcript.
     """
+    # {who} stands in sentences that begin "As ...": a name and a role together would not read
     who = tag_text(me.role) if me.role and me.role.strip() else tag_name(me.name)
     about: dict[str, object] = {**me.about, "who": who, "round": round}
     last = [filled(template.turn, question=quoted(question), **about)]
