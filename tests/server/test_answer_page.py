@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from flowdebate.blocks.human.prompt import render_request, render_said
 from flowdebate.patterns.debate.schemas import DebateContributionEntry
 from flowdebate.service.state import PendingInput
-from flowdebate.web.forms.asked import Asked
-from flowdebate.web.forms.form import answer_fields
+from flowdebate.web.forms import Asked, answer_fields
 from tests.server.test_links import SIDES, WITH_JUDGE, waiting
 from tests.server.test_pages import HOSTILE, Parts
 

@@ -20,8 +20,8 @@ from flowdebate.service import Service
 from flowdebate.service.plans.plan import make_plan
 from flowdebate.testing import FunctionModel
 from flowdebate.testing.examples import Example, ExampleModel
-from flowdebate.web.forms.form import form_of
-from flowdebate.web.forms.written import as_curl, as_python, as_toml
+from flowdebate.web.forms import form_of
+from flowdebate.web.written import as_curl, as_python, as_toml
 from tests.server.stage import debater, staged
 
 if TYPE_CHECKING:

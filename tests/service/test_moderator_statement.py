@@ -12,8 +12,7 @@ from flowdebate.service.documents.document import document_of
 from flowdebate.service.documents.markdown import report
 from flowdebate.service.documents.sections import Fact, Group
 from flowdebate.testing import FunctionModel
-from flowdebate.web.notebook.excerpt import excerpt
-from flowdebate.web.notebook.page import live_html
+from flowdebate.web.notebook import excerpt, live_html
 from flowdebate.web.report import document_html
 
 SIDES = [Debater("pro", "cap rents"), Debater("con", "free rents")]

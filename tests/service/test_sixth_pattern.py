@@ -22,7 +22,7 @@ from flowdebate.patterns import PATTERNS
 from flowdebate.service import Service
 from flowdebate.service.documents.live import Live
 from flowdebate.testing import FunctionModel
-from flowdebate.web.notebook.page import live_html, markdown_of
+from flowdebate.web.notebook import live_html, markdown_of
 from tests.cli.stage import Stage as ModelServer
 from tests.mcp.conftest import told
 from tests.server.agui_client import AgUiClient

@@ -44,10 +44,10 @@ class InNotebooks:
 
     def _repr_html_(self) -> str | None:
         """The page as HTML; None where there is none, or if it cannot be made: a notebook then shows the repr."""
-        html: str | None = resolve_name("flowdebate.web.notebook.page:html_of")(self)
+        html: str | None = resolve_name("flowdebate.web.notebook:html_of")(self)
         return html
 
     def _repr_markdown_(self) -> str | None:
         """The page as Markdown; None as for HTML."""
-        text: str | None = resolve_name("flowdebate.web.notebook.page:markdown_of")(self)
+        text: str | None = resolve_name("flowdebate.web.notebook:markdown_of")(self)
         return text

@@ -16,8 +16,7 @@ from flowdebate.runs.result import RunHandle, RunView
 from flowdebate.service.state import PendingInput
 from flowdebate.service.statuses import status_text
 from flowdebate.store.open import open_store
-from flowdebate.web.forms.asked import Asked
-from flowdebate.web.forms.form import answer_fields
+from flowdebate.web.forms import Asked, answer_fields
 from flowdebate.web.templates import asset, render, style_of
 
 if TYPE_CHECKING:

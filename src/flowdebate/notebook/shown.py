@@ -10,7 +10,7 @@ from flowdebate._util.validation import check_library, is_number
 from flowdebate.errors import ConfigurationError
 from flowdebate.runs.result import RunHandle
 from flowdebate.service.documents.live import Live
-from flowdebate.web.notebook.page import html_of, live_html, markdown_of
+from flowdebate.web.notebook import html_of, live_html, markdown_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator

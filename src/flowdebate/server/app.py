@@ -73,6 +73,7 @@ def create_app(  # noqa: PLR0913 - keyword-only
     if authenticate is not None and token:
         raise ConfigurationError(_WHERE, "token", "a token", "left out where there is `authenticate`")
     if token is None and authenticate is None:
+        # every start has its own unless one is given: what was pasted somewhere opens nothing later
         token = secrets.token_urlsafe(32)
     if token and len(token) < _SHORTEST_TOKEN:
         raise ConfigurationError(_WHERE, "token", "a shorter one", f"text of at least {_SHORTEST_TOKEN} characters")
@@ -115,6 +116,7 @@ def _other_protocols(
         routers.append(chat.router)
         refusals["/v1/"] = chat.error_response
     if ag_ui:
+        # the import alone would say that a module is missing, and not which extra has it
         check_library(_WHERE, "ag_ui", library="ag-ui-protocol", extra="ag-ui")
         from flowdebate.server.protocols import agui
 
@@ -133,6 +135,7 @@ class _Application(FastAPI):
             openapi_url=f"{API}/openapi.json",
             docs_url=None,  # these pages load their scripts from elsewhere
             redoc_url=None,
+            # FastAPI would put path and method into it, and generated clients would call their functions so
             generate_unique_id_function=lambda route: route.name,
             lifespan=_lifespan,
         )
@@ -148,6 +151,7 @@ class _Application(FastAPI):
             schemas = document["components"]["schemas"]
             for kind in (FieldProblem, Problem):
                 schemas[kind.__name__] = kind.model_json_schema(ref_template="#/components/schemas/{model}")
+            # its fields refer to the schemas of the document, not to copies in it
             del schemas[Problem.__name__]["$defs"]
             for name, schema in schemas.items():
                 if not name.endswith("Body"):  # answers may get further fields
@@ -161,6 +165,7 @@ class _Application(FastAPI):
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     front: Front = app.state.front
+    # a server that only shows runs must not go on with those of another process, which pays for them
     if not front.read_only:
         await front.service.recover()
     yield

@@ -90,6 +90,7 @@ async def _front(request: Request) -> Front:
 
 async def _service(request: Request) -> Service | OwnedService:
     service, owner = request.app.state.front.service, owner_of(request.scope)
+    # endpoints take the service from here, and so find the runs of the user who asks, and no others
     return service if owner is None else OwnedService(service, owner)
 
 

@@ -93,6 +93,7 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
+            # no endpoint speaks it, and a browser lets any page open one
             await send({"type": "websocket.close", "code": 1008})
             return
         if scope["type"] != "http":
@@ -101,6 +102,7 @@ class Guard:
         send = _add_headers(send)
         request = Request(scope)
         try:
+            # the host first: the check of origins compares with it
             _check_host(request.headers, self.options.hosts)
             _check_origin(request)
             if (exchanged := self._exchange(request)) is not None:
@@ -129,6 +131,7 @@ class Guard:
         if not is_same(given, token):
             raise _unauthorized("The token in this URL is not that of this start of the server.")
         clean = f"{scope['path']}?{urlencode(rest)}" if rest else scope["path"]
+        # a path that begins with two slashes would lead to another host
         response = RedirectResponse(f"/{clean.lstrip('/')}", HTTPStatus.SEE_OTHER)
         response.set_cookie(
             _cookie_name(request),
@@ -209,8 +212,10 @@ def _check_origin(request: Request) -> None:
     """403 for what a page of another origin sent; following a link from one to a page here is allowed."""
     headers = request.headers
     origin = headers.get("origin")
+    # a browser says "null" for a page in a sandbox or of a file, whose netloc is no host: it is refused as well
     if origin is not None and urlsplit(origin.lower()).netloc != headers["host"].lower():
         raise HTTPException(HTTPStatus.FORBIDDEN, "Pages of other origins may not use this server.")
+    # a link in a mail or a chat opens the page of a run; a frame, an image or a script of another site does not
     follows = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
     if headers.get("sec-fetch-site") in ("cross-site", "same-site") and not (request.method == "GET" and follows):
         raise HTTPException(HTTPStatus.FORBIDDEN, "Pages of other origins may not use this server.")
@@ -286,6 +291,7 @@ class Links:
 
     def sign(self, link: Link) -> str:
         """The code of a link, which is safe in a URL."""
+        # field by field without their names: a code is part of a URL that people paste
         text = json.dumps(astuple(link), separators=(",", ":")).encode()
         return f"{_encode(text)}.{self._mac(text)}"
 
@@ -303,6 +309,7 @@ class Links:
         return link if self.clock() < link.expires_at else None
 
     def _mac(self, text: bytes) -> str:
+        # the secret may be the token, which also signs the cookie: by the words in front, neither passes for the other
         return _encode(hmac.new(self.secret.encode(), b"link 2\n" + text, sha256).digest())
 
 

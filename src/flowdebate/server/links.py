@@ -117,6 +117,7 @@ async def link_of(front: Front, code: str) -> tuple[Link, StoredRun]:
     if link is not None:
         with suppress(RunNotFound):
             stored = await front.service.store.run(link.run_id)
+            # somebody may delete a run and begin another with its id; the link was not made for that one
             if stored.header.created_at == link.began:
                 return link, stored
     raise HTTPException(HTTPStatus.NOT_FOUND, "This link is not valid, or not any more.")

@@ -33,12 +33,15 @@ _OUR_FAULT = "The server failed; its log says why."
 STATUSES: Mapping[type[FlowDebateError], HTTPStatus] = {
     FlowDebateError: HTTPStatus.INTERNAL_SERVER_ERROR,
     errors.ConfigurationError: HTTPStatus.UNPROCESSABLE_ENTITY,
+    # the application has built its pattern so; no request can mend that
     errors.ResourceConflict: HTTPStatus.INTERNAL_SERVER_ERROR,
     errors.ModelError: HTTPStatus.BAD_GATEWAY,
     errors.ModelUnavailable: HTTPStatus.SERVICE_UNAVAILABLE,
     errors.ModelTimeout: HTTPStatus.GATEWAY_TIMEOUT,
+    # not 429, which would say that this client asks too often: it is this server that asks its provider
     errors.RateLimited: HTTPStatus.SERVICE_UNAVAILABLE,
     errors.CircuitOpen: HTTPStatus.SERVICE_UNAVAILABLE,
+    # when it reaches a client, it is about the answer that a person sent
     errors.OutputError: HTTPStatus.UNPROCESSABLE_ENTITY,
     errors.BadFile: HTTPStatus.UNPROCESSABLE_ENTITY,
     errors.LimitReached: HTTPStatus.CONFLICT,
@@ -104,6 +107,7 @@ def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 def status_of(error: FlowDebateError) -> HTTPStatus:
     """The status of an error: that of its class, or of the nearest class above it that has one."""
+    # a new error class has the status of the one above it until somebody decides otherwise
     return next(STATUSES[each] for each in type(error).__mro__ if each in STATUSES)
 
 
@@ -124,6 +128,7 @@ def problem_response(error: Exception) -> ProblemResponse:
         headers = dict(error.headers or {})
     elif problem.status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
         open_for = error.seconds if isinstance(error, errors.CircuitOpen) else None
+        # what the provider asked for, or the circuit breaker waits for: earlier tries would fail as well
         seconds = getattr(error, "retry_after", None) or open_for
         headers = {} if seconds is None else {"retry-after": str(max(1, math.ceil(seconds)))}
     return ProblemResponse(problem.model_dump(exclude_none=True), status_code=problem.status, headers=headers)
@@ -143,6 +148,7 @@ def problem_of(error: Exception) -> Problem:
         case HTTPException():
             return _blank(HTTPStatus(error.status_code), str(error.detail))
         case RecursionError():
+            # raised by the JSON reader, before `check_data` can count levels
             return _blank(HTTPStatus.UNPROCESSABLE_ENTITY, "The request is nested too deeply.")
         case _:
             return _blank(HTTPStatus.INTERNAL_SERVER_ERROR, _OUR_FAULT)

@@ -28,7 +28,7 @@ from flowdebate.server.requests import AnswerBody, BeginBody, ForkBody, ResumeBo
 from flowdebate.service.plans.options import option_of
 from flowdebate.service.state import RunDetails, RunPage, RunState
 from flowdebate.service.votes import Votes
-from flowdebate.web.forms.written import as_curl, as_python, as_toml
+from flowdebate.web.written import as_curl, as_python, as_toml
 
 _LONGEST_WAIT = 60
 """Seconds of `?wait=`: less than an idle connection is kept open (`serve`), so that clients can wait again on it."""
@@ -153,6 +153,7 @@ async def fork(
 async def vote(run_id: str, body: VoteBody, front: FrontOf, service: ServiceOf) -> Response:
     """Vote on a debate that is over. The first vote of a reader stands."""
     front.check_writable()
+    # a reader without an id has one vote, as somebody whom nobody else can be
     reader = body.reader or secrets.token_urlsafe(16)
     return data(await service.vote(run_id, reader, body.winner, why=body.why, order=body.order), HTTPStatus.CREATED)
 
@@ -237,6 +238,7 @@ async def health() -> Health:
 @catalog.get("/patterns", responses=responses())
 async def patterns(front: FrontOf) -> list[PatternDescription]:
     """List the patterns that runs can be started with, and their options."""
+    # the application may register a block under the name of a built-in pattern, and that one is then run
     own = front.service.patterns
     registered = [
         PatternDescription(name=name, registered=True, subject="input", outline=str(outline(block)))

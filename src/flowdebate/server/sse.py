@@ -35,7 +35,9 @@ _Item: TypeAlias = "tuple[str, Update | FlowDebateError]"
 _Queue: TypeAlias = "asyncio.Queue[_Item | None]"
 
 _LOG = logging.getLogger("flowdebate.server")
+# A comment, which readers skip: proxies close a connection on which nothing is sent for a minute or so.
 _PING = b": ping\n\n"
+# Browsers come back after a second; left to themselves, they wait for three or five.
 _RETRY = b"retry: 1000\n\n"
 _MOST = 64
 """Readers of one run."""
@@ -48,6 +50,7 @@ _BEHIND = 32
 _GOES_ON = ("queued", "running", "left_behind")
 """Statuses of runs that may go on: a server that recovers its runs resumes one that its process has left behind."""
 _KIND = re.compile(r'\{"kind":"(\w+)"')
+# nginx would hold frames back until its buffer is full
 _HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 
 
@@ -83,6 +86,7 @@ class Readers:
         """End all streams; readers may come back, to another process, with the last id that they have seen."""
         self._closed = True
         for queue in self._queues:
+            # a queue that is full has no room for the end; a reader who comes back is sent what is dropped here
             while not queue.empty():
                 queue.get_nowait()
             queue.put_nowait(None)
@@ -157,6 +161,7 @@ class Readers:
                     yield chunk
         finally:
             self._queues.discard(queue)
+            # its followers leave the channels of their runs before the response is over
             pump.cancel()
             await asyncio.wait([pump])
 
@@ -186,6 +191,7 @@ async def _pump(service: Service | OwnedService, marks: Mapping[str, str | None]
         async with asyncio.TaskGroup() as group:
             for run_id, mark in marks.items():
                 group.create_task(follow(run_id, mark))
+    # a bug in one follower ends this stream, which the reader opens again, and not the server
     except ExceptionGroup:
         _LOG.exception("a stream of events has ended early")
     await queue.put(None)
@@ -299,6 +305,7 @@ class _Following:
     def _take(self, update: Update, details: RunDetails) -> None:
         assert self._page is not None  # noqa: S101 - it is what is followed for
         if update.kind == "reset":
+            # a page made of events that are taken back cannot be mended piece by piece
             self._page, self._mark = LivePage(details.document, link=self._link), None
             for reader in self.readers:
                 reader.is_behind = True

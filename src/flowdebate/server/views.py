@@ -26,8 +26,6 @@ from flowdebate.store.export import export_run
 from flowdebate.web.report import report_html, report_policy
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from flowdebate.service.documents.document import Document
 
 
@@ -68,6 +66,7 @@ async def events(
 ) -> Response:
     """Follow a run as it happens, or from the beginning if it is over."""
     await stored_run(service, run_id)
+    # one following serves all readers, whoever they are: that the run is this user's was checked above
     if page:
         return front.readers.page(
             front.service, run_id, link=f"{root_of(request)}/runs/{quote(run_id, safe='')}/travel"
@@ -170,6 +169,7 @@ async def report_page(run_id: str, service: ServiceOf) -> Response:
         html = await report_html(*await service.evidence(run_id))
     except BadFile as error:
         raise HTTPException(HTTPStatus.NOT_FOUND, str(error)) from None
+    # stricter than that of pages, which may load scripts from here: a report is shown as whoever made it left it
     headers = {"content-security-policy": f"{report_policy()}; frame-ancestors 'none'", **_saved_as(run_id, "html")}
     return Response(html.encode(errors="replace"), media_type="text/html", headers=headers)
 
@@ -182,13 +182,8 @@ async def report_page(run_id: str, service: ServiceOf) -> Response:
 async def export_jsonl(run_id: str, front: FrontOf, service: ServiceOf) -> Response:
     """Export a run, for `flowdebate import`."""
     await stored_run(service, run_id)
-    lines = export_run(front.service.store, run_id)
-    return StreamingResponse(_ended_lines(lines), media_type="text/plain", headers=_saved_as(run_id, "jsonl"))
-
-
-async def _ended_lines(lines: AsyncIterator[str]) -> AsyncIterator[bytes]:
-    async for line in lines:
-        yield f"{line}\n".encode()
+    lines = (f"{line}\n".encode() async for line in export_run(front.service.store, run_id))
+    return StreamingResponse(lines, media_type="text/plain", headers=_saved_as(run_id, "jsonl"))
 
 
 def document_in(details: RunDetails) -> Document:

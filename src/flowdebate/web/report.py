@@ -8,7 +8,6 @@ import gzip
 import re
 import zlib
 from dataclasses import dataclass
-from functools import cache
 from hashlib import sha256
 from html.parser import HTMLParser
 from itertools import zip_longest
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
 
 _MEGABYTES = 64
 """Of a file that is verified, and of the journal in it."""
+_STYLES = ("style.css", "report.css")
 _JOURNAL = re.compile(r'<a id="journal" download="[^"<>]*" href="data:application/gzip;base64,([^"]*)">')
 _HASH = re.compile(r'<td class="mono" id="sha256">([^<]*)</td>')
 _VERSION = re.compile(r'<meta name="generator" content="flowdebate ([^"<>]*)">')
@@ -48,13 +48,14 @@ async def report_html(lines: Sequence[str], evidence: Evidence) -> str:
     journal = "".join(f"{line}\n" for line in lines).encode()
     if len(journal) > _MEGABYTES * 1_000_000:
         raise BadFile(f"run {evidence.run.header.run_id}", f"its journal is larger than {_MEGABYTES} MB")
+    # without the time, the same journal gives the same file
     packed = base64.b64encode(gzip.compress(journal, mtime=0)).decode()
     return await _page(evidence, journal, packed)
 
 
 def report_policy(*, base: str = "'none'") -> str:
     """The content security policy of reports: nothing is loaded and nothing acts, and only their own style counts."""
-    digest = base64.b64encode(sha256(_style().encode()).digest()).decode()
+    digest = base64.b64encode(sha256(style_of(*_STYLES).encode()).digest()).decode()
     return f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri {base}; form-action 'none'"
 
 
@@ -71,6 +72,7 @@ async def _page(evidence: Evidence, journal: bytes, packed: str) -> str:
     return _rendered(
         sheet,
         models=sorted({call.model for call in sheet.trace.calls if call.model}),
+        # of the file as which a browser saves the journal
         name=re.sub(r"[^A-Za-z0-9._-]", "_", evidence.run.header.run_id)[:80],
         packed=packed,
         journal_hash=sha256(journal).hexdigest(),
@@ -92,13 +94,7 @@ def _rendered(sheet: Sheet, **journal: Any) -> str:  # noqa: ANN401 - for the te
     from flowdebate import __version__
 
     policy = report_policy(base="about:") if "framed" in journal else report_policy()
-    return render("report", sheet=sheet, style=_style(), policy=policy, version=__version__, **journal)
-
-
-@cache
-def _style() -> str:
-    """The style sheets in one line."""
-    return style_of("style.css", "report.css")
+    return render("report", sheet=sheet, style=style_of(*_STYLES), policy=policy, version=__version__, **journal)
 
 
 # Verification
@@ -106,6 +102,7 @@ def _style() -> str:
 
 async def verify_file(path: str) -> list[Finding]:
     """Check the report at `path`, or each run of an export ("-": on stdin); BadFile for any other file."""
+    # mail programs and editors change the ends of lines, and no text of a page depends on them
     text = read_text(path, megabytes=_MEGABYTES).replace("\r\n", "\n")
     if text.lstrip()[:1] == "<":
         return [await verify_report(text, source=path)]
@@ -140,12 +137,14 @@ async def verify_report(
     try:
         made = await _page(evidence, journal, packed)
     except FlowDebateError as error:
+        # there is nothing to compare with
         made = html
         finding = finding.model_copy(update={"outcome": "unknown", "problems": (f"It gives no page: {error}",)})
     if made != html:
         problems.extend(_differences(html, made))
     if not problems:
         return finding
+    # another version may set the same run differently: that is no sign that anybody changed it
     if finding.outcome == "verified" and made_by != __version__ and found == said:
         problems.append(f"flowdebate {made_by} has made it, and this is {__version__}: verify it with that version.")
         return finding.model_copy(update={"outcome": "unknown", "problems": tuple(problems)})
@@ -165,6 +164,7 @@ def _unpacked(packed: str, source: str) -> bytes:
         data = base64.b64decode(packed, validate=True)
     except binascii.Error as error:
         raise BadFile(source, f"its journal is no base64: {error}") from None
+    # `gzip.decompress` has no bound: a few kilobytes may unpack to gigabytes
     reader = zlib.decompressobj(wbits=31)
     try:
         journal = reader.decompress(data, _MEGABYTES * 1_000_000)

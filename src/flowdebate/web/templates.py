@@ -13,8 +13,8 @@ from flowdebate.service.documents.sections import FLAGS
 from flowdebate.service.documents.text import as_json, printable
 from flowdebate.service.runs import ago, moment
 from flowdebate.service.statuses import RESUMABLE, STATUSES, status_mark
-from flowdebate.web.forms.asked import role_in_words
-from flowdebate.web.run.quotes import lines_of
+from flowdebate.web.forms import role_in_words
+from flowdebate.web.run.sheet import lines_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,12 +37,7 @@ def render(template: str, **data: Any) -> str:  # noqa: ANN401 - what the templa
 
 def macro(name: str, *given: Any) -> str:  # noqa: ANN401 - what the macro shows
     """A piece of a page: what the macro `name` makes of what it is given, in which all text is escaped."""
-    return str(getattr(_pieces(), name)(*given))
-
-
-@cache
-def _pieces() -> Any:  # noqa: ANN401 - a module of Jinja's
-    return _environment().get_template("pieces.html").module
+    return str(getattr(_environment().get_template("pieces.html").module, name)(*given))
 
 
 def _unprintable(part: object) -> str:
@@ -62,8 +57,9 @@ def asset(name: str) -> str:
     return _STATIC.joinpath(name).read_text("utf-8")
 
 
+@cache
 def style_of(*names: str) -> str:
-    """Style sheets in one line, without their comments."""
+    """Style sheets in one line, without their comments. Each page of a notebook, and each report, has its own copy."""
     sheets = _COMMENT.sub("", "".join(asset(name) for name in names))
     return _SPACES.sub(" ", sheets).strip()
 
@@ -75,7 +71,9 @@ def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("flowdebate.web"),
         autoescape=True,
+        # a misspelt name fails in tests, and is no blank on a page
         undefined=StrictUndefined,
+        # escaping makes markup harmless; characters that hide or reverse text are no markup
         finalize=_seen,
         trim_blocks=True,
         lstrip_blocks=True,

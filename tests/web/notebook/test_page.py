@@ -20,8 +20,7 @@ from flowdebate.runs.events import CallStarted
 from flowdebate.service.documents.live import Live
 from flowdebate.service.documents.sections import Entry, Group, Heading, Remark
 from flowdebate.testing import FunctionModel, ScriptedModel
-from flowdebate.web.notebook.excerpt import excerpt
-from flowdebate.web.notebook.page import document_of_view, html_of, live_html, markdown_of
+from flowdebate.web.notebook import document_of_view, excerpt, html_of, live_html, markdown_of
 from tests.runs.durable.patterns import PATTERNS, QUESTION, answer_to
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from flowdebate.web.run.compare import Pair, Same, changes, compared
 from flowdebate.web.run.record import Call
+from flowdebate.web.run.travel import Pair, Same, changes, compared
 
 WORDS = st.lists(st.sampled_from(["buses", "are", "slow", "\n", "\n\n", " ", "  never", "é", ""]), max_size=30)
 TEXTS = st.one_of(st.text(max_size=60), WORDS.map(" ".join))

@@ -14,7 +14,7 @@ from flowdebate.service.service import Service
 from flowdebate.store import MemoryStore
 from flowdebate.testing import FunctionModel
 from flowdebate.web.report import report_html, verify_report
-from flowdebate.web.run.quotes import citations_in, passages_of
+from flowdebate.web.run.sheet import citations_in, passages_of
 from flowdebate.web.templates import paragraphs
 
 TEXTS = st.lists(st.sampled_from([*"ab .\n\r>", "“", "”", '"', "«", "»", "rents rose by ", "\u2028"])).map("".join)

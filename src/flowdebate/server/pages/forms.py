@@ -19,8 +19,7 @@ from flowdebate.server.links import link_of, request_for
 from flowdebate.server.pages.runs import page
 from flowdebate.service.pages.base import PatternPage
 from flowdebate.service.statuses import OVER
-from flowdebate.web.forms.asked import Asked, role_in_words, said_since
-from flowdebate.web.forms.form import Form, answer_fields, form_of
+from flowdebate.web.forms import Asked, Form, answer_fields, form_of, role_in_words, said_since
 
 if TYPE_CHECKING:
     from flowdebate.service.state import PendingInput, RunDetails

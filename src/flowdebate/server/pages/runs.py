@@ -16,9 +16,8 @@ from flowdebate.server.front import API, Front, FrontOf, ServiceOf, root_of
 from flowdebate.server.requests import RunsQuery  # noqa: TC001 - FastAPI reads it
 from flowdebate.service.statuses import OVER, State
 from flowdebate.service.steps import StepState
-from flowdebate.web.run.compare import compared
 from flowdebate.web.run.sheet import Sheet
-from flowdebate.web.run.travel import fork_line, moment_at
+from flowdebate.web.run.travel import compared, fork_line, moment_at
 from flowdebate.web.templates import assets, render
 
 if TYPE_CHECKING:

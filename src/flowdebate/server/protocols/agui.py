@@ -64,6 +64,7 @@ async def ag_ui_run(
     ui = AgUi(thread_id=body.thread_id, run_id=body.run_id, state=body.state, messages=body.messages)
     latest = (await service.runs(pattern=pattern, labels={_THREAD: body.thread_id}, limit=1)).runs
     if latest and latest[0].status == "awaiting":
+        # an AG-UI client answers interrupts in a new run of the same thread; here that is the same run, which goes on
         run = latest[0]
         await _answer(await service.run(run.run_id), body, service, ui)
     elif body.resume:

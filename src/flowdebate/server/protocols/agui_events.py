@@ -45,6 +45,7 @@ class AgUi:
         self._ids = {"thread_id": thread_id, "run_id": run_id}
         self._state: dict[str, Any] = dict(state) if isinstance(state, dict) else {}
         self._messages = list(messages)
+        # updates come from the first one on, also after an interrupt: these were told in the AG-UI run before it
         self._known = {each.id.rpartition("~")[0] for each in messages}
         self._known |= {each.tool_call_id for each in messages if isinstance(each, ag_ui.ToolMessage)}
         self.earlier_calls: int = 0
@@ -107,6 +108,7 @@ class AgUi:
         return ag_ui.RunFinishedEvent(**self._ids, outcome=outcome, result=result, usage=self._used())
 
     def _failed(self, message: str, *, code: str | None = None) -> ag_ui.BaseEvent:
+        # error texts begin with their class, which is what remains of it in a store
         name = message.partition(":")[0]
         code = code or (name if name in errors.__all__ else "failed")
         return ag_ui.RunErrorEvent(message=message, code=code, usage=self._used())
@@ -149,6 +151,7 @@ class AgUi:
     def _tell(self, event: Any) -> Iterator[ag_ui.BaseEvent]:  # noqa: ANN401 - any event
         match event:
             case RoundStarted():
+                # patterns inside others have open steps side by side, and AG-UI knows steps by their names alone
                 scope = _LOOP.sub("", event.path.rpartition("/")[0])
                 yield from self._end_step(scope)
                 name = f"round {event.round}"
@@ -163,11 +166,13 @@ class AgUi:
                 patch: list[Any] = [{"op": "add", "path": f"{board}/{task}", "value": wire_of(event)["task"]}]
                 if collection not in self._collections:
                     self._collections.add(collection)
+                    # a patch that adds below what is not there is refused as a whole
                     patch.insert(0, {"op": "add", "path": board, "value": {}})
                 yield ag_ui.StateDeltaEvent(delta=patch, timestamp=_milliseconds(event.at))
             case ToolCalled():
                 yield from self._tool(event)
             case ModelCalled():
+                # replayed calls come first, and were paid for and told of in the run before
                 if self._calls >= self.earlier_calls:
                     self._usage[event.model] += event.usage
                 self._calls += event.usage.calls

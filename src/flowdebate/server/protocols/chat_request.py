@@ -156,12 +156,16 @@ def chat_context(messages: Sequence[tuple[str, str]]) -> str:
     """
     shown: list[str] = []
     room = _MOST
-    for name, text in reversed(messages):
-        line = f"[{tag_name(name)}] {quoted(_cut(text.strip()))}"
+    # the last messages are those that the question is about
+    for name, message in reversed(messages):
+        text = message.strip()
+        if len(text) > _LONG:  # debates end with what they have come to, so most of the room is for the end
+            text = f"{text[: _LONG // 4]} […] {text[-_LONG * 3 // 4 :]}"
+        line = f"[{tag_name(name)}] {quoted(text)}"
         if room < len(line):
             shown.append("[…] Earlier messages are left out.")
             break
-        if text.strip():
+        if text:
             room -= len(line)
             shown.append(line)
     return "\n".join([_LEAD, *reversed(shown)]) if shown else ""
@@ -204,11 +208,6 @@ _MOST = 8_000
 """Characters of a chat that a question has with it."""
 _LONG = 2_000
 """Characters of one message."""
-
-
-def _cut(text: str) -> str:
-    """The beginning and the end of a long text: debates end with what they have come to."""
-    return text if len(text) <= _LONG else f"{text[: _LONG // 4]} […] {text[-_LONG * 3 // 4 :]}"
 
 
 _ANSWER = ":answer"
@@ -262,6 +261,7 @@ def find_chat_model(service: Service, name: str) -> ChatModel | None:
     return next((model for model in chat_models(service) if model.id == name), None)
 
 
+# making a plan loads the pattern, and clients list models often
 @cache
 def _needs_only_a_question(info: PatternInfo) -> bool:
     try:

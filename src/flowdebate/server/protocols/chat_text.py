@@ -53,7 +53,8 @@ class ChatText:
         self._say(self._speech.of(event, update.start))
         if text := sections_text(_sections(event)):
             self._parts.append(_Part([text], done=True))
-        if _ends_turn(event) and (end := self._turns.pop(event.path, None)) is not None:
+        skipped = isinstance(event, RoleFailed) and event.instead == "skipped"
+        if (skipped or isinstance(event, TurnFinished)) and (end := self._turns.pop(event.path, None)) is not None:
             end.done = True
         return self._shown()
 
@@ -71,10 +72,13 @@ class ChatText:
         for each in spoken:
             match each:
                 case Opened(turn=turn) if turn is not None:
-                    part = self._said[each.id] = _Part([f"{_heading(turn)}\n\n> "])
+                    about = turn.stance or " of ".join(filter(None, (turn.phase, turn.target)))
+                    part = self._said[each.id] = _Part([f"{bold(turn.agent_name, about)}\n\n> "])
                     end = self._turns.get(turn.path)
-                    at = len(self._parts) if end is None else _index(self._parts, end)
-                    self._parts.insert(at, part)
+                    places = (
+                        at for at, other in enumerate(self._parts) if other is end
+                    )  # parts are equal by their texts
+                    self._parts.insert(next(places, len(self._parts)), part)
                 case Piece() if each.id in self._said:
                     self._said[each.id].say(each.text)
                 case Closed() if each.id in self._said:
@@ -118,21 +122,8 @@ class _Part:
         return texts
 
 
-def _index(parts: list[_Part], wanted: _Part) -> int:
-    return next(index for index, part in enumerate(parts) if part is wanted)
-
-
-def _ends_turn(event: object) -> bool:
-    return isinstance(event, TurnFinished) or (isinstance(event, RoleFailed) and event.instead == "skipped")
-
-
 def _in_quote(text: str) -> str:
     return text.replace("\n", "\n> ")
-
-
-def _heading(turn: TurnStarted) -> str:
-    about = turn.stance or " of ".join(filter(None, (turn.phase, turn.target)))
-    return bold(turn.agent_name, about)
 
 
 def _sections(event: object) -> Iterable[Section]:

@@ -36,6 +36,7 @@ class Audience:
         self.readers: Counter[str] = Counter()
         """By run."""
         self.closed: asyncio.Event = asyncio.Event()
+        # the loop itself holds tasks weakly, and could lose one before it has cancelled the run
         self._cancelling: set[asyncio.Task[None]] = set()
 
     def close(self) -> None:
@@ -82,6 +83,7 @@ class Reader:
         upcoming = asyncio.ensure_future(anext(items, None))
         try:
             while not closed.done():
+                # `wait_for` would cancel the reading in a pause, and lose an update that came just then
                 await asyncio.wait(
                     {upcoming, closed}, timeout=self._audience.pause, return_when=asyncio.FIRST_COMPLETED
                 )
@@ -91,11 +93,13 @@ class Reader:
                     upcoming = asyncio.ensure_future(anext(items, None))
                     yield item
                 else:
+                    # the run has come to its end, or waits for a person: leaving means nothing any more
                     self._cancels = False
                     return
         finally:
             upcoming.cancel()
             closed.cancel()
+            # a client that leaves cancels this task, also here; the follower has to be closed all the same
             with CancelScope(shield=True):
                 await asyncio.wait({upcoming})
                 await items.aclose()
@@ -109,6 +113,7 @@ async def _cancel(service: Service | OwnedService, run_id: str) -> None:
 
 async def unless_disconnected(request: Request, work: Awaitable[T]) -> T | None:
     """The result of `work`; None, after cancelling it, if the client leaves before."""
+    # a server notices only in streams that its client has left; here nothing would be sent for minutes
     doing = asyncio.ensure_future(work)
     leaving = asyncio.ensure_future(_disconnected(request))
     try:

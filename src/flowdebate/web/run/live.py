@@ -79,10 +79,12 @@ class LivePage:
         match event:
             case TurnStarted():
                 self._turns[event.path] = event.agent_name
+                # a turn of a function has no call, and must not get that of the turn before
                 self._last.pop(event.agent_name, None)
                 if event.agent_name not in self._names:
                     about, number = event.stance or "", len(self._names)
                     self._names[event.agent_name] = Party(name=event.agent_name, about=about, number=number)
+            # one that failed for good is no step of the run; its failure is told as a section
             case ModelCalled() if event.error is None:
                 self._answer(event)
             case HumanAsked():
@@ -90,7 +92,11 @@ class LivePage:
             case BlockAnswered() if event.path in self._people:
                 self._answer(self._people.pop(event.path))
             case TaskChanged():
-                self._task(event)
+                task, known = event.task, self._tasks
+                name = known.setdefault((event.collection_id, task.id), f"task-{len(known) + 1}")
+                if task.status == "completed":
+                    self._completed.add(name)
+                self._put(name, "tasks", "task", task, self._names.get(task.assignee or ""), name)
             case _:
                 pass
         for section in self._live.tell(event):
@@ -136,6 +142,7 @@ class LivePage:
             "tokens": (usage.prompt_tokens or 0) + (usage.completion_tokens or 0),
         }
         message = {"kind": "page", "whole": whole, "pieces": pieces, "speaking": speaking, **about}
+        # a model may send half a surrogate pair, which no stream can carry
         return clean_text(json.dumps(message, ensure_ascii=False, separators=(",", ":")))
 
     def _put(self, name: str, at: str, template: str, *given: Any) -> None:  # noqa: ANN401 - what the macro shows
@@ -191,13 +198,6 @@ class LivePage:
         if call.party is not None:
             self._last[call.party.name] = call
         self._put(f"step-{call.number}", "steps", "step", call, self._link)
-
-    def _task(self, event: TaskChanged) -> None:
-        key = event.collection_id, event.task.id
-        name = self._tasks.setdefault(key, f"task-{len(self._tasks) + 1}")
-        if event.task.status == "completed":
-            self._completed.add(name)
-        self._put(name, "tasks", "task", event.task, self._names.get(event.task.assignee or ""), name)
 
     def _sum_up(self) -> None:
         """The sums of what has come since the last time."""

@@ -20,6 +20,8 @@ T = TypeVar("T")
 
 _LEFT, _WIDTH, _HEIGHT = 66.0, 258.0, 20.0
 """Of the drawing, in its own units: where the bars begin, how far they go, and the height of a row."""
+_LONGEST_LABEL = 10
+"""Characters of a name: a longer one would run into the bars, which begin at `_LEFT`."""
 _MOST_DRAWN = 400
 """Calls up to which they are drawn."""
 _STEPS_OF_TIME = (0.01, 0.1, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400)
@@ -157,6 +159,7 @@ def _call(
     parties: Mapping[str, Party],
 ) -> Call:
     speaker = turn_at(step.place, turns)
+    # a block that asks several times has a `#` and a number behind its place, and says its role once
     call = asked.get(step.place) or asked.get(step.place.partition("#")[0])
     usage = step.usage
     return Call(
@@ -214,29 +217,27 @@ def draw(calls: tuple[Call, ...]) -> Trace:
     if not timed or len(timed) > _MOST_DRAWN:
         return Trace(calls=calls)
     begins = min(call.starts or 0.0 for call in timed)
+    # a run that was replayed, or of models that answer at once, may take no time at all
     lasts = max(max((call.starts or 0.0) + (call.seconds or 0.0) for call in timed) - begins, 0.001)
     step = next((each for each in _STEPS_OF_TIME if lasts / each <= _TICKS), lasts / _TICKS)
     names = list(dict.fromkeys(call.who for call in timed))
     bars, rows, y = list[Bar](), list[Row](), 4.0
     for name in names:
-        rows.append(Row(label=_shortened(name), y=y + 9))
+        label = name if len(name) <= _LONGEST_LABEL else f"{name[: _LONGEST_LABEL - 1]}…"
+        rows.append(Row(label=label, y=y + 9))
         lanes: list[float] = []
         for call in sorted((each for each in timed if each.who == name), key=lambda each: each.starts or 0.0):
             start, width = (call.starts or 0.0) - begins, call.seconds or 0.0
+            # calls of one speaker that overlap, as those of a panel, are drawn below each other
             lane = next((at for at, ends in enumerate(lanes) if ends <= start), len(lanes))
             lanes[lane : lane + 1] = [start + width]
             x = _LEFT + _WIDTH * start / lasts
-            bars.append(Bar(x=x, y=y + lane * _HEIGHT, width=max(_WIDTH * width / lasts, 1.5), call=call))
+            bars.append(
+                Bar(x=x, y=y + lane * _HEIGHT, width=max(_WIDTH * width / lasts, 1.5), call=call)
+            )  # a short one is still seen
         y += max(len(lanes), 1) * _HEIGHT
     ticks = [Tick(x=_LEFT + _WIDTH * at * step / lasts, label=_time(at * step)) for at in range(int(lasts / step) + 1)]
     return Trace(calls=calls, bars=tuple(bars), rows=tuple(rows), ticks=tuple(ticks), height=y)
-
-
-_LONGEST_LABEL = 10
-
-
-def _shortened(name: str) -> str:
-    return name if len(name) <= _LONGEST_LABEL else f"{name[: _LONGEST_LABEL - 1]}…"
 
 
 def _time(seconds: float) -> str:

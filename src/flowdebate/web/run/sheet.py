@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
+from unicodedata import category
 
 from flowdebate.service.documents.sections import Card, Entry, Fact, Group, Heading, Output, Remark, Section
 from flowdebate.service.runs import moment
-from flowdebate.web.run.quotes import Citation, Passage, citations_in, passages_of
 from flowdebate.web.run.record import Board, Trace, board_of, trace_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from flowdebate.service.documents.document import Document
     from flowdebate.service.state import RunState
@@ -132,13 +132,13 @@ class Sheet:
         """How it was judged, and the notes on it, as a list of labels and texts."""
         notes = (note.partition(": ") for note in self.document.notes)
         facts = [*self.document.judging(), *(Fact(label=label, text=text) for label, _, text in notes)]
-        return facts if self.votes is None or not self.votes.readers else [*facts, self._readers(self.votes)]
-
-    def _readers(self, votes: Votes) -> Fact:
-        leader, called = votes.leader, {getattr(each, "stance", None): each.name for each in self.document.speakers}
-        ahead = ", none of the sides ahead" if leader is None else f" for {called.get(leader, leader)}"
-        number = "" if leader is None else f"{votes.sides[leader]:,} of "
-        return Fact(label="Readers who voted blind", text=f"{number}{votes.readers:,}{ahead}")
+        if (votes := self.votes) is not None and votes.readers:
+            text = f"{votes.readers:,}, none of the sides ahead"
+            if (leader := votes.leader) is not None:
+                names = {getattr(each, "stance", None): each.name for each in self.document.speakers}
+                text = f"{votes.sides[leader]:,} of {votes.readers:,} for {names.get(leader, leader)}"
+            facts.append(Fact(label="Readers who voted blind", text=text))
+        return facts
 
     @property
     def citations(self) -> list[Citation]:
@@ -222,7 +222,101 @@ def _rounds(sections: Iterable[Section], parties: dict[str, Party], trace: Trace
 def _taken(calls: list[Call], text: str) -> Call | None:
     """The first call whose answer is in `text`, which no other contribution has."""
     for call in calls:
+        # a turn may be cut at its last full sentence, or have a line around what the model wrote
         if call.text.strip() and (call.text.strip() in text or text in call.text):
             calls.remove(call)
             return call
     return None
+
+
+# Quotes in what was said
+
+_QUOTATION = frozenset({"Pi", "Pf", "Ps", "Pe"})
+"""Categories of characters that open or close a quotation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Citation:
+    """A quote that was looked up."""
+
+    number: int
+    """Its place among all quotes, from 1."""
+    name: str
+    party: Party | None
+    """Who quotes."""
+    start: int
+    end: int
+    """Its place in what was said, with its quotation marks."""
+    text: str
+    source: str | None
+    """The source that has it; None for none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passage:
+    """A part of a paragraph: a quote, or what stands between quotes."""
+
+    text: str
+    citation: Citation | None = None
+    ends: bool = False
+    """Whether the quote ends here, and not in a later paragraph."""
+
+
+def citations_in(entry: Entry, party: Party | None, *, after: int) -> tuple[Citation, ...]:
+    """The quotes of a contribution, which go on from number `after`; those inside others are left out."""
+    found: list[Citation] = []
+    for quote in sorted(entry.quotes, key=lambda each: (each.start, -each.end)):
+        start, end = quote.start, quote.end
+        around = (entry.text[start - 1 : start], entry.text[end : end + 1])
+        if all(char and (category(char) in _QUOTATION or char in "\"'\uff02") for char in around):
+            start, end = start - 1, end + 1
+        if 0 <= start < end <= len(entry.text) and (not found or start >= found[-1].end):
+            found.append(
+                Citation(
+                    number=after + len(found) + 1,
+                    name=entry.name,
+                    party=party,
+                    start=start,
+                    end=end,
+                    text=entry.text[quote.start : quote.end],
+                    source=quote.source,
+                )
+            )
+    return tuple(found)
+
+
+def passages_of(text: str, citations: Sequence[Citation]) -> list[list[Passage]]:
+    r"""The paragraphs of a text, cut where its quotes begin and end.
+
+    >>> quote = Citation(number=1, name="a", party=None, start=3, end=8, text="Yes", source=None)
+    >>> [[each.text for each in line] for line in passages_of("So “Yes”.\nWell.", [quote])]
+    [['So ', '“Yes”', '.'], ['Well.']]
+    """
+    return [list(_cut_at_quotes(text, start, end, citations)) for start, end in lines_of(text)]
+
+
+def _cut_at_quotes(text: str, start: int, end: int, citations: Sequence[Citation]) -> Iterator[Passage]:
+    for each in citations:
+        if each.end <= start or each.start >= end:
+            continue
+        if start < each.start:
+            yield Passage(text=text[start : each.start])
+        start, before = min(each.end, end), max(each.start, start)
+        yield Passage(text=text[before:start], citation=each, ends=each.end <= end)
+    if start < end:
+        yield Passage(text=text[start:end])
+
+
+def lines_of(text: str) -> list[tuple[int, int]]:
+    r"""Where the lines of a text begin and end that have something in them, without the spaces around them.
+
+    >>> lines_of(" One.\nTwo. \n\n\nThree.")
+    [(1, 5), (6, 10), (14, 20)]
+    """
+    found, at = list[tuple[int, int]](), 0
+    for line in text.splitlines(keepends=True):
+        if inside := line.strip():
+            start = at + len(line) - len(line.lstrip())
+            found.append((start, start + len(inside)))
+        at += len(line)
+    return found

@@ -1,9 +1,12 @@
-"""A run at one of its steps: what had been said until then, what comes after it, and the forks of the run."""
+"""A run at one of its steps, with its forks; and two runs side by side, with the words in which they differ."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from difflib import SequenceMatcher
+from itertools import groupby, zip_longest
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from flowdebate.web.run.sheet import Sheet, Turn
 
@@ -104,3 +107,188 @@ def fork_line(
     words += [f"{first.who} asked again"] if first is not None else []
     numbers = [call.number for call in (*changed, *([first] if first is not None else []))]
     return ForkLine(run=run, step=min(numbers, default=None), changed="; ".join(words) or "other options", sheet=sheet)
+
+
+# Two runs side by side
+
+_WORD = re.compile(r"\s*\S+|\s+\Z")
+_MARGIN = re.compile(r"(\A\s+|\n\s*)")
+_BREAK = re.compile(r"\n+")
+# the time of the comparison grows with the product of their lengths
+_MOST_COMPARED = 4_000_000
+"""Pairs of words up to which two texts are compared word by word."""
+_ALIKE = 0.4
+"""The share of common words from which on a text is shown as a change of the other one."""
+Kind: TypeAlias = Literal["same", "del", "ins"]
+_ORIGINS = {"asked": "asked again", "reused": "reused", "edited": "changed by hand"}
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of a text."""
+
+    kind: Kind
+    """In both texts, in the first one only, or in the second one only."""
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """A step of one of the runs."""
+
+    call: Call
+    paragraphs: tuple[tuple[Piece, ...], ...]
+    label: str
+    """How a fork came to it; "" for a run that is no fork of the other one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """A step in which the runs differ, or that only one of them has."""
+
+    one: Side | None
+    other: Side | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Same:
+    """Consecutive steps that are the same in both runs."""
+
+    first: int
+    last: int
+    """Their numbers in the first run."""
+    names: tuple[str, ...]
+    """Who took them, each once."""
+    reused: bool
+    """Whether a fork has them from the other run."""
+
+
+def changes(one: str, other: str) -> list[Piece]:
+    """What leads from one text to the other, word by word.
+
+    The pieces without insertions are the one text, those without deletions the other. Texts that are too long to
+    compare are replaced as a whole.
+
+    >>> [(piece.kind, piece.text) for piece in changes("Buses are slow.", "Buses are never slow.")]
+    [('same', 'Buses are'), ('ins', ' never'), ('same', ' slow.')]
+    """
+    before, after = _WORD.findall(one), _WORD.findall(other)
+    if one == other:
+        return [Piece("same", one)] if one else []
+    if len(before) * len(after) > _MOST_COMPARED:
+        return _pieces(("del", one), ("ins", other))
+    found: list[tuple[Kind, str]] = []
+    # `autojunk` would leave out every word that is frequent in a text of 200 words or more, such as "the"
+    for _, start, end, begin, stop in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+        left, right = "".join(before[start:end]), "".join(after[begin:stop])
+        found += [("same", left)] if left == right else [("del", left), ("ins", right)]
+    return _pieces(*found)
+
+
+def _pieces(*found: tuple[Kind, str]) -> list[Piece]:
+    return [Piece(kind, text) for kind, text in found if text]
+
+
+def compared(one: Sequence[Call], other: Sequence[Call], *, fork: Literal["one", "other"] | None) -> list[Pair | Same]:
+    """The steps of two runs, each beside the one at the same place of the other run; `fork` says which one forked.
+
+    Steps that only the other run has stand behind the step that they follow there. Runs that have no place in common
+    are shown step by step.
+    """
+    found: list[Pair | Same] = []
+    for same, group in groupby(_paired(one, other), key=lambda pair: _is_same(*pair)):
+        if same:
+            found.append(_collapsed([left for left, _ in group if left is not None], other, fork))
+        else:
+            found += [_pair(left, right, fork) for left, right in group]
+    return found
+
+
+def _paired(one: Sequence[Call], other: Sequence[Call]) -> Iterator[tuple[Call | None, Call | None]]:
+    """Steps of both runs in the order of the first one."""
+    right = {call.place: call for call in other}
+    left = {call.place for call in one}
+    if left.isdisjoint(right):
+        # runs of other patterns, or of another name, have no place in common
+        yield from zip_longest(one, other)
+        return
+    after = _only_after(other, left)
+    for call in after.get(None, ()):
+        yield None, call
+    for call in one:
+        yield call, right.get(call.place)
+        for extra in after.get(call.place, ()):
+            yield None, extra
+
+
+def _only_after(calls: Iterable[Call], known: set[str]) -> Mapping[str | None, list[Call]]:
+    """The steps at places that are not known, by the known place that comes before them."""
+    found: dict[str | None, list[Call]] = {}
+    last: str | None = None
+    for call in calls:
+        if call.place in known:
+            last = call.place
+        else:
+            found.setdefault(last, []).append(call)
+    return found
+
+
+def _is_same(one: Call | None, other: Call | None) -> bool:
+    return (
+        one is not None and other is not None and one.text == other.text and "edited" not in (one.origin, other.origin)
+    )
+
+
+def _collapsed(calls: Sequence[Call], other: Sequence[Call], fork: str | None) -> Same:
+    origins = {call.place: call.origin for call in (other if fork == "other" else calls)}
+    return Same(
+        first=calls[0].number,
+        last=calls[-1].number,
+        names=tuple(dict.fromkeys(call.who for call in calls)),
+        reused=fork is not None and all(origins.get(call.place) == "reused" for call in calls),
+    )
+
+
+def _pair(one: Call | None, other: Call | None, fork: str | None) -> Pair:
+    pieces = None if one is None or other is None else changes(one.text, other.text)
+    if pieces is not None and "edited" not in (one and one.origin, other and other.origin):
+        same = sum(len(piece.text) for piece in pieces if piece.kind == "same")
+        whole = same + sum(len(piece.text) for piece in pieces) or 1
+        if 2 * same / whole < _ALIKE:
+            pieces = None
+    return Pair(
+        one=None if one is None else _side(one, pieces, "ins", label=fork == "one"),
+        other=None if other is None else _side(other, pieces, "del", label=fork == "other"),
+    )
+
+
+def _side(call: Call, pieces: Sequence[Piece] | None, without: Kind, *, label: bool) -> Side:
+    own = [Piece("same", call.text)] if pieces is None else [piece for piece in pieces if piece.kind != without]
+    own = [part for piece in own for part in _without_margins(piece)]
+    return Side(
+        call=call,
+        paragraphs=(tuple(own),) if call.is_data else tuple(_paragraphs(own)),
+        label=_ORIGINS.get(call.origin, "") if label else "",
+    )
+
+
+def _without_margins(piece: Piece) -> Iterator[Piece]:
+    """The piece with its leading space and its line breaks, which nobody needs to see as changed, on their own."""
+    for text in _MARGIN.split(piece.text):
+        if text:
+            yield Piece("same" if text.isspace() else piece.kind, text)
+
+
+def _paragraphs(pieces: Iterable[Piece]) -> Iterator[tuple[Piece, ...]]:
+    """The pieces, line by line; blank lines are left out."""
+    line: list[Piece] = []
+    for piece in pieces:
+        for number, text in enumerate(_BREAK.split(piece.text)):
+            if number and any(part.text.strip() for part in line):
+                yield tuple(line)
+            if number:
+                line = []
+            if text:
+                line.append(Piece(piece.kind, text))
+    if any(part.text.strip() for part in line):
+        yield tuple(line)

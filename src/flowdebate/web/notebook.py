@@ -7,9 +7,10 @@ then shows the repr.
 from __future__ import annotations
 
 import logging
-from functools import cache
-from typing import TYPE_CHECKING, Any, cast
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, assert_never, cast
 
+from flowdebate._util.text import counted
 from flowdebate.errors import BadFile
 from flowdebate.runs.durable.resume import result_of
 from flowdebate.runs.events import RunFinished
@@ -18,16 +19,17 @@ from flowdebate.service.documents.document import Document, Tokens, document_of
 from flowdebate.service.documents.evaluations import Summary, lay_out
 from flowdebate.service.documents.live import Live, cost_text, tokens_text
 from flowdebate.service.documents.markdown import escaped, report
-from flowdebate.service.documents.sections import Card, Points
+from flowdebate.service.documents.sections import Card, Entry, Fact, Group, Heading, Output, Points, Remark, Table
+from flowdebate.service.documents.text import as_json
 from flowdebate.service.statuses import status_text
-from flowdebate.web.notebook.excerpt import excerpt, shortened
-from flowdebate.web.notebook.summary import summary_html, summary_markdown
 from flowdebate.web.report import document_html
 from flowdebate.web.run.sheet import Party, Sheet
 from flowdebate.web.templates import render, style_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from flowdebate.service.documents.sections import ReportSection, Section
 
 
 _LOG = logging.getLogger(__name__)
@@ -61,14 +63,12 @@ def _html(value: object) -> str | None:
     if isinstance(value, RunView) and value.status in ("running", "awaiting"):
         return live_html(value)
     if isinstance(value, (Document, RunView)):
-        return frame_of(value) or _html_of_state(value)
-    summary = lay_out(value)
+        if (frame := frame_of(value)) is not None:
+            return frame
+        summary = _state(value)
+    else:
+        summary = lay_out(value)
     return None if summary is None else summary_html(summary)
-
-
-def _html_of_state(value: object) -> str | None:
-    state = _state(value)
-    return None if state is None else summary_html(state)
 
 
 def _markdown(value: object) -> str | None:
@@ -178,7 +178,10 @@ def live_html(run: RunView, live: Live | None = None) -> str:
 
     It has no frame: that would be empty for a moment each time it is replaced, and forget where its reader was.
     """
-    known = (live or _live_of(run)) if run.status == "running" else Live()
+    known = live if live is not None and run.status == "running" else Live()
+    if live is None and run.status == "running":
+        for event in (*run.events, *run.calls_in_progress):
+            known.take(event)
     try:
         document = document_of_view(run)
         sheet = Sheet.of(document, sections=excerpt(document.sections(), most=_LIVE, longest=_LIVE_TEXT))
@@ -195,16 +198,159 @@ def live_html(run: RunView, live: Live | None = None) -> str:
     at = [] if known.round is None else [f"round {known.round.round} of {known.round.max_rounds}"]
     facts = [*at, *list(_numbers(run))[1:]]
     about: dict[str, Any] = {"facts": facts, "speaking": speaking, "work": known.others_at_work, "waits": _waits(run)}
-    return render("notebook/live", sheet=sheet, run=run, style=_style(), **about)
+    return render("notebook/live", sheet=sheet, run=run, style=style_of("notebook/style.css"), **about)
 
 
-def _live_of(run: RunView) -> Live:
-    live = Live()
-    for event in (*run.events, *run.calls_in_progress):
-        live.take(event)
-    return live
+# Excerpts: sections within a size that a notebook can hold
+
+_LONGEST = 20_000
+"""Characters of one text."""
+_MOST = 300_000
+"""Characters of all contributions."""
 
 
-@cache
-def _style() -> str:
-    return style_of("notebook/style.css")
+def excerpt(sections: Iterable[Section], *, most: int = _MOST, longest: int = _LONGEST) -> list[Section]:
+    """The sections with long texts cut, and without the contributions in the middle that are too many.
+
+    The first and the last ones and everything else stay; a remark says how many are missing.
+    """
+    cut = [_cut_section(section, longest) for section in sections]
+    said = [place for place, section in enumerate(cut) if isinstance(section, (Entry, Group))]
+    first, last = _middle([_size(cut[place]) for place in said], most)
+    if first > last:
+        return cut
+    start, end = said[first], said[last] + 1
+    remark = Remark(text=f"{counted(last + 1 - first, 'contribution')} left out here: the run has all of them")
+    headings = [section for section in cut[start:end] if isinstance(section, Heading)]
+    goes_on = headings[-1:] if end < len(cut) and not isinstance(cut[end], Heading) else []
+    results = [section for section in cut[start:end] if isinstance(section, (Card, Output))]
+    return [*cut[:start], remark, *goes_on, *results, *cut[end:]]
+
+
+def shortened(text: str, longest: int) -> str:
+    """`text`, cut to a length, which is then said.
+
+    >>> shortened("a" * 2_000, 5)
+    'aaaa… (2,000 characters)'
+    """
+    return text if len(text) <= longest else f"{text[: longest - 1]}… ({len(text):,} characters)"
+
+
+def _middle(sizes: Sequence[int], most: int) -> tuple[int, int]:
+    """The first and the last place of those in the middle without which the others have at most `most` characters."""
+    first, last, used, at_front = 0, len(sizes) - 1, 0, True
+    while first <= last:
+        used += sizes[first if at_front else last]
+        if used > most:
+            break
+        first, last = (first + 1, last) if at_front else (first, last - 1)
+        at_front = not at_front
+    return first, last
+
+
+def _size(section: Section) -> int:
+    """Characters, with some for what is around them on a page."""
+    if not isinstance(section, (Entry, Group)):
+        return 0
+    facts = section.facts if isinstance(section, Group) else ()
+    return len(section.text) + sum(len(fact.text) for fact in facts) + 500 * (1 + len(facts))
+
+
+def _cut_section(section: Section, longest: int) -> Section:  # noqa: PLR0911 - one case for each kind
+    match section:
+        case Entry():
+            if len(section.text) <= longest:
+                return section
+            text = shortened(section.text, longest)
+            return replace(section, text=text, quotes=tuple(each for each in section.quotes if each.end < longest))
+        case Fact():
+            return replace(section, text=shortened(section.text, longest))
+        case Group():
+            facts = tuple(replace(fact, text=shortened(fact.text, longest)) for fact in section.facts[:_FACTS])
+            return replace(section, text=shortened(section.text, longest), facts=facts)
+        case Card():
+            facts = tuple(replace(fact, text=shortened(fact.text, longest)) for fact in section.facts)
+            return replace(section, facts=facts)
+        case Output():
+            text = section.value if isinstance(section.value, str) else as_json(section.value)
+            return section if len(text) <= longest else Output(value=shortened(text, longest))
+        case Heading() | Remark():
+            return section
+        case _:
+            assert_never(section)
+
+
+_FACTS = 200
+"""Of one statement."""
+
+
+# Summaries of evaluations and of what has no page
+
+_ROWS = 100
+"""Rows of a table; the others are counted. A notebook is a file that people mail and put under version control."""
+_CELL, _SENTENCE = 300, 2_000
+"""Characters."""
+
+
+def summary_html(summary: Summary) -> str:
+    """A part of a page, in the notebook's own look."""
+    return render(
+        "notebook/summary",
+        title=summary.title,
+        about=shortened(summary.about, _SENTENCE),
+        sections=[(_cut_row(each), _rows_left_out(each)) for each in summary.sections],
+    )
+
+
+def summary_markdown(summary: Summary) -> str:
+    """The same as Markdown."""
+    about = f": {escaped(shortened(summary.about, _SENTENCE))}" if summary.about else ""
+    lines = [f"**{escaped(summary.title)}**{about}", ""]
+    for section in summary.sections:
+        lines += _markdown_lines(_cut_row(section), more=_rows_left_out(section))
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _markdown_lines(section: ReportSection, *, more: str) -> Iterator[str]:
+    def row(cells: Sequence[str]) -> str:
+        return f"| {' | '.join(map(escaped, cells))} |"
+
+    match section:
+        case Heading():
+            yield from ("", f"**{escaped(section.title)}**", "")
+        case Fact():
+            yield f"- {escaped(section.label)}: {escaped(section.text)}"
+        case Table():
+            yield from ("", row(section.head), f"|{' --- |' * len(section.head)}", *map(row, section.rows), "")
+            yield from (more, "") if more else ()
+        case Points():
+            yield from (escaped(section.lead), "") if section.lead else ()
+            yield from (f"- {escaped(each)}" for each in section.items)
+        case _:
+            assert_never(section)
+
+
+def _cut_row(section: ReportSection) -> ReportSection:
+    """A section without the rows that are too many, and with long texts cut."""
+    match section:
+        case Heading():
+            return section
+        case Fact():
+            return Fact(label=section.label, text=shortened(section.text, _SENTENCE))
+        case Table():
+            rows = tuple(tuple(shortened(cell, _CELL) for cell in row) for row in section.rows[:_ROWS])
+            return Table(head=section.head, rows=rows)
+        case Points():
+            items = tuple(shortened(_as_sentence(each), _SENTENCE) for each in section.items[:_ROWS])
+            return Points(items=items, lead=shortened(section.lead, _SENTENCE))
+        case _:
+            assert_never(section)
+
+
+def _rows_left_out(section: ReportSection) -> str:
+    left = len(section.rows) - _ROWS if isinstance(section, Table) else 0
+    return f"{counted(left, 'more row')}." if left > 0 else ""
+
+
+def _as_sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith(('.', '?', '!')) else '.'}"

@@ -1,1 +1,0 @@
-"""Forms: a new run, a person's answer, and the same requests as text."""
