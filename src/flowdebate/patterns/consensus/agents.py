@@ -74,7 +74,7 @@ def create_tie_judge(
     def choice(answer: VoteAnswer, _: ModelResponse, __: Context) -> str:
         return answer.choice
 
-    form = vote_among(choices)
+    form = create_vote_form(choices)
     return create_block(
         f"{name}-tie-judge", None, output_schema=form, transform=choice, shuffle=True, template=template, **options
     )
@@ -151,7 +151,7 @@ class RevisionForm(RevisionAnswer):
     enough: Annotated[bool, Field(description="Whether another round would change nothing")]
 
 
-def vote_among(choices: Sequence[str]) -> type[VoteAnswer]:
+def create_vote_form(choices: Sequence[str]) -> type[VoteAnswer]:
     """A voter's answer, whose `choices` are an enum for models that can be held to one.
 
     Any other choice is recorded as it was written, and counts as spoiled.
@@ -159,7 +159,7 @@ def vote_among(choices: Sequence[str]) -> type[VoteAnswer]:
 
     def as_known(choice: object) -> object:
         # models add words and marks to a name: "the proposal of **Ann**"
-        return named_agent(choice, choices) or choice if isinstance(choice, str) else choice
+        return find_agent(choice, choices) or choice if isinstance(choice, str) else choice
 
     known: Any = Annotated[str, BeforeValidator(as_known), Field(json_schema_extra={"enum": list(choices)})]
     return create_model(
@@ -171,7 +171,7 @@ def vote_among(choices: Sequence[str]) -> type[VoteAnswer]:
     )
 
 
-def named_agent(text: str, names: Sequence[str]) -> str | None:
+def find_agent(text: str, names: Sequence[str]) -> str | None:
     """The one of `names` that a voter's `text` names, as `match_choice` has it, or as prompts write it."""
     return match_choice(text if text in names else unescaped(text), names)
 

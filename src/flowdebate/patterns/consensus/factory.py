@@ -52,10 +52,10 @@ from flowdebate.patterns.consensus.schemas import (
 from flowdebate.patterns.consensus.vote import (
     Polling,
     Voting,
-    confidence_heard,
+    bound_confidence,
+    bound_strength,
     count_poll,
     count_votes,
-    strength_heard,
 )
 from flowdebate.patterns.output import publish, stamp_subject
 from flowdebate.patterns.roles import NOT_KEPT, RoleOptions
@@ -485,8 +485,8 @@ def build_output(options: ConsensusOptions, ctx: Context, status: RunStatus) -> 
         outcome=state.outcome,
         answer=None if winner is None else state.proposals[winner].text,
         winner=winner,
-        strength=None if counted is None else strength_heard(counted, heard=heard),
-        confidence=0.0 if counted is None else confidence_heard(counted, heard=heard),
+        strength=None if counted is None else bound_strength(counted, heard=heard),
+        confidence=0.0 if counted is None else bound_confidence(counted, heard=heard),
         context=state.context,
         proposals=[state.first[name] for name in names if name in state.first],
         rounds=[_sort_round(one, names) for one in state.rounds],

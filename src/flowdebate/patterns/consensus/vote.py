@@ -8,7 +8,7 @@ from flowdebate._util.frozen import frozen
 from flowdebate._util.text import clean_data, one_line
 from flowdebate.errors import OutputError, error_text, shown
 from flowdebate.measures import Ballot, Strength, strength, tally, vote_weight
-from flowdebate.patterns.consensus.agents import Phase, lose_answer, named_agent, vote_among
+from flowdebate.patterns.consensus.agents import Phase, create_vote_form, find_agent, lose_answer
 from flowdebate.patterns.consensus.archive import read_ratings
 from flowdebate.patterns.consensus.events import ConsensusDecided, PollVoteCast, VoteCast, enter
 from flowdebate.patterns.consensus.rounds import ask_judge, current_round, end_early, lose_judge, rounds_are_over
@@ -37,7 +37,7 @@ class Voting(Phase):
 
     def answer(self) -> dict[str, Any]:
         # all who may have a proposal, not those who have one: the form is the same whoever fails
-        return {"output_schema": vote_among(self.options.names), "shuffle": self.options.shuffle}
+        return {"output_schema": create_vote_form(self.options.names), "shuffle": self.options.shuffle}
 
     def ask(self, _: object, ctx: Context) -> list[VoteAsked]:
         state: ConsensusState = ctx.scope.handle.state
@@ -58,7 +58,7 @@ class Voting(Phase):
     def read(self, answer: object, block: str, asked: VoteAsked, ctx: Context) -> Ballot:  # noqa: ARG002
         said = as_model({"choice": answer} if isinstance(answer, str) else answer, VoteAnswer, block=block)
         words = clean_data({"reasoning": said.reasoning, "choice": said.choice})
-        known = named_agent(words["choice"], [proposal.agent for proposal in asked.proposals])
+        known = find_agent(words["choice"], [proposal.agent for proposal in asked.proposals])
         return Ballot(
             voter=asked.agent,
             choice=words["choice"] if known is None else known,
@@ -94,7 +94,7 @@ async def count_poll(options: ConsensusOptions, ctx: Context) -> None:
     if not ballots or options.confidence is None:
         return
     counted = _count(options, ballots, await _weigh_votes(options, ctx), ctx)
-    sure = confidence_heard(counted, heard=len(ctx.scope.handle.state.proposals))
+    sure = bound_confidence(counted, heard=len(ctx.scope.handle.state.proposals))
     if counted.reached and sure >= options.confidence:
         end_early(ctx, "confidence", f"the agents agree on {counted.winner!r} with a confidence of {sure:.2f}")
 
@@ -122,18 +122,18 @@ async def count_votes(options: ConsensusOptions, ctx: Context) -> None:
     decided = ConsensusDecided(
         outcome="consensus" if counted.reached else "no_consensus",
         winner=counted.winner,
-        strength=strength_heard(counted, heard=len(state.proposals)),
+        strength=bound_strength(counted, heard=len(state.proposals)),
         tally=counted,
     )
     ctx.emit(decided)
 
 
-def confidence_heard(counted: Tally, *, heard: int) -> float:
+def bound_confidence(counted: Tally, *, heard: int) -> float:
     """The confidence of the vote; no more than the share of the agents whose proposals were `heard`."""
     return min(counted.confidence, heard / counted.eligible)
 
 
-def strength_heard(counted: Tally, *, heard: int) -> Strength:
+def bound_strength(counted: Tally, *, heard: int) -> Strength:
     """The strength of the agreement; no more than the share of the agents whose proposals were `heard` allows.
 
     Agents who agree on the one proposal that was not lost had nothing else to choose: that is weak.
@@ -193,7 +193,7 @@ async def _break_tie(options: ConsensusOptions, counted: Tally, ctx: Context) ->
     choice = answer.get("choice") if isinstance(answer, dict) else getattr(answer, "choice", answer)
 
     def read() -> str | None:
-        return named_agent(choice, counted.tied) if isinstance(choice, str) else None
+        return find_agent(choice, counted.tied) if isinstance(choice, str) else None
 
     chosen = await accepted(read, ctx, returns=str | None, own=is_own(judge))
     if chosen is None:
