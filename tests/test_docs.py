@@ -295,3 +295,16 @@ def test_the_changelog_has_one_place_for_what_is_new() -> None:
     sections = re.findall(r"^## (.+)$", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
     assert sections[0] == "Unreleased"
     assert sections.count("Unreleased") == 1
+
+
+_HOP = re.compile(r"\[`(?:(\w+)\.)?(\w+)(?:\(\))?`\]\((\.\./src/[^)#]+)\)")
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "path"), _HOP.findall(TEXTS[ROOT / "docs" / "architecture.md"]), ids=lambda part: part or "-"
+)
+def test_the_hops_of_the_architecture_are_where_it_says(owner: str, name: str, path: str) -> None:
+    """Each function and class that the page links is in the file behind the link."""
+    source = (ROOT / "docs" / path).resolve().read_text("utf-8")
+    assert re.search(rf"\b(def|class|function) {name}\b", source)
+    assert not owner or re.search(rf"\bclass {owner}\b|^from .* import .*\b{owner}\b", source, re.MULTILINE)
