@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from flowdebate import consensus
 from flowdebate.errors import ConfigurationError
 from flowdebate.evaluation import ALL_RULES, recount
-from flowdebate.evaluation.decision_rules import beaten, borda, copeland, instant_runoff
+from flowdebate.evaluation.decision_rules import borda, copeland, fight_duels, instant_runoff
 from flowdebate.evaluation.recounting import LIMITS
 from flowdebate.measures import Ballot
 from flowdebate.measures.votes import exact
@@ -148,7 +148,7 @@ def test_rules_for_rankings_are_what_counting_by_hand_gives(profile: tuple[list[
     sides, numbers = SIDES[:count], ranks(cast)
     points = {side: sum(count - 1 - ranking.index(side) for ranking in cast) for side in sides}
     assert borda(numbers, sides) == points
-    duels = beaten(numbers, sides)
+    duels = fight_duels(numbers, sides)
     for one, other in combinations(sides, 2):
         ahead = sum(ranking.index(one) < ranking.index(other) for ranking in cast)
         assert duels[one][other] == -duels[other][one] == (2 * ahead > len(cast)) - (2 * ahead < len(cast))

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict
 from flowdebate.errors import CassetteMismatch, ModelTimeout, RateLimited
 from flowdebate.models import Attempt, ModelRequest, ModelResponse, OutputSchema, Usage
 from flowdebate.models.codec import call_row, digest_of, failure_of, failure_text, json_text, read_call
-from flowdebate.models.recording import asked
+from flowdebate.models.recording import describe_request
 
 
 class Strict(BaseModel):
@@ -75,7 +75,7 @@ def test_the_form_of_a_text_is_part_of_its_request_where_there_is_one() -> None:
     bounded = ModelRequest(messages=plain.messages, block="b", sentences=3)
     assert digest_of(plain) == "f55f4546a623fd89fb3c1c20e1611180"
     assert len({digest_of(plain), digest_of(begun), digest_of(bounded)}) == 3
-    assert [asked(each).keys() - asked(plain).keys() for each in (plain, begun, bounded)] == [
+    assert [describe_request(each).keys() - describe_request(plain).keys() for each in (plain, begun, bounded)] == [
         set(),
         {"begins"},
         {"sentences"},

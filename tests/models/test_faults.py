@@ -284,7 +284,7 @@ def test_no_address_raises_a_foreign_error(address: str) -> None:
 
     async def connect() -> None:
         clients = Clients()
-        async with clients.opened():
+        async with clients.keep_open():
             await clients.client(Endpoint.of(address))
 
     try:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate.errors import MalformedResponse, ResponseTooLarge
-from flowdebate.models.openai.transport import bounded_stream, encoding_of, event_lines
+from flowdebate.models.openai.transport import bound_stream, encoding_of, event_lines
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -69,7 +69,7 @@ def test_a_body_is_the_same_wherever_it_was_cut(body: bytes, places: set[int], m
     """Without a byte order mark at its beginning, and unpacked."""
     whole = b"\xef\xbb\xbf" + body if marked else body
     sent = gzip.compress(whole) if packed else whole
-    stream = bounded_stream(Parts(cut(sent, places)), 1_000, encoding="gzip" if packed else None)
+    stream = bound_stream(Parts(cut(sent, places)), 1_000, encoding="gzip" if packed else None)
     assert read(aiter(stream)) == whole.removeprefix(b"\xef\xbb\xbf")
 
 
@@ -78,7 +78,7 @@ def test_a_body_that_is_longer_than_it_may_be_is_too_large(length: int, packed: 
     """To the byte, as it is unpacked."""
     body = b"x" * length
     parts = Parts([gzip.compress(body)]) if packed else Parts([body[:100], body[100:]])
-    stream = bounded_stream(parts, 200, encoding="gzip" if packed else None)
+    stream = bound_stream(parts, 200, encoding="gzip" if packed else None)
     if length <= 200:
         assert read(aiter(stream)) == body
     else:

@@ -13,7 +13,7 @@ from flowdebate.errors import MalformedResponse, ModelError, SchemaViolation, Sc
 from flowdebate.models.base import Model
 from flowdebate.models.usage import Usage
 from flowdebate.testing import FunctionModel, ModelRequest, ModelResponse, ScriptedModel, ToolCall
-from flowdebate.testing.strategies import _unvalidated
+from flowdebate.testing.strategies import _construct
 
 
 class Answer(BaseModel):
@@ -58,7 +58,7 @@ def test_a_structured_reply_has_many_forms(reply: Any) -> None:
     assert ASK_FOR.run_sync("?", model=ScriptedModel(reply)).output == Answer(n=7)
 
 
-@pytest.mark.parametrize("reply", [{"n": "x"}, "{}", _unvalidated(Answer, n="x")], ids=repr)
+@pytest.mark.parametrize("reply", [{"n": "x"}, "{}", _construct(Answer, n="x")], ids=repr)
 def test_a_structured_reply_that_does_not_fit_is_refused(reply: Any) -> None:
     """A double cannot get around the schema, and constructed models do not warn."""
     with pytest.raises(SchemaViolation):

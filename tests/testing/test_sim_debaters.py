@@ -10,7 +10,7 @@ from flowdebate import DebateContributionEntry, Debater, consensus, debate, gene
 from flowdebate.errors import ConfigurationError, MalformedResponse
 from flowdebate.patterns.debate.transcript import render_entries
 from flowdebate.patterns.roster import Persona
-from flowdebate.testing.simulated.debaters import SimDebater, conformist, said_positions, stubborn
+from flowdebate.testing.simulated.debaters import SimDebater, conformist, read_positions, stubborn
 from flowdebate.testing.simulated.judge import SimJudge
 
 SAID = "Round 1:\n[ann] I hold: tea.\n[bob] Well. I hold: tea.\n[cleo] I hold: milk.\n  | [dan] I hold: gin."
@@ -19,7 +19,7 @@ SAID = "Round 1:\n[ann] I hold: tea.\n[bob] Well. I hold: tea.\n[cleo] I hold: m
 
 def test_what_others_say_is_read_and_forgeries_are_not() -> None:
     """Only what begins a line is said by somebody."""
-    assert said_positions(SAID) == [("ann", "tea"), ("bob", "tea"), ("cleo", "milk")]
+    assert read_positions(SAID) == [("ann", "tea"), ("bob", "tea"), ("cleo", "milk")]
 
 
 @pytest.mark.parametrize(

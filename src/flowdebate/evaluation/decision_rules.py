@@ -255,7 +255,7 @@ def borda(rankings: Sequence[Ranking], sides: Sequence[str]) -> dict[str, Fracti
     )
 
 
-def beaten(rankings: Sequence[Ranking], sides: Sequence[str]) -> dict[str, dict[str, int]]:
+def fight_duels(rankings: Sequence[Ranking], sides: Sequence[str]) -> dict[str, dict[str, int]]:
     """Pairwise duels: 1 where more ballots rank the one side higher than the other, -1 for fewer, 0 for a draw."""
     return {
         side: {other: _sign(sum(_sign(own[side] - own[other]) for own in rankings)) for other in sides if other != side}
@@ -265,7 +265,8 @@ def beaten(rankings: Sequence[Ranking], sides: Sequence[str]) -> dict[str, dict[
 
 def copeland(rankings: Sequence[Ranking], sides: Sequence[str]) -> dict[str, Fraction]:
     """Copeland points: one for each duel won, and half a point for each draw."""
-    return {side: _HALF * sum(1 + duel for duel in duels.values()) for side, duels in beaten(rankings, sides).items()}
+    fought = fight_duels(rankings, sides)
+    return {side: _HALF * sum(1 + duel for duel in duels.values()) for side, duels in fought.items()}
 
 
 def instant_runoff(rankings: Sequence[Ranking], sides: Sequence[str]) -> Runoff:
@@ -351,7 +352,7 @@ def apply_rule(rule: DecisionRule, cast: BallotSet) -> RuleResult:  # noqa: PLR0
             points = borda(cast.rankings or [], sides)
             return _most(cast, rule, points, f"{{}} of {usable * (len(sides) - 1)} points")
         case "condorcet":
-            duels = beaten(cast.rankings or [], sides)
+            duels = fight_duels(cast.rankings or [], sides)
             best = next((side for side, own in duels.items() if all(duel > 0 for duel in own.values())), None)
             # Copeland's points name the same winner where one beats all others, and say who is ahead where none does
             points = copeland(cast.rankings or [], sides)

@@ -26,7 +26,7 @@ from flowdebate.errors import (
     shown,
 )
 from flowdebate.models.base import MOST_LOGPROB, FinishReason, ModelResponse, ToolCall
-from flowdebate.models.output import one_object
+from flowdebate.models.output import find_object
 from flowdebate.models.retry import Retry, call_with_retries
 from flowdebate.models.usage import Usage
 
@@ -191,7 +191,7 @@ def _data_of(response: ModelResponse, text: str, request: ModelRequest, flags: l
             raise OutputTruncated(
                 "the answer was cut off before its end: give it more room (max_tokens)"
             ) from violation
-        found = one_object(text) if response.data is None else None
+        found = find_object(text) if response.data is None else None
         if found is None or found == text:
             raise
     flags.append("json_in_text")

@@ -41,20 +41,20 @@ def exact_json(value: object) -> str | None:
     """Serialize `value` as JSON; None where reading it back would give another value."""
     try:
         text = json_text(value)
-        same = _same(value, json.loads(text))
+        same = _is_same(value, json.loads(text))
     except (ValueError, TypeError, RecursionError):
         return None
     return text if same else None
 
 
-def _same(one: object, other: object) -> bool:
+def _is_same(one: object, other: object) -> bool:
     """Return whether both are the same plain JSON data, of the same types at every level: 1, 1.0 and True are not."""
     if type(one) is not type(other):
         return False
     if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
+        return one.keys() == other.keys() and all(_is_same(one[key], other[key]) for key in one)
     if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(_same, one, other))
+        return len(one) == len(other) and all(map(_is_same, one, other))
     return one == other
 
 
@@ -110,7 +110,7 @@ def call_row(
     if response.tool_calls:
         recorded["tool_calls"] = [[call.id, call.name, call.arguments] for call in response.tool_calls]
     elif output is not None:
-        recorded["data"] = output.dumped(response.data)
+        recorded["data"] = output.dump(response.data)
     return recorded
 
 
@@ -182,7 +182,7 @@ def failure_text(error: BaseException) -> str:
     facts: dict[str, Any] = {}
     tuples: list[str] = []
     for name, value in vars(error).items():
-        plain = _listed(value)
+        plain = _as_lists(value)
         if exact_json(plain) is not None:
             facts[name] = plain
             if isinstance(value, tuple):
@@ -214,5 +214,5 @@ def make_error(kind: type[ErrorT], message: str, facts: Mapping[str, Any]) -> Er
     return error
 
 
-def _listed(value: object) -> object:
-    return [_listed(item) for item in value] if isinstance(value, (tuple, list)) else value
+def _as_lists(value: object) -> object:
+    return [_as_lists(item) for item in value] if isinstance(value, (tuple, list)) else value

@@ -28,16 +28,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
-def one_object(text: str) -> str | None:
+def find_object(text: str) -> str | None:
     """Find the only JSON object in `text`, as it is written there; None if there is none, or more than one.
 
     Parts of a broken object do not count, nor does an object that has a field twice.
 
-    >>> one_object('Sure: {"winner": null} - that is all.')
+    >>> find_object('Sure: {"winner": null} - that is all.')
     '{"winner": null}'
-    >>> one_object('{"winner": "for"} or {"winner": "against"}') is None
+    >>> find_object('{"winner": "for"} or {"winner": "against"}') is None
     True
-    >>> one_object('{"draft": {"winner": "for"}, oh no') is None
+    >>> find_object('{"draft": {"winner": "for"}, oh no') is None
     True
     """
     found: str | None = None
@@ -118,7 +118,7 @@ class OutputSchema:
         """Hash that identifies the schema."""
         return blake2b(to_json(self.json_schema, serialize_unknown=True), digest_size=16).hexdigest()
 
-    def dumped(self, value: Any, *, fallback: Callable[[Any], Any] | None = None) -> Any:  # noqa: ANN401 - what `validate` gave
+    def dump(self, value: Any, *, fallback: Callable[[Any], Any] | None = None) -> Any:  # noqa: ANN401 - what `validate` gave
         """Convert a validated `value` to JSON data that `validate` reads back; `fallback` for what is no JSON data."""
         whole = value if self._unwrap is None else self.model.model_construct(**{self._unwrap: value})
         return whole.model_dump(mode="json", by_alias=True, exclude_unset=self._unwrap is None, fallback=fallback)

@@ -49,7 +49,7 @@ from flowdebate.errors import (
 from flowdebate.models.base import CallFellBack, CallRetried, CircuitChanged, FinishReason, ModelResponse
 from flowdebate.models.codec import attempts_of, attempts_row, call_row, json_text, make_error, response_of
 from flowdebate.models.openai.clients import load
-from flowdebate.models.output import one_object
+from flowdebate.models.output import find_object
 from flowdebate.models.wrapper import Wrapper
 from flowdebate.prompts.template import Profile
 
@@ -225,13 +225,13 @@ class Call(_Strict):
         if (self.answer is None) == (self.error is None):
             problem = "either an answer or an error is required"
             raise ValueError(problem)
-        if self.sha256 != digest(self.block, self.request):
+        if self.sha256 != hash_request(self.block, self.request):
             problem = "the request is not the one that was recorded (sha256)"
             raise ValueError(problem)
         return self
 
 
-def asked(request: ModelRequest) -> dict[str, JsonValue]:
+def describe_request(request: ModelRequest) -> dict[str, JsonValue]:
     """Return the parts of `request` that an answer may depend on, as JSON.
 
     They are messages, tools, output schema, choices, form and settings. Not among them: the deadline, the largest
@@ -255,7 +255,7 @@ def asked(request: ModelRequest) -> dict[str, JsonValue]:
     return plain
 
 
-def digest(block: str, request: Mapping[str, JsonValue]) -> str:
+def hash_request(block: str, request: Mapping[str, JsonValue]) -> str:
     """Hash a request; replayed requests are found by it."""
     return hashlib.sha256(json.dumps([block, request], sort_keys=True).encode()).hexdigest()
 
@@ -291,9 +291,9 @@ class RecordingModel(Wrapper):
             raise _unwritable(self.path, error) from error
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
-        parts = asked(request)
+        parts = describe_request(request)
         block = clean_text(request.block)
-        sha256 = digest(block, parts)
+        sha256 = hash_request(block, parts)
         # counted now, not when it is answered: of equal calls at once, the first gets the first answer again
         with self._counting:
             self._asked[sha256] += 1
@@ -383,10 +383,10 @@ def _data_of(response: ModelResponse, output: OutputSchema) -> JsonValue:
         if type(read) is type(response.data) and read == response.data:
             return None
     with suppress(Exception):  # an application's own serializers and validators
-        data: JsonValue = clean_data(output.dumped(response.data, fallback=str))
+        data: JsonValue = clean_data(output.dump(response.data, fallback=str))
         output.validate(json_text(data))
         return data
-    found = one_object(response.text)
+    found = find_object(response.text)
     return None if found is None or found == response.text else json.loads(found)
 
 
@@ -439,7 +439,7 @@ class ReplayModel:
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
         """Return the recorded answer, or raise the recorded error."""
-        left = self._left.get(digest(clean_text(request.block), asked(request)))
+        left = self._left.get(hash_request(clean_text(request.block), describe_request(request)))
         if not left:
             # as if it were sent: a run that has reached its limit ends with LimitReached, as when it was recorded
             with request.attempts.sending(self.name, request):
@@ -478,7 +478,7 @@ class ReplayModel:
         if not unused:
             said = f"{self.path} holds no other call of this block"
         else:
-            mine = _as_lines(asked(request))
+            mine = _as_lines(describe_request(request))
             texts = [_as_lines(call.request) for call in unused[:_COMPARED]]
             nearest = max(texts, key=lambda text: difflib.SequenceMatcher(None, text, mine).quick_ratio())
             lines = difflib.unified_diff(nearest, mine, "recorded", "asked", n=1, lineterm="")

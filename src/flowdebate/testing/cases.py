@@ -158,13 +158,13 @@ class Answers:
                 role, replies = "deliverable", (self.deliverable,)
             given[role] += 1
             reply: Any = replies[(given[role] - 1) % len(replies)]
-            answered: Reply = _scored(reply, request) if scored else reply
+            answered: Reply = _as_scores(reply, request) if scored else reply
             return answered
 
         return FunctionModel(answer, name="answers")
 
 
-def _scored(verdict: Any, request: ModelRequest) -> Any:  # noqa: ANN401 - whatever was drawn
+def _as_scores(verdict: Any, request: ModelRequest) -> Any:  # noqa: ANN401 - whatever was drawn
     """`verdict` in the form of scores: 100 for the winner and 0 for the others, or 50 for each.
 
     Sides that are not called by their stances get equal scores; anything that is not a verdict is unchanged.

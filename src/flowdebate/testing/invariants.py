@@ -108,7 +108,7 @@ class Coverage:
         reason = getattr(run.raw, "stop_reason", None)
         fired = reason is not None and reason not in PATTERNS_OWN
         self.fired += fired
-        self.asked += fired or (_rounds(run.raw) or 0) > 1
+        self.asked += fired or (_count_rounds(run.raw) or 0) > 1
 
 
 Problems: TypeAlias = Iterator[str]
@@ -140,7 +140,7 @@ def ends_within_its_rounds(run: Played) -> Problems:
         yield f"rounds {numbers}"
     if began and len(began) > began[0].max_rounds:
         yield f"{len(began)} rounds of at most {began[0].max_rounds}"
-    counted = _rounds(run.raw)
+    counted = _count_rounds(run.raw)
     if counted is not None and counted != len(began):
         yield f"the output says {counted} rounds, {len(began)} began"
 
@@ -290,7 +290,7 @@ def events_tell_the_result(run: Played) -> Problems:
         told = [getattr(event, part) for event in run.events(kind)]
         recorded = [item for item in getattr(run.raw, attribute, ()) if item is not None]
         if told != recorded:
-            yield f"`{attribute}` and the events differ: {_difference(_plain(recorded), _plain(told))}"
+            yield f"`{attribute}` and the events differ: {_describe_difference(_as_json(recorded), _as_json(told))}"
     verdicts = [event.verdict for event in run.events(VerdictReached)]
     verdict = getattr(run.raw, "verdict", None)
     if verdicts != ([] if verdict is None else [verdict]):
@@ -303,7 +303,7 @@ def reads_back_from_json(run: Played) -> Problems:
         wire = run.raw.to_wire()
         read = type(run.raw).model_validate(wire)
         if read != run.raw:
-            yield _difference(wire, read.to_wire()) or "its wire form leaves something out"
+            yield _describe_difference(wire, read.to_wire()) or "its wire form leaves something out"
 
 
 # Several runs
@@ -314,16 +314,16 @@ def keeps_no_state(runs: Runs) -> Problems:
     first, again = runs.first, runs.again
     for number, calls in enumerate(zip(first.model.calls, again.model.calls, strict=False), start=1):
         if calls[0] != calls[1]:
-            yield f"call {number}: {_difference(list(calls[0]), list(calls[1]))}"
+            yield f"call {number}: {_describe_difference(list(calls[0]), list(calls[1]))}"
             return
     for what, one, two in (
         ("number of calls", len(first.model.calls), len(again.model.calls)),
         ("error", *(None if run.error is None else error_text(run.error) for run in (first, again))),
-        ("raw output", _plain(first.raw), _plain(again.raw)),
-        ("output", _plain(first.output), _plain(again.output)),
+        ("raw output", _as_json(first.raw), _as_json(again.raw)),
+        ("output", _as_json(first.output), _as_json(again.output)),
     ):
         if one != two:
-            yield f"{what}: {_difference(one, two)}"
+            yield f"{what}: {_describe_difference(one, two)}"
             return
 
 
@@ -335,7 +335,7 @@ def asks_the_question_as_it_is(runs: Runs) -> Problems:
     for one, two in ((runs.first, runs.other), (runs.other, runs.first)):
         if len(one.example.question) < _TELLING:
             continue
-        for block in sorted(_showing(one) - _showing(two)):
+        for block in sorted(_find_blocks_showing(one) - _find_blocks_showing(two)):
             if any(call.block == block for call in two.model.calls):
                 yield f"the prompt of {block!r} does not show {two.example.question!r}"
 
@@ -357,8 +357,8 @@ def judges_regardless_of_order(runs: Runs) -> Problems:
 def arrival_does_not_matter(runs: Runs) -> Problems:
     """The order in which answers arrive changes nothing about the raw output."""
     one, two = runs.first, runs.changed
-    if two is not None and one.view.seed == two.view.seed and _plain(one.raw) != _plain(two.raw):
-        yield f"raw output: {_difference(_plain(one.raw), _plain(two.raw))}"
+    if two is not None and one.view.seed == two.view.seed and _as_json(one.raw) != _as_json(two.raw):
+        yield f"raw output: {_describe_difference(_as_json(one.raw), _as_json(two.raw))}"
 
 
 # All runs
@@ -408,30 +408,30 @@ _AT_THE_END = ("settled", "reviewed", "not_reviewed")
 _TIMES = frozenset({"seconds", "at"})
 
 
-def _rounds(raw: object) -> int | None:
+def _count_rounds(raw: object) -> int | None:
     counted = getattr(raw, "turns", getattr(raw, "rounds", None))
     return len(counted) if isinstance(counted, list) else counted
 
 
-def _showing(run: Played) -> set[str]:
+def _find_blocks_showing(run: Played) -> set[str]:
     """The blocks whose prompts show the question."""
     text = clean_text(run.example.question)
     # a question that could be taken for a line of the prompt is shown escaped
     return {call.block for call in run.model.calls if text in call.prompt or quoted(text) in call.prompt}
 
 
-def _plain(value: object) -> Any:  # noqa: ANN401 - JSON
+def _as_json(value: object) -> Any:  # noqa: ANN401 - JSON
     """`value` as JSON data, without measured times."""
-    return _timeless(to_jsonable_python(value, fallback=lambda unknown: type(unknown).__name__))
+    return _drop_times(to_jsonable_python(value, fallback=lambda unknown: type(unknown).__name__))
 
 
-def _timeless(value: Any) -> Any:  # noqa: ANN401 - JSON
+def _drop_times(value: Any) -> Any:  # noqa: ANN401 - JSON
     if isinstance(value, Mapping):
-        return {key: _timeless(item) for key, item in value.items() if key not in _TIMES}
-    return [_timeless(item) for item in value] if isinstance(value, list) else value
+        return {key: _drop_times(item) for key, item in value.items() if key not in _TIMES}
+    return [_drop_times(item) for item in value] if isinstance(value, list) else value
 
 
-def _difference(one: Any, two: Any, place: str = "") -> str:  # noqa: ANN401 - JSON
+def _describe_difference(one: Any, two: Any, place: str = "") -> str:  # noqa: ANN401 - JSON
     """The first place at which two values differ; empty if they do not."""
     if isinstance(one, Mapping) and isinstance(two, Mapping) and one.keys() == two.keys():
         pairs = [(f"{place}.{key}" if place else str(key), one[key], two[key]) for key in one]
@@ -445,4 +445,4 @@ def _difference(one: Any, two: Any, place: str = "") -> str:  # noqa: ANN401 - J
         return f"{f'{place} is ' if place else ''}{shown(one)}, then {shown(two)}"
     else:
         return ""
-    return next(filter(None, (_difference(first, second, where) for where, first, second in pairs)), "")
+    return next(filter(None, (_describe_difference(first, second, where) for where, first, second in pairs)), "")

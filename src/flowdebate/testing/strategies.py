@@ -66,7 +66,7 @@ _MARKUP = ("{not}", "{0}", "{{it}}", "100 %", "%s", "%(name)d", "<b>you</b>", "&
 _UNICODE = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
 
 
-def _written(*known: str, max_size: int) -> SearchStrategy[str]:
+def _texts(*known: str, max_size: int) -> SearchStrategy[str]:
     """Text that is not blank: plain words first, since draws shrink to them, then anything that is valid Unicode."""
     anything = st.text(_UNICODE, min_size=1, max_size=max_size)
     return st.sampled_from(known) | anything.filter(lambda text: bool(text.strip()) and not is_blank(text))
@@ -75,7 +75,7 @@ def _written(*known: str, max_size: int) -> SearchStrategy[str]:
 @cache
 def questions() -> SearchStrategy[str]:
     """Questions that can be argued, many of them with braces, percent signs and markup."""
-    plain = _written("Why?", "Should rents be capped?", "Who is right:\n[for] or [against]?", max_size=60)
+    plain = _texts("Why?", "Should rents be capped?", "Who is right:\n[for] or [against]?", max_size=60)
     marked = st.lists(st.sampled_from(_MARKUP), min_size=3, unique=True).map(lambda parts: f"Why {' '.join(parts)}?")
     return st.one_of(plain, marked, marked.map(str))
 
@@ -83,19 +83,19 @@ def questions() -> SearchStrategy[str]:
 @cache
 def names() -> SearchStrategy[str]:
     """Names that a debater may have."""
-    return _written("a", "advocate", "judge", "Round 1:", "Änne O'Neill, PhD", "a, for] [b", max_size=12)
+    return _texts("a", "advocate", "judge", "Round 1:", "Änne O'Neill, PhD", "a, for] [b", max_size=12)
 
 
 @cache
 def stances() -> SearchStrategy[str]:
     """Positions that a debater may argue."""
-    return _written("for", "against", "ship now", "Rents: cap them", "for] [against", max_size=20)
+    return _texts("for", "against", "ship now", "Rents: cap them", "for] [against", max_size=20)
 
 
 @cache
 def arguments() -> SearchStrategy[str]:
     """Texts of arguments, many of which try to pass for something else."""
-    return _written("Yes.", "No.", *_FORGERIES, max_size=80)
+    return _texts("Yes.", "No.", *_FORGERIES, max_size=80)
 
 
 def debaters(
@@ -105,7 +105,7 @@ def debaters(
 
     Each debater is a `Debater`, or with `as_dicts` a dict of its fields; None draws either.
     """
-    role = st.none() | _written("a landlord", max_size=20)
+    role = st.none() | _texts("a landlord", max_size=20)
     side = st.builds(Debater, names(), stances() if stance is None else stance, role)
     plain = side.map(lambda debater: {"name": debater.name, "stance": debater.stance, "role": debater.role})
     forms = {None: side | plain, True: plain, False: side}
@@ -123,7 +123,7 @@ def debaters(
 
 def personas(*, min_size: int = 2, max_size: int = 4) -> SearchStrategy[list[Persona]]:
     """Rosters of the patterns whose members have no stances: names differ."""
-    role = st.none() | _written("a landlord", max_size=20)
+    role = st.none() | _texts("a landlord", max_size=20)
     return st.lists(
         st.builds(Persona, names(), role),
         min_size=min_size,
@@ -210,7 +210,7 @@ def moderator_decisions(
         bad = st.one_of(
             stranger.map(lambda name: {**decision, "next_speakers": [*decision["next_speakers"], name]}),
             st.just({**decision, "next_speakers": [], "done": False}),
-            _spoiled(decision, "next_speakers"),
+            _spoil(decision, "next_speakers"),
         )
         return draw(bad.flatmap(lambda value: st.sampled_from([value, _camel(value)])))
     return _camel(decision) if draw(st.booleans()) else decision
@@ -230,8 +230,8 @@ def verdicts(stances: Sequence[str], *, valid: bool | None = True) -> SearchStra
     stranger = names().filter(lambda name: name not in stances)
     bad = st.one_of(
         st.tuples(good, stranger).map(lambda pair: {**pair[0], "winner": pair[1]}),
-        good.flatmap(lambda verdict: _spoiled(verdict, "winner")),
-        st.just(_unvalidated(DebateVerdict, verdict=None, winner=0)),
+        good.flatmap(lambda verdict: _spoil(verdict, "winner")),
+        st.just(_construct(DebateVerdict, verdict=None, winner=0)),
     )
     return bad if valid is False else good | bad
 
@@ -400,8 +400,8 @@ def hostile_values() -> SearchStrategy[Any]:
         Sabotage("out of ideas"),
         "\ud800\0",
         "x" * 1000,
-        _unvalidated(DebateModeratorOutput, next_speakers=None, briefing=0, new_angle=b"", done=False),
-        _unvalidated(DebateModeratorOutput, next_speakers=[], briefing=None, new_angle=None, done=False),
+        _construct(DebateModeratorOutput, next_speakers=None, briefing=0, new_angle=b"", done=False),
+        _construct(DebateModeratorOutput, next_speakers=[], briefing=None, new_angle=None, done=False),
     ]
     return st.sampled_from(odd) | st.integers() | st.text(max_size=8)
 
@@ -426,13 +426,13 @@ def hostile_replies() -> SearchStrategy[Any]:
     return st.sampled_from(broken) | hostile_values()
 
 
-def _spoiled(value: dict[str, Any], required: str) -> SearchStrategy[Any]:
+def _spoil(value: dict[str, Any], required: str) -> SearchStrategy[Any]:
     """`value` without its `required` key, with an extra key, or with a hostile value; or a hostile value alone."""
     another = st.tuples(st.sampled_from(list(value)), hostile_values()).map(lambda item: {**value, item[0]: item[1]})
     without = {key: item for key, item in value.items() if key != required}
     return st.sampled_from([without, {**value, "mood": "angry"}]) | another | hostile_values()
 
 
-def _unvalidated(model: type[BaseModel], **fields: Any) -> BaseModel:  # noqa: ANN401 - any value, also an invalid one
+def _construct(model: type[BaseModel], **fields: Any) -> BaseModel:  # noqa: ANN401 - any value, also an invalid one
     """An instance of `model` that was not validated."""
     return model.model_construct(**fields)

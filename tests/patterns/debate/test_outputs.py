@@ -13,7 +13,7 @@ from flowdebate import Debater, DebateVerdict, FlowDebateWarning, debate, genera
 from flowdebate.errors import OutputError
 from flowdebate.testing import ScriptedModel
 from flowdebate.testing.cases import Sabotage, Unprintable
-from flowdebate.testing.strategies import _unvalidated
+from flowdebate.testing.strategies import _construct
 from tests.patterns.debates import QUESTION, SIDES, VERDICT, by_role, script
 
 if TYPE_CHECKING:
@@ -213,7 +213,7 @@ UNFIT = [
     Unfit("a judge with more", "judge", {**VERDICT, "score": 3}, "score"),
     Unfit("a judge that says nothing", "judge", None, "", "got None"),
     Unfit("a judge that says a word", "judge", "for", "", "got 'for'"),
-    Unfit("a judge whose model was constructed", "judge", _unvalidated(DebateVerdict, verdict="v"), "winner"),
+    Unfit("a judge whose model was constructed", "judge", _construct(DebateVerdict, verdict="v"), "winner"),
     Unfit("a moderator without speakers", "moderator", {"done": False}, "next"),
     Unfit("a moderator with a number", "moderator", {"nextSpeakers": 3}, "next", "got 3"),
     Unfit("a moderator with more", "moderator", {"next_speakers": ["anna"], "mood": 1}, "mood"),

@@ -122,7 +122,7 @@ class Human(Block[Any, Any]):
         if self._ask is None:
             raise Suspended([request])
         checked = check(await result_of(self._ask(request)))
-        await journal.commit(request.place, "human", answer_text(check.dumped(checked), suspended=False))
+        await journal.commit(request.place, "human", answer_text(check.dump(checked), suspended=False))
         return checked
 
     async def _request(self, value: object, ctx: Context, check: _Check) -> HumanRequest:
@@ -176,9 +176,9 @@ class _Check:
         except SchemaViolation as violation:
             raise OutputError(self.block, f"a {self.output.name}", violation.problems) from None
 
-    def dumped(self, value: object) -> Any:  # noqa: ANN401 - JSON data
+    def dump(self, value: object) -> Any:  # noqa: ANN401 - JSON data
         """`value` as JSON data that validates to the same value."""
-        return value if self.output is None else self.output.dumped(value)
+        return value if self.output is None else self.output.dump(value)
 
 
 async def _text(slot: Invocation | None, value: object, ctx: Context) -> str | None:

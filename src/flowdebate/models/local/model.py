@@ -86,7 +86,7 @@ class LocalModel(PooledModel):
         return f"LocalModel({'' if self._path is None else repr(str(self._path))})"
 
     async def _answer(self, request: ModelRequest) -> ModelResponse:
-        async with self._clients.opened():
+        async with self._clients.keep_open():
             server = running_server(self._path)
             endpoint = await server.endpoint()
             client = await self._clients.client(endpoint)
@@ -121,17 +121,17 @@ async def _continued(chat: Chat, request: ModelRequest) -> ModelResponse:
     def listen(piece: str) -> None:
         nonlocal front
         if front and piece:
-            piece, front = _joined(front, piece), ""
+            piece, front = _join(front, piece), ""
         if request.on_text is not None:
             request.on_text(piece)
 
     messages = [*request.messages, {"role": "assistant", "content": begins}]
     # always streamed: an answer that the engine sends whole has the opening words in front, as the prompt has them
     rest = await chat.answer(replace(request, messages=messages, on_text=listen))
-    return rest if is_blank(rest.text) else replace(rest, text=_joined(begins, rest.text))
+    return rest if is_blank(rest.text) else replace(rest, text=_join(begins, rest.text))
 
 
-def _joined(begins: str, rest: str) -> str:
+def _join(begins: str, rest: str) -> str:
     """Both with a space between words, which the first token of some models lacks."""
     return f"{begins} {rest}" if rest[0].isascii() and rest[0].isalnum() and begins[-1].isascii() else begins + rest
 

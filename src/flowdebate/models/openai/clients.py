@@ -55,7 +55,7 @@ class _LoopClients:
 class Clients:
     """The clients of one model.
 
-    `opened` keeps connections open inside its block, where `client` returns the running loop's client. Event loops,
+    `keep_open` keeps connections open inside its block, where `client` returns the running loop's client. Event loops,
     and so threads, do not share clients.
     """
 
@@ -66,7 +66,7 @@ class Clients:
         self._contexts: dict[bool, ssl.SSLContext] = {}
 
     @asynccontextmanager
-    async def opened(self) -> AsyncIterator[None]:
+    async def keep_open(self) -> AsyncIterator[None]:
         """Keep the running loop's connections open until the last block like this one has ended."""
         self.acquire()
         try:
@@ -92,7 +92,7 @@ class Clients:
         await own.closing.aclose()
 
     async def client(self, endpoint: Endpoint) -> AsyncOpenAI:
-        """Return the running loop's client for `endpoint`; call it inside `opened`."""
+        """Return the running loop's client for `endpoint`; call it inside `keep_open`."""
         if "openai" not in sys.modules or _secure(endpoint) not in self._contexts:
             await load(self._prepare, endpoint)
         own = self._loops[asyncio.get_running_loop()]
@@ -100,7 +100,7 @@ class Clients:
         if found is None:
             found = own.clients[endpoint] = self._connect(endpoint)
             for secret in endpoint.secrets:
-                own.closing.enter_context(redacted_in_logs(secret))
+                own.closing.enter_context(redact_in_logs(secret))
             own.closing.push_async_callback(found.close)
         return found
 
@@ -170,7 +170,7 @@ def _no_cookies() -> CookieJar:
 
 async def _bound_body(response: httpx2.Response) -> None:
     """Note the headers of `response`, and bound its body: reject it at once where they announce more."""
-    from flowdebate.models.openai.transport import bounded_stream, encoding_of
+    from flowdebate.models.openai.transport import bound_stream, encoding_of
 
     answered.set(response.headers)
     announced = response.headers.get("content-length", "")
@@ -182,7 +182,7 @@ async def _bound_body(response: httpx2.Response) -> None:
         # httpx2 would unpack each piece, however large, before its size can be checked
         del response.headers["content-encoding"]
     events = "event-stream" in response.headers.get("content-type", "").lower()
-    response.stream = bounded_stream(response.stream, _LONGEST_BODY, encoding=encoding, events=events)
+    response.stream = bound_stream(response.stream, _LONGEST_BODY, encoding=encoding, events=events)
 
 
 async def load(function: Callable[..., object], *arguments: object) -> None:
@@ -218,7 +218,7 @@ class PooledModel:
     @asynccontextmanager
     async def open_connections(self) -> AsyncIterator[Self]:
         """Keep the running loop's connections open until the last block like this one has ended."""
-        async with self._clients.opened():
+        async with self._clients.keep_open():
             yield self
 
     async def __aenter__(self) -> Self:
@@ -265,7 +265,7 @@ _REDACTING = _Redacting()
 
 
 @contextmanager
-def redacted_in_logs(secret: str) -> Iterator[None]:
+def redact_in_logs(secret: str) -> Iterator[None]:
     """Redact `secret` in all logs of connections inside the block."""
     if not _REDACTING.secrets:
         for name in _LOGGERS:

@@ -143,7 +143,7 @@ class OpenAIModel(PooledModel):
 
     async def _answer(self, request: ModelRequest) -> ModelResponse:
         endpoint = self._endpoint()
-        async with self._clients.opened():
+        async with self._clients.keep_open():
             client = await self._clients.client(endpoint)
             while True:
                 before = self._modes

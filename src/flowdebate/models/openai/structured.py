@@ -24,7 +24,7 @@ from flowdebate._util.text import is_blank
 from flowdebate.errors import FlowDebateError, SchemaViolation
 from flowdebate.models.base import ToolCall
 from flowdebate.models.openai.error_mapping import map_error
-from flowdebate.models.output import OutputSchema, one_object
+from flowdebate.models.output import OutputSchema, find_object
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -189,7 +189,7 @@ def _settle_early(response: ModelResponse, mode: str, answer_tool: str, *, offer
     if mode != "tools":
         return
     if not calls:
-        found = one_object(response.text)  # JSON in the text of an answer that should have been a tool call
+        found = find_object(response.text)  # JSON in the text of an answer that should have been a tool call
         if found is None and not is_blank(response.text):
             raise _Settled(SchemaViolation(_NOT_ONE, answer=response.text))
         raise _Settled(replace(response, text=found or "", flags=(*response.flags, "json_in_text")))
@@ -205,7 +205,7 @@ def _with_json(response: ModelResponse, mode: str) -> ModelResponse:
         response = replace(response, text=response.tool_calls[0].arguments, tool_calls=(), finish="stop")
     if mode != "md_json" and not response.text.lstrip().startswith("{"):
         return response
-    found = one_object(response.text)
+    found = find_object(response.text)
     if found is None:  # instructor takes the first or the last of several, and of one field's values
         raise SchemaViolation(_NOT_ONE)
     return replace(response, text=found) if mode == "md_json" else response
@@ -220,7 +220,7 @@ def _read_again(
     """Read JSON that instructor missed because of prose around it; else return `violation` with the answer's text."""
     answer = response.tool_calls[0].arguments if mode == "tools" and response.tool_calls else response.text
     violation.answer = answer
-    found = None if mode == "tools" else one_object(answer)
+    found = None if mode == "tools" else find_object(answer)
     if found is None:
         return violation
     try:

@@ -71,7 +71,7 @@ def encoding_of(headers: Mapping[str, str]) -> str | None:
     return None if encoding in ("", "identity") else encoding
 
 
-def bounded_stream(
+def bound_stream(
     stream: object, limit: int, *, encoding: str | None = None, events: bool = False
 ) -> httpx2.AsyncByteStream:
     """Bound `stream` to `limit` decompressed bytes; ResponseTooLarge above, MalformedResponse for unknown encodings.

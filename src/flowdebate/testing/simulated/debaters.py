@@ -91,7 +91,7 @@ class SimDebater:
 
     def holds(self, prompt: str) -> str:
         """Its position after reading `prompt`."""
-        others = [said for said in said_positions(prompt) if said.position != self.position]
+        others = [said for said in read_positions(prompt) if said.position != self.position]
         if not others:
             return self.position
         if self._follows == "last":
@@ -125,7 +125,7 @@ class SimDebater:
 
 
 def _authors(prompt: str, position: str | None = None) -> list[str]:
-    return [said.tag for said in said_positions(prompt) if position in (None, said.position)]
+    return [said.tag for said in read_positions(prompt) if position in (None, said.position)]
 
 
 def conformist(
@@ -140,6 +140,6 @@ def stubborn(position: str, *, name: str | None = None) -> SimDebater:
     return SimDebater(position, name=name)
 
 
-def said_positions(prompt: str) -> list[Said]:
+def read_positions(prompt: str) -> list[Said]:
     """The positions that simulated debaters state in a prompt, in its order, each behind its tag."""
     return [Said(unescaped(tag), unescaped(position)) for tag, position in _SAID.findall(prompt)]

@@ -29,12 +29,12 @@ def normal(seed: int, item: int, view: int, slot: int) -> float:
     >>> normal(0, 0, 0, 0) == normal(0, 0, 0, 0), normal(0, 0, 0, 0) == normal(0, 0, 0, 1)
     (True, False)
     """
-    return _quantile(_drawn(seed, item, view, slot) >> 48)  # the upper bits are the best mixed ones
+    return _quantile(_draw(seed, item, view, slot) >> 48)  # the upper bits are the best mixed ones
 
 
 def uniform(seed: int, item: int, view: int, slot: int) -> float:
     """A draw from 0 to 1, without 1."""
-    return (_drawn(seed, item, view, slot) >> 11) / (1 << 53)
+    return (_draw(seed, item, view, slot) >> 11) / (1 << 53)
 
 
 def normals(seed: int, items: Any, views: Any, slots: Any) -> Any:  # noqa: ANN401 - numpy may be missing
@@ -43,25 +43,25 @@ def normals(seed: int, items: Any, views: Any, slots: Any) -> Any:  # noqa: ANN4
 
     state = np.full(1, seed & _ALL, dtype=np.uint64)
     for part in (items, views, slots):
-        state = _mixed_array(state) ^ np.asarray(part).astype(np.uint64)
-    return _quantiles()[(_mixed_array(state) >> np.uint64(48)).astype(np.intp)]
+        state = _mix_array(state) ^ np.asarray(part).astype(np.uint64)
+    return _quantiles()[(_mix_array(state) >> np.uint64(48)).astype(np.intp)]
 
 
-def _drawn(seed: int, item: int, view: int, slot: int) -> int:
+def _draw(seed: int, item: int, view: int, slot: int) -> int:
     state = seed & _ALL
     for part in (item, view, slot):
-        state = _mixed(state) ^ (part & _ALL)
-    return _mixed(state)
+        state = _mix(state) ^ (part & _ALL)
+    return _mix(state)
 
 
-def _mixed(state: int) -> int:
+def _mix(state: int) -> int:
     state = (state + _STEP) & _ALL
     state = ((state ^ (state >> 30)) * _FIRST) & _ALL
     state = ((state ^ (state >> 27)) * _SECOND) & _ALL
     return state ^ (state >> 31)
 
 
-def _mixed_array(state: Any) -> Any:  # noqa: ANN401 - an array of uint64, which overflows as the one above is cut
+def _mix_array(state: Any) -> Any:  # noqa: ANN401 - an array of uint64, which overflows as the one above is cut
     import numpy as np
 
     state = state + np.uint64(_STEP)

@@ -81,7 +81,7 @@ def read_view(request: ModelRequest) -> SimView:
     Slots are in the order of reading. A side without arguments is last.
     """
     if request.choices:
-        return _lettered(str(request.messages[-1]["content"]), tuple(request.choices))
+        return _read_letters(str(request.messages[-1]["content"]), tuple(request.choices))
     properties: dict[str, Any] = inline_definitions(request.output_schema or {}).get("properties", {})
     form: Form = "scores" if "scores" in properties else "winner"
     if form == "scores":
@@ -95,7 +95,7 @@ def read_view(request: ModelRequest) -> SimView:
         message = "a simulated judge answers with `scores` or a `winner`: the request asks for neither"
         raise MalformedResponse(message, block=request.block)
     system = "\n".join(str(message["content"]) for message in request.messages if message["role"] == "system")
-    entries = _entries(str(request.messages[-1]["content"]), names)
+    entries = _read_entries(str(request.messages[-1]["content"]), names)
     listed = [unescaped(line) for line in _LISTED.findall(system)]
     # the positions are listed as "- label: stance", or as stances alone, which may have a colon of their own
     labelled = () if set(names) <= set(listed) else names
@@ -115,14 +115,14 @@ def read_view(request: ModelRequest) -> SimView:
     return SimView(sides=sides, form=form, fields=tuple(properties))
 
 
-def _lettered(turn: str, letters: tuple[str, ...]) -> SimView:
+def _read_letters(turn: str, letters: tuple[str, ...]) -> SimView:
     """The view of a request for a letter: arguments by side, or sentences to choose a quote from."""
     blocks = {match[1]: match[2] for match in _BY_SIDE.finditer(turn)}
     if set(blocks) == set(letters):
-        said = {letter: tuple(map(_original, _ARGUMENT.findall(block))) for letter, block in blocks.items()}
+        said = {letter: tuple(map(_unescape, _ARGUMENT.findall(block))) for letter, block in blocks.items()}
         sides = tuple(SimSide(called=letter, stance=letter, texts=texts) for letter, texts in said.items())
         return SimView(sides=sides, form="letter", fields=())
-    sentences = {match[1]: _original(match[2]) for match in _LETTERED.finditer(turn)}
+    sentences = {match[1]: _unescape(match[2]) for match in _LETTERED.finditer(turn)}
     sides = tuple(
         SimSide(called=letter, stance=letter, texts=(sentences[letter],)) for letter in letters if letter in sentences
     )
@@ -131,11 +131,11 @@ def _lettered(turn: str, letters: tuple[str, ...]) -> SimView:
     return SimView(sides=sides, form="quote", fields=())
 
 
-def _original(text: str) -> str:
+def _unescape(text: str) -> str:
     return unescaped(text.replace(BAR, "\n"))
 
 
-def _entries(turn: str, names: Sequence[str]) -> list[DebateContributionEntry]:
+def _read_entries(turn: str, names: Sequence[str]) -> list[DebateContributionEntry]:
     """The entries of a transcript without names, if all its tags are sides; else of one with names."""
     found = _TRANSCRIPT.search(turn)
     if found is None:
