@@ -97,6 +97,7 @@ class FigureRow:
 
     @property
     def shown(self) -> str:
+        """The value as it is written."""
         return format(self.value, self.form)
 
     @property

@@ -118,6 +118,7 @@ class Channel:
     # Writing
 
     def put(self, event: object) -> None:
+        """Add an event of the run, as it happens."""
         match event:
             case CallStarted():  # not in the log: a replay of the journal has no such event, so no mark could hold
                 self.calls[event.path] = self._numbered(event)
@@ -197,6 +198,7 @@ class Channel:
 
     @property
     def events(self) -> list[object]:
+        """The events so far."""
         return [item.event for item in self.log if isinstance(item, Update)]
 
     async def read(self, after: str | None = None) -> AsyncGenerator[Update]:

@@ -93,12 +93,15 @@ class OwnedService:
         return self._check_begun(forked)
 
     async def runs(self, *, labels: Mapping[str, str] | None = None, **filters: Any) -> RunPage:  # noqa: ANN401 - those of the service
+        """Runs of this owner."""
         return await self._service.runs(labels={**(labels or {}), OWNER: self.owner}, **filters)
 
     async def audited(self, *, labels: Mapping[str, str] | None = None, **filters: Any) -> Items:  # noqa: ANN401 - those of the service
+        """Ballots and votes of runs of this owner."""
         return await self._service.audited(labels={**(labels or {}), OWNER: self.owner}, **filters)
 
     async def follow(self, run_id: str, *, after: str | None = None) -> AsyncGenerator[Update]:
+        """Updates of a run."""
         await self.stored(run_id)
         async with aclosing(self._service.follow(run_id, after=after)) as updates:
             async for update in updates:
@@ -111,6 +114,7 @@ class OwnedService:
         winner: str | None,
         **options: Any,  # noqa: ANN401 - those of the service
     ) -> Votes:
+        """Record this user's vote."""
         await self.stored(run_id)
         return await self._service.vote(run_id, self.owner, winner, **options)
 

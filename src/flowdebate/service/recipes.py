@@ -168,10 +168,12 @@ class Recipes:
         return self._of_plan(plan, limits, recording=False)
 
     def name_of(self, run: StoredRun) -> str | None:
+        """The pattern of a stored run; None if it is not known here."""
         info = pattern_of_run(run)
         return self._registered(run) or (None if info is None else info.name)
 
     def block_name(self, pattern: str) -> str:
+        """The name of the block of a pattern."""
         if pattern in self.patterns:
             return self.patterns[pattern].name
         info = find_pattern(pattern)

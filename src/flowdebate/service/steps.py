@@ -58,6 +58,7 @@ class StepState(WireModel):
 
     @classmethod
     def of(cls, step: StepRow) -> Self:
+        """The state of a stored step."""
         body = call_body(step)
         seconds = body.get("seconds")
         return cls(
@@ -102,6 +103,7 @@ class CallDetails(WireModel):
 
     @classmethod
     def of(cls, place: str, request: ModelRequest, steps: Iterable[StepRow]) -> Self:
+        """The details of a request that a replay has made."""
         digest = digest_of(request)
         return cls(
             place=place,

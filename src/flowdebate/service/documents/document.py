@@ -46,6 +46,7 @@ class Speaker(WireModel):
 
     @property
     def about(self) -> str:
+        """The text beside its name."""
         return self.role or ""
 
 
@@ -56,6 +57,7 @@ class Side(Speaker):
 
     @property
     def about(self) -> str:
+        """The position, and the role behind it."""
         return self.stance if self.role is None else f"{self.stance} ({self.role})"
 
 
@@ -69,9 +71,11 @@ class Tokens(WireModel):
 
     @classmethod
     def of(cls, usage: Usage) -> Self:
+        """The counts of a run."""
         return cls(**{name: getattr(usage, name) for name in cls.model_fields})
 
     def lines(self) -> list[str]:
+        """The counts, in words."""
         tokens = "unknown"
         if self.prompt_tokens is not None or self.completion_tokens is not None:
             prompt, completion = (
@@ -121,6 +125,7 @@ class Document(InNotebooks, WireModel):
         return {key: value[key] for key in (*first, *last)}
 
     def to_json(self) -> str:
+        """The document as JSON text."""
         return as_json(self.to_data())
 
     @classmethod
@@ -131,10 +136,12 @@ class Document(InNotebooks, WireModel):
 
     @property
     def title(self) -> str:
+        """The pattern, as the heading of a report."""
         return self.pattern.replace("_", " ").capitalize()
 
     @property
     def label(self) -> str:
+        """The label of the subject."""
         return PATTERNS[self.pattern].subject.capitalize()
 
     @property
@@ -224,6 +231,7 @@ class RoundsDocument(Document):
         yield from ()
 
     def rounds(self) -> Iterable[int]:
+        """The rounds to show."""
         return range(1, self.raw.rounds + 1)
 
     def raw_speakers(self) -> list[Any]:

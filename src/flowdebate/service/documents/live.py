@@ -177,6 +177,7 @@ class Live:
         return self.about(turn.agent_name, turn.stance)
 
     def heading(self, event: RoundStarted) -> Iterator[Section]:
+        """The heading of a round."""
         yield round_heading(event.round, event.max_rounds)
 
     def result(self, event: object) -> Iterator[Section]:  # noqa: ARG002 - for the patterns

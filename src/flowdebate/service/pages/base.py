@@ -97,6 +97,7 @@ class PatternPage(ABC):
         """ConfigurationError for invalid combinations; called once, before any model call."""
 
     def length(self, options: PatternOptions) -> int:
+        """Maximum number of rounds or turns."""
         given: int | None = getattr(options, options.LENGTH)
         return self.default_length if given is None else given
 

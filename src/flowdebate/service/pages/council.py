@@ -96,6 +96,7 @@ class CouncilDocument(Document):
         yield from self.result()
 
     def result(self) -> Iterator[Section]:
+        """The ranking, and the chair's answer."""
         raw = self.raw
         facts = []
         for at in raw.ranking:
@@ -165,6 +166,7 @@ class CouncilPage(PatternPage):
         return 1 if options.review == "none" else 2
 
     def output_of(self, plan: Plan, output: object) -> object:
+        """The chair's answer for the output schema."""
         return output if plan.schema is not None else None
 
     def build(self, plan: Plan) -> Sequencer[Any, Any]:

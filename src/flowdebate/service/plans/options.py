@@ -393,6 +393,7 @@ class PatternOptions(BaseModel):
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude_none=True)
 
     def from_file(self, name: str) -> bool:
+        """Whether the plan file gave a field."""
         return name in self._of_file
 
     def reached(self, *kinds: Literal["file", "server"]) -> dict[str, list[str]]:

@@ -58,6 +58,7 @@ class Plan:
 
     @property
     def seed(self) -> int | None:
+        """The seed that was given."""
         seed: int | None = self.options.seed
         return seed
 
@@ -85,6 +86,7 @@ class Plan:
 
     @property
     def failures(self) -> FailurePolicy:
+        """The failure policy."""
         from flowdebate.patterns.turn import FailurePolicy
 
         on_failure: Any = self.options.on_failure or "fail"
