@@ -54,7 +54,7 @@ class Jaccard:
     name: ClassVar[str] = "jaccard"
 
     def __call__(self, texts: Sequence[str], /) -> Matrix:
-        return _matrix(texts, _shared_words)
+        return _matrix(texts, _share_words)
 
 
 @dataclass(frozen=True)
@@ -309,14 +309,12 @@ def _matrix(texts: Sequence[str], scores: Callable[[list[str]], Sequence[Sequenc
     return [[score(place[one], place[other]) for other in texts] for one in texts]
 
 
-def _shared_words(texts: list[str]) -> Matrix:
+_word_set = lru_cache(maxsize=256)(lambda text: frozenset(text_words(text)))  # a round compares each text repeatedly
+
+
+def _share_words(texts: list[str]) -> Matrix:
     sets = [_word_set(text) for text in texts]
     return [[len(one & other) / (len(one | other) or 1) for other in sets] for one in sets]
-
-
-@lru_cache(maxsize=256)  # a round compares each text with several others, and with the next round's
-def _word_set(text: str) -> frozenset[str]:
-    return frozenset(text_words(text))
 
 
 def _rare_words(texts: list[str]) -> Any:  # noqa: ANN401 - an array of a library that may be missing

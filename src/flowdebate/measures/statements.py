@@ -14,7 +14,7 @@ from flowdebate._util.wire import WireModel
 from flowdebate.measures.similarity import Jaccard
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from flowdebate.measures.similarity import Similarity
 
@@ -111,7 +111,7 @@ def answer_words(text: str) -> tuple[str, ...]:
         for char in unicodedata.normalize("NFKC", text)
     )
     plain = unicodedata.normalize("NFKC", seen.casefold()).translate(_SAME)
-    return tuple(word for piece in plain.split() if (word := _without_edges(piece)))
+    return tuple(word for piece in plain.split() if (word := _trim_edges(piece)))
 
 
 def same_answer(one: str, other: str) -> bool:
@@ -165,29 +165,24 @@ def match_choice(text: str, choices: Sequence[str]) -> str | None:
         return None
     written = {choice: answer_words(choice) for choice in choices}
     named = [choice for choice, words in written.items() if words and words == answer_words(text)]
-    readings = _readings(answer_words(text))
-    while not named and (reading := next(readings, None)) is not None:
-        named = [choice for choice, words in written.items() if _joined(words) in reading]
+    said, left_out = answer_words(text), 0
+    while not named and left_out < len(said):  # from all of its words to fewer, leaving out labels at the edges
+        names = {""}
+        for start in range(left_out + 1):
+            end = len(said) - left_out + start
+            if _LABELS.issuperset(said[:start]) and _LABELS.issuperset(said[end:]):
+                names |= {_join(said[start:end]), _join(said[start:end]).removesuffix("'s")}
+        named = [choice for choice, words in written.items() if _join(words) in names - {""}]
+        left_out += 1
     return named[0] if len(named) == 1 else None
 
 
-def _readings(words: tuple[str, ...]) -> Iterator[set[str]]:
-    """Names that a text may mean, from all of its words to fewer, leaving out labels at the edges."""
-    for left_out in range(len(words)):
-        names = set()
-        for start in range(left_out + 1):
-            end = len(words) - left_out + start
-            if _LABELS.issuperset(words[:start]) and _LABELS.issuperset(words[end:]):
-                names |= {_joined(words[start:end]), _joined(words[start:end]).removesuffix("'s")}
-        yield names - {""}
-
-
-def _joined(words: Sequence[str]) -> str:
+def _join(words: Sequence[str]) -> str:
     """`words` as one, without hyphens, underscores and dots."""
     return re.sub("[-_.]", "", "".join(words))
 
 
-def _without_edges(piece: str) -> str:
+def _trim_edges(piece: str) -> str:
     """`piece` without the punctuation around it, except the minus of a number."""
     start, end = 0, len(piece)
     while start < end and _is_edge(piece[start]) and not _NUMBER.match(piece, start):
@@ -265,22 +260,17 @@ def claims_without_evidence(text: str) -> list[str]:
     >>> claims_without_evidence("Rents rose by 40%. Supply fell by a third [2]. Studies show that caps work. Why?")
     ['Rents rose by 40%.', 'Studies show that caps work.']
     """
+    sentences, start = [], 0
+    for end in _SENTENCE_END.finditer(text):
+        if not _ABBREVIATED.search(text, max(start, end.start() - 8), end.start()):
+            sentences.append(text[start : end.end()])
+            start = end.end()
+    sentences = [sentence for sentence in [*sentences, text[start:]] if sentence.strip()]
     claims = []
-    for sentence, after in pairwise([*_sentences(text), ""]):
+    for sentence, after in pairwise([*sentences, ""]):
         own = sentence[match.end() :] if (match := _NOTE_FIRST.match(sentence)) else sentence
         plain = _BULLET.sub("", own, count=1).strip()
         asserts = _CLAIM.search(plain) and not plain.rstrip("\"'”’)]*_ ").endswith(("?", "？"))
         if asserts and not _SOURCE.search(own) and not _SOURCE_FIRST.match(after):
             claims.append(plain)
     return claims
-
-
-def _sentences(text: str) -> list[str]:
-    """The sentences of `text` with the blanks around them; the full stop of an abbreviation ends none."""
-    sentences = []
-    start = 0
-    for end in _SENTENCE_END.finditer(text):
-        if not _ABBREVIATED.search(text, max(start, end.start() - 8), end.start()):
-            sentences.append(text[start : end.end()])
-            start = end.end()
-    return [sentence for sentence in [*sentences, text[start:]] if sentence.strip()]

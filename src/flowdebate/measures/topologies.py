@@ -8,7 +8,7 @@ from collections import Counter
 from functools import partial
 from hashlib import sha256
 from itertools import permutations
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from flowdebate._util.validation import check_share
 from flowdebate.errors import ConfigurationError, OutputError, shown
@@ -64,9 +64,15 @@ def edges(
         "sparse": partial(sparse, sparsity=sparsity),
         "random-graph": partial(random_graph, sparsity=sparsity),
     }
-    choose = named[topology] if isinstance(topology, str) else partial(_ask_topology, topology)
+    choose = named[topology] if isinstance(topology, str) else partial(_ask_own, topology)
     chosen = [edge for edge in choose(names, round, random) if edge[0] in able and edge[1] in live]
-    chosen += _fill_up(chosen, sorted(names), live=live, able=able)
+    busy, reviewed, ordered = Counter(critic for critic, _ in chosen), {target for _, target in chosen}, sorted(names)
+    for at, target in enumerate(ordered):  # a critic for each that has none: the least busy, the next by name of equals
+        others = [name for name in (*ordered[at + 1 :], *ordered[:at]) if name in able]
+        if others and target in live and target not in reviewed:
+            critic = min(others, key=lambda name: busy[name])
+            busy[critic] += 1
+            chosen.append((critic, target))
     place = {name: index for index, name in enumerate(names)}
     return sorted(chosen, key=lambda edge: (place[edge[0]], place[edge[1]]))
 
@@ -140,20 +146,6 @@ def _digest(*names: str) -> int:
     return int.from_bytes(sha256(whole).digest()[:8], "big")
 
 
-def _fill_up(chosen: Sequence[Edge], ordered: Sequence[str], *, live: set[str], able: set[str]) -> list[Edge]:
-    """A critic for each live proposal that has none: the least busy of those able, the next by name among equals."""
-    busy = Counter(critic for critic, _ in chosen)
-    reviewed = {target for _, target in chosen}
-    added = []
-    for place, target in enumerate(ordered):
-        others = [name for name in (*ordered[place + 1 :], *ordered[:place]) if name in able]
-        if others and target in live and target not in reviewed:
-            critic = min(others, key=lambda name: busy[name])
-            busy[critic] += 1
-            added.append((critic, target))
-    return added
-
-
 def _check(
     topology: object,
     names: Sequence[str],
@@ -177,33 +169,28 @@ def _check(
             raise ConfigurationError(_WHERE, field, value, f"None or some of the agents {list(names)}")
 
 
-def _ask_topology(
+def _ask_own(
     topology: Callable[[Sequence[str], int, Random], object], names: Sequence[str], number: int, random: Random
 ) -> list[Edge]:
     """The edges of a custom topology; OutputError for invalid ones."""
-    block = getattr(topology, "__name__", type(topology).__name__)
-    expected = "a list of (critic, target) pairs"
     chosen = topology(tuple(names), number, random)
+    own: list[Edge] = []
+    problems: list[tuple[str, str]] = []
     if not isinstance(chosen, (list, tuple, set, frozenset)):
-        raise OutputError(block, expected, [("", f"got {shown(chosen)}")])
-    given: list[Any] = list(chosen)
-    problems = [(str(place), problem) for place, edge in enumerate(given) if (problem := _problem(edge, names))]
-    if problems:
-        raise OutputError(block, expected, problems)
-    own: list[Edge] = [(critic, target) for critic, target in given]
+        chosen, problems = (), [("", f"got {shown(chosen)}")]
+    for place, edge in enumerate(chosen):
+        match edge:
+            case (str(critic), str(target)) if not {critic, target} <= {*names}:
+                known, stranger = ", ".join(map(repr, names)), target if critic in names else critic
+                problems.append((str(place), f"{shown(stranger)} is not an agent; agents: {known}"))
+            case (str(critic), str(target)) if critic == target:
+                problems.append((str(place), f"{shown(critic)} would review their own proposal"))
+            case (str(critic), str(target)):
+                own.append((critic, target))
+            case _:
+                problems.append((str(place), f"got {shown(edge)}"))
     twice = [("", f"{shown(edge)} is there more than once") for edge, times in Counter(own).items() if times > 1]
-    if twice:
-        raise OutputError(block, expected, twice)
+    if problems or twice:
+        block = getattr(topology, "__name__", type(topology).__name__)
+        raise OutputError(block, "a list of (critic, target) pairs", problems or twice)
     return own
-
-
-def _problem(edge: object, names: Sequence[str]) -> str | None:
-    """The problem with `edge`; None if it is valid."""
-    match edge:
-        case (str(critic), str(target)):
-            strangers = [name for name in (critic, target) if name not in names]
-            if strangers:
-                return f"{shown(strangers[0])} is not an agent; agents: {', '.join(map(repr, names))}"
-            return f"{shown(critic)} would review their own proposal" if critic == target else None
-        case _:
-            return f"got {shown(edge)}"

@@ -196,13 +196,11 @@ class LoggedPatterns(CritiquePatterns):
         found: dict[tuple[str, str], list[CritiquePattern]] = {}
         for point in (point for points in (await self.log.read()).values() for point in points):
             # Models say the same point with other capitals and spaces.
-            found.setdefault((_folded(point.issue), _folded(point.suggestion)), []).append(point)
-        sums = [
-            same[0].model_copy(
-                update={name: sum(getattr(each, name) for each in same) for name in ("successes", "uses")}
-            )
-            for same in found.values()
-        ]
+            found.setdefault((_fold(point.issue), _fold(point.suggestion)), []).append(point)
+        sums = []
+        for same in found.values():
+            counts = {name: sum(getattr(each, name) for each in same) for name in ("successes", "uses")}
+            sums.append(same[0].model_copy(update=counts))
         ranked = sorted(sums, key=lambda item: (-item.successes, item.uses, item.issue))
         return [item for item in ranked if item.successes][:limit]
 
@@ -333,15 +331,14 @@ class Archive:
         await self.outcomes.resolve(debate, VerdictOutcome(right=right, wrong=wrong))
 
 
-_SHORT = 3
-"""Words up to this length, such as "and", "the", "how", are ignored when tasks are compared."""
+_SHORT = 3  # letters of "and", "the", "how", by which tasks are not compared
 
 
-def _folded(text: str) -> str:
+def _fold(text: str) -> str:
     return " ".join(text.casefold().split())
 
 
 def _words(text: str) -> frozenset[str]:
     """The words by which tasks are compared: the longer ones, or all if there are none."""
     words = re.findall(r"[^\W_]+", text.casefold())
-    return frozenset([word for word in words if len(word) > _SHORT] or words or [_folded(text)])
+    return frozenset([word for word in words if len(word) > _SHORT] or words or [_fold(text)])

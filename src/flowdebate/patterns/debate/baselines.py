@@ -398,10 +398,10 @@ def compared(
         **options,
     )
 
-    # the names of these functions are parts of paths, which stored runs have
-    def _has_verdict(_: object, ctx: Context) -> bool:
+    def has_verdict(_: object, ctx: Context) -> bool:
         return bool(ctx.run.raw_output.verdict)
 
+    # the names of the other functions are parts of paths, which stored runs have
     def _question(_: object, ctx: Context) -> str:
         question: str = ctx.run.raw_output.question
         return question
@@ -413,4 +413,4 @@ def compared(
         return ctx.run.raw_output if isinstance(output, DebateRawOutput) else output
 
     comparing = sequencer(name=f"{pattern.name}-compare").map(_question).then(asked).map(_keep)
-    return sequencer(name=pattern.name, model=model).then(pattern).tap_if(_has_verdict, comparing).map(_output)
+    return sequencer(name=pattern.name, model=model).then(pattern).tap_if(has_verdict, comparing).map(_output)

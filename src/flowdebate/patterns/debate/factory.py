@@ -207,10 +207,18 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
     check_mirror(mirror, turn_order, where=where)
     ours = [judge if asked is None else None, *(debater.block for debater in roster)]
     hidden = hide_names and any(own_options(block) is not None for block in ours)
+    anonymity = None
+    if hidden:
+        # an argument may give away its author by any of these: the debaters' names, and those of all models
+        chosen = [debater.options.model for debater in roster if debater.options is not None]
+        chosen += [] if asked is None else [asked.model, *asked.models]
+        names, stances = ([getattr(each, part) for each in roster] for part in ("name", "stance"))
+        models = named_models(model, roster, *chosen)
+        anonymity = Anonymity(names=tuple(names), models=models, stances=tuple(stances))
     loop = loop.with_given(
         judge=asked or (JudgeOptions() if judge is None else judge),
         sources=check_sources(sources, where=where),
-        anonymity=_anonymity(roster, model, asked) if hidden else None,
+        anonymity=anonymity,
     )
     pipeline = assemble(loop)
     if asked is not None:
@@ -233,17 +241,6 @@ def check_mirror(mirror: object, turn_order: object, *, where: str) -> None:
     if mirror and turn_order == "simultaneous":
         allowed = "False with turn_order='simultaneous': nobody has the last word, and there is no order to reverse"
         raise ConfigurationError(where, "mirror", mirror, allowed)
-
-
-def _anonymity(roster: Sequence[Debater], model: ModelChoice, judge: JudgeOptions | None) -> Anonymity:
-    """The names to hide: the debaters', and those of all models that are known by name."""
-    own = [debater.options.model for debater in roster if debater.options is not None]
-    judges = [] if judge is None else [judge.model, *judge.models]
-    return Anonymity(
-        names=tuple(debater.name for debater in roster),
-        models=named_models(model, roster, *own, *judges),
-        stances=tuple(debater.stance for debater in roster),
-    )
 
 
 def warn_of_kin(where: str, judges: Sequence[Model | str], roster: Sequence[Debater], *, model: ModelChoice) -> None:

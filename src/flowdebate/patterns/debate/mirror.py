@@ -78,7 +78,12 @@ def verdict_of_both(
     if second is None:
         return None
     if first.judging is None or second.judging is None:
-        return _join_own_verdicts(first, second)
+        # of a judge of the application's own, which decides by nothing that could be counted
+        reasoning = f"{first.reasoning}\n\nWith the order of speakers reversed: {second.reasoning}"
+        if first.winner == second.winner:
+            return first.model_copy(update={"reasoning": reasoning})
+        words = "Undecided: the judge found otherwise when the debate was held in the reverse order of speakers."
+        return DebateVerdict(verdict=words, winner=None, reasoning=reasoning)
     spoken = [spoken_in(entries_of(ctx)), spoken_in(mirrored.transcript)]
     ballots: list[JudgeBallot] = []
     for verdict, judging, order in zip((first, second), (first.judging, second.judging), spoken, strict=True):
@@ -99,15 +104,3 @@ def verdict_of_both(
         }
     )
     return conclude(both, found.winner, sides=sides)
-
-
-def _join_own_verdicts(first: DebateVerdict, second: DebateVerdict) -> DebateVerdict:
-    """The verdict of a judge of the application's own: the one that it gave twice, or nobody wins."""
-    reasoning = f"{first.reasoning}\n\nWith the order of speakers reversed: {second.reasoning}"
-    if first.winner == second.winner:
-        return first.model_copy(update={"reasoning": reasoning})
-    return DebateVerdict(
-        verdict="Undecided: the judge found otherwise when the debate was held in the reverse order of speakers.",
-        winner=None,
-        reasoning=reasoning,
-    )

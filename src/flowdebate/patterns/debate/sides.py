@@ -92,17 +92,22 @@ def default_sides(question: str) -> list[Debater] | None:
     clause = re.sub(" or not$", "", clause, flags=re.IGNORECASE)
     if (bare := _BARE.fullmatch(clause)) and not _ASKS_YES_OR_NO.match(clause):
         return _either("The better choice is", bare)
-    if _SIGNS.search(clause) or _NEGATION.search(clause):
+    asks = _ASKS_YES_OR_NO.fullmatch(clause)
+    if asks is None or _SIGNS.search(clause) or _NEGATION.search(clause):
         return None
     if " or " in clause.lower():
         asked = clause[0].lower() + clause[1:]
         found = ((pattern.fullmatch(asked), lead) for pattern, lead in _ALTERNATIVES)
         return next((_either(match.expand(lead), match) for match, lead in found if match), None)
-    asks = _ASKS_YES_OR_NO.fullmatch(clause)
-    if asks is None:
-        return None
     plain = None if _RESHAPED.search(clause) else _SUBJECT.fullmatch(asks[2])
-    return _answer_yes_and_no(asked) if plain is None else _claim(asks[1].lower(), plain[1], plain[2])
+    if plain is None:
+        return _answer_yes_and_no(asked)
+    verb, subject, rest = asks[1].lower(), plain[1], plain[2]
+    denied = {"can": "cannot", "must": "need not"}.get(verb, f"{verb} not")  # "must not" would forbid it
+    claim = f"{subject} {'' if verb == 'do' else f'{verb} '}{rest}"
+    if subject.lower() == "there" and verb in ("is", "are", "was", "were"):
+        denied, rest = f"{verb} no", re.sub("^(an?|the|some) ", "", rest, flags=re.IGNORECASE)
+    return [Debater("pro", _begin(claim)), Debater("con", _begin(f"{subject} {denied} {rest}"))]
 
 
 def yes_no_sides(question: str) -> list[Debater]:
@@ -118,17 +123,6 @@ def yes_no_sides(question: str) -> list[Debater]:
 def _answer_yes_and_no(asked: str) -> list[Debater]:
     about = f'The answer to "{asked}"' if len(asked) <= _QUOTED else "The answer to the question"
     return [Debater("pro", f"{about} is yes"), Debater("con", f"{about} is no")]
-
-
-def _claim(verb: str, subject: str, rest: str) -> list[Debater]:
-    """A claim and its negation."""
-    said = "" if verb == "do" else f"{verb} "
-    denied = {"can": "cannot", "must": "need not"}.get(verb, f"{verb} not")  # "must not" would forbid it
-    if subject.lower() == "there" and verb in ("is", "are", "was", "were"):
-        denied, no = f"{verb} no", re.sub("^(an?|the|some) ", "", rest, flags=re.IGNORECASE)
-    else:
-        no = rest
-    return [Debater("pro", _begin(f"{subject} {said}{rest}")), Debater("con", _begin(f"{subject} {denied} {no}"))]
 
 
 def _either(lead: str, found: re.Match[str]) -> list[Debater] | None:

@@ -279,21 +279,20 @@ class Judge(Block[Any, JudgedVerdict]):
     def _is_concise(self, ctx: Context) -> bool:
         return (self._profile or profile_of(ctx.model(self._model))) == "concise"
 
-    def _views(self, asking: Asking, ctx: Context) -> tuple[JudgeView, ...]:
-        plan, source, crossed = asking.how.plan, self._random or ctx.random, asking.how.labels == CROSSED
-        by_letter = asking.how.form in LETTERS
-        labels = None if by_letter or crossed else self._labels
-        views = plan.views(self.sides, random=source, shuffle=self._shuffle, labels=labels)
-        if not (by_letter or crossed):
-            return views
-        letters = self._labels or letters_for(len(self.sides), where=self.name)
-        return letter_views(views, letters, crossed=crossed)
-
     async def _ballots(self, asking: Asking, question: str, ctx: Context, *, step: str = "ballot") -> list[JudgeBallot]:
         """The ballots in the order of the schedule; with `curtail`, only until the winner is certain."""
+        by_letter, crossed = asking.how.form in LETTERS, asking.how.labels == CROSSED
+        views = asking.how.plan.views(
+            self.sides,
+            random=self._random or ctx.random,
+            shuffle=self._shuffle,
+            labels=None if by_letter or crossed else self._labels,
+        )
+        if by_letter or crossed:
+            views = letter_views(views, self._labels or letters_for(len(self.sides), where=self.name), crossed=crossed)
         entries = entries_of(ctx)
         calls: list[Callable[[], Awaitable[BallotCall]]] = []
-        for number, view in enumerate(self._views(asking, ctx)):
+        for number, view in enumerate(views):
             shown = self._render(question, view, in_view(entries, view), ctx, number=number)
             for juror in asking.jurors:
                 inner = ctx.child(self.name, f"{ctx.path}/{step}[{len(calls)}]")
