@@ -18,7 +18,6 @@ from flowdebate.errors import BadFile, error_text, shown
 from flowdebate.models.usage import Usage
 from flowdebate.service.documents.document import Tokens
 from flowdebate.service.documents.text import seen_json
-from flowdebate.service.pages.base import document_of_plan
 from flowdebate.service.plans.files import parse_json, read_text
 from flowdebate.service.plans.options import is_text
 from flowdebate.store.base import COMPLETE
@@ -204,6 +203,7 @@ class Line:
     def of(cls, plan: Plan, item: BatchItem[Any]) -> Self:
         """The line of an item, with the error or the limit that ended its run."""
         from flowdebate.runs.events import RunFinished
+        from flowdebate.service.pages.base import document_of_plan
 
         error = None if item.error is None else error_text(item.error)
         if item.error is None and item.run is not None and item.status == "limit":
@@ -305,7 +305,7 @@ class JsonOut(Out):
     def __init__(self, path: Path, batch_id: str) -> None:
         self._path = path
         self._batch_id = batch_id
-        self._file = -1
+        self._file = -1  # opened by `with`: a writer that is only made must not create or lock the file
         self._written: set[int] = set()
 
     def __enter__(self) -> Self:

@@ -268,6 +268,7 @@ def read_choices(row: Row, columns: Sequence[str], *, path: str, number: int) ->
                 value = [value]
         values = value if isinstance(value, list) else [value]
     texts = [value.strip() if isinstance(value, str) else value for value in values]
+    # one letter for each, by which data sets name the right one; the same text twice could not be told apart
     good = all(isinstance(text, str) and text for text in texts) and len(set(texts)) == len(texts)
     if not good or not 2 <= len(texts) <= len(_LETTERS):  # noqa: PLR2004 - two sides
         field = ", ".join(f"`{column}`" for column in columns or [_CHOICES])

@@ -132,9 +132,14 @@ class Command(TyperCommand):
             record = parameter.get_help_record(ctx)
             if record is not None:
                 name, text = record
+                if not name.startswith("-"):
+                    name = name.partition(" <")[0]  # typer puts the type of an argument behind it
+                first, slash, second = name.partition(" / --no-")
+                if slash and first == f"--{second}":  # click writes a switch twice, which takes half of the width
+                    name = f"--[no-]{second}"
                 panel = getattr(parameter, "rich_help_panel", None)
                 default = "Arguments" if parameter.param_type_name == "argument" else "Options"
-                panels.setdefault(_title(panel, default), []).append((_named(name), text))
+                panels.setdefault(_title(panel, default), []).append((name, text))
         _write(dict(sorted(panels.items(), key=lambda item: _ORDER.index(item[0]))), formatter)
 
     def format_epilog(self, _: _Click, formatter: _Click) -> None:
@@ -155,13 +160,6 @@ class Command(TyperCommand):
 def _title(panel: object, default: str) -> str:
     """The panel's title; typer has a placeholder in place of None."""
     return panel if isinstance(panel, str) else default
-
-
-def _named(name: str) -> str:
-    """What a row of the help is called: without typer's type of an argument, and a switch without its repetition."""
-    name, _, _ = name.partition(" <") if not name.startswith("-") else (name, "", "")
-    first, slash, second = name.partition(" / --no-")
-    return f"--[no-]{second}" if slash and first == f"--{second}" else name
 
 
 def _pasted(line: str, formatter: _Click) -> list[str]:

@@ -109,6 +109,7 @@ def serve(  # noqa: PLR0913 - the options of the command
         from flowdebate.server import create_app
         from flowdebate.server.app import serve as serve_app
 
+        # as browsers name it in a Host header: IPv6 in brackets, and none of them sends an address that means "any"
         own = () if address in _ANYWHERE else (f"[{address}]" if ":" in address else address,)
         application = create_app(
             _make_service(app, store, given, recover=not read_only),
@@ -154,7 +155,7 @@ def mcp(
     async def run() -> None:
         from flowdebate.mcp import serve_http, serve_stdio
 
-        with _stdout_protected():
+        with _stdout_protected():  # importing the application's module runs its code
             service = _make_service(app, store, given, recover=False)
         if http:
             url_port = _MCP_PORT if port is None else port

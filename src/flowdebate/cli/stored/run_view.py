@@ -63,7 +63,7 @@ def run_data(run: StoredRun, *, whole: bool = False) -> dict[str, Any]:
         "block": header.block,
         "pattern": None if (info := pattern_of_run(run)) is None else info.name,
         "question": header.question,
-        "status": state_of(run),
+        "status": state_of(run),  # not the stored one: a run whose process is gone is still "running" there
         "steps": run.steps,
         "createdAt": moment(header.created_at).isoformat(),
         "updatedAt": moment(run.updated_at).isoformat(),
