@@ -93,8 +93,16 @@ class Clients:
 
     async def client(self, endpoint: Endpoint) -> AsyncOpenAI:
         """Return the running loop's client for `endpoint`; call it inside `keep_open`."""
-        if "openai" not in sys.modules or _secure(endpoint) not in self._contexts:
-            await load(self._prepare, endpoint)
+        secure = endpoint.base_url.startswith("https")
+        if "openai" not in sys.modules or secure not in self._contexts:
+
+            def prepare() -> None:  # in a thread: `import openai` takes half a second and more
+                import httpx2
+                import openai.resources.chat.completions  # noqa: F401 - `import openai` leaves it for the first call
+
+                self._contexts[secure] = httpx2.create_ssl_context(verify=secure)
+
+            await load(prepare)
         own = self._loops[asyncio.get_running_loop()]
         found = own.clients.get(endpoint)
         if found is None:
@@ -103,13 +111,6 @@ class Clients:
                 own.closing.enter_context(redact_in_logs(secret))
             own.closing.push_async_callback(found.close)
         return found
-
-    def _prepare(self, endpoint: Endpoint) -> None:
-        import httpx2
-        import openai.resources.chat.completions  # noqa: F401 - `import openai` leaves it for the first call
-
-        secure = _secure(endpoint)
-        self._contexts[secure] = httpx2.create_ssl_context(verify=secure)
 
     def _connect(self, endpoint: Endpoint) -> AsyncOpenAI:
         import httpx2
@@ -120,7 +121,7 @@ class Clients:
         except (httpx2.InvalidURL, ValueError):
             raise ConfigurationError("OpenAIModel", "base_url", endpoint.base_url, ADDRESS) from None
         timeout = httpx2.Timeout(None, connect=_CONNECT_SECONDS)
-        context = self._contexts[_secure(endpoint)]
+        context = self._contexts[endpoint.base_url.startswith("https")]
         aiohttp = self._transport == "aiohttp"
         make = openai.DefaultAioHttpClient if aiohttp else openai.DefaultAsyncHttpxClient
         http = make(
@@ -151,10 +152,6 @@ class Clients:
             max_retries=0,  # openai's own retries are paid calls that nobody counts
             timeout=timeout,
         )
-
-
-def _secure(endpoint: Endpoint) -> bool:
-    return endpoint.base_url.startswith("https")
 
 
 def _no_cookies() -> CookieJar:

@@ -113,8 +113,13 @@ def map_error(
 def inner_error(error: object, *, secrets: Sequence[str] = (), base_url: str = "") -> ModelError:
     """Map an `error` inside a stream or a 200, whose code may be a status or a word; without one it is a 500."""
     codes = [error.get(key) for key in ("code", "type", "status")] if isinstance(error, dict) else [error]
-    known = {str(code): status for code in codes if (status := _status_of(code))} or {"with an error": 500}
-    said, status = next(iter(known.items()))
+    said, status = "with an error", 500
+    for code in reversed(codes):  # the first that is known counts
+        word = str(code).strip().lower()
+        if word.isdecimal() and len(word) == 3 and word[0] in "345":  # noqa: PLR2004 - a status as a text
+            said, status = str(code), int(word)
+        elif word in _STATUSES:
+            said, status = str(code), _STATUSES[word]
     return status_error(status, {"error": error}, said=said, headers=answered.get(), secrets=secrets, base_url=base_url)
 
 
@@ -290,14 +295,6 @@ def _message_and_code(body: object, secrets: Sequence[str]) -> tuple[str, str]:
         message = shown(message)
     code = " ".join(str(inner[key])[:100] for key in ("code", "type") if isinstance(inner.get(key), (str, int)))
     return one_line(message or json.dumps(inner, default=repr), secrets=secrets), code
-
-
-def _status_of(code: object) -> int | None:
-    """Return the HTTP status that an error's `code` is or means; None for other words."""
-    text = str(code).strip().lower()
-    if text.isdecimal() and len(text) == 3 and text[0] in "345":  # noqa: PLR2004
-        return int(text)
-    return _STATUSES.get(text)
 
 
 def _safe_str(error: BaseException, form: Callable[[object], str] = str) -> str:

@@ -46,23 +46,17 @@ def with_tool_calls(response: ModelResponse, request: ModelRequest) -> ModelResp
     if not blocks or _BLOCK.sub("", text).strip():
         blocks = [text]
     offered = {tool.name for tool in request.tools}
-    calls = [call for index, block in enumerate(blocks) if (call := _call(block, index, offered))]
-    if len(calls) != len(blocks):
-        return response
+    calls: list[ToolCall] = []
+    for index, block in enumerate(blocks):
+        value: Any = None
+        with contextlib.suppress(ValueError, RecursionError):
+            value = json.loads(block)
+        called = value if isinstance(value, dict) else {}
+        name, arguments = called.get("name"), called.get("arguments", called.get("parameters"))
+        if not isinstance(name, str) or name not in offered or not isinstance(arguments, dict):
+            return response  # all of it is the answer: one that only shows a call as an example is text
+        calls.append(ToolCall(id=f"call_{index}", name=name, arguments=json.dumps(arguments, ensure_ascii=False)))
     return replace(response, text="", tool_calls=tuple(calls), finish="tool_calls")
-
-
-def _call(block: str, index: int, offered: set[str]) -> ToolCall | None:
-    try:
-        value = json.loads(block)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(value, dict):
-        return None
-    name, arguments = value.get("name"), value.get("arguments", value.get("parameters"))
-    if not isinstance(name, str) or name not in offered or not isinstance(arguments, dict):
-        return None
-    return ToolCall(id=f"call_{index}", name=name, arguments=json.dumps(arguments, ensure_ascii=False))
 
 
 _MODES = {
