@@ -82,8 +82,8 @@ def verdict_of_both(
         reasoning = f"{first.reasoning}\n\nWith the order of speakers reversed: {second.reasoning}"
         if first.winner == second.winner:
             return first.model_copy(update={"reasoning": reasoning})
-        words = "Undecided: the judge found otherwise when the debate was held in the reverse order of speakers."
-        return DebateVerdict(verdict=words, winner=None, reasoning=reasoning)
+        undecided = "Undecided: the judge found otherwise when the debate was held in the reverse order of speakers."
+        return DebateVerdict(verdict=undecided, winner=None, reasoning=reasoning)
     spoken = [spoken_in(entries_of(ctx)), spoken_in(mirrored.transcript)]
     ballots: list[JudgeBallot] = []
     for verdict, judging, order in zip((first, second), (first.judging, second.judging), spoken, strict=True):
