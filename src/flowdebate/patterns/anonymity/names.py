@@ -80,7 +80,7 @@ def _is_unspaced(character: str) -> bool:
     return any(ord(character) in script for script in _UNSPACED)
 
 
-def _pattern(name: str) -> str:
+def _write_pattern(name: str) -> str:
     """A pattern for `name` in folded text, at word boundaries; empty if it has no letter and no digit."""
     low = fold(name)
     pieces: list[str] = _PIECE.findall(low)
@@ -94,7 +94,7 @@ def _pattern(name: str) -> str:
     return whole if _is_unspaced(first) else f"{first}(?<![^\\W_]{first}){whole[1:]}"
 
 
-def _spellings(name: str, shared: frozenset[str]) -> Iterator[tuple[str, Level]]:
+def _spell_name(name: str, shared: frozenset[str]) -> Iterator[tuple[str, Level]]:
     """The spellings of a debater's name: the whole, and of a person's full name also its first and its last word."""
     written = re.findall(r"[^\W_]+", name)
     if not written:
@@ -113,7 +113,7 @@ def _spellings(name: str, shared: frozenset[str]) -> Iterator[tuple[str, Level]]
             yield word, "capital"
 
 
-def _model_spellings(model: str) -> Iterator[tuple[str, Level]]:
+def _spell_model(model: str) -> Iterator[tuple[str, Level]]:
     """The spellings of a model such as `"openai/gpt-5-mini"`: whole, without its provider, and down to its number."""
     provider, _, _ = model.partition("/")
     if provider in {"local", "intent"}:
@@ -202,7 +202,7 @@ class Names:
         known: dict[str, _Known] = {}
 
         def add(whose: Meant, spelling: str, level: Level) -> None:
-            pattern = _pattern(spelling)
+            pattern = _write_pattern(spelling)
             if pattern and pattern not in known and "".join(plain_words(whose[1])) not in stated:
                 if whose[0] == "name" and any(re.search(pattern, text) for text in topic):
                     level = "sign"
@@ -210,11 +210,11 @@ class Names:
                 known[pattern] = _Known(whose, level, pattern, first.removesuffix("s"))  # it may be 's in a text
 
         for name in names:
-            for spelling, level in _spellings(name, shared):
+            for spelling, level in _spell_name(name, shared):
                 add(("name", name), spelling, level)
         # where models are debated their names are words of the debate, except those that authors call themselves by
         for model in () if is_about_models(topic) else models:
-            for spelling, level in _model_spellings(model):
+            for spelling, level in _spell_model(model):
                 add(("model", model), spelling, level)
         self._known = sorted(known.values(), key=lambda one: len(one.pattern), reverse=True)
         self._pattern = re.compile("|".join(f"{one.pattern}()" for one in self._known)) if self._known else None

@@ -80,10 +80,13 @@ class HumanCritique(CriticAnswer):
 class Critique(CriticAnswer):
     """A critique, with who made it of whose proposal."""
 
+    # the docstrings of what events hold are its descriptions in `events.schema.json`
     critic: str
+    """The name of the agent that made it."""
     target: str
     """The author of the proposal."""
     round: int
+    """The round, from 1."""
 
     @property
     def text(self) -> str:
@@ -276,6 +279,7 @@ class StageReached(WireModel):
     """A stage, and the round that it belongs to."""
 
     stage: ConsensusStage
+    """The stage."""
     round: int | None = None
     """For the stages of a round; None for the others."""
 
