@@ -190,12 +190,10 @@ async def _forks_of(
         if before is None or len(found) > _MOST_FORKS or listed.runs[-1].created_at < run.created_at:
             break
     is_older = before is None or listed.runs[-1].created_at < run.created_at
-    lines = [await _line(each, steps, service) for each in found[:_MOST_FORKS]]
+    lines: list[ForkLine] = []
+    for each in found[:_MOST_FORKS]:
+        details = await service.run(each.run_id)
+        at, edited = (None, ()) if details.fork is None else (details.fork.at, details.fork.edited)
+        sheet = None if details.document is None else Sheet.of(details.document, details=details)
+        lines.append(fork_line(details, at=at, edited=edited, steps=steps, sheet=sheet))
     return lines, len(found) > _MOST_FORKS or not is_older
-
-
-async def _line(state: RunState, steps: dict[str, Call], service: Service | OwnedService) -> ForkLine:
-    details = await service.run(state.run_id)
-    at, edited = (None, ()) if details.fork is None else (details.fork.at, details.fork.edited)
-    sheet = None if details.document is None else Sheet.of(details.document, details=details)
-    return fork_line(details, at=at, edited=edited, steps=steps, sheet=sheet)

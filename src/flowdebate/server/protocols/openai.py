@@ -112,7 +112,11 @@ async def chat_completion(
     front.check_writable()
     body.check()
     model = _known(front.service, body.model)
-    run = await _begin(service, model, body, run_id=_run_id(idempotency_key, owner_of(request.scope)))
+    run_id: str | None = None
+    if idempotency_key is not None:  # each user has keys of their own
+        named = json.dumps([owner_of(request.scope), idempotency_key]).encode()
+        run_id = f"chat-{sha256(named).hexdigest()[:32]}"
+    run = await _begin(service, model, body, run_id=run_id)
     reader = front.audience.join(service, run.run_id, cancel=_DISCONNECT not in (body.metadata or {}))
     completion = _Completion(run=run, model=model, body=body, service=service, reader=reader)
     if body.stream:
@@ -133,11 +137,6 @@ def _known(service: Service, name: str) -> ChatModel:
     if found is None:
         raise HTTPException(404, f"The model {name!r} does not exist; GET /v1/models lists those that do.")
     return found
-
-
-def _run_id(key: str | None, owner: str | None) -> str | None:
-    """The id of the run that a key names: each user has keys of their own."""
-    return None if key is None else f"chat-{sha256(json.dumps([owner, key]).encode()).hexdigest()[:32]}"
 
 
 async def _begin(

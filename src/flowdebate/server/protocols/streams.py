@@ -49,7 +49,13 @@ class Audience:
 
     def cancel(self, service: Service | OwnedService, run_id: str) -> None:
         """Cancel a run that nobody reads any more."""
-        task = asyncio.get_running_loop().create_task(_cancel(service, run_id))
+
+        async def cancel() -> None:
+            with suppress(FlowDebateError):  # it has ended meanwhile, or another process executes it
+                if (await service.run(run_id)).status in ("running", "queued"):
+                    await service.cancel(run_id)
+
+        task = asyncio.get_running_loop().create_task(cancel())
         self._cancelling.add(task)
         task.add_done_callback(self._cancelling.discard)
 
@@ -105,28 +111,22 @@ class Reader:
                 await items.aclose()
 
 
-async def _cancel(service: Service | OwnedService, run_id: str) -> None:
-    with suppress(FlowDebateError):  # it has ended meanwhile, or another process executes it
-        if (await service.run(run_id)).status in ("running", "queued"):
-            await service.cancel(run_id)
-
-
 async def unless_disconnected(request: Request, work: Awaitable[T]) -> T | None:
     """The result of `work`; None, after cancelling it, if the client leaves before."""
     # a server notices only in streams that its client has left; here nothing would be sent for minutes
     doing = asyncio.ensure_future(work)
-    leaving = asyncio.ensure_future(_disconnected(request))
+
+    async def disconnected() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+    leaving = asyncio.ensure_future(disconnected())
     try:
         await asyncio.wait({doing, leaving}, return_when=asyncio.FIRST_COMPLETED)
         return doing.result() if doing.done() else None
     finally:
         doing.cancel()
         leaving.cancel()
-
-
-async def _disconnected(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
 
 
 def data_frame(data: object) -> bytes:

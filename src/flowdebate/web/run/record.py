@@ -40,18 +40,18 @@ class Call:
     who: str
     """A speaker, or a role."""
     party: Party | None
-    model: str | None
-    attempts: int
+    model: str | None = None
+    attempts: int = 0
     """How many times a model was asked for it; 0 for a person's."""
-    failures: tuple[str, ...]
-    prompt_tokens: int | None
-    completion_tokens: int | None
-    seconds: float | None
-    starts: float | None
+    failures: tuple[str, ...] = ()
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    seconds: float | None = None
+    starts: float | None = None
     """In seconds since the epoch."""
-    origin: str
+    origin: str = "asked"
     """"asked", or for a fork also "reused" or "edited"."""
-    text: str
+    text: str = ""
 
     @property
     def is_data(self) -> bool:
@@ -183,21 +183,22 @@ def call_of(
     number: int, event: ModelCalled | HumanAsked, turns: Mapping[str, str], parties: Mapping[str, Party]
 ) -> Call:
     """The answer that an event tells of: as `trace_of` has it from the journal, but for its text and failures."""
-    speaker, call = turn_at(event.path, turns), event if isinstance(event, ModelCalled) else None
+    speaker = turn_at(event.path, turns)
+    who, party = speaker or _role(event), parties.get(speaker or "")
+    if not isinstance(event, ModelCalled):
+        return Call(number=number, place=event.path, who=who, party=party)
     return Call(
         number=number,
         place=event.path,
-        who=speaker or _role(event),
-        party=parties.get(speaker or ""),
-        model=None if call is None else call.model,
-        attempts=0 if call is None else 1,
-        failures=(),
-        prompt_tokens=None if call is None else call.usage.prompt_tokens,
-        completion_tokens=None if call is None else call.usage.completion_tokens,
-        seconds=None if call is None else call.seconds,
-        starts=None if call is None else call.at - call.seconds,
-        origin="asked" if call is None else call.origin,
-        text="",
+        who=who,
+        party=party,
+        model=event.model,
+        attempts=1,
+        prompt_tokens=event.usage.prompt_tokens,
+        completion_tokens=event.usage.completion_tokens,
+        seconds=event.seconds,
+        starts=event.at - event.seconds,
+        origin=event.origin,
     )
 
 
