@@ -72,7 +72,7 @@ def audit_of(items: Items, *, seed: int = 0) -> JudgeAudit:
 
 def has_intervals() -> bool:
     """Whether audits have p-values and intervals here."""
-    return find_spec("scipy") is not None
+    return find_spec("scipy") is not None  # without importing it, which takes longer than a small audit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,7 +189,7 @@ def argued(run: StoredRun) -> ArguedDebate | None:
     raw: Any = run.header.input if run.header.block == REJUDGE else (run.outcome or {}).get("raw")
     try:
         return ArguedDebate.model_validate({"question": raw["question"], "transcript": raw["transcript"]})
-    except (KeyError, TypeError, ValidationError):
+    except (KeyError, TypeError, ValidationError):  # an application's block, or an import of anybody's
         return None
 
 

@@ -155,7 +155,7 @@ async def evidence_of(
             return evidence if concise.other_prompts() else concise
     except FlowDebateError as error:
         return Evidence(run=run, steps=steps, votes=votes, replay=None, problem=f"It cannot be replayed: {error}")
-    except RecursionError:
+    except RecursionError:  # the export may be anybody's
         raise BadFile(f"run {run.header.run_id}", "is nested too deeply") from None
     return evidence
 

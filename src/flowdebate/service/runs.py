@@ -136,17 +136,14 @@ def opened(where: str | None) -> Iterator[Place]:
     named = where or os.environ.get(STORE_VARIABLE) or None
     store = open_store(named or default_store_path(), where=COMMAND)
     assert store is not None  # noqa: S101 - only False means none
+    option = ""
+    if where is not None:  # the name of a store at an address is without its password
+        is_address = where.startswith(("postgresql:", "postgres:"))
+        option = f" --store {shlex.quote(store.name if is_address else where)}"
     try:
-        yield Place(store=store, named=named is not None, option=_option(where, store))
+        yield Place(store=store, named=named is not None, option=option)
     finally:
         asyncio.run(close_store(store))
-
-
-def _option(where: str | None, store: Store) -> str:
-    if where is None:
-        return ""
-    is_address = where.startswith(("postgresql:", "postgres:"))  # a store's name has no password, which is not repeated
-    return f" --store {shlex.quote(store.name if is_address else where)}"
 
 
 # Stored runs

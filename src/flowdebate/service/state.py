@@ -127,6 +127,7 @@ class RunDetails(RunState):
     fork: Fork | None
     """What a fork has from its parent; None for any other run."""
 
+    # In the form of `--json`, which leaves fields out and has them in another order than pydantic's own dump.
     @field_serializer("document")
     def _document_data(self, document: Document | None) -> dict[str, Any] | None:
         return None if document is None else document.to_data()

@@ -69,7 +69,7 @@ def status_text(status: str) -> str:
     >>> status_text("left_behind"), status_text("paused")
     ('left behind', 'paused')
     """
-    return STATUSES[status].words if status in STATUSES else status
+    return STATUSES[status].words if status in STATUSES else status  # several versions may share a store
 
 
 def status_mark(status: str) -> str:

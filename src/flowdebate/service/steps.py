@@ -228,8 +228,8 @@ def _text(step: StepRow, body: dict[str, Any]) -> str:
     if step.kind != "call":
         value = json.loads(step.body)
         if step.kind == "human" and isinstance(value, dict):
-            value = value.get("answer")
+            value = value.get("answer")  # beside it stands by whom it was given
         return value if isinstance(value, str) else as_json(value)
-    if body.get("tool_calls"):
+    if body.get("tool_calls"):  # such an answer has no text
         return "\n".join(f"{name}({arguments})" for _, name, arguments in body["tool_calls"])
     return str(body.get("text") or as_json(body.get("data")))

@@ -276,7 +276,7 @@ def read_document(path: str) -> Document:
 def document_of(value: Mapping[str, Any], *, where: str) -> Document:
     """The document that `value` is, or that of a bare raw output; BadFile with the invalid field."""
     try:
-        if "raw" not in value:
+        if "raw" not in value:  # a bare raw output does not say of which pattern it is
             return _kind(_nearest(value)).of_raw(value)
         info = find_pattern(value.get("pattern", DEFAULT))
         if info is None:

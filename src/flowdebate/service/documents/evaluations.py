@@ -161,6 +161,7 @@ def lay_out_recount(recount: Recount) -> Summary:
     sections: list[ReportSection] = [Table(head=("Rule", "Finds for", "Ballots", "Why"), rows=rows)] if rows else []
     if len(recount.per_ballot) > 1:
         sections.append(Heading(title="Each ballot as the only one"))
+    # a lone ballot finds what the rules above find
     for each in recount.per_ballot if len(recount.per_ballot) > 1 else ():
         who = f"Ballot {each.number}" if each.voter is None else f"Ballot {each.number}, {each.voter}"
         view = "" if each.view is None else f" (view {each.view + 1})"
@@ -213,6 +214,7 @@ def _item_cells(item: BatchItem[Any]) -> tuple[str, ...]:
     if item.error is not None:
         came_to = error_text(item.error)
     else:
+        # whichever of these the raw output of the batch's pattern has
         winner = getattr(getattr(item.raw, "verdict", None), "winner", None)
         answer = getattr(item.raw, "answer", None) or (item.output if isinstance(item.output, str) else None)
         came_to = "; ".join(

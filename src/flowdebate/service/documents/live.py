@@ -416,7 +416,7 @@ class Together(Live):
 
     def _answered(self, turn: TurnFinished) -> Iterator[Section]:
         answer = self._answers.pop(turn.block, None)
-        del self._awaited[turn.block]
+        del self._awaited[turn.block]  # what it is asked outside of its turns is no turn's trouble
         if answer is not None:  # a human sees what it types
             if answer.truncated:
                 self._flags[turn.agent_name] = "cut_off"

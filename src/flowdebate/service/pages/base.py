@@ -112,6 +112,7 @@ class PatternPage(ABC):
             f"max_{options.LENGTH}": self.length(options),
             "output": self.output_of(plan, output),
         }
+        # a council has no number of rounds, and only patterns with a synthesizer have an output
         own = {name: value for name, value in own.items() if name in self.document.model_fields}
         return self.document(raw=raw, **own, **facts)
 
@@ -137,7 +138,7 @@ def roster(
         return check_roster(members, where=where, kind=kind, field=key, least=least)
     except ConfigurationError as error:
         if error.field == key:
-            names = [member["name"] for member in members]
+            names = [member["name"] for member in members]  # the members themselves may hold models
             raise ConfigurationError(where, field, names, "given at least twice") from None
         raise
 

@@ -204,7 +204,7 @@ class ConsensusLive(Live):
     }
 
     def whole(self, event: object) -> Iterator[Section]:
-        return self.sections(event)  # every answer has an event of its own
+        return self.sections(event)  # every answer has an event of its own, which the base would leave to its turn
 
     def sections(self, event: object) -> Iterator[Section]:
         match event:
@@ -335,7 +335,7 @@ class ConsensusPage(PatternPage):
                 # the pattern refuses a bound of diverging above that of convergence
                 diverging=_DIVERGING if bound is False else min(_DIVERGING, bound),
                 failures=failures,
-                judge=options.judge or None,
+                judge=options.judge or None,  # switched off in a file is as good as not given
                 tie_break=options.tie_break or None,
             )
 

@@ -163,17 +163,17 @@ class CouncilPage(PatternPage):
     )
 
     def length(self, options: Any) -> int:  # noqa: ANN401 - as its base says
-        return 1 if options.review == "none" else 2
+        return 1 if options.review == "none" else 2  # the phases: answers, reviews
 
     def output_of(self, plan: Plan, output: object) -> object:
         """The chair's answer for the output schema."""
-        return output if plan.schema is not None else None
+        return output if plan.schema is not None else None  # else it is the text that the raw output has
 
     def build(self, plan: Plan) -> Sequencer[Any, Any]:
         from flowdebate.patterns.council import create_chair
 
         options: CouncilOptions = plan.options
-        chair = None
+        chair = None  # the pattern makes one, of the run's model
         if options.chair is not None:
             model = plan.made(options.chair, *options.place("chair"))
             instructions = options.instructions

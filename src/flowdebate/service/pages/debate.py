@@ -303,7 +303,7 @@ class DebatePage(PatternPage):
                 on_flip=on_flip,
                 labels=labels,
                 curtail=bool(options.curtail),
-                ask=plan.ask if on_flip == "human" else None,
+                ask=plan.ask if on_flip == "human" else None,  # which is refused with any other
             )
 
 

@@ -53,6 +53,7 @@ class DebateDocument(RoundsDocument):
         return self
 
     def entries(self) -> Iterator[tuple[int, Entry]]:
+        # without sources nothing was looked up, and there are no quotes
         for entry, found in zip_longest(self.raw.transcript, (self.raw.quotes or [])[: len(self.raw.transcript)]):
             quotes = tuple(
                 Quoted(start=quote.start, end=quote.end, source=quote.source)

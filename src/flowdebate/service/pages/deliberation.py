@@ -76,7 +76,7 @@ class DeliberationDocument(RoundsDocument):
         return sum(entry.flag is None for entry in self.raw.history)
 
     def closing(self, number: int) -> Iterator[Section]:
-        for report in self.raw.reports[number - 1 : number]:
+        for report in self.raw.reports[number - 1 : number]:  # none as yet where the run ended in the round
             yield from report_groups(report)
 
     def result(self) -> Iterator[Section]:

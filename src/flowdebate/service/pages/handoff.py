@@ -100,7 +100,7 @@ class HandoffDocument(Document):
 
     @property
     def has_result(self) -> bool:
-        return self.status != "no_verdict"
+        return self.status != "no_verdict"  # the transcript is the result
 
     @property
     def ending(self) -> str | None:

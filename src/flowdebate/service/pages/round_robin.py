@@ -133,7 +133,7 @@ class RoundRobinPage(PatternPage):
             max_rounds=plan.length,
             turn_order=options.turn_order or "declared",
             referee=options.referee,
-            synthesizer=None if options.synthesizes else False,
+            synthesizer=None if options.synthesizes else False,  # None: the pattern's own one
             output_schema=plan.schema,
             failures=plan.failures,
         )

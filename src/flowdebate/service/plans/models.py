@@ -38,7 +38,7 @@ class Models:
 
         if self._base_url is None:
             check_model(spec, where=where, field=field)
-            return spec
+            return spec  # still a name: the run makes one model of it for all who have it
         if spec == "local":
             raise ConfigurationError(
                 where, field, spec, "the name of a model at the base URL: the local model has none"

@@ -400,7 +400,7 @@ class PatternOptions(BaseModel):
         """Paths and addresses that the plan file gave, by field; a text whose type does not say its reach is both."""
         found: dict[str, list[str]] = {}
         for name, field in type(self).model_fields.items():
-            if self.from_file(name):
+            if self.from_file(name):  # what was typed here is the user's own, who may name any file
                 texts = _texts(field.annotation, getattr(self, name), _reach(field.metadata))
                 found[name] = [text for text, reach in texts if reach is None or reach.of in kinds]
         return {name: texts for name, texts in found.items() if texts}
@@ -468,7 +468,7 @@ def _texts(kind: Any, value: Any, reach: Reach | None) -> Iterator[tuple[str, Re
     """Each text in `value`, which is a `kind`, with the reach that its type says."""
     origin, parts = get_origin(kind), get_args(kind)
     if origin is Annotated:
-        yield from _texts(parts[0], value, _reach(parts[1:]) or reach)
+        yield from _texts(parts[0], value, _reach(parts[1:]) or reach)  # the innermost type decides
     elif origin in (Union, UnionType):
         for part in parts:
             yield from _texts(part, value, reach)

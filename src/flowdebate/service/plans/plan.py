@@ -245,6 +245,7 @@ def plan_of(
         raise _of_another(run, verb)
     info, options, name = _read_stored(run)
     options = {**options, **(changes or {})}
+    # An import is anybody's file: its address would get the prompts, and perhaps the key of this environment.
     if to_ask and not trusted and (reached := reached_by(run, given)):
         run_id = run.header.run_id
         named = "; ".join(f"{flag} {', '.join(map(shown, texts))}" for flag, texts in reached.items())
