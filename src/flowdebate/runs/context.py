@@ -72,23 +72,21 @@ def place_of(name: str) -> str:
     return _SPECIAL.sub(lambda match: f"%{ord(match[0]):02X}", name)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class SequencerHandle:
     """The state of the nearest sequencer that declares one, as `ctx.sequencer`."""
 
-    __slots__ = ("deadline", "derived", "name", "path", "protected", "state")
-
-    def __init__(self, name: str, state: Any, path: str = "", *, protected: bool = False) -> None:  # noqa: ANN401 - each has a state of its own type
-        self.name: str = name
-        self.protected: bool = protected
-        """Whether only the sequencer's own steps may change the state; blocks then see it through `SequencerView`."""
-        self.path: str = path
-        """Its place in the run."""
-        self.deadline: float | None = None
-        """Deadline of its current round, by the event loop's clock; None for no deadline."""
-        self.derived: dict[object, Any] = {}
-        """What its own steps have derived from the history so far, such as its rendering: later steps add to it."""
-        self.state: Any = state
-        """The current value; blocks replace it as a whole or by `update`."""
+    name: str
+    state: Any
+    """The current value; blocks replace it as a whole or by `update`."""
+    path: str = ""
+    """Its place in the run."""
+    protected: bool = field(default=False, kw_only=True)
+    """Whether only the sequencer's own steps may change the state; blocks then see it through `SequencerView`."""
+    deadline: float | None = field(default=None, init=False)
+    """Deadline of its current round, by the event loop's clock; None for no deadline."""
+    derived: dict[object, Any] = field(default_factory=dict, init=False)
+    """What its own steps have derived from the history so far, such as its rendering: later steps add to it."""
 
     def update(self, **changes: Any) -> None:  # noqa: ANN401 - fields of the state
         """Replace fields of a pydantic, dataclass or dict state; ConfigurationError for an unknown field."""
@@ -99,7 +97,7 @@ class SequencerHandle:
             self.state = {**state, **changes}
             return
         is_model = isinstance(state, BaseModel)
-        known = list(type(state).__pydantic_fields__ if is_model else (field.name for field in fields(state)))
+        known = list(type(state).__pydantic_fields__ if is_model else (each.name for each in fields(state)))
         for name in changes:  # `model_copy` would take any name
             if name not in known:
                 where = f"state of sequencer {self.name!r}"
@@ -151,25 +149,17 @@ class SequencerView:
         return ReadOnly(what, "blocks add to it by answering, and read it in `ctx.sequencer.state`", block=self._block)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Scope:
     """The open resources, the state and the default models that blocks at one place of a pipeline share."""
 
-    __slots__ = ("handles", "looked_up", "models", "opened", "sequencer")
-
-    def __init__(
-        self,
-        handles: Mapping[str, Any],
-        opened: Mapping[Resource, Any],
-        sequencer: SequencerHandle | None,
-        models: tuple[ModelChoice, ...] = (),
-    ) -> None:
-        self.handles: Mapping[str, Any] = handles
-        self.opened: Mapping[Resource, Any] = opened
-        self.sequencer: SequencerHandle | None = sequencer
-        self.models: tuple[ModelChoice, ...] = models
-        """The models of the enclosing sequencers, the nearest first: for blocks that name none."""
-        self.looked_up: dict[object, Any] = {}
-        """What depends on these models alone, such as the wording of prompts, by whose it is."""
+    handles: Mapping[str, Any]
+    opened: Mapping[Resource, Any]
+    sequencer: SequencerHandle | None
+    models: tuple[ModelChoice, ...] = ()
+    """The models of the enclosing sequencers, the nearest first: for blocks that name none."""
+    looked_up: dict[object, Any] = field(default_factory=dict, init=False)
+    """What depends on these models alone, such as the wording of prompts, by whose it is."""
 
     @property
     def handle(self) -> SequencerHandle:
@@ -191,24 +181,22 @@ class _Named(Protocol):
     place: str
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Context:
     """The second argument of every block: `def block(input, ctx)`."""
 
-    __slots__ = ("_random", "_steps", "block", "path", "role", "run", "scope")
-
-    def __init__(self, run: Run, scope: Scope, block: str, path: str, role: str | None = None) -> None:
-        self.run: Run = run
-        """The run that the block is part of."""
-        self.scope: Scope = scope
-        """What the steps of a pattern use; other blocks use `resources` and `sequencer`."""
-        self.block: str = block
-        """The block's name."""
-        self.path: str = path
-        """The block's place in the run: the same in every run of the pattern that takes the same branches."""
-        self.role: str | None = role
-        """What the block does in its pattern, such as "judge"; inside it, the same. None outside of all roles."""
-        self._random: Random | None = None
-        self._steps: dict[str, int] | None = None
+    run: Run
+    """The run that the block is part of."""
+    scope: Scope
+    """What the steps of a pattern use; other blocks use `resources` and `sequencer`."""
+    block: str
+    """The block's name."""
+    path: str
+    """The block's place in the run: the same in every run of the pattern that takes the same branches."""
+    role: str | None = None
+    """What the block does in its pattern, such as "judge"; inside it, the same. None outside of all roles."""
+    _random: Random | None = field(default=None, init=False)
+    _steps: dict[str, int] | None = field(default=None, init=False)
 
     @property
     def session(self) -> Session:

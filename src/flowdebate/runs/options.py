@@ -35,29 +35,32 @@ class CommonOptions(TypedDict, total=False):
     """Sees the run, its agents, calls and tools while they last, for tracing."""
 
 
-class RunOptions(CommonOptions, total=False):
-    """The options of `Block.run()`."""
+class SessionOptions(CommonOptions, total=False):
+    """Options of a run of its own: batches have no session, which their runs would share."""
 
     session: SessionLike
+
+
+class RunOptions(SessionOptions, total=False):
+    """The options of `Block.run()`."""
+
     seed: int | None
     store: StoreChoice | StoreOptions
     run_id: str | None
 
 
-class ResumeOptions(CommonOptions, total=False):
+class ResumeOptions(SessionOptions, total=False):
     """The options of `Block.resume()`."""
 
-    session: SessionLike
     store: StoreChoice
     on_uncertain: OnUncertain
     allow_changes: bool
     retry_dead_letter: bool
 
 
-class ForkOptions(CommonOptions, total=False):
+class ForkOptions(SessionOptions, total=False):
     """The options of `Block.fork()`."""
 
-    session: SessionLike
     seed: int | None
     store: StoreChoice | StoreOptions
     fork_id: str | None

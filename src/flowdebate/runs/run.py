@@ -9,9 +9,9 @@ import time
 import warnings
 from contextlib import AsyncExitStack, nullcontext
 from contextvars import ContextVar
-from dataclasses import replace
+from dataclasses import InitVar, dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from pydantic_core import to_json
 
@@ -54,29 +54,31 @@ ACTING: ContextVar[str | None] = ContextVar("flowdebate_acting", default=None)
 T = TypeVar("T")
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Records:
     """The `ResourceScope` of a run: its stream of events, and the session's states of resources.
 
     Separate from `Run`, since resources refer to it: a reference to the run would be a cycle, freed late.
     """
 
-    __slots__ = ("calls", "closed", "events", "listeners", "now", "observe", "saved_states")
+    saved: InitVar[dict[str, Any]]
+    now: Callable[[], float]
+    """The run's clock, in seconds since the epoch."""
+    events: list[object] = field(default_factory=list)
+    """The events so far, as in `result.events`."""
+    listeners: list[Callable[[object], None]] = field(default_factory=list)
+    """Callbacks for each event; without any, text is not streamed."""
+    observe: Callable[[object], None] | None = None
+    """Callback for each recorded event, for the run's observer, who needs no text."""
+    calls: dict[int, CallStarted] = field(default_factory=dict)
+    """The model calls in progress, for readers who come while they last."""
+    saved_states: dict[str, Any] = field(init=False)
+    """The session's states when the run started, by key; new states go to the session, for later runs."""
+    closed: bool = False
+    """Whether the run is over."""
 
-    def __init__(self, saved: dict[str, Any], now: Callable[[], float]) -> None:
-        self.now: Callable[[], float] = now
-        """The run's clock, in seconds since the epoch."""
-        self.events: list[object] = []
-        """The events so far, as in `result.events`."""
-        self.listeners: list[Callable[[object], None]] = []
-        """Callbacks for each event; without any, text is not streamed."""
-        self.observe: Callable[[object], None] | None = None
-        """Callback for each recorded event, for the run's observer, who needs no text."""
-        self.calls: dict[int, CallStarted] = {}
-        """The model calls in progress, for readers who come while they last."""
-        self.saved_states: dict[str, Any] = _SavedStates(saved)
-        """The session's states when the run started, by key; new states go to the session, for later runs."""
-        self.closed: bool = False
-        """Whether the run is over."""
+    def __post_init__(self, saved: dict[str, Any]) -> None:
+        self.saved_states = _SavedStates(saved)
 
     def subscribe(self, listener: Callable[[object], None]) -> None:
         """Call `listener` with each event from now on."""
@@ -173,93 +175,59 @@ class _Observed:
         self._run.tracing, self._run.records.observe = NOBODY, None
 
 
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Run:
     """One run; created by `Block.run`, available to blocks as `ctx.run`."""
 
-    __slots__ = (
-        "_ended",
-        "_open_connections",
-        "_opened_models",
-        "_started",
-        "_unfinished",
-        "_warned",
-        "acting",
-        "began_at",
-        "budget",
-        "emit",
-        "journal",
-        "models",
-        "now",
-        "observer",
-        "opened",
-        "outcome",
-        "raw_output",
-        "records",
-        "run_id",
-        "seed",
-        "session",
-        "shared",
-        "started",
-        "status",
-        "tell",
-        "tokens",
-        "tracing",
-        "usage",
-    )
-
-    is_replay: bool = False
+    is_replay: ClassVar[bool] = False
     """Whether it only repeats what a journal has, without asking anybody."""
 
-    def __init__(
-        self,
-        *,
-        run_id: str,
-        session: Session,
-        seed: int,
-        models: ModelResolver,
-        limits: Limits | None = None,
-        journal: Journal | None = None,
-        observer: Observer = NOBODY,
-    ) -> None:
-        self.run_id: str = run_id
-        self.session: Session = session
-        self.seed: int = seed
-        self.models: ModelResolver = models
-        self.status: RunStatus = "running"
-        self.outcome: RunStatus = "complete"
-        """The status if nothing else ends the run; "degraded" or "no_verdict" after provider failures."""
-        self.budget: Budget | None = Budget(limits) if limits else None
-        self.acting: bool = False
-        """Whether the task that executes the run has started."""
-        self.started: asyncio.Event = asyncio.Event()
-        """Set once the first block acts; a durable run is then in its store."""
-        self._started: float | None = None
-        self._ended: float | None = None
-        self.began_at: float = 0.0
-        """When the run first began, by its clock: in a resumed run as before."""
-        self.journal: Journal | None = journal
-        """Records its steps; None without a store."""
-        self.observer: Observer = observer
-        """What `run(…, observe=…)` was given."""
-        self.tracing: Observer = NOBODY
-        """The observer of its parts, while it is being executed."""
-        self.records: Records = Records(session.resources, time.time if journal is None else journal.now)
-        """Its events and states; `emit`, `tell` and `now` are shortcuts."""
-        self.emit: _Emit = self.records.emit
-        self.tell: Callable[[object], None] = self.records.tell
-        self.now: Callable[[], float] = self.records.now
-        self.usage: Usage = Usage.none()
-        self.tokens: int = 0
-        """Tokens used so far, prompts and answers together; estimated where a server reports none."""
-        self.raw_output: Any = None
-        """The raw output of the pattern that ended last, or was cut short; None without one."""
-        self._unfinished: dict[str, Callable[[RunStatus], Any]] = {}
-        self.shared: dict[Resource, Any] = {}
-        self.opened: list[tuple[int, Any]] = []
-        """The depth in the run and the handle of each resource, in the order in which they were opened."""
-        self._warned: set[str] = set()
-        self._open_connections = AsyncExitStack()
-        self._opened_models: dict[int, Model] = {}
+    run_id: str
+    session: Session
+    seed: int
+    models: ModelResolver
+    limits: InitVar[Limits | None] = None
+    journal: Journal | None = None
+    """Records its steps; None without a store."""
+    observer: Observer = NOBODY
+    """What `run(…, observe=…)` was given."""
+
+    status: RunStatus = field(default="running", init=False)
+    outcome: RunStatus = field(default="complete", init=False)
+    """The status if nothing else ends the run; "degraded" or "no_verdict" after provider failures."""
+    budget: Budget | None = field(init=False)
+    acting: bool = field(default=False, init=False)
+    """Whether the task that executes the run has started."""
+    started: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    """Set once the first block acts; a durable run is then in its store."""
+    _started: float | None = field(default=None, init=False)
+    _ended: float | None = field(default=None, init=False)
+    began_at: float = field(default=0.0, init=False)
+    """When the run first began, by its clock: in a resumed run as before."""
+    tracing: Observer = field(default=NOBODY, init=False)
+    """The observer of its parts, while it is being executed."""
+    records: Records = field(init=False)
+    """Its events and states; `emit`, `tell` and `now` are shortcuts."""
+    emit: _Emit = field(init=False)
+    tell: Callable[[object], None] = field(init=False)
+    now: Callable[[], float] = field(init=False)
+    usage: Usage = field(default=Usage.none(), init=False)
+    tokens: int = field(default=0, init=False)
+    """Tokens used so far, prompts and answers together; estimated where a server reports none."""
+    raw_output: Any = field(default=None, init=False)
+    """The raw output of the pattern that ended last, or was cut short; None without one."""
+    _unfinished: dict[str, Callable[[RunStatus], Any]] = field(default_factory=dict, init=False)
+    shared: dict[Resource, Any] = field(default_factory=dict, init=False)
+    opened: list[tuple[int, Any]] = field(default_factory=list, init=False)
+    """The depth in the run and the handle of each resource, in the order in which they were opened."""
+    _warned: set[str] = field(default_factory=set, init=False)
+    _open_connections: AsyncExitStack = field(default_factory=AsyncExitStack, init=False)
+    _opened_models: dict[int, Model] = field(default_factory=dict, init=False)
+
+    def __post_init__(self, limits: Limits | None) -> None:
+        self.budget = Budget(limits) if limits else None
+        self.records = Records(self.session.resources, time.time if self.journal is None else self.journal.now)
+        self.emit, self.tell, self.now = self.records.emit, self.records.tell, self.records.now
 
     # Beginning and end
 

@@ -91,7 +91,7 @@ class Batch(Generic[OutT]):
         _check(f"{block.name}.batch()", questions, max_concurrency, batch_id, on_error, on_uncertain)
         self.batch_id: str = os.urandom(8).hex() if batch_id is None else batch_id
         """The prefix of its run ids; called again with it, the batch is resumed."""
-        self.seed: int = _number(self.batch_id) if seed is None else seed
+        self.seed: int = _derive_number(self.batch_id) if seed is None else seed
         """The seed from which the seeds of its runs are derived."""
         self._block = block
         self._questions = questions
@@ -127,7 +127,7 @@ class Batch(Generic[OutT]):
     async def __aiter__(self) -> AsyncGenerator[BatchItem[OutT]]:
         if self._pool is not None:
             raise ConfigurationError(f"{self._block.name}.batch()", "iteration", "another one", "the only one")
-        self._pool = WorkerPool(self._jobs(), self._run_job, size=self._max_concurrency)
+        self._pool = WorkerPool(self._make_jobs(), self._run_job, size=self._max_concurrency)
         self._tally.begin()
         results = self._pool.results()
         try:
@@ -152,15 +152,15 @@ class Batch(Generic[OutT]):
 
     # Questions
 
-    async def _jobs(self) -> AsyncGenerator[_Job]:
+    async def _make_jobs(self) -> AsyncGenerator[_Job]:
         index = 0
-        async for row in _each_of(self._questions):
+        async for row in _iterate(self._questions):
             if self._until is not None and self._until(self.summary):
                 return
-            yield self._job(index, row)
+            yield self._make_job(index, row)
             index += 1
 
-    def _job(self, index: int, row: object) -> _Job:
+    def _make_job(self, index: int, row: object) -> _Job:
         question = row if self._question is None else self._question(row)
         block, plan = (self._block, None) if self._each is None else self._each(row)
         return _Job(index, row, question, self._run_id(index), seed_of_item(self.seed, index), block, plan)
@@ -179,7 +179,7 @@ class Batch(Generic[OutT]):
         if isinstance(self._questions, Sequence):  # an iterator would be used up, and may be endless
             for index, row in enumerate(self._questions):
                 if self._run_id(index) in self._stored:
-                    self._check_stored(self._make_run(self._job(index, row)))
+                    self._check_stored(self._make_run(self._make_job(index, row)))
 
     def _check_stored(self, run: Run) -> None:
         """Raise RunChanged if the stored run was started with another header than `run`."""
@@ -220,7 +220,7 @@ class Batch(Generic[OutT]):
             error = failure
         finally:
             run = self._in_progress.pop(job.index, None)
-        item = _item(job, result, error, run, replayed=replayed and error is None)
+        item = _make_item(job, result, error, run, replayed=replayed and error is None)
         self._tally.add(item)
         if self._progress is not None:
             self._progress(self.summary)
@@ -261,15 +261,15 @@ def seed_of_item(seed: int, index: int) -> int:
     >>> seed_of_item(1, 0) == seed_of_item(1, 0) != seed_of_item(1, 1)
     True
     """
-    return _number(f"{seed}/{index}")
+    return _derive_number(f"{seed}/{index}")
 
 
-def _number(text: str) -> int:
+def _derive_number(text: str) -> int:
     """Derive 53 bits from `text`: an integer that every JSON reader represents exactly."""
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest()) >> 11
 
 
-async def _each_of(questions: Questions) -> AsyncGenerator[Any]:
+async def _iterate(questions: Questions) -> AsyncGenerator[Any]:
     if isinstance(questions, AsyncIterable):
         async for row in questions:
             yield row
@@ -278,7 +278,7 @@ async def _each_of(questions: Questions) -> AsyncGenerator[Any]:
             yield row
 
 
-def _item(
+def _make_item(
     job: _Job, result: RunResult[OutT] | None, error: BaseException | None, run: RunView | None, *, replayed: bool
 ) -> BatchItem[OutT]:
     run = run if result is None else result

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 
 from flowdebate.errors import ConfigurationError, FlowDebateError, ModelUnavailable
 from flowdebate.models.base import profile_of
@@ -81,7 +81,7 @@ async def replay(
     unless `model` is given: a journal has only its name.
     """
     header, store = stored.header, MemoryStore()  # which is only named in errors
-    journal = _Reading(store, header, rows=steps, accepts_changes=True, status=stored.status)
+    journal = _ReadOnlyJournal(store, header, rows=steps, accepts_changes=True, status=stored.status)
     run = _Replayed(
         run_id=header.run_id,
         session=session_of(store, header, f"{block.name}.replay()"),
@@ -106,7 +106,7 @@ async def replay(
     return Replay(handle=handle, output=output, events=events, calls=calls, failure=failure, requests=run.requests)
 
 
-async def _wait_for_end_of_journal(handle: RunHandle[Any], journal: _Reading) -> None:
+async def _wait_for_end_of_journal(handle: RunHandle[Any], journal: _ReadOnlyJournal) -> None:
     """Wait until the run has come as far as its journal."""
     seen, quiet, spins, waited, pause = (0, 0), 0, 0, 0.0, _PAUSE
     while not handle.done() and quiet < _QUIET and waited < _PATIENCE:
@@ -153,7 +153,7 @@ class _Replayed(Run):
     """A run that notes what its models are asked, and does not repeat the warnings of its execution."""
 
     __slots__ = ("requests",)
-    is_replay: bool = True
+    is_replay: ClassVar[bool] = True
 
     def __init__(self, **given: Any) -> None:  # noqa: ANN401 - those of Run
         super().__init__(**given)
@@ -167,7 +167,7 @@ class _Replayed(Run):
         """Do nothing."""
 
 
-class _Reading(Journal):
+class _ReadOnlyJournal(Journal):
     """A journal that is only read: whatever it has no record of is never executed."""
 
     def __init__(self, *given: Any, status: StoredStatus, rows: Sequence[StepRow], **options: Any) -> None:  # noqa: ANN401 - those of Journal

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from difflib import unified_diff
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.runs.context import SessionLike
     from flowdebate.runs.observer import Observer
-    from flowdebate.runs.options import OnUncertain, ResumeOptions
+    from flowdebate.runs.options import OnUncertain, ResumeOptions, SessionOptions
     from flowdebate.store.base import Store, StoredRun
     from flowdebate.store.open import StoreChoice
 
@@ -78,13 +78,13 @@ def attach_journal(
         block=block,
         seed=run.seed,
         created_at=run.now(),
-        question=_question(given),
+        question=_summarise_question(given),
         input=given,
         fingerprint=_fingerprint(block, outline, model_of_environment() if model is None else model),
-        model=model_of_environment() if model is None else _named(model),
+        model=model_of_environment() if model is None else _name_models(model),
         limits=limit_numbers(limits),
-        session=_session(run.session),
-        labels=_labels(options.labels),
+        session=_dump_session(run.session),
+        labels=_check_labels(options.labels),
         plan=options.plan,
     )
     run.journal = Journal(opened, header)
@@ -92,22 +92,19 @@ def attach_journal(
 
 
 def _fingerprint(block: str, outline: object, model: ModelChoice) -> dict[str, str]:
-    return {"block": block, "outline": str(getattr(outline, "structure", outline)), "model": _names(model)}
+    return {"block": block, "outline": str(getattr(outline, "structure", outline)), "model": _list_model_names(model)}
 
 
-async def load_run(  # noqa: PLR0913 - the options of resume
+async def load_run(
     run_id: str,
     *,
     block: str,
     outline: object,
     store: StoreChoice = None,
-    session: SessionLike = None,
-    model: ModelChoice = None,
-    limits: Limits | None = None,
     on_uncertain: OnUncertain = "retry",
     allow_changes: bool = False,
     retry_dead_letter: bool = False,
-    observe: Observer | None = None,
+    **common: Unpack[SessionOptions],
 ) -> tuple[Run, Any]:
     """Load the stored run and its input. This process then owns it; a complete one only once it needs another step.
 
@@ -127,6 +124,7 @@ async def load_run(  # noqa: PLR0913 - the options of resume
     try:
         header = stored.header
         if not allow_changes:
+            model = common.get("model")
             now = _fingerprint(block, outline, model)
             if model is None and header.model is not None:  # it is resumed with the models that it was started with
                 now["model"] = header.fingerprint.get("model", "")
@@ -143,7 +141,7 @@ async def load_run(  # noqa: PLR0913 - the options of resume
             # In a complete run nothing is left to ask: its answers count, whatever a prompt would be now.
             accepts_changes=allow_changes or stored.status in COMPLETE,
         )
-        run = _restore_run(journal, where, session=session, model=model, limits=limits, observe=observe)
+        run = _restore_run(journal, where, **common)
     except BaseException as error:
         if owned:  # given back as it was: a refused resumption must not block the next one
             status = "dead_letter" if isinstance(error, DeadLetter) else stored.status
@@ -158,8 +156,8 @@ async def load_fork(
     block: str,
     store: StoreChoice | StoreOptions = None,
     model: ModelChoice = None,
-    session: SessionLike = None,
     limits: Limits | None = None,
+    session: SessionLike = None,
     observe: Observer | None = None,
     **options: Any,  # noqa: ANN401 - those of `prepare_fork`
 ) -> tuple[Run, Any]:
@@ -169,9 +167,8 @@ async def load_fork(
     opened = open_store(stored.store, where=where)
     if opened is None:
         raise ConfigurationError(where, "store", store, "the store of the run")
-    header = await prepare_fork(
-        opened, run_id, block=block, model=model, limits=limits, labels=stored.labels, plan=stored.plan, **options
-    )
+    options |= {"labels": stored.labels, "plan": stored.plan}
+    header = await prepare_fork(opened, run_id, block=block, model=model, limits=limits, **options)
     journal = await journal_of(opened, header)
     return _restore_run(journal, where, session=session, model=model, limits=limits, observe=observe), header.input
 
@@ -180,10 +177,10 @@ def _restore_run(
     journal: Journal,
     where: str,
     *,
-    session: SessionLike,
-    model: ModelChoice,
-    limits: Limits | None,
-    observe: Observer | None,
+    session: SessionLike = None,
+    model: ModelChoice = None,
+    limits: Limits | None = None,
+    observe: Observer | None = None,
 ) -> Run:
     """The run of a stored header, with what the header says where nothing else is given."""
     store, header = journal.store, journal.header
@@ -227,9 +224,9 @@ async def prepare_fork(  # noqa: PLR0913 - the options of fork
         edits=edits,
         at=at,
         seed=parent.header.seed if seed is None else seed,
-        model=parent.header.model if model is None else _named(model),
+        model=parent.header.model if model is None else _name_models(model),
         limits=parent.header.limits if limits is None else limit_numbers(limits),
-        labels=_labels(labels or {}),
+        labels=_check_labels(labels or {}),
         plan=parent.header.plan if plan is None else plan,
     )
 
@@ -320,7 +317,7 @@ def _json_or_text(value: object) -> Any:  # noqa: ANN401 - JSON data
         return shown(value)
 
 
-def _question(given: object) -> str:
+def _summarise_question(given: object) -> str:
     if isinstance(given, dict):
         texts = [text for text in given.values() if isinstance(text, str)]
         given = texts[0] if texts else json.dumps(given)
@@ -328,18 +325,18 @@ def _question(given: object) -> str:
     return one_line(" ".join(clean_text(text).split()))
 
 
-def _names(model: ModelChoice) -> str:
+def _list_model_names(model: ModelChoice) -> str:
     """Return the models' names as text, for the fingerprint."""
     if model is None:  # the environment names it, and may name another on the machine that resumes
         return DEFAULT_MODEL
     if isinstance(model, str):
         return model
     if isinstance(model, Mapping):
-        return "\n".join(f"{intent}: {_names(chosen)}" for intent, chosen in sorted(model.items()))
+        return "\n".join(f"{intent}: {_list_model_names(chosen)}" for intent, chosen in sorted(model.items()))
     return str(getattr(model, "name", type(model).__name__))
 
 
-def _named(model: ModelChoice) -> Any:  # noqa: ANN401 - names
+def _name_models(model: ModelChoice) -> Any:  # noqa: ANN401 - names
     """Return the names of the run's models for its header; None if one is an object."""
     if isinstance(model, Mapping):
         named = {intent: chosen for intent, chosen in model.items() if isinstance(chosen, str)}
@@ -383,7 +380,7 @@ def _unusable(store: Store, header: RunHeader, field: str, got: object, allowed:
     return StoreError(store.name, f"run {header.run_id}: `{field}` of its header must be {allowed}, got {shown(got)}")
 
 
-def _session(session: Session) -> dict[str, Any] | None:
+def _dump_session(session: Session) -> dict[str, Any] | None:
     """Return the session at the start of the run as JSON data, or the names of its parts that are none."""
     if not (session.state or session.history or session.resources):
         return None
@@ -409,7 +406,7 @@ def session_of(store: Store, header: RunHeader, where: str) -> Session:
     return Session(state=dict(state), history=list(history))
 
 
-def _labels(labels: Mapping[str, str]) -> dict[str, str]:
+def _check_labels(labels: Mapping[str, str]) -> dict[str, str]:
     for name, text in labels.items():
         if not isinstance(name, str) or not isinstance(text, str):
             raise ConfigurationError("run", "labels", {name: text}, "a dict of str to str")

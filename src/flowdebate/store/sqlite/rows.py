@@ -134,7 +134,12 @@ def known_steps(connection: sqlite3.Connection, run_id: str) -> tuple[dict[str, 
 
 def steps_of(connection: sqlite3.Connection, run_id: str, logged: Mapping[str, Attempt]) -> list[StepRow]:
     """Read a run's steps in order, with the `logged` attempts that the database does not have yet."""
-    rows = {row.key: row for row in map(_step, connection.execute(_STEPS, (run_id,)))}
+    rows: dict[str, StepRow] = {}
+    for key, kind, request, attempts, failures, seq, at, body in connection.execute(_STEPS, (run_id,)):
+        failed = tuple(map(decode_text, json.loads(failures)))
+        rows[key] = StepRow(
+            key=key, kind=kind, request=request, attempts=attempts, failures=failed, seq=seq, at=at, body=body
+        )
     for key, (kind, request, number) in logged.items():
         row = rows.get(key) or StepRow(key=key, kind=kind, attempts=0)
         if row.body is None and row.attempts < number:
@@ -142,9 +147,3 @@ def steps_of(connection: sqlite3.Connection, run_id: str, logged: Mapping[str, A
     ordered = sorted(rows.values(), key=lambda row: (row.seq is None, row.seq or 0, row.key))
     # The file has times, so that a commit reads no counter; whoever reads a run gets 1, 2, 3.
     return [replace(row, seq=place) if row.seq else row for place, row in enumerate(ordered, start=1)]
-
-
-def _step(row: tuple[Any, ...]) -> StepRow:
-    key, kind, request, attempts, failures, seq, at, body = row
-    failed = tuple(map(decode_text, json.loads(failures)))
-    return StepRow(key=key, kind=kind, request=request, attempts=attempts, failures=failed, seq=seq, at=at, body=body)

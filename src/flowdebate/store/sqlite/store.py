@@ -102,8 +102,12 @@ class SqliteStore(Store):
             return replace(before, recoveries=recoveries, owned=True)
 
         taken = await self._write(work, durably=False)
-        for owner in left:
-            await self._remove_log(owner)
+        if left:
+            dead = left[0]
+            log = self._own().log_of(dead)
+            query = "SELECT 1 FROM runs WHERE owner = ? ORDER BY rowid DESC LIMIT 1"  # it may have owned other runs
+            if log.exists() and await self._do(lambda each: each.execute(query, (dead,)).fetchone()) is None:
+                log.unlink(missing_ok=True)
         return taken
 
     async def release(self, run_id: str) -> None:
@@ -241,10 +245,16 @@ class SqliteStore(Store):
         return await self._do(work)
 
     async def close(self) -> None:
+        def save_open_steps(connection: sqlite3.Connection) -> None:
+            for run_id in self._open_steps.runs:
+                with suppress(RunConflict, RunNotFound):  # it was taken over, or deleted
+                    self._check_own(connection, run_id)
+                    rows.save_open_steps(connection, run_id, self._open_steps.attempts(run_id))
+
         if self._owner is not None and not (self._writer.closed or self._writer.forked):
             saved = False  # a log whose steps the database does not have stays, for whoever takes the runs
             with suppress(StoreError):
-                await self._do(self._save_all)
+                await self._do(save_open_steps)
                 saved = True
             self._open_steps.close(remove=saved)
         await asyncio.to_thread(self._writer.close)
@@ -310,24 +320,11 @@ class SqliteStore(Store):
         if run_id in self._ending:
             await self.release(run_id)
 
-    def _save_all(self, connection: sqlite3.Connection) -> None:
-        for run_id in self._open_steps.runs:
-            with suppress(RunConflict, RunNotFound):
-                self._check_own(connection, run_id)
-                rows.save_open_steps(connection, run_id, self._open_steps.attempts(run_id))
-
     def _track(self, connection: sqlite3.Connection, run_id: str, owner: str | None) -> None:
         """Track a run's open and finished steps, with the attempts that `owner` has logged and the database lacks."""
         if owner is not None:
             rows.save_open_steps(connection, run_id, read_open_steps(self._own().log_of(owner), run_id))
         self._open_steps.add_run(run_id, *rows.known_steps(connection, run_id))
-
-    async def _remove_log(self, owner: str) -> None:
-        """Remove a dead owner's log once it owns no run any more."""
-        path = self._own().log_of(owner)
-        query = "SELECT 1 FROM runs WHERE owner = ? ORDER BY rowid DESC LIMIT 1"
-        if path.exists() and await self._do(lambda connection: connection.execute(query, (owner,)).fetchone()) is None:
-            path.unlink(missing_ok=True)
 
     # Rows
 
