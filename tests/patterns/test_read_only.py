@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate import Debater, create_debate_transcript, debate, handler, sequencer
-from flowdebate._util.frozen import FrozenDict, FrozenList, frozen
+from flowdebate._util.frozen import FrozenDict, FrozenList, freeze
 from flowdebate.errors import OutputError, ReadOnly
 from flowdebate.patterns.debate.schemas import DebateModeratorDecision, DebateRawOutput, DebateState
 from flowdebate.patterns.debate.transcript import create_record_argument
@@ -210,9 +210,9 @@ JSON = st.recursive(
 @given(value=JSON)
 def test_a_frozen_value_is_equal_and_can_be_copied(value: object) -> None:
     """Equality, pickling and copying do not notice; freezing twice is freezing once."""
-    held = frozen(value)
+    held = freeze(value)
     assert held == value
-    assert frozen(held) is held
+    assert freeze(held) is held
     assert pickle.loads(pickle.dumps(held)) == copy.copy(held) == copy.deepcopy(held) == value  # noqa: S301 - our own
 
 
@@ -244,8 +244,8 @@ def test_a_frozen_value_refuses_every_change(held: object, change: Callable[[Any
 def test_a_model_with_frozen_lists_is_written_as_before() -> None:
     """On the wire it is the same."""
     decision = DebateModeratorDecision(round=1, next_speakers=["ann"])
-    assert frozen(decision).model_dump_json() == decision.model_dump_json()
-    assert frozen(decision) == decision
+    assert freeze(decision).model_dump_json() == decision.model_dump_json()
+    assert freeze(decision) == decision
 
 
 def test_the_resources_in_reach_are_listed() -> None:

@@ -43,33 +43,33 @@ class FrozenDict(dict[str, Any]):
         return type(self), (dict(self),)
 
 
-def frozen(value: Any) -> Any:  # noqa: ANN401 - of the same type
+def freeze(value: Any) -> Any:  # noqa: ANN401 - of the same type
     """`value` with frozen copies of the lists and dicts in it and in its models; what is frozen already is shared.
 
-    >>> frozen([1, {"a": [2]}])
+    >>> freeze([1, {"a": [2]}])
     [1, {'a': [2]}]
     """
     if type(value) in _UNCHANGING:
         return value
     if isinstance(value, list):
-        return FrozenList([frozen(part) for part in value])
+        return FrozenList([freeze(part) for part in value])
     if isinstance(value, dict):
-        return FrozenDict({key: frozen(part) for key, part in value.items()})
+        return FrozenDict({key: freeze(part) for key, part in value.items()})
     if isinstance(value, BaseModel):
         fields = vars(value)
-        changes = {name: new for name, old in fields.items() if (new := frozen(old)) is not old}
+        changes = {name: new for name, old in fields.items() if (new := freeze(old)) is not old}
         return value.model_copy(update=changes) if changes else value
     return value
 
 
-def longer(items: Sequence[Any], *further: object) -> FrozenList:
+def extend_frozen(items: Sequence[Any], *further: object) -> FrozenList:
     """A frozen list of `items` and `further`; only what is not in a frozen list yet is looked at.
 
-    >>> longer(longer([], [1]), [2])
+    >>> extend_frozen(extend_frozen([], [1]), [2])
     [[1], [2]]
     """
-    before = items if isinstance(items, FrozenList) else frozen(items)
-    return FrozenList([*before, *map(frozen, further)])
+    before = items if isinstance(items, FrozenList) else freeze(items)
+    return FrozenList([*before, *map(freeze, further)])
 
 
 # Types that nearly all fields have, which need no further look.

@@ -94,10 +94,10 @@ def clean_data(value: Any) -> Any:  # noqa: ANN401 - plain data of any shape
     return value
 
 
-def redacted(text: str, secrets: Iterable[str]) -> str:
+def redact(text: str, secrets: Iterable[str]) -> str:
     """`text` without `secrets`.
 
-    >>> redacted("the key is hunter2", ["hunter2"])
+    >>> redact("the key is hunter2", ["hunter2"])
     'the key is [redacted]'
     """
     for secret in secrets:
@@ -121,7 +121,7 @@ def one_line(text: str, *, secrets: Iterable[str] = ()) -> str:
     >>> one_line("bad key sk-abcdef123456\x1b[2J")
     'bad key [redacted]\\x1b[2J'
     """
-    text = without_keys(redacted(text[:_LOOKED_AT], secrets))
+    text = without_keys(redact(text[:_LOOKED_AT], secrets))
     shown = text[: _SHOWN + 1]
     if not shown.isprintable():  # an escape is longer than the character
         shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in shown)

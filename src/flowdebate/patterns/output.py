@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from flowdebate._util.frozen import frozen
+from flowdebate._util.frozen import freeze
 from flowdebate._util.wire import WireModel
 from flowdebate.blocks.base import Wrapped
 from flowdebate.blocks.handler import Handler, handler
@@ -193,4 +193,4 @@ class Synthesis(Wrapped):
         if value.status == "no_verdict":
             return None
         # a synthesizer of the application's could change what is the run's raw output already
-        return await self._inner(frozen(value) if self._read_only else value, ctx)
+        return await self._inner(freeze(value) if self._read_only else value, ctx)

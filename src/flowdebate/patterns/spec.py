@@ -16,7 +16,7 @@ import warnings
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from flowdebate._util.frozen import frozen
+from flowdebate._util.frozen import freeze
 from flowdebate._util.validation import check_count
 from flowdebate.blocks.generator import as_visibility
 from flowdebate.blocks.handler import Handler, as_block, handler
@@ -226,7 +226,7 @@ class Loop:
         """The pattern's sequencer up to the first turn of a round."""
         resources = audit_resources(self.transcript, self.collection_id)
         owned = [resource for key, resource in resources.items() if key != "transcript" or self.owns_transcript]
-        start = frozen(self.spec.new_state(self))  # validated once, and shared by all runs
+        start = freeze(self.spec.new_state(self))  # validated once, and shared by all runs
 
         @handler(name=f"{self.name}-increment-round")
         def increment(_: object, ctx: Context) -> None:

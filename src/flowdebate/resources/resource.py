@@ -6,7 +6,7 @@ from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from flowdebate._util.frozen import frozen
+from flowdebate._util.frozen import freeze
 from flowdebate.errors import ReadOnly
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ class StateView(Generic[StateT]):
     @property
     def state(self) -> StateT:
         """The current value."""
-        value: StateT = frozen(self._handle.state)
+        value: StateT = freeze(self._handle.state)
         return value
 
     def set(self, _: StateT, /) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from pydantic import BaseModel
 
-from flowdebate._util.frozen import frozen
+from flowdebate._util.frozen import freeze
 from flowdebate.errors import ConfigurationError, ReadOnly
 from flowdebate.resources.resource import Resources
 from flowdebate.runs.durable.journal import DECISION
@@ -92,7 +92,7 @@ class SequencerHandle:
         """Replace fields of a pydantic, dataclass or dict state; ConfigurationError for an unknown field."""
         state = self.state
         if self.protected:  # frozen once, where it is added: `SequencerView.state` shares it with every block
-            changes = {name: frozen(value) for name, value in changes.items()}
+            changes = {name: freeze(value) for name, value in changes.items()}
         if isinstance(state, dict):
             self.state = {**state, **changes}
             return
@@ -134,7 +134,7 @@ class SequencerView:
     @property
     def state(self) -> Any:  # noqa: ANN401 - each has a state of its own type
         """The current value."""
-        return frozen(self._handle.state)
+        return freeze(self._handle.state)
 
     def update(self, **changes: Any) -> None:  # noqa: ANN401 - fields of the state
         """Refused: ReadOnly names the block."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 from weakref import WeakKeyDictionary
 
-from flowdebate._util.text import redacted
+from flowdebate._util.text import redact
 from flowdebate.errors import ConfigurationError, OutputTruncated, ResponseTooLarge
 from flowdebate.models.base import ModelSettings
 from flowdebate.models.call import check_real_calls_allowed, is_loopback, within
@@ -253,8 +253,8 @@ class _Redacting(logging.Filter):
             record.exc_text = logging.Formatter().formatException(record.exc_info)
         trace = record.exc_text or ""
         if any(secret in message or secret in trace for secret in self.secrets):
-            record.msg, record.args = redacted(message, self.secrets), None
-            record.exc_info, record.exc_text = None, redacted(trace, self.secrets) or None
+            record.msg, record.args = redact(message, self.secrets), None
+            record.exc_info, record.exc_text = None, redact(trace, self.secrets) or None
         return True
 
 

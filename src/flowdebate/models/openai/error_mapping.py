@@ -16,7 +16,7 @@ from contextvars import ContextVar
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from flowdebate._util.text import one_line, redacted
+from flowdebate._util.text import one_line, redact
 from flowdebate.errors import (
     AuthenticationFailed,
     ConnectionLost,
@@ -223,7 +223,7 @@ def _instructor(error: Exception, links: Sequence[BaseException], secrets: Seque
     for link in links:
         if isinstance(link, pydantic.ValidationError):
             problems = problems_of(link, got=False)  # fields have names that the model gave them
-            return SchemaViolation([(redacted(field, secrets), redacted(what, secrets)) for field, what in problems])
+            return SchemaViolation([(redact(field, secrets), redact(what, secrets)) for field, what in problems])
     if isinstance(error, instructor.InstructorError):
         kind = type(error.__cause__ or error).__name__
         return SchemaViolation([("", f"the answer holds nothing that could be validated ({kind})")])

@@ -12,7 +12,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from flowdebate._util.text import clean_text, one_line, redacted
+from flowdebate._util.text import clean_text, one_line, redact
 from flowdebate.errors import (
     ContentFiltered,
     MalformedResponse,
@@ -106,7 +106,7 @@ class Reader:
                     read += len(piece)
                     if read > max_chars:
                         raise ResponseTooLarge(max_chars, "characters")
-                    on_text(redacted(piece, self.secrets))
+                    on_text(redact(piece, self.secrets))
         if not parts.chunks:
             raise MalformedResponse("the response is not an event stream, as requested: is base_url an API?")
         return self._answer(
@@ -153,7 +153,7 @@ class Reader:
             raise MalformedResponse(f"model {one_line(str(by))} answered instead of {self.asked!r}", transient=False)
         finish: FinishReason = "length" if reason == "length" else "tool_calls" if calls else "stop"
         return ModelResponse(
-            text=redacted(cleaned, self.secrets),
+            text=redact(cleaned, self.secrets),
             tool_calls=tuple(
                 ToolCall(
                     id=_clean(call.id, self.secrets) or f"call_{index}",  # some servers send none, and want it back
@@ -291,7 +291,7 @@ def _text(content: object) -> str:
 
 
 def _clean(text: str, secrets: Sequence[str]) -> str:
-    return redacted(clean_text(text), secrets)
+    return redact(clean_text(text), secrets)
 
 
 def _str(value: object, what: str) -> str:

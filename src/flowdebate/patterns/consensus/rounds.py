@@ -7,7 +7,7 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from flowdebate._util.frozen import frozen
+from flowdebate._util.frozen import freeze
 from flowdebate._util.text import CutOff, clean_data, clean_text, is_blank
 from flowdebate.errors import NoProposals, OutputError, OutputTruncated
 from flowdebate.measures import Convergence, Jaccard, convergence
@@ -164,7 +164,7 @@ class Criticising(Phase):
             critic=asked.agent,
             target=asked.proposal.agent,
             round=asked.round,
-            **frozen(clean_data({key: getattr(said, key) for key in CriticAnswer.model_fields})),
+            **freeze(clean_data({key: getattr(said, key) for key in CriticAnswer.model_fields})),
         )
 
     def record(self, answer: Critique, asked: CritiqueAsked, ctx: Context) -> Critique:  # noqa: ARG002
@@ -191,7 +191,7 @@ class Revising(Phase):
                 task=state.question,
                 agent=name,
                 proposal=state.proposals[name],
-                critiques=frozen(critiques),
+                critiques=freeze(critiques),
                 round=state.round,
             )
             for name, critiques in about.items()
@@ -279,8 +279,8 @@ async def ask_conclusive_judge(options: ConsensusOptions, ctx: Context) -> None:
     asked = RoundsAsked(
         task=state.question,
         round=state.round,
-        proposals=frozen([state.proposals[name] for name in options.names if name in state.proposals]),
-        critiques=frozen(_sort_critiques(ctx)),
+        proposals=freeze([state.proposals[name] for name in options.names if name in state.proposals]),
+        critiques=freeze(_sort_critiques(ctx)),
     )
     answer = await ask_judge(judge, asked, options, ctx)
     if answer is None:

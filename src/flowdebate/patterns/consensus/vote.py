@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
-from flowdebate._util.frozen import frozen
+from flowdebate._util.frozen import freeze
 from flowdebate._util.text import clean_data, one_line
 from flowdebate.errors import OutputError, error_text, shown
 from flowdebate.measures import Ballot, Strength, strength, tally, vote_weight
@@ -52,7 +52,7 @@ class Voting(Phase):
         """The question to every agent, about all proposals as they are now."""
         names, state = self.options.names, ctx.scope.handle.state
         start_clock(self.options.failures, ctx)  # all votes have the time of a round
-        proposals = frozen([state.proposals[name] for name in names if name in state.proposals])
+        proposals = freeze([state.proposals[name] for name in names if name in state.proposals])
         return [VoteAsked(task=state.question, agent=name, proposals=proposals) for name in names]
 
     def read(self, answer: object, block: str, asked: VoteAsked, ctx: Context) -> Ballot:  # noqa: ARG002
@@ -185,7 +185,7 @@ async def _break_tie(options: ConsensusOptions, counted: Tally, ctx: Context) ->
     state, judge = ctx.scope.handle.state, options.tie_break
     if judge is None:
         return None
-    asked = TieAsked(task=state.question, proposals=frozen([state.proposals[name] for name in counted.tied]))
+    asked = TieAsked(task=state.question, proposals=freeze([state.proposals[name] for name in counted.tied]))
     answer = await ask_judge(judge, asked, options, ctx)
     if answer is None:
         return None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
 from pydantic import AfterValidator, BeforeValidator, Field, create_model
 
-from flowdebate._util.frozen import longer
+from flowdebate._util.frozen import extend_frozen
 from flowdebate._util.text import is_blank
 from flowdebate.blocks.generator import Generator, generator
 from flowdebate.blocks.handler import Handler, handler
@@ -324,7 +324,7 @@ def decide_declared_order(
     state = state_of(ctx, DebateState)
     record_failure(error, ctx, block=moderator, role="moderator", name=moderator, instead="declared_order")
     decision = DebateModeratorDecision(round=max(state.round, 1), next_speakers=list(roster_names), fallback=True)
-    ctx.scope.handle.update(moderator_decisions=longer(state.moderator_decisions, decision))
+    ctx.scope.handle.update(moderator_decisions=extend_frozen(state.moderator_decisions, decision))
     ctx.emit(ModeratorDecided(block=moderator, decision=decision))
     return decision
 
@@ -361,7 +361,7 @@ def stash_moderator_decision(
             said["reason"] = None  # nobody is left out, whatever a small model says
         added = value.added if isinstance(value, CompletedDecision) else []
         decision = DebateModeratorDecision(round=max(state.round, 1), added=added, **said)
-        ctx.scope.handle.update(moderator_decisions=longer(state.moderator_decisions, decision))
+        ctx.scope.handle.update(moderator_decisions=extend_frozen(state.moderator_decisions, decision))
         ctx.emit(ModeratorDecided(block=moderator, decision=decision))
         return decision
 
