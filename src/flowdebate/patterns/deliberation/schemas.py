@@ -83,7 +83,9 @@ class ModeratorReport(WireModel):
     """A moderator's report at the end of a round."""
 
     summary: str
+    """The state of the discussion."""
     status: ReportStatus
+    """Whether the matter is settled."""
     decision: Annotated[str | None, AfterValidator(_something)] = None
     """The decision; None without one. A text that says so ("none", "N/A", blank) is None too."""
 
@@ -157,6 +159,8 @@ class ModeratorReported(BaseEvent):
 
     kind: ClassVar[str] = "moderator_reported"
     block: str
+    """The moderator's block."""
     round: int
     """The round that it closed, from 1."""
     report: ModeratorReport
+    """The report."""

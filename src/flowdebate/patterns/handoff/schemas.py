@@ -123,6 +123,7 @@ class HandoffMade(BaseEvent):
     agent_name: str
     """Whose turn it was."""
     next_agent_name: str
+    """Who speaks next."""
     chosen_by: ChosenBy
     """Who or what chose it."""
     problem: str | None = None

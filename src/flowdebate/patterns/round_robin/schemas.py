@@ -61,6 +61,7 @@ class Assessment(WireModel):
     """A referee's assessment of one debater's argument."""
 
     agent_name: str
+    """The debater's name."""
     issues: Annotated[list[str], Field(strict=True), BeforeValidator(as_list)] = Field(default_factory=list)
     """Its faults: claims without evidence, faulty reasoning, points passed over."""
     score: Annotated[int, Field(ge=0, le=100)]
@@ -128,4 +129,6 @@ class RefereeReported(BaseEvent):
 
     kind: ClassVar[str] = "referee_reported"
     block: str
+    """The referee's block."""
     audit: RefereeAudit
+    """The report on the round."""
