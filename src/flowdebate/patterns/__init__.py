@@ -67,6 +67,7 @@ class PatternInfo:
         return _load(self.page)
 
 
+# places are texts, so that who asks for a name or a command imports no pattern, and no page of a layer above
 PATTERNS: dict[str, PatternInfo] = {}
 """Every pattern, by name, in the order in which users see them."""
 DEFAULT = "debate"

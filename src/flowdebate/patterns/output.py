@@ -164,6 +164,7 @@ def with_synthesizer(pipeline: Sequencer[Any, Any], loop: Loop, role: Role) -> S
     validate = _validate_output(loop.name, block.name, schema)
     if not loop.failures.goes_on:
         return pipeline.then(validate)
+    # None stands for a synthesizer whose provider failed, which no schema has to allow
     return pipeline.then_if(lambda value: value is not None, validate)
 
 

@@ -395,8 +395,9 @@ def first_sentences(text: str, most: int, *, begins: str = "", unfinished: bool 
     ends = [
         end.end()
         for end in re.finditer(_SENTENCE_END, whole)
-        if not abbreviated.search(whole, max(0, end.end() - 8), end.end())
+        if not abbreviated.search(whole, max(0, end.end() - 8), end.end())  # none of them is longer
     ]
+    # what the model was made to begin with is no sentence of its own
     ends = [end for end in ends if end > len(begins) or not whole.startswith(begins)]
     if unfinished and not ends:
         return CutOff(trim_to_sentence(text))

@@ -253,19 +253,10 @@ class UnboundRole(Block[Any, Any]):
     def __init__(self, maker: Bindable[Any, Any], given: dict[str, Any], missing: tuple[str, ...]) -> None:
         self.name: str = f"{maker.name}()"
         self.place: str = maker.name
-        self._maker = maker
-        self._given = given
-        self._missing = missing
-
-    @property
-    def given(self) -> dict[str, Any]:
+        self.maker = maker
+        self.given = given
         """The arguments that it was given."""
-        return self._given
-
-    @property
-    def maker(self) -> str:
-        """The function that it comes from."""
-        return self._maker.name
+        self._missing = missing
 
     @property
     def resources(self) -> Any:  # type: ignore[override]  # noqa: ANN401 - it is never given
@@ -285,7 +276,7 @@ class UnboundRole(Block[Any, Any]):
             self.name,
             ", ".join(self._missing),
             None,
-            f"given, or filled in by the pattern: {self._maker.pattern}({self._maker.option}={self.name})",
+            f"given, or filled in by the pattern: {self.maker.pattern}({self.maker.option}={self.name})",
         )
 
 
@@ -316,7 +307,7 @@ class Bindable(Generic[P, BlockT]):
     def __call__(self, *args: Any, **given: Any) -> BlockT | UnboundRole:
         """The block, or where something of `needs` is missing, what a pattern makes it of."""
         missing = tuple(need for need in self._needs if isinstance(given.get(need), NoneType))
-        for option in given:
+        for option in given:  # now, for a pattern may make the block later, far from the call that is wrong
             if option not in self._known:
                 raise unknown_option(self.name, option, self._known)
         if args or not missing:
@@ -340,7 +331,7 @@ def bindable(
 def own_options(value: object) -> dict[str, Any] | None:
     """The options of a role over the pattern's; None for a block or a function of the application's own."""
     if value is None or isinstance(value, bool):
-        return {}
+        return {}  # the default block, as the pattern's options say
     if isinstance(value, RoleOptions):
         return dict(value.for_block())
     return value.given if isinstance(value, UnboundRole) else None
@@ -387,10 +378,9 @@ def make_default(
         return None
     maker = makers[0]
     if isinstance(value, UnboundRole):
-        named = {each.name: each for each in makers}
-        if value.maker not in named:
-            raise ConfigurationError(where, field, value, f"made by {' or '.join(named)}()")
-        maker = named[value.maker]
+        if value.maker not in makers:
+            raise ConfigurationError(where, field, value, f"made by {' or '.join(each.name for each in makers)}()")
+        maker = value.maker
     given = merge_options(options, own)
     template = given.get("template")
     if not isinstance(template, (maker.template, NoneType)):  # of another role: it would lack parts in mid-run

@@ -262,7 +262,7 @@ class Loop:
         speakers: Callable[[Context], Sequence[str]] | None = None,
     ) -> Sequencer[Any, Any]:
         """`pipeline` with the `turns` of a round: of all (None), or of those whom `speakers(ctx)` names."""
-        if speakers is None and self.turn_order == "declared":
+        if speakers is None and self.turn_order == "declared":  # a step for each turn: stored runs know these paths
             for turn in reversed([*turns.values()]) if self.reverse else turns.values():
                 pipeline = pipeline.tap(turn)
             return pipeline
@@ -406,6 +406,7 @@ class Loop:
         if block is None:
             own = as_block(value, name=f"{self.name}-{role.name}", where=self.where, field=role.name)
             block = with_answer_schema(own, answer)
+        # one that was made with other names would decide about people who are not here
         names = facts.get("roster_names")
         if isinstance(block, RosterBlock) and names is not None and sorted(block.roster_names) != sorted(names):
             allowed = f"made with the debaters' names, roster_names={names}"

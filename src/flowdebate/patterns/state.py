@@ -177,7 +177,7 @@ def pattern_state(ctx: Context) -> PatternState:
 
 def state_of(ctx: Context, kind: type[StateT]) -> StateT:
     """The same, of one kind of pattern."""
-    handle = ctx.scope.sequencer
+    handle = ctx.scope.sequencer  # of another kind where a block of one pattern is used in another
     return handle.state if handle is not None and isinstance(handle.state, kind) else kind()
 
 

@@ -115,7 +115,7 @@ def record_loss(
     target: str | None = None,
 ) -> None:
     """Put `loss` into the pattern's state and the run's status, and emit it (with `phase` and `target`)."""
-    if ctx.scope.sequencer is not None:
+    if ctx.scope.sequencer is not None:  # a block that is used without its pattern has no state to put it into
         ctx.scope.handle.update(losses=[*pattern_state(ctx).losses, loss])
     log_failure(
         ctx.run,
@@ -349,7 +349,7 @@ async def take_turn(
                     if not failures.tolerates(error):
                         raise
                     lose(error, "stand_in")
-            else:
+            else:  # for the last one nobody stands in: its failure skips the turn
                 said = await speak(speakers[-1], task)
     except Exception as error:
         if not failures.tolerates(error):

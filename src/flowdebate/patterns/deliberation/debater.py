@@ -169,6 +169,7 @@ def render_persona_turn(
     if told:
         number, latest = told[-1]
         parts.append(filled(template.summary, round=number, summary=quoted(latest.summary)))
+    # in the order in which they first spoke, which stays the same while the transcript grows
     *others, last = [tag_name(other) for other in dict.fromkeys(e.name for e in entries) if other != me.name] or [""]
     if last:
         task = filled(template.reply, others=f"{', '.join(others)} or {last}" if others else last, **about)

@@ -125,7 +125,7 @@ def render_moderator_turn(
     """All that was said, and the round to report on."""
     rounds = "" if max_rounds is None else f" of at most {max_rounds}"
     wishes = " ".join(f"{tag_name(name)} wants ..." for name in dict.fromkeys(entry.name for entry in entries))
-    task = template.last if round == max_rounds else template.report
+    task = template.last if round == max_rounds else template.report  # after the last one nothing can settle it
     said = filled(template.transcript, transcript=render_said(entries))
     return f"{said}\n\n{filled(task, round=round, rounds=rounds, wishes=wishes)}"
 

@@ -101,7 +101,7 @@ def render_referee_turn(
     template: RefereeTemplate = REFEREE,
 ) -> str:
     """All that was said, with the earlier audits, and the round to audit."""
-    spoke = dict.fromkeys(entry.agent_name for entry in entries if entry.round == round)
+    spoke = dict.fromkeys(entry.agent_name for entry in entries if entry.round == round)  # turns may have been skipped
     task = filled(
         template.audit,
         round=round,
