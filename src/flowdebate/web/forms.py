@@ -116,6 +116,7 @@ def form_of(
     schema = options.model_json_schema(by_alias=True)
     folded: dict[str, list[Field]] = {panel: [] for panel in (*get_args(Panel), "Other")}
     for name, found in options.model_fields.items():
+        # people are chosen beside the speakers, and what the server would refuse is not asked for
         hidden = options.WITHOUT | _ELSEWHERE | _SPECIAL | {info.subject, options.ROSTER}
         if name in hidden or not may_be_given(options, name):
             continue
@@ -275,7 +276,9 @@ class Asked:
     def of(cls, pending: PendingInput) -> Asked:
         """The request, blind if all who speak in it argue for what its reader chooses a winner from."""
         parts = parse_request(pending.shown)
-        stances = _stances(pending.answer_schema)
+        # only a judge is asked for one of several winners; a request of another kind names nobody
+        part = (pending.answer_schema or {}).get("properties", {}).get("winner", {})
+        stances: Sequence[str] = next((each["enum"] for each in (part, *part.get("anyOf", ())) if "enum" in each), [])
         spoken = {each.about for section in parts.sections for each in section.parts if isinstance(each, Said)}
         if not spoken or not spoken <= set(stances):
             return cls(parts, {})
@@ -300,14 +303,9 @@ def said_since(document: Document, answer: object) -> list[Turn]:
     parties = parties_of(document)
     entries = [each for each in document.sections() if isinstance(each, Entry)]
     found = [at for at, each in enumerate(entries) if isinstance(answer, str) and each.text.strip() == answer.strip()]
+    # the last of them: the same words may have been said before
     return [
         Turn(number=at + 1, entry=each, party=parties.get(each.name), call=None)
         for at, each in enumerate(entries)
         if found and at > found[-1]
     ]
-
-
-def _stances(schema: Mapping[str, Any] | None) -> Sequence[str]:
-    """What a judge chooses a winner from; nothing for a request of another kind."""
-    part = (schema or {}).get("properties", {}).get("winner", {})
-    return next((each["enum"] for each in (part, *part.get("anyOf", ())) if "enum" in each), [])

@@ -191,6 +191,7 @@ def live_html(run: RunView, live: Live | None = None) -> str:
     speaking = [
         (
             names.get(turn.agent_name) or Party(name=turn.agent_name, about=turn.stance or "", number=number),
+            # its end, where it goes on
             text[-_LIVE_TEXT:],
         )
         for number, (turn, text) in enumerate(known.speaking, len(names))

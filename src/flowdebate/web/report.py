@@ -153,6 +153,7 @@ async def verify_report(
 
 def _only(pattern: re.Pattern[str], html: str, source: str, what: str) -> str:
     found = pattern.findall(html)
+    # whatever a model wrote is escaped and cannot match: a second one was put there by somebody
     if len(found) != 1:
         raise BadFile(source, f"is no report of flowdebate: it has {what} {len(found)} times, not once")
     return str(found[0])

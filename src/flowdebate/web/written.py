@@ -57,6 +57,7 @@ def as_toml(request: Mapping[str, Any]) -> str | None:
         for key, value in plan.items()
         if isinstance(value, list) and value and all(isinstance(each, dict) for each in value)
     }
+    # TOML has no null: what is left out has its default
     lines = [f"{_key(key)} = {_value(value)}" for key, value in plan.items() if key not in tables and value is not None]
     for key, entries in tables.items():
         for entry in entries:
@@ -109,6 +110,7 @@ def _value(value: Any) -> str:  # noqa: ANN401 - JSON data
 
 def _text(text: str) -> str:
     """A basic string: as in JSON, but no character is written as a pair of halves."""
+    # JSON leaves DEL as it is, and TOML forbids it in a string
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 

@@ -109,6 +109,7 @@ class LivePage:
             return ""
         self._changed = False
         self._sum_up()
+        # by its id, a piece that has changed several times since the last message is rendered once
         new, self._new = self._new, {}
         pieces = []
         for name, (at, template, given) in new.items():
@@ -158,6 +159,7 @@ class LivePage:
                 self._round = Round(number=number, title=section.title)
                 self._parts = 0
                 self._put_round()
+            # later than the first contribution, it belongs where it was said
             case Group() if section.opens and not self._parts:
                 self._round = replace(self._round, notes=(*self._round.notes, section))
                 self._put_round()

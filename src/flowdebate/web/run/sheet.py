@@ -113,11 +113,13 @@ class Sheet:
         parties = parties_of(document)
         trace = trace_of(steps, events, parties)
         sections = list(document.sections() if sections is None else sections)
+        began = None if details is None else f"{moment(details.created_at):%-d %B %Y}"
+        took = None if document.seconds is None else duration(document.seconds)
         return cls(
             document=document,
             question=document.subject,
             status=document.status if details is None else details.status,
-            kicker=tuple(_kicker(document, details)),
+            kicker=tuple(filter(None, (document.title, began, document.ending, took))),
             parties=tuple(parties.values()),
             card=next((each for each in sections if isinstance(each, Card)), None),
             outputs=tuple(each for each in sections if isinstance(each, Output)),
@@ -158,16 +160,6 @@ def parties_of(document: Document) -> dict[str, Party]:
         each.name: Party(name=each.name, about=each.about, number=number)
         for number, each in enumerate(document.speakers)
     }
-
-
-def _kicker(document: Document, details: RunState | None) -> Iterable[str]:
-    yield document.title
-    if details is not None:
-        yield f"{moment(details.created_at):%-d %B %Y}"
-    if document.ending is not None:
-        yield document.ending
-    if document.seconds is not None:
-        yield duration(document.seconds)
 
 
 def duration(seconds: float) -> str:
@@ -213,6 +205,7 @@ def _rounds(sections: Iterable[Section], parties: dict[str, Party], trace: Trace
             if held or title:
                 yield finished()
             title, held, number = section.title, [], number + 1
+        # the result stands above the rounds, wherever it came up in them
         elif not isinstance(section, (Card, Output)):
             held.append(section)
     if held or title:
