@@ -15,7 +15,7 @@ from flowdebate import DebateState, generator, sequencer
 from flowdebate.errors import AuthenticationFailed, ConfigurationError, ProviderFailed, RealModelForbidden
 from flowdebate.models.base import ModelResponse
 from flowdebate.models.usage import Usage
-from flowdebate.patterns.debate.baselines import Baselines, baselines_asked, create_baselines
+from flowdebate.patterns.debate.baselines import Baselines, create_baselines, read_baselines
 from flowdebate.patterns.debate.schemas import BASELINES, BaselineAnswer
 from flowdebate.runs.events import BlockAnswered, ModelCalled
 from flowdebate.runs.limits import Limits, Price
@@ -333,11 +333,11 @@ def test_what_is_asked_for_is_put_in_order_and_checked() -> None:
     """True is all, False none; what is no baseline, or is there twice, is refused with the option's name."""
     given_: Any
     for given_, names in ((True, BASELINES), (False, ()), (["drafts", "single"], ("single", "drafts"))):
-        assert baselines_asked(given_, where="debate 'x'") == names
+        assert read_baselines(given_, where="debate 'x'") == names
     wrong: Any
     for wrong in ("single", ["double"], ["single", "single"], 1, None):
         with pytest.raises(ConfigurationError, match="baselines"):
-            baselines_asked(wrong, where="debate 'x'")
+            read_baselines(wrong, where="debate 'x'")
     for options in ({"max_samples": 0}, {"stances": ()}):
         with pytest.raises(ConfigurationError, match=next(iter(options))):
             asked_for("single", **options)

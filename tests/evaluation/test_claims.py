@@ -28,7 +28,7 @@ from flowdebate.evaluation.decision_rules import instant_runoff
 from flowdebate.evaluation.sample_sizes import required_n
 from flowdebate.evaluation.statistics import effective_size, newcombe, sign_flip_test, wilson
 from flowdebate.patterns.debate.judging.ballots import JudgeBallot
-from flowdebate.patterns.debate.mirror import spoken_in
+from flowdebate.patterns.debate.mirror import speaking_order
 from flowdebate.testing import FunctionModel
 
 if TYPE_CHECKING:
@@ -434,7 +434,7 @@ def test_a_judge_that_pays_whoever_speaks_last_is_found_where_the_speaking_order
         result = pattern.run_sync("Tea or coffee?", model=model, seed=at, store=False)
         assert result.raw.verdict.winner == names[-1]
         items.append(result.raw.verdict.judging.ballots)
-        spoken.append(spoken_in(result.raw.transcript))
+        spoken.append(speaking_order(result.raw.transcript))
     blind, known = full_audit(items), full_audit(items, spoken=spoken)
     assert blind.findings[0].startswith("no slot bias found")
     assert "the side that spoke last" in blind.findings[-1] == LIMITS

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 InT_contra = TypeVar("InT_contra", contravariant=True)
 OutT_co = TypeVar("OutT_co", covariant=True)
 
-_NONE: Mapping[str, Resource] = MappingProxyType({})
+_NONE: Mapping[str, Resource] = MappingProxyType({})  # frozen: all blocks without resources share it
 
 
 class Block(ABC, Generic[InT_contra, OutT_co]):
@@ -83,7 +83,7 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
         try:
             return await self.act(value, ctx)
         except Exception as error:
-            if isinstance(error, ReadOnly):
+            if isinstance(error, ReadOnly):  # raised by a resource, which may not know who asked
                 error.block = error.block or self.name
             notes = getattr(error, "__notes__", None)
             if not isinstance(notes, list) or not any(str(note).startswith("in block ") for note in notes):
@@ -266,7 +266,7 @@ class InRole(Wrapped):
         return await self._inner.act(value, ctx)  # no call: a judge who is put among the debaters debates
 
 
-def merged_resources(
+def merge_resources(
     where: str,
     blocks: Iterable[Block[Any, Any]],
     *,

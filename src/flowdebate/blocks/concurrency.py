@@ -55,9 +55,10 @@ async def in_order(  # noqa: C901 - each way in which a call may end
             for index, call in enumerate(calls):
                 group.create_task(run_call(index, call))
     except BaseExceptionGroup as group_failure:
-        raise _raised(group_failure, failures) from None
+        # callers catch what a call raises, and know of no group
+        raise _pick_exception(group_failure, failures) from None
     if failures or suspended:
-        raise _first(failures) if failures else merge_suspensions(suspended)
+        raise _merge_failures(failures) if failures else merge_suspensions(suspended)
     return [results[index] for index in range(len(calls))]
 
 
@@ -65,16 +66,16 @@ class _SelfCancelled(BaseException):
     """A call has cancelled itself."""
 
 
-def _raised(group_failure: BaseExceptionGroup, failures: dict[int, Exception]) -> BaseException:
+def _pick_exception(group_failure: BaseExceptionGroup, failures: dict[int, Exception]) -> BaseException:
     """The exception to raise when calls failed, or one has cancelled itself."""
     others = group_failure.split(_SelfCancelled)[1]
     if others is None:
         return asyncio.CancelledError()
     # a BaseException is never replaced by one of the failures
-    return _first(failures) if others.split(Exception)[1] is None else others
+    return _merge_failures(failures) if others.split(Exception)[1] is None else others
 
 
-def _first(failures: dict[int, Exception]) -> Exception:
+def _merge_failures(failures: dict[int, Exception]) -> Exception:
     (_, first), *others = sorted(failures.items())
     for index, failure in others:
         add_note(first, f"at the same time, call {index} failed: {error_text(failure)}")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypedDict, TypeVar, Unpa
 
 from flowdebate._util.text import CutOff, Trimmed
 from flowdebate._util.validation import check_count
-from flowdebate.blocks.base import Block, merged_resources
-from flowdebate.blocks.handler import Invocation, checked_resources, invocation, result_of
+from flowdebate.blocks.base import Block, merge_resources
+from flowdebate.blocks.handler import Invocation, check_resources, invocation, result_of
 from flowdebate.blocks.outline import Outline
 from flowdebate.blocks.tools import Capability, Tool, ToolLike, as_tools, check_uses, tool
 from flowdebate.errors import ConfigurationError, SchemaViolation, ToolLoopExceeded
@@ -118,7 +118,7 @@ class Generator(Block[Any, OutT]):
 
     def with_transform(self, transform: Callable[[Any, ModelResponse, Context], Any]) -> Self:
         """The same block with another `transform`."""
-        changed = copy.copy(self)
+        changed = copy.copy(self)  # a judge makes one for each view, while others run
         changed._transform = transform  # noqa: SLF001 - its own class
         return changed
 
@@ -194,13 +194,13 @@ class Generator(Block[Any, OutT]):
             for number, call in enumerate(response.tool_calls, start=1):
                 if call.name == self.answer_tool:
                     return response, call
-                if turn < self._max_tool_rounds:
+                if turn < self._max_tool_rounds:  # nobody would read the results of the last round
                     messages.append(await self._tool_message(call, ctx, f"[{turn + 1}.{number}]"))
         raise ToolLoopExceeded(self._max_tool_rounds, block=self.name)
 
     def _text_listener(self, ctx: Context, path: str) -> Callable[[str], None] | None:
         if self.output is not None or self.choices or not self.visibility.client or not ctx.run.records.listeners:
-            return None
+            return None  # the model need not stream
         return lambda text: ctx.run.tell(TextDelta(block=self.name, role=ctx.role, text=text, path=path, at=ctx.now()))
 
     async def _tool_message(self, call: ToolCall, ctx: Context, place: str) -> Message:
@@ -370,10 +370,10 @@ def generator(  # noqa: PLR0913 - every slot of a prompt, each with a default
         raise ConfigurationError(where, "answer_tool", answer_tool, "None with an output_schema: there is one answer")
     offered = [*tools, answer_tool] if answer_tool is not None and isinstance(tools, (list, tuple)) else tools
     made = as_tools(offered, uses, where=where)
-    shared, hidden = merged_resources(
+    shared, hidden = merge_resources(
         where,
         [tool.block for tool in made.values() if tool.block is not None],
-        declared=checked_resources(resources, where=where),
+        declared=check_resources(resources, where=where),
     )
     texts = [
         (prompt, "prompt"),

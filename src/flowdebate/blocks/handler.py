@@ -58,7 +58,7 @@ def _of_value(function: Function) -> Invocation:
     def call(value: Any, _: Context) -> Any:  # noqa: ANN401 - those of the function
         return function(value)
 
-    call.__module__ = getattr(function, "__module__", None) or ""
+    call.__module__ = getattr(function, "__module__", None) or ""  # by which `decision` knows whose function it is
     return call
 
 
@@ -141,7 +141,7 @@ class Handler(Block[InT, OutT]):
     """A block that calls a function."""
 
     def __init__(self, function: Function, *, name: str, resources: Mapping[str, Resource] | None) -> None:
-        super().__init__(name, resources=checked_resources(resources, where=f"handler {name!r}"))
+        super().__init__(name, resources=check_resources(resources, where=f"handler {name!r}"))
         self._call = invocation(function, where=f"handler {name!r}", field="function")
 
     async def act(self, value: InT, ctx: Context, /) -> OutT:
@@ -226,9 +226,10 @@ def as_block(value: BlockLike, *, name: str, where: str, field: str) -> Block[An
     raise ConfigurationError(where, field, value, "a block or a function of (input, ctx)")
 
 
-def checked_resources(resources: Mapping[str, Resource] | None, *, where: str) -> Mapping[str, Resource]:
+def check_resources(resources: Mapping[str, Resource] | None, *, where: str) -> Mapping[str, Resource]:
     """`resources`, each under its own key; ConfigurationError if one is not a resource."""
     for key, resource in (resources or {}).items():
+        # open resources are the keys of a dict
         if not hasattr(resource, "open") or not hasattr(resource, "key") or getattr(resource, "__hash__", None) is None:
             raise ConfigurationError(where, f"resources[{key!r}]", resource, "a resource, and hashable")
         if resource.key != key:

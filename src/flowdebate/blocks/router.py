@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from flowdebate.blocks.base import Block, merged_resources
+from flowdebate.blocks.base import Block, merge_resources
 from flowdebate.blocks.handler import BlockLike, Function, as_block, decision, invocation
 from flowdebate.blocks.outline import Outline
 from flowdebate.errors import ConfigurationError, OutputError, shown
@@ -22,7 +22,7 @@ class Router(Block[Any, Any]):
     ) -> None:
         self._where = f"router {name!r}"
         every = [*routes.values(), *([] if otherwise is None else [otherwise])]
-        shared, hidden = merged_resources(self._where, every)
+        shared, hidden = merge_resources(self._where, every)
         super().__init__(name, resources=shared, hidden=hidden)
         self.routes = routes
         self.otherwise = otherwise

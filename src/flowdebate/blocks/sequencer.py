@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from flowdebate.blocks.base import Block, merged_resources
+from flowdebate.blocks.base import Block, merge_resources
 from flowdebate.blocks.handler import (
     BlockLike,
     Function,
     Invocation,
     as_block,
-    checked_resources,
+    check_resources,
     function_name,
     invocation,
 )
@@ -60,7 +60,7 @@ class Sequencer(Block[InT, OutT]):
     def __init__(self, name: str, setup: SequencerSetup, steps: tuple[Step, ...] = ()) -> None:
         where = f"sequencer {name!r}"
         blocks = [block for step in steps for block in step.blocks()]
-        shared, hidden = merged_resources(where, blocks, declared=setup.declared, owned=setup.owned)
+        shared, hidden = merge_resources(where, blocks, declared=setup.declared, owned=setup.owned)
         super().__init__(name, resources=shared, hidden=hidden)
         self.steps = steps
         self._setup = setup
@@ -237,7 +237,7 @@ class Sequencer(Block[InT, OutT]):
                     if await step.goes_back(current, inner, self._path(index, passes, ctx), passes):
                         passes, index = passes + 1, step.target
                         continue
-                    passes = 1
+                    passes = 1  # a later loop of this sequencer counts anew
                 elif not isinstance(step, Rescue):
                     current = await step.run(current, inner, self._path(index, passes, ctx))
             except Exception as error:
@@ -287,7 +287,7 @@ class Sequencer(Block[InT, OutT]):
             return ctx.run.open_shared(resource, ctx.path)
         if resource in self._setup.isolated:
             around = ctx.scope.opened.get(resource)
-            if around is None:
+            if around is None:  # changes reach the session through it, so that it has to be open as well
                 around = ctx.run.open_shared(resource, ctx.path)
             handle = ctx.run.open_within(resource, around, ctx.path)
         else:
@@ -388,9 +388,9 @@ def sequencer(
     """
     if state is not None and not callable(state):
         raise ConfigurationError(f"sequencer {name!r}", "state", state, "a function that returns a new state, or None")
-    declared = checked_resources(resources, where=f"sequencer {name!r}")
+    declared = check_resources(resources, where=f"sequencer {name!r}")
     for own in (*owns, *isolates):
-        checked_resources({getattr(own, "key", ""): own}, where=f"sequencer {name!r}")
+        check_resources({getattr(own, "key", ""): own}, where=f"sequencer {name!r}")
     check_model(model, where=f"sequencer {name!r}")
     setup = SequencerSetup(
         state=state,

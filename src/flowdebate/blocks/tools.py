@@ -65,7 +65,7 @@ class Tool:
         except ValidationError as error:
             listed = "; ".join(f"{field or 'arguments'}: {problem}" for field, problem in problems_of(error))
             return f"Error: the arguments of {self.spec.name} are not valid: {listed}"
-        return clean_text(result_text(await self._called(values, ctx)))
+        return clean_text(result_text(await self._called(values, ctx)))  # a lone surrogate could not be sent
 
     async def value(self, arguments: str, ctx: Context) -> Any:  # noqa: ANN401 - the result of the tool
         """The result of a call that is a model's answer; SchemaViolation for invalid arguments."""
@@ -76,6 +76,7 @@ class Tool:
         return await self._called(values, ctx)
 
     def _checked(self, arguments: str) -> dict[str, Any]:
+        # a call without arguments may come with empty text, which is no JSON
         checked = self.arguments.model_validate_json(clean_text(arguments) or "{}")
         return {field.alias or name: getattr(checked, name) for name, field in self.arguments.model_fields.items()}
 

@@ -172,7 +172,7 @@ async def _judge_again(
     """Judge the debates of `runs` again: the items, and how many debates failed. Recorded answers cost nothing."""
     from flowdebate.evaluation.audit_report import AuditItem
     from flowdebate.evaluation.rejudging import rejudge
-    from flowdebate.patterns.debate.mirror import spoken_in
+    from flowdebate.patterns.debate.mirror import speaking_order
     from flowdebate.runs.durable.resume import StoreOptions
     from flowdebate.service.audit import Items, argued
 
@@ -197,7 +197,7 @@ async def _judge_again(
     names = [name for name, _ in debates.values()]
     for item in result.failed:
         tell(f"Run {names[item.index]} could not be judged again: {error_text(item.error) if item.error else ''}")
-    turns = [spoken_in(debate.transcript) for _, debate in debates.values()]
+    turns = [speaking_order(debate.transcript) for _, debate in debates.values()]
     items = [
         AuditItem(id=names[item.index], ballots=item.output.ballots, spoken=turns[item.index])
         for item in result

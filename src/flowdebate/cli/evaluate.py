@@ -100,12 +100,12 @@ def evaluate(  # noqa: PLR0913 - the options of the command
     --max-calls holds for each question.
     """
     from flowdebate.evaluation.benefit import benefit_report
-    from flowdebate.patterns.debate.baselines import baselines_asked
+    from flowdebate.patterns.debate.baselines import read_baselines
     from flowdebate.service.documents.evaluations import lay_out_benefit
     from flowdebate.service.runs import opened
 
     opt.check(out != "-", "--out", "-", "the path of a file: the report is written on stdout")
-    compared = baselines_asked(list(dict.fromkeys(baselines)), where=COMMAND) if baselines else None
+    compared = read_baselines(list(dict.fromkeys(baselines)), where=COMMAND) if baselines else None
     if find_spec("scipy") is None:
         raise misuse("scipy", None, '`evaluate` needs scipy: pip install "flowdebate[audit]"')
     rows = read_rows(questions)[:limit]

@@ -31,7 +31,7 @@ from flowdebate.evaluation.statistics import ALPHA, Resampling, check_scipy, hol
 from flowdebate.measures.votes import leaders
 from flowdebate.patterns.anonymity.model_families import kin_among
 from flowdebate.patterns.debate.judging.ballots import effective_n, leader_of
-from flowdebate.patterns.debate.mirror import spoken_in
+from flowdebate.patterns.debate.mirror import speaking_order
 from flowdebate.patterns.debate.schemas import JudgeViewMade
 from flowdebate.patterns.events import TurnStarted
 from flowdebate.runs.events import ModelCalled
@@ -264,9 +264,9 @@ def audit_run(run: RunView) -> RunAudit:
 
 
 def spoken_of(raw: Any) -> list[str] | None:  # noqa: ANN401 - a raw output of any pattern
-    """`spoken_in()` the transcript of `raw`; None where all spoke at once, so that nobody had the last word."""
+    """`speaking_order()` the transcript of `raw`; None where all spoke at once, so that nobody had the last word."""
     at_once = getattr(raw, "turn_order", "declared") == "simultaneous"
-    return None if at_once else spoken_in(getattr(raw, "transcript", None) or ())
+    return None if at_once else speaking_order(getattr(raw, "transcript", None) or ())
 
 
 def _audit(

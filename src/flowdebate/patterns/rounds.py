@@ -9,7 +9,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from flowdebate._util.text import clean_text, is_blank
-from flowdebate.blocks.base import Block, merged_resources
+from flowdebate.blocks.base import Block, merge_resources
 from flowdebate.blocks.concurrency import in_order
 from flowdebate.blocks.handler import Handler, handler
 from flowdebate.blocks.outline import Outline
@@ -190,7 +190,7 @@ class RoundOfTurns(Block[Any, None]):
         speakers: Callable[[Context], Sequence[str]] | None = None,
         reverse: bool = False,
     ) -> None:
-        shared, hidden = merged_resources(f"turns {name!r}", turns.values())
+        shared, hidden = merge_resources(f"turns {name!r}", turns.values())
         super().__init__(name, resources=shared, hidden=hidden)
         self.turns = turns
         self.turn_order = turn_order

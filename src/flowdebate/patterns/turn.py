@@ -9,7 +9,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, TypeVar
 
 from flowdebate._util.text import LONGEST_ARGUMENT, CutOff, clean_text, is_blank, one_line
-from flowdebate.blocks.base import Block, Wrapped, merged_resources
+from flowdebate.blocks.base import Block, Wrapped, merge_resources
 from flowdebate.blocks.handler import Handler, handler
 from flowdebate.blocks.outline import Outline
 from flowdebate.errors import (
@@ -380,7 +380,7 @@ class Turn(Block[Any, Any]):
         failures: FailurePolicy,
     ) -> None:
         self.speakers: list[Block[Any, Any]] = [debater] if stand_in is None else [debater, stand_in]
-        shared, hidden = merged_resources(f"turn {name!r}", [*self.speakers, record], closed=self.speakers)
+        shared, hidden = merge_resources(f"turn {name!r}", [*self.speakers, record], closed=self.speakers)
         super().__init__(name, resources=shared, hidden=hidden)
         self.agent_name = agent_name
         self.stance = stance

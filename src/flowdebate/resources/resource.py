@@ -87,6 +87,7 @@ class StateHandle(Protectable, Generic[StateT]):
     ) -> None:
         super().__init__()
         self.resource: StateResource[StateT] = resource
+        # a protected one is the transcript of a pattern, which its own turns alone change
         self._around = None if around is None or around.protected else around
         self._saved = scope.saved_states
         if around is not None:
@@ -160,7 +161,7 @@ class Resources:
     def __getattr__(self, key: str) -> Any:  # noqa: ANN401 - see Resource.open
         try:
             return self._seen(self._handles[key])
-        except KeyError:
+        except KeyError:  # `hasattr` and `copy` expect an AttributeError
             raise AttributeError(self._missing(key)) from None
 
     def __dir__(self) -> list[str]:

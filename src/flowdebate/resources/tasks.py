@@ -92,7 +92,7 @@ class Task:
 
 
 _WIRE_KEYS = {item.name: to_camel(item.name) for item in fields(Task)}
-_NEW = Task(id="", goal="", created_at=0.0, updated_at=0.0, seq=0)
+_NEW = Task(id="", goal="", created_at=0.0, updated_at=0.0, seq=0)  # its defaults, for `_change_fields`
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - anything goes in, plain data comes out
@@ -211,10 +211,10 @@ class TaskCollection(Protectable):
         self._now = now
         self._tasks: dict[str, Task] = {}  # in order of creation
         # Ids, in the same order: a pattern asks for its open task at each turn, and must not look at all earlier ones.
-        self._unfinished: dict[str, None] = {}
+        self._unfinished: dict[str, None] = {}  # in order of creation: claims do not pass all finished tasks
         self._counts: Counter[TaskStatus] = Counter()
         self._on_change = on_change
-        self._unsent: deque[TaskChanged] = deque()
+        self._unsent: deque[TaskChanged] = deque()  # changes by a listener wait until it has returned
         self._busy = False
 
     @property

@@ -16,7 +16,7 @@ from flowdebate.evaluation.judge_audit import audit, full_audit
 from flowdebate.evaluation.rejudging import NAME as REJUDGE
 from flowdebate.evaluation.rejudging import ArguedDebate
 from flowdebate.patterns.debate.judging.ballots import Judging
-from flowdebate.patterns.debate.mirror import spoken_in
+from flowdebate.patterns.debate.mirror import speaking_order
 from flowdebate.service.documents.text import in_line
 from flowdebate.service.plans.files import parse_json, problem_of, read_text
 from flowdebate.service.votes import sides_of, votes_in
@@ -174,7 +174,7 @@ def items_of(runs: Iterable[StoredRun]) -> Items:
         at_once = isinstance(raw, dict) and raw.get("turnOrder") == "simultaneous"
         if before is None:
             # Where all speak at once, nobody has the last word.
-            spoken = None if debate is None or at_once else spoken_in(debate.transcript)
+            spoken = None if debate is None or at_once else speaking_order(debate.transcript)
             items[key] = AuditItem(id=run.header.run_id, ballots=ballots, spoken=spoken)
         else:
             spoken = None if at_once else before.spoken

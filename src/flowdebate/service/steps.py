@@ -170,14 +170,14 @@ def check_edits(
 
     `requests` are those of the run's calls. OutputError names each invalid field.
     """
-    from flowdebate.blocks.human.answers import check_answer, checked
+    from flowdebate.blocks.human.answers import check_answer, check_submission
     from flowdebate.runs.durable.suspend import request_of
 
     people = {step.key: step for step in steps if step.kind == "human" and step.request is not None}
 
     def one(place: str, edit: object) -> object:
         if place in people:
-            return checked(request_of(place, people[place].request or ""), edit)
+            return check_submission(request_of(place, people[place].request or ""), edit)
         request = requests.get(place)
         if request is None or request.output_schema is None:
             return edit

@@ -179,7 +179,7 @@ async def submit_answer(
     already; RunNotFound; RunConflict while somebody runs it.
     """
     recording = asyncio.ensure_future(_record(_store(store), run_id, answer, block, place, by))
-    cancelled = await wait_uncancelled(recording)
+    cancelled = await wait_uncancelled(recording)  # else the run would stay taken as long as this process lives
     if cancelled is not None and recording.exception() is None:
         raise cancelled
     return recording.result()
@@ -188,7 +188,8 @@ async def submit_answer(
 async def _record(
     store: Store, run_id: str, answer: object, block: str | None, place: str | None, by: str | None
 ) -> HumanRequest:
-    checked(_chosen(store, run_id, await store.steps(run_id), block, place), answer)  # before the run is touched
+    asked = _find_request(store, run_id, await store.steps(run_id), block, place)
+    check_submission(asked, answer)  # before the run is touched
     for _ in range(_TRIES):
         with suppress(RunConflict):  # others who answer own it only for a moment
             stored = await store.take(run_id)
@@ -199,8 +200,8 @@ async def _record(
     after: StoredStatus = stored.status
     try:
         rows = await store.steps(run_id)
-        request = _chosen(store, run_id, rows, block, place)
-        data = checked(request, answer)
+        request = _find_request(store, run_id, rows, block, place)  # again: others may have answered in the meantime
+        data = check_submission(request, answer)
         await store.commit(run_id, request.place, "human", answer_text(data, suspended=True, by=by), time.time())
         if after in ("awaiting", "running"):
             after = "awaiting" if sum(map(_is_open, rows)) > 1 else "interrupted"
@@ -235,7 +236,9 @@ def _request(store: str, run_id: str, row: StepRow) -> HumanRequest:
         raise StoreError(store, problem) from error
 
 
-def _chosen(store: Store, run_id: str, rows: Sequence[StepRow], block: str | None, place: str | None) -> HumanRequest:
+def _find_request(
+    store: Store, run_id: str, rows: Sequence[StepRow], block: str | None, place: str | None
+) -> HumanRequest:
     """The request that the answer is for."""
     asked = [row for row in rows if row.kind == "human"]
     at_place = [(row, _request(store.name, run_id, row)) for row in asked if place in (None, row.key)]
@@ -255,7 +258,7 @@ def _chosen(store: Store, run_id: str, rows: Sequence[StepRow], block: str | Non
     raise NotAwaited(store.name, run_id, why, open_places)
 
 
-def checked(request: HumanRequest, answer: object) -> Any:  # noqa: ANN401 - JSON data
+def check_submission(request: HumanRequest, answer: object) -> Any:  # noqa: ANN401 - JSON data
     """`answer` as data for a stored request; OutputError if it is invalid."""
     if request.schema is None:
         return parse_text(answer, block=request.block)

@@ -118,7 +118,7 @@ class Human(Block[Any, Any]):
         return check(await result_of(self._ask(request)))
 
     async def _ask_and_record(self, request: HumanRequest, check: _Check, journal: Journal) -> Any:  # noqa: ANN401 - see act
-        await journal.ask(request.place, request.text)
+        await journal.ask(request.place, request.text)  # before the human sees it: an answer needs its request
         if self._ask is None:
             raise Suspended([request])
         checked = check(await result_of(self._ask(request)))
@@ -168,7 +168,7 @@ class _Check:
     def __call__(self, answer: object) -> Any:  # noqa: ANN401 - the application's own type
         if self.output is None:
             return parse_text(answer, block=self.block)
-        if isinstance(answer, BaseModel):
+        if isinstance(answer, BaseModel):  # an `ask` may return the value itself
             answer = answer.model_dump(by_alias=True)
         data = parse_data(answer, self.output.json_schema, block=self.block)
         try:

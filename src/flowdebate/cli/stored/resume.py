@@ -171,7 +171,7 @@ def answer(
 
 async def _answer(store: Store, stored: StoredRun, given: str | None, place: str | None) -> Sequence[HumanRequest]:
     """Record the given answer, or ask for all; returns the requests that are still open."""
-    from flowdebate.blocks.human.answers import checked, open_requests, submit_answer
+    from flowdebate.blocks.human.answers import check_submission, open_requests, submit_answer
     from flowdebate.blocks.human.terminal import ask_in_terminal
 
     run_id = stored.header.run_id
@@ -186,7 +186,7 @@ async def _answer(store: Store, stored: StoredRun, given: str | None, place: str
         await submit_answer(store, run_id, given, place=place)
     else:
         for request in waiting:
-            typed = await ask_in_terminal(replace(request, check=partial(checked, request)))
+            typed = await ask_in_terminal(replace(request, check=partial(check_submission, request)))
             await submit_answer(store, run_id, typed, place=request.place)
     return await open_requests(store, run_id)
 

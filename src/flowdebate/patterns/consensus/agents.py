@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Unpack
 from pydantic import BeforeValidator, Field, create_model
 
 from flowdebate._util.text import one_line
-from flowdebate.blocks.base import Block, merged_resources
+from flowdebate.blocks.base import Block, merge_resources
 from flowdebate.blocks.generator import Generator, generator
 from flowdebate.blocks.handler import as_block
 from flowdebate.blocks.human.prompt import render_who
@@ -236,7 +236,7 @@ class AgentCalls(Block[Any, None]):
         agents = {agent.name: phase.create_block(agent) for agent in options.roster}
         stand_ins = {} if model is None else {agent.name: phase.create_block(agent, model) for agent in options.roster}
         name, members = f"{options.name}-{phase.name}", [*agents.values(), *stand_ins.values()]
-        shared, hidden = merged_resources(name, members, closed=members)
+        shared, hidden = merge_resources(name, members, closed=members)
         super().__init__(name, resources=shared, hidden=hidden)
         self._phase = phase
         self._failures = options.failures

@@ -10,7 +10,7 @@ from string import ascii_uppercase
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from flowdebate._util.text import clean_text
-from flowdebate.blocks.base import Block, merged_resources
+from flowdebate.blocks.base import Block, merge_resources
 from flowdebate.blocks.handler import Handler, handler
 from flowdebate.blocks.outline import Outline
 from flowdebate.patterns.council.schemas import (
@@ -103,7 +103,7 @@ class ReviewTurn(Block[Any, Any]):
         self._makers = [lru_cache(maxsize=_CACHED_LETTERS)(make) for make in reviewers]
         # resources and outline are the same for any letters, and who has an answer is known in the run only
         acting = [make(("A", "B")) for make in self._makers]
-        shared, hidden = merged_resources(f"review {name!r}", acting, closed=acting)
+        shared, hidden = merge_resources(f"review {name!r}", acting, closed=acting)
         super().__init__(name, resources=shared, hidden=hidden)
         self._shown = acting[0].outline()
         self._agent_name = agent_name

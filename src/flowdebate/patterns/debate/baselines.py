@@ -13,7 +13,7 @@ from pydantic import Field, create_model
 from flowdebate._util.text import one_line
 from flowdebate._util.validation import check_count
 from flowdebate._util.wire import WireModel, one_of
-from flowdebate.blocks.base import Block, merged_resources
+from flowdebate.blocks.base import Block, merge_resources
 from flowdebate.blocks.concurrency import in_order
 from flowdebate.blocks.generator import Generator, Visibility, generator
 from flowdebate.blocks.outline import Outline
@@ -113,10 +113,10 @@ the other way round: at equal tokens, where writing costs more than reading, it 
 _WAVE = 8  # samples at once: more of them could overdraw the budget before any tells what it took
 
 
-def baselines_asked(given: bool | Sequence[BaselineName], *, where: str) -> tuple[BaselineName, ...]:  # noqa: FBT001 - an option of that kind
+def read_baselines(given: bool | Sequence[BaselineName], *, where: str) -> tuple[BaselineName, ...]:  # noqa: FBT001 - an option of that kind
     """The baselines that `given` means, from the cheapest on; ConfigurationError for anything else.
 
-    >>> baselines_asked(["drafts", "single"], where="debate 'rent'")
+    >>> read_baselines(["drafts", "single"], where="debate 'rent'")
     ('single', 'drafts')
     """
     if isinstance(given, bool):
@@ -163,7 +163,7 @@ def create_baselines(
         block_name,
         positions=positions,
         models=tuple([None] * len(stances) if models is None else models),
-        asked=baselines_asked(baselines, where=block_name),
+        asked=read_baselines(baselines, where=block_name),
         max_samples=max_samples,
         equal=equal,
         template=template,
@@ -204,7 +204,7 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
         self._template = template
         self._options = options
         self._asking = lru_cache(maxsize=256)(self._create_generator)  # one for each model and order of the positions
-        shared, hidden = merged_resources(f"baselines {name!r}", [direct_answer(name, positions, template, options)])
+        shared, hidden = merge_resources(f"baselines {name!r}", [direct_answer(name, positions, template, options)])
         super().__init__(name, resources=shared, hidden=hidden)
 
     async def act(self, value: Any, ctx: Context, /) -> list[BaselineAnswer]:  # noqa: ANN401 - the pattern's input
@@ -372,12 +372,12 @@ def with_baselines(
     """
     roster = check_roster(debaters, where=f"with_baselines({pattern.name!r})", most=None)
     model = options.pop("model", None)
-    return compared(
+    return add_baselines(
         pattern, roster, model=model, baselines=baselines, max_samples=max_samples, equal=equal, options=options
     )
 
 
-def compared(
+def add_baselines(
     pattern: Block[Any, Any],
     roster: Sequence[Debater],
     *,

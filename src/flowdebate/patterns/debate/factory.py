@@ -228,10 +228,10 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
         warn_of_named_judge(where, roster, model=model, judge=None if asked is None else asked.model)
     if baselines is False:
         return pipeline
-    from flowdebate.patterns.debate.baselines import compared
+    from flowdebate.patterns.debate.baselines import add_baselines
 
     options: Any = options_for_all(given)
-    return compared(pipeline, roster, baselines=baselines, model=model, options=options)
+    return add_baselines(pipeline, roster, baselines=baselines, model=model, options=options)
 
 
 def check_mirror(mirror: object, turn_order: object, *, where: str) -> None:

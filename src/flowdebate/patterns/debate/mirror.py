@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from flowdebate.blocks.base import Block, merged_resources
+from flowdebate.blocks.base import Block, merge_resources
 from flowdebate.patterns.debate.judging.ballots import decide
 from flowdebate.patterns.debate.judging.verdicts import conclude
 from flowdebate.patterns.debate.schemas import DebateVerdict, MirrorStarted
@@ -38,7 +38,7 @@ class Mirror(Block[Any, None]):
     """The mirrored debate, with its judge; its raw output is put into the state of the debate around it."""
 
     def __init__(self, inner: Sequencer[Any, Any]) -> None:
-        shared, hidden = merged_resources(f"mirror {inner.name!r}", [inner], closed=[inner])
+        shared, hidden = merge_resources(f"mirror {inner.name!r}", [inner], closed=[inner])
         super().__init__(inner.name, resources=shared, hidden=hidden)
         self.inner = inner
 
@@ -53,12 +53,12 @@ class Mirror(Block[Any, None]):
         return self.inner.outline()
 
 
-def spoken_in(entries: Sequence[DebateContributionEntry]) -> list[str]:
+def speaking_order(entries: Sequence[DebateContributionEntry]) -> list[str]:
     """The sides in the order in which they spoke in the last round.
 
     >>> from flowdebate import DebateContributionEntry
     >>> said = [DebateContributionEntry(round=1, agent_name=n, stance=n, text="So.") for n in ("tea", "coffee")]
-    >>> spoken_in(said)
+    >>> speaking_order(said)
     ['tea', 'coffee']
     """
     turns = [(entry.round, entry.stance) for entry in entries]
@@ -84,7 +84,7 @@ def verdict_of_both(
             return first.model_copy(update={"reasoning": reasoning})
         undecided = "Undecided: the judge found otherwise when the debate was held in the reverse order of speakers."
         return DebateVerdict(verdict=undecided, winner=None, reasoning=reasoning)
-    spoken = [spoken_in(entries_of(ctx)), spoken_in(mirrored.transcript)]
+    spoken = [speaking_order(entries_of(ctx)), speaking_order(mirrored.transcript)]
     ballots: list[JudgeBallot] = []
     for verdict, judging, order in zip((first, second), (first.judging, second.judging), spoken, strict=True):
         after = max((ballot.view for ballot in ballots), default=-1) + 1  # those of the mirror are further views

@@ -8,7 +8,7 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, ParamSpec, Unpack
 
 from flowdebate._util.text import one_line
-from flowdebate.blocks.base import Block, merged_resources
+from flowdebate.blocks.base import Block, merge_resources
 from flowdebate.blocks.concurrency import in_order
 from flowdebate.blocks.generator import Visibility
 from flowdebate.blocks.outline import Outline
@@ -46,7 +46,7 @@ from flowdebate.patterns.debate.judging.verdicts import (
     reply_to,
     statements_of,
 )
-from flowdebate.patterns.debate.judging.views import JudgeView, in_view, labelled, order_for_judge
+from flowdebate.patterns.debate.judging.views import JudgeView, apply_labels, in_view, order_for_judge
 from flowdebate.patterns.debate.quotes import quotes_line
 from flowdebate.patterns.debate.schemas import JudgedVerdict, JudgeViewMade
 from flowdebate.patterns.roles import SHOWN, generator_options
@@ -214,7 +214,7 @@ class Judge(Block[Any, JudgedVerdict]):
                 asking.planned(len(sides))  # refuses more sides than the schedule takes
         self._person = _person(block_name, how, sides) if how.on_flip == "human" else None
         acting = [*(juror.block for juror in self._asking.jurors), *([] if self._person is None else [self._person])]
-        shared, hidden = merged_resources(f"judge {block_name!r}", acting)
+        shared, hidden = merge_resources(f"judge {block_name!r}", acting)
         super().__init__(block_name, resources=shared, hidden=hidden)
         self.how = how
         self.sides = sides
@@ -273,7 +273,7 @@ class Judge(Block[Any, JudgedVerdict]):
         if self._anonymity is not None:
             aliases = self._anonymity.aliases(ctx)
             entries, notes = self._anonymity.entries(ctx), [aliases.hide(note).text for note in notes]
-        shown = labelled([entries[place] for place in places], view)
+        shown = apply_labels([entries[place] for place in places], view)
         return JudgeInput(question=question, view=view, entries=shown, notes=notes, places=places, number=number)
 
     def _is_concise(self, ctx: Context) -> bool:

@@ -206,10 +206,10 @@ def render_view(entries: Sequence[DebateContributionEntry], view: JudgeView, *, 
     >>> render_view([], JudgeView(order=("for", "against")))
     '(empty)'
     """
-    return render_entries(labelled([entries[index] for index in in_view(entries, view)], view), names=names)
+    return render_entries(apply_labels([entries[index] for index in in_view(entries, view)], view), names=names)
 
 
-def labelled(entries: Sequence[DebateContributionEntry], view: JudgeView) -> Sequence[DebateContributionEntry]:
+def apply_labels(entries: Sequence[DebateContributionEntry], view: JudgeView) -> Sequence[DebateContributionEntry]:
     """`entries` with the labels of `view` in place of their stances."""
     if view.labels is None:
         return entries
