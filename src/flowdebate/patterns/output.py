@@ -46,6 +46,8 @@ class PatternOutput(WireModel):
 
     subject_field: ClassVar[str] = "question"
     """The field that holds the question, the topic, the proposition or the task."""
+    early_reasons: ClassVar[frozenset[str]] = frozenset()
+    """Stop reasons of its own that it looks for before the maximum, so that a last round may end with one as well."""
     transcript_field: ClassVar[str] = "transcript"
     """The field that holds the transcript."""
 

@@ -157,7 +157,7 @@ def stops_for_the_reason_it_says(run: Played) -> Problems:
         yield f"the output says {reason!r} after {len(began)} rounds, the events {', '.join(told)}"
     settled = getattr(run.raw, "is_settled", False)
     at_most, over = ("max_rounds", "max_turns"), len(began) >= began[0].max_rounds
-    if (reason in at_most and not over) or (over and reason not in (*at_most, *_AT_THE_END)):
+    if (reason in at_most and not over) or (over and reason not in (*at_most, *getattr(run.raw, "early_reasons", ()))):
         yield f"{reason!r} after {len(began)} of {began[0].max_rounds} rounds"
     decisions = getattr(run.raw, "moderator_decisions", ())
     if reason == "moderator_done" and not (decisions and decisions[-1].done):
@@ -402,8 +402,6 @@ _TELLING = 12
 _BEFORE = 40
 # Losses that are no failures: other promises look at what they flag.
 _FLAGS = ("cut_off", "empty", "unheard", "not_counted")
-# Stop reasons that hold in the last round, too, before the maximum is looked at.
-_AT_THE_END = ("settled", "reviewed", "not_reviewed")
 # Fields that are measured, and differ from run to run.
 _TIMES = frozenset({"seconds", "at"})
 

@@ -155,6 +155,8 @@ class CouncilState(PatternState):
 class CouncilOutput(PatternOutput):
     """The raw output of a council."""
 
+    early_reasons: ClassVar[frozenset[str]] = frozenset({"reviewed", "not_reviewed"})
+
     question: str
     opinions: list[CouncilOpinion]
     """In declared order; members whose provider failed are in `losses`."""

@@ -120,6 +120,7 @@ class DeliberationOutput(PatternOutput):
 
     subject_field: ClassVar[str] = "topic"
     transcript_field: ClassVar[str] = "history"
+    early_reasons: ClassVar[frozenset[str]] = frozenset({"settled"})
 
     topic: str
     rounds: int
