@@ -169,10 +169,6 @@ class Scope:
             raise AttributeError(message)
         return self.sequencer
 
-    def with_handles(self, handles: Mapping[str, Any]) -> Scope:
-        """Return this scope with further open resources."""
-        return Scope({**self.handles, **handles}, self.opened, self.sequencer, self.models)
-
 
 class _Named(Protocol):
     """A block, as far as paths are concerned."""

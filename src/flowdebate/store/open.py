@@ -45,7 +45,7 @@ def open_store(choice: StoreChoice = None, *, where: str = "run") -> Store | Non
             allowed = "a Store, a SQLite file or an address"
             hint = f"`flowdebate import {choice}`, or import_runs(), reads exported runs into a store"
             raise ConfigurationError(where, "store", choice, allowed, hint=hint)
-        return _named(choice)
+        return _open_by_name(choice)
     if not isinstance(choice, (bool, str)):
         from flowdebate.store.base import Store
 
@@ -63,7 +63,7 @@ async def close_store(store: Store) -> None:
     await store.close()
 
 
-def _named(name: str) -> Store:
+def _open_by_name(name: str) -> Store:
     if name == "memory:":
         from flowdebate.store.memory import MemoryStore
 
