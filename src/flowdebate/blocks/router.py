@@ -37,6 +37,7 @@ class Router(Block[Any, Any]):
         """The key of the chosen route; None for `otherwise`."""
         if isinstance(chosen, str) and chosen in self.routes:
             return chosen
+        # by identity: a value of the application may claim to equal anything
         keys = [key for key, route in self.routes.items() if route is chosen]
         if keys:
             return keys[0]

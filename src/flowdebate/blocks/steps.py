@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.blocks.concurrency import in_order
@@ -97,6 +97,7 @@ class Parallel(Step):
     async def run(self, value: Any, ctx: Context, path: str) -> Any:  # noqa: ANN401
         outputs = await in_order(
             [
+                # with the key of the branch: two may run the same block
                 _call(block, value, ctx.child(block.name, f"{path}[{place_of(name)}]/{block.place}"))
                 for name, block in self.branches.items()
             ],
@@ -225,7 +226,7 @@ class Rescue(Step):
     """When an earlier step of the sequencer fails, continue with the output of a block for the exception."""
 
     block: Block[Any, Any]
-    on: tuple[type[Exception], ...] = field(default=(Exception,))
+    on: tuple[type[Exception], ...] = (Exception,)  # a cancellation is none, and ends the run
 
     def blocks(self) -> Sequence[Block[Any, Any]]:
         return (self.block,)

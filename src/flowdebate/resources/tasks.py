@@ -96,7 +96,7 @@ _NEW = Task(id="", goal="", created_at=0.0, updated_at=0.0, seq=0)  # its defaul
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - anything goes in, plain data comes out
-    if value is None or isinstance(value, (str, bool, int)):
+    if value is None or isinstance(value, (str, bool, int)):  # nearly all outputs and metadata
         return value
     from pydantic_core import to_jsonable_python
 
@@ -254,7 +254,7 @@ class TaskCollection(Protectable):
         added = self._new_task(goal, None, by, metadata, {})
         task = _change_fields(added, {"status": "in_progress", "attempts": 1, "claimed_by": by})
         self._put(task, "in_progress")
-        self.reserved.add(task.id)
+        self.reserved.add(task.id)  # the task of a turn ends as the turn does
         self._emit((("added", added), ("claimed", task)))
         return task
 
@@ -416,7 +416,7 @@ class TaskCollection(Protectable):
             return
         for change, task in changes:
             unsent.append(TaskChanged(collection_id=self._collection_id, change=change, task=task))
-        if self._busy:
+        if self._busy:  # inside a listener's call: that of the change before delivers these as well
             return
         failures: list[Exception] = []
         self._busy = True

@@ -90,14 +90,14 @@ def direct_answer(
         name=name,
         prompt=render_baseline_system(positions=order, template=template),
         user=turn,
-        output_schema=_answer_among(order),
+        output_schema=answer_among(order),
         transform=winner,
         **options,
     )
 
 
 @lru_cache(maxsize=256)  # a thousand debates of the same sides ask in the same few orders
-def _answer_among(positions: tuple[str, ...]) -> type[WireModel]:
+def answer_among(positions: tuple[str, ...]) -> type[WireModel]:
     """The answer's schema: the reasoning before the winner, since models commit to what they wrote first."""
     return create_model(
         "DirectAnswer",

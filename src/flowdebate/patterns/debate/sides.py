@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, Unpack
+from typing import TYPE_CHECKING, Annotated, Unpack
 
 from pydantic import AfterValidator, BaseModel, Field, field_validator
 
@@ -218,12 +218,20 @@ def create_side_proposer(
     def turn(value: object, ctx: Context) -> str:
         return filled(template.question, question=quoted(question_of(value, ctx)))
 
+    def make_debaters(proposed: ProposedSides, *_: object) -> list[Debater]:
+        debaters: list[Debater] = []
+        for index, side in enumerate(proposed.sides):
+            label = _cut_name(side.name)
+            taken = {"", *_TAKEN, *(fold(each.name) for each in debaters)}
+            debaters.append(Debater("ABCD"[index] if fold(label) in taken else label, side.position.rstrip(".")))
+        return debaters
+
     proposer: Generator[list[Debater]] = generator(
         name=name,
         prompt=system,
         user=turn,
         output_schema=ProposedSides,
-        transform=_make_debaters,
+        transform=make_debaters,
         **generator_options(options, "intent/chat", NOT_KEPT, where=name),
     )
     proposer.role = "proposer"
@@ -236,15 +244,6 @@ async def propose_sides(question: str, *, model: Model | str | None = None) -> l
     At most one call, which is not stored; with the errors of a run for a model that fails.
     """
     return default_sides(question) or (await create_side_proposer(model=model).run(question)).output
-
-
-def _make_debaters(proposed: ProposedSides, *_: Any) -> list[Debater]:  # noqa: ANN401 - response and context
-    debaters: list[Debater] = []
-    for index, side in enumerate(proposed.sides):
-        label = _cut_name(side.name)
-        taken = {"", *_TAKEN, *(fold(each.name) for each in debaters)}
-        debaters.append(Debater("ABCD"[index] if fold(label) in taken else label, side.position.rstrip(".")))
-    return debaters
 
 
 def _cut_name(name: str) -> str:

@@ -162,7 +162,14 @@ def decide(
         raise ConfigurationError("decide()", "sides", sides, "at least one side")
     used = [ballot for ballot in ballots if ballot.problem is None]
     if by == "log_odds":
-        return _decide_by_log_odds(ballots, sides, min_log_odds)
+        used = balanced(ballots)
+        if not used:
+            return Decision({side: 1 / len(sides) for side in sides}, None, flipped=False)
+        sums = {side: sum((Fraction((ballot.log_odds or {})[side]) for ballot in used), Fraction(0)) for side in sides}
+        means = {side: float(total / len(used)) for side, total in sums.items()}
+        first, *others = sorted(means.values(), reverse=True)
+        ahead = all(first - other >= min_log_odds for other in others)
+        return Decision(softmax(means), _only(leaders(sums)) if ahead else None, _flipped(used, sides))
     totals = _totals(used, sides, by)
     whole = sum(totals.values(), Fraction(0))
     scores = {side: float(total / whole) if whole else 1 / len(sides) for side, total in totals.items()}
@@ -229,17 +236,6 @@ def softmax(log_odds: Mapping[str, float]) -> dict[str, float]:
     weights = {side: math.exp(value - most) for side, value in log_odds.items()}
     whole = math.fsum(weights.values())
     return {side: weight / whole for side, weight in weights.items()}
-
-
-def _decide_by_log_odds(ballots: Sequence[JudgeBallot], sides: Sequence[str], least: float) -> Decision:
-    used = balanced(ballots)
-    if not used:
-        return Decision({side: 1 / len(sides) for side in sides}, None, flipped=False)
-    sums = {side: sum((Fraction((ballot.log_odds or {})[side]) for ballot in used), Fraction(0)) for side in sides}
-    means = {side: float(total / len(used)) for side, total in sums.items()}
-    first, *others = sorted(means.values(), reverse=True)
-    ahead = all(first - other >= least for other in others)
-    return Decision(softmax(means), _only(leaders(sums)) if ahead else None, _flipped(used, sides))
 
 
 def balanced(ballots: Sequence[JudgeBallot]) -> list[JudgeBallot]:
