@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 from random import Random
 
 import pytest
@@ -43,6 +44,36 @@ def test_each_answer_is_reviewed_equally_often(names: list[str], scope: str, see
     assert set(seen.values()) == {len(names) - (scope == "others")}
     for name, order in orders.items():
         assert (name in order) == (scope == "all")
+
+
+def pairs_of_neighbours(count: int, scope: str) -> Counter[tuple[str, str]]:
+    """How often an answer is shown right after another one, over all reviews of `count` members."""
+    orders = review_orders([str(each) for each in range(count)], scope=scope, random=Random(count))  # type: ignore[arg-type]
+    return Counter(pair for order in orders.values() for pair in pairwise(order))
+
+
+@pytest.mark.parametrize("count", range(2, 41))
+def test_no_two_answers_are_neighbours_more_than_once_without_ones_own(count: int) -> None:
+    """So a good answer makes nobody's answer in particular look poor: of N (N - 1) pairs, N (N - 2) are shown."""
+    shown = pairs_of_neighbours(count, "others")
+    assert len(shown) == count * (count - 2)
+    assert set(shown.values()) <= {1}
+
+
+@pytest.mark.parametrize("count", range(2, 41, 2))
+def test_all_pairs_are_neighbours_once_in_an_even_council(count: int) -> None:
+    """Williams' square: with each answer in each review, each follows each other one exactly once."""
+    shown = pairs_of_neighbours(count, "all")
+    assert len(shown) == count * (count - 1)
+    assert set(shown.values()) == {1}
+
+
+@pytest.mark.parametrize("count", range(3, 41, 2))
+def test_nearly_all_pairs_are_neighbours_once_in_an_odd_council(count: int) -> None:
+    """Such a square does not exist for a cycle of odd length: of its N - 1 steps, one occurs twice and one never."""
+    shown = pairs_of_neighbours(count, "all")
+    assert len(shown) == count * (count - 2)
+    assert Counter(shown.values()) == Counter({1: count * (count - 3), 2: count})
 
 
 @given(NAMES, st.randoms(use_true_random=False))

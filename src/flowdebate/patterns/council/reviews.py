@@ -207,8 +207,9 @@ _TWO = 2  # the least number of reviewers who can agree, and of answers to agree
 def review_orders(names: Sequence[str], *, scope: ReviewScope, random: Random) -> dict[str, list[str]]:
     """For each reviewer, whose answers it is shown and in which order.
 
-    Each answer is in each slot equally often (a Latin square, relabelled at random), so that a preference for a slot
-    favours nobody.
+    Each answer is in each slot equally often, and right after each other one as equally often as so many reviews
+    allow (Williams' squares), so that a preference for a slot favours nobody, and no answer is always seen after the
+    same one.
 
     >>> from random import Random
     >>> orders = review_orders(["ann", "bea", "cid"], scope="others", random=Random(1))
@@ -218,13 +219,33 @@ def review_orders(names: Sequence[str], *, scope: ReviewScope, random: Random) -
     drawn = sorted(names)  # whatever the order of `names`, a seed draws the same
     random.shuffle(drawn)
     count = len(drawn)
+    steps = _distinct_steps(count)
     orders: dict[str, list[str]] = {}
     for index, name in enumerate(drawn):
         if scope == "others":
-            orders[name] = [drawn[(index + step) % count] for step in range(1, count)]
-        else:  # a member's own answer is in another slot each time
-            orders[name] = [drawn[(slot - index) % count] for slot in range(count)]
+            orders[name] = [drawn[(index + step) % count] for step in steps]
+        else:  # backwards, else each would read its own answer first
+            orders[name] = [drawn[(step - index) % count] for step in (0, *steps)]
     return {name: orders[name] for name in names}
+
+
+def _distinct_steps(count: int) -> list[int]:
+    """1 to `count` - 1, from both ends in turn, so that the differences of neighbours modulo `count` are distinct.
+
+    For an odd count the differences of a plain zigzag occur twice; taking two from the same end in the middle of it
+    swaps the second half of them for the others.
+
+    >>> _distinct_steps(6), _distinct_steps(7)
+    ([1, 5, 2, 4, 3], [1, 6, 2, 3, 5, 4])
+    """
+    left = list(range(1, count))
+    turn = 2 * ((count - 3) // 4) if count % 2 else None
+    steps: list[int] = []
+    low = True
+    for place in range(count - 1):
+        steps.append(left.pop(0 if low else -1))
+        low = low == (place == turn)
+    return steps
 
 
 def rank_answers(reviews: Mapping[str, CouncilReview], names: Sequence[str]) -> list[CouncilRank]:
