@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 import re
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from statistics import median
@@ -38,7 +38,7 @@ from flowdebate.patterns.debate.schemas import (
     DebateVerdict,
     VerdictReached,
 )
-from flowdebate.patterns.spec import Loop
+from flowdebate.patterns.rounds import AnotherRound
 from flowdebate.runs.run import Run
 from flowdebate.testing.check import find_broken_promise
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
-    from flowdebate.patterns.state import PatternState
+    from flowdebate.runs.context import Context
     from flowdebate.runs.events import ModelCalled
     from flowdebate.testing.check import CheckOptions, Finding
 
@@ -258,9 +258,13 @@ def misattributing(state: DebateTranscriptState, *entries: DebateContributionEnt
     return DebateTranscriptState(entries=[*state.entries, *said])
 
 
-def another_reason(loop: Loop, state: PatternState) -> str | None:
-    """A stop reason that is always the moderator's."""
-    return "moderator_done" if state.round >= loop.max_rounds else None
+async def for_another_reason(condition: AnotherRound, value: object, ctx: Context) -> bool:
+    """Whether there is a further round; if not, it is the moderator who has ended them, whatever the reason."""
+    wrong = replace(condition, stop_reason=lambda state: condition.stop_reason(state) and "moderator_done")
+    return await ANOTHER_ROUND(wrong, value, ctx)
+
+
+ANOTHER_ROUND = AnotherRound.__call__
 
 
 def without_rounds(output: DebateRawOutput) -> dict[str, Any]:
@@ -376,7 +380,7 @@ PLANTED: dict[str, Planted] = {
     "a wrong stop reason": Planted(
         make=rent,
         promise="stops_for_the_reason_it_says",
-        library=lambda: patched(Loop, "_stop_reason", another_reason),
+        library=lambda: patched(AnotherRound, "__call__", for_another_reason),
     ),
     "speakers in another order": Planted(
         make=lambda: rent(moderator=True),
