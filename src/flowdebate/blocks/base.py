@@ -193,7 +193,7 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
         Side effects of tools and of `ctx.step` are taken from the stored run until the first difference, and executed
         after it. Stop conditions are evaluated again.
         Errors: RunNotFound; ConfigurationError for a run of another block, and for an unknown place or an unusable
-        answer in `edits`; those of `run`.
+        answer in `edits`, before anything is stored: the run is replayed with them first; those of `run`.
         """
         check_outside(self)
         run, value = await self._load_fork(run_id, **options)
@@ -237,7 +237,7 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
     async def _load_fork(self, run_id: str, **options: Unpack[ForkOptions]) -> tuple[Run, Any]:
         from flowdebate.runs.durable.resume import load_fork
 
-        return await load_fork(run_id, block=self.name, outline=self.outline(), **options)
+        return await load_fork(run_id, block=self, **options)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"

@@ -511,7 +511,7 @@ class Service:
         run's plan; `pattern` is a registered pattern, or a Plan, to use in place of the run's own. Workers execute the
         fork if they have its pattern.
         ConfigurationError, TooManyRuns; RunExists if `new_id` is taken; OutputError for an edit that is not such an
-        answer, unless the pattern is changed as well.
+        answer; ConfigurationError if the pattern is changed as well.
         """
         stored = await self.store.run(run_id)
         recipe = self._recipes.of_fork(

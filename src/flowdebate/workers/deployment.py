@@ -157,8 +157,7 @@ class Workers:
         header = await prepare_fork(
             self.store,
             run_id,
-            block=block.name,
-            outline=block.outline(),
+            block=block,
             fork_id=fork_id,
             edits=edits,
             at=at,

@@ -238,6 +238,85 @@ async def test_unusable_edits_are_refused_before_anything_is_stored(options: dic
     assert len(await store.runs()) == 1
 
 
+JUDGE = "rent/rent-judge"
+
+
+async def refusing(
+    store: Any, pattern: Any, edits: dict[str, Any], words: str = "an answer that the step takes"
+) -> None:
+    """A fork with `edits` is refused; nothing is asked or stored, and its id stays free."""
+    asked = Asked()
+    before = [run.header.run_id for run in await store.runs()]
+    with pytest.raises(ConfigurationError, match=words):
+        await pattern.fork("first", store=store, model=model_of(asked), edits=edits, fork_id="f")
+    assert asked == []
+    assert [run.header.run_id for run in await store.runs()] == before
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+async def test_an_edit_that_a_step_does_not_take_leaves_no_run(name: str) -> None:
+    """Of each kind of step in every pattern; the corrected call may have the same id."""
+    store, asked = MemoryStore(), Asked()
+    await PATTERNS[name]().run(QUESTION, model=model_of(asked), store=store, run_id="first", seed=1)
+    data = {row.key: json.loads(row.body or "")["data"] for row in await store.steps("first") if '"data"' in row.body}
+    kinds = {key.rpartition("/")[2]: key for key in data}
+    for place in kinds.values():
+        fitting = data[place]
+        # who hands over is asked again about whatever object it answers
+        for edit in [5] if name == "handoff" else [5, {"typo": 1}]:
+            await refusing(store, PATTERNS[name](), {place: edit})
+        await PATTERNS[name]().fork(
+            "first", store=store, model=model_of(asked), edits={place: fitting}, fork_id=f"f-{place}"
+        )
+
+
+async def test_an_edit_is_refused_where_only_the_pattern_knows_that_it_does_not_fit() -> None:
+    """The form is right, and the revised proposal is blank."""
+    store = MemoryStore()
+    await PATTERNS["consensus"]().run(QUESTION, model=model_of(Asked()), store=store, run_id="first", seed=1)
+    revision = next(row for row in await store.steps("first") if row.key.endswith("plan-revise-ann"))
+    blank = {**json.loads(revision.body or "")["data"], "proposal": " "}
+    await refusing(store, PATTERNS["consensus"](), {revision.key: blank}, "plan-revise-ann.*got blank text")
+
+
+async def test_an_edit_is_refused_that_comes_after_calls_that_are_asked_anew() -> None:
+    """Before any of these is paid for; and where the judge is asked for something else than before."""
+    store, first = MemoryStore(), "rent/round[1]/rent-turn-ann/rent-debater-ann"
+    await two_sides().run(QUESTION, model=model_of(Asked()), store=store, run_id="first")
+    await refusing(store, two_sides(), {first: "I was wrong.", JUDGE: {"winner": "the audience"}})
+    verdict = {"reasoning": "Ann was right.", "winner": "for", "verdict": "Do it."}
+    others = debate(name="rent", debaters=[Debater("ann", "yes"), Debater("bob", "no")], max_rounds=2)
+    await refusing(store, others, {JUDGE: verdict})
+    fork = await two_sides(synthesizer=False).fork(
+        "first", store=store, model=model_of(Asked()), edits={first: "No.", JUDGE: verdict}, fork_id="f"
+    )
+    assert fork.raw.verdict.winner == "for"
+
+
+async def test_an_edit_that_a_person_could_not_give_is_refused() -> None:
+    """A judge's verdict has its fields, an argument is text."""
+    store = MemoryStore()
+
+    def people() -> Any:
+        sides = [Debater("ann", "for", block=human(name="ann")), Debater("bob", "against")]
+        return debate(name="rent", debaters=sides, max_rounds=1, judge=human(name="solomon"), synthesizer=False)
+
+    verdict = {"reasoning": "Ann was right.", "winner": "for", "verdict": "Do it."}
+    await people().run(QUESTION, model=model_of(Asked()), store=store, run_id="first")
+    await submit_answer(store, "first", "Homes first.")
+    await people().resume("first", model=model_of(Asked()), store=store)
+    await submit_answer(store, "first", verdict)
+    done = await people().resume("first", model=model_of(Asked()), store=store)
+    assert done.status == "complete"
+    ann, judge = [row.key for row in await store.steps("first") if row.kind == "human"]
+    for edits in ({ann: " "}, {ann: {"text": "Homes."}}, {judge: {**verdict, "winner": "the audience"}}, {judge: 5}):
+        await refusing(store, people(), edits, "asked once more")
+    fork = await people().fork(
+        "first", store=store, model=model_of(Asked()), edits={judge: {**verdict, "winner": "against"}}, fork_id="f"
+    )
+    assert fork.raw.verdict.winner == "against"
+
+
 async def test_forks_of_unknown_runs_of_other_blocks_and_under_taken_ids_are_refused() -> None:
     """Nothing is stored or asked."""
     store, asked = MemoryStore(), Asked()

@@ -80,7 +80,7 @@ class ForkJournal(Journal):
         if row is None or row.body is None:
             return None
         if key in self._parent.edits:
-            return replace(row, request=request, body=_edit_body(row, self._parent.edits[key]))
+            return replace(row, request=request, body=edited_body(row, self._parent.edits[key]))
         if row.kind in ("call", "human"):
             # Any model counts that was asked, a fallback too; an answer that the parent itself was edited to has none.
             same = row.request == request and (model is None or model in (models_asked(row.body) or (model,)))
@@ -95,7 +95,7 @@ class ForkJournal(Journal):
             if row.key not in self._parent.edits:
                 raise
             given = self._parent.edits[row.key]
-            raise _unfit(row.key, given, error_text(error.__cause__ or error)) from error
+            raise unfit(row.key, given, error_text(error.__cause__ or error)) from error
 
     def has_steps(self, place: str) -> bool:
         if not self._differs and any(is_within(key, place) for key in self._parent.rows):
@@ -154,7 +154,7 @@ def fork_header(
     for place, edit in (edits or {}).items():
         if place not in known:
             raise _unknown_place(where, "edits", place, known)
-        _edit_body(known[place], edit)  # an edit that does not fit is refused before the fork is stored
+        edited_body(known[place], edit)
     first = min((known[place].seq or 0 for place in (*(edits or ()), *([at] if at else []))), default=None)
     before = [row.at or 0.0 for row in rows if row.body is not None and (first is None or (row.seq or 0) < first)]
     # A fork of a fork begins by the clock of the first run, as its answers were given by that clock.
@@ -205,8 +205,8 @@ async def journal_of(store: Store, header: RunHeader, **options: Any) -> Journal
     )
 
 
-def _edit_body(row: StepRow, edit: object) -> str:
-    """The record of an edited step; ConfigurationError for an edit that does not fit it."""
+def edited_body(row: StepRow, edit: object) -> str:
+    """The record of an edited step; ConfigurationError for an edit of another kind."""
     try:
         if row.kind == "human":
             if isinstance(edit, str) and not isinstance(read_answer(row.body or "")[0], str):
@@ -214,10 +214,11 @@ def _edit_body(row: StepRow, edit: object) -> str:
             return json_text({**json.loads(answer_text(edit, suspended=False)), "origin": "edited"})
         return edited_text(row.body or "", edit)
     except (ValueError, TypeError, RecursionError) as error:
-        raise _unfit(row.key, edit, str(error)) from None
+        raise unfit(row.key, edit, str(error)) from None
 
 
-def _unfit(place: str, edit: object, why: str) -> ConfigurationError:
+def unfit(place: str, edit: object, why: str) -> ConfigurationError:
+    """The error for an edit that the step at `place` does not take."""
     return ConfigurationError("fork()", f"edits[{place!r}]", edit, f"an answer that the step takes ({why})")
 
 

@@ -6,10 +6,19 @@ import asyncio
 import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
+from urllib.parse import unquote
 
-from flowdebate.errors import ConfigurationError, FlowDebateError, ModelUnavailable
+from flowdebate.errors import (
+    ConfigurationError,
+    FlowDebateError,
+    JournalMismatch,
+    ModelUnavailable,
+    OutputError,
+    error_text,
+)
 from flowdebate.models.base import profile_of
 from flowdebate.models.resolve import ModelResolver
+from flowdebate.runs.durable.fork import edited_body, unfit
 from flowdebate.runs.durable.journal import Journal, wait_uncancelled
 from flowdebate.runs.durable.resume import DEFAULT_MODEL, models_of, session_of
 from flowdebate.runs.durable.suspend import Suspended, request_of
@@ -61,6 +70,8 @@ class Replay:
     """Why the run failed, if replaying it fails as well."""
     requests: Mapping[str, ModelRequest]
     """What models were asked, by the paths of the calls, those that come next included."""
+    parked: Sequence[str]
+    """The places at which branches of the run have come to the end of the journal."""
 
 
 async def replay(
@@ -103,7 +114,40 @@ async def replay(
         output, failure = await _end_replay(handle)
     if stored.status in _ENDED:
         events.append(_finish(stored, run, events))
-    return Replay(handle=handle, output=output, events=events, calls=calls, failure=failure, requests=run.requests)
+    return Replay(
+        handle=handle,
+        output=output,
+        events=events,
+        calls=calls,
+        failure=failure,
+        requests=run.requests,
+        parked=journal.parked,
+    )
+
+
+async def check_edits(
+    block: Runnable[Any],
+    stored: StoredRun,
+    steps: Sequence[StepRow],
+    edits: Mapping[str, Any],
+    *,
+    model: ModelChoice = None,
+) -> None:
+    """Replay a stored run with `edits` in place of its answers; ConfigurationError for one that its step does not take.
+
+    Before a fork is stored: only the block knows which answers it takes. An edit that is not reached is not judged.
+    """
+    edited = [replace(row, body=edited_body(row, edits[row.key])) if row.key in edits else row for row in steps]
+    found = await replay(block, stored, edited, model=model)
+    for place, edit in edits.items():
+        failure, asking = found.failure, unquote(place.rpartition("/")[2].partition("#")[0])
+        # what was read may be of no use all the same, and a human is asked once more
+        if (isinstance(failure, JournalMismatch) and failure.key == place) or (
+            isinstance(failure, OutputError) and failure.block == asking
+        ):
+            raise unfit(place, edit, error_text(failure.__cause__ or failure)) from failure
+        if f"{place}#2" in found.parked:
+            raise unfit(place, edit, "the human would be asked once more")
 
 
 async def _wait_for_end_of_journal(handle: RunHandle[Any], journal: _ReadOnlyJournal) -> None:

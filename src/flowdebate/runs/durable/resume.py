@@ -26,6 +26,7 @@ from flowdebate.store.open import open_store
 if TYPE_CHECKING:
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.runs.context import SessionLike
+    from flowdebate.runs.execute import Runnable
     from flowdebate.runs.observer import Observer
     from flowdebate.runs.options import OnUncertain, ResumeOptions, SessionOptions
     from flowdebate.store.base import Store, StoredRun
@@ -153,7 +154,7 @@ async def load_run(
 async def load_fork(
     run_id: str,
     *,
-    block: str,
+    block: Runnable[Any],
     store: StoreChoice | StoreOptions = None,
     model: ModelChoice = None,
     limits: Limits | None = None,
@@ -162,7 +163,7 @@ async def load_fork(
     **options: Any,  # noqa: ANN401 - those of `prepare_fork`
 ) -> tuple[Run, Any]:
     """Create a fork of the stored run, which has not started; gives its input too. Errors: those of `prepare_fork`."""
-    where = f"{block}.fork()"
+    where = f"{block.name}.fork()"
     stored = store if isinstance(store, StoreOptions) else StoreOptions(store=store)
     opened = open_store(stored.store, where=where)
     if opened is None:
@@ -199,8 +200,7 @@ async def prepare_fork(  # noqa: PLR0913 - the options of fork
     store: Store,
     run_id: str,
     *,
-    block: str,
-    outline: object,
+    block: Runnable[Any],
     fork_id: str | None = None,
     edits: Mapping[str, Any] | None = None,
     at: str | None = None,
@@ -212,13 +212,13 @@ async def prepare_fork(  # noqa: PLR0913 - the options of fork
 ) -> RunHeader:
     """The header of a fork of the stored run; RunNotFound, and ConfigurationError for edits that do not fit it."""
     parent, rows = await store.run(run_id), await store.steps(run_id)
-    fingerprint = _fingerprint(block, outline, model)
+    fingerprint = _fingerprint(block.name, block.outline(), model)
     if model is None:
         fingerprint["model"] = parent.header.fingerprint.get("model", "")
-    return fork_header(
+    header = fork_header(
         parent,
         rows,
-        block=block,
+        block=block.name,
         fingerprint=fingerprint,
         fork_id=fork_id,
         edits=edits,
@@ -229,6 +229,11 @@ async def prepare_fork(  # noqa: PLR0913 - the options of fork
         labels=_check_labels(labels or {}),
         plan=parent.header.plan if plan is None else plan,
     )
+    if edits:
+        from flowdebate.runs.durable.replay import check_edits
+
+        await check_edits(block, parent, rows, edits, model=model)
+    return header
 
 
 async def load_same(
