@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import secrets
 import socket
+import sys
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
+import h11
 import uvicorn
 from fastapi import FastAPI
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from flowdebate import __version__
 from flowdebate._util.validation import check_library
@@ -25,6 +29,7 @@ from flowdebate.server.protocols.streams import Audience
 from flowdebate.server.sse import Readers
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import AsyncIterator, Callable, Iterable
 
     from fastapi import APIRouter
@@ -174,14 +179,83 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         await front.service.close(app.state.patience)
 
 
-_CONNECTIONS = 2_000
+_MOST_REQUESTS = 2_000
 """Twice the 1,000 debates at once that benchmarks/http_runs.py holds; more are answered with 503."""
+_MOST_WAITING = 500
+"""Connections that wait for their clients: half of the 1,024 open files that a process often may have."""
+_PATIENCE = {h11.IDLE: 10.0, h11.SEND_BODY: 60.0}
+"""Seconds for the head of a request, and then for its body: the largest comes in a minute over 200 kbit/s."""
 _LONGEST_HEADERS = 32_768
 """Twice what h11 allows by itself: a browser sends the cookies of all servers on this host."""
 _KEEP_ALIVE = 75
 """Seconds for which an idle connection stays open: longer than `?wait=`, so that clients can use it again."""
 _GRACE = 5
 """Seconds that responses have to end: streams have ended before, and calls in flight have their own patience."""
+
+
+class _Connection(H11Protocol):
+    """A connection that counts as one only while a request on it is answered, and ends if its client is too slow.
+
+    uvicorn waits for ever for the end of a request, and counts who does not send it: some thousands of connections
+    that say nothing, for which nobody needs a token, would keep everybody else out.
+    """
+
+    def __init__(
+        self,
+        *args: Any,  # noqa: ANN401 - those of uvicorn
+        waiting: dict[_Connection, None],
+        **options: Any,  # noqa: ANN401 - likewise
+    ) -> None:
+        super().__init__(*args, **options)
+        self._waiting = waiting
+        """All connections that wait for their clients, the longest first."""
+        self._expected: Any = None
+        """The part of a request that the client is sending, as a key of `_PATIENCE`; None for none."""
+        self._deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
+        super().connection_made(transport)
+        self._wait_for_client()
+
+    def data_received(self, data: bytes) -> None:
+        self.limit_concurrency = sys.maxsize if len(self.connections) - len(self._waiting) < _MOST_REQUESTS else 0
+        super().data_received(data)
+        self._wait_for_client()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.conn.their_state is h11.IDLE:  # until it sends more, uvicorn's time for idle connections counts
+            self._expect(None)
+            self._add_waiting()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._expect(None)
+        self._waiting.pop(self, None)
+
+    def _wait_for_client(self) -> None:
+        """Give the client time for what is left of its request, counted from when that was first awaited."""
+        state = self.conn.their_state
+        self._expect(state if state in _PATIENCE else None)
+        if self._expected is None:
+            self._waiting.pop(self, None)
+        elif self not in self._waiting:
+            self._add_waiting()
+
+    def _expect(self, part: Any) -> None:  # noqa: ANN401 - h11 does not export the type of its states
+        if part is self._expected:
+            return
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._expected = part
+        self._deadline = None if part is None else self.loop.call_later(_PATIENCE[part], self.transport.abort)
+
+    def _add_waiting(self) -> None:
+        self._waiting[self] = None
+        if len(self._waiting) > _MOST_WAITING:  # an honest client has sent its request long before it is the first
+            first = next(iter(self._waiting))
+            del self._waiting[first]
+            first.transport.abort()
 
 
 class Server(uvicorn.Server):
@@ -213,7 +287,7 @@ async def serve(
         ws="none",
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=_CONNECTIONS,
+        http=partial(_Connection, waiting={}),  # type: ignore[arg-type]  # it is called like the class
         h11_max_incomplete_event_size=_LONGEST_HEADERS,
         timeout_graceful_shutdown=_GRACE,
         timeout_keep_alive=_KEEP_ALIVE,

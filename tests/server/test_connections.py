@@ -1,0 +1,119 @@
+"""Connections without a token keep nobody out, however many there are and however slowly they send."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import time
+from contextlib import ExitStack, closing, suppress
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import pytest
+
+from flowdebate.server import app as serving
+from tests.server.stage import TOKEN
+
+if TYPE_CHECKING:
+    from tests.server.stage import Stage
+
+HALF_A_HEAD = b"GET /api/v1/health HTTP/1.1\r\nHost: localhost\r\n"
+WHOLE_HEAD = HALF_A_HEAD + b"\r\n"
+HALF_A_BODY = (
+    b'POST /api/v1/links/x HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{"'
+)
+
+
+def connect(stage: Stage, *sent: bytes) -> socket.socket:
+    """A connection on which this was sent."""
+    address = urlsplit(stage.url)
+    connection = socket.create_connection((address.hostname, address.port), timeout=20)
+    for data in sent:
+        connection.sendall(data)
+    return connection
+
+
+def is_ended(connection: socket.socket) -> bool:
+    """Whether the server ends the connection before its timeout; what it still answers does not matter."""
+    try:
+        while connection.recv(65_536):
+            pass
+    except ConnectionResetError:
+        return True
+    except TimeoutError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("sent", [b"", b"G", HALF_A_HEAD, HALF_A_BODY, WHOLE_HEAD], ids=repr)
+def test_a_crowd_of_connections_without_a_request_keeps_nobody_out(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, sent: bytes
+) -> None:
+    """More of them than requests are answered at once, and the server still answers at once."""
+    monkeypatch.setattr(serving, "_MOST_REQUESTS", 20)
+    monkeypatch.setattr(serving, "_MOST_WAITING", 40)
+    with ExitStack() as crowd:
+        connections = [crowd.enter_context(closing(connect(stage, sent))) for _ in range(80)]
+        time.sleep(0.5)
+        assert stage.get("/health").status_code == 200
+        assert stage.finished()
+        # the first had to go for the last, and whoever is new is not kept waiting by either
+        connections[0].settimeout(5)
+        assert is_ended(connections[0])
+
+
+def test_a_request_that_does_not_come_to_its_end_is_ended(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is sent of it meanwhile, a letter at a time; what has begun before it on the connection is answered."""
+    import h11
+
+    monkeypatch.setattr(serving, "_PATIENCE", {h11.IDLE: 1.0, h11.SEND_BODY: 2.0})
+    for sent, least, most in ((b"", 0.8, 6), (HALF_A_HEAD, 0.8, 6), (HALF_A_BODY, 1.8, 8)):
+        with closing(connect(stage, sent)) as connection:
+            began = time.monotonic()
+            assert is_ended(connection)
+            assert least < time.monotonic() - began < most, sent
+    with closing(connect(stage, WHOLE_HEAD)) as connection:
+        assert b"200 OK" in connection.recv(65_536)
+        connection.settimeout(0.3)
+        began = time.monotonic()
+        with suppress(BrokenPipeError, ConnectionResetError):
+            for letter in HALF_A_HEAD * 100:
+                connection.sendall(bytes([letter]))
+                time.sleep(0.1)
+        assert 0.8 < time.monotonic() - began < 3
+
+
+def test_requests_that_take_long_are_not_ended(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a stream, nor a request after a pause, nor a body that comes in time."""
+    import h11
+
+    monkeypatch.setattr(serving, "_PATIENCE", {h11.IDLE: 0.5, h11.SEND_BODY: 5.0})
+    address = urlsplit(stage.url)
+    with closing(http.client.HTTPConnection(address.netloc, timeout=20)) as connection:
+        for _ in range(3):
+            connection.request("GET", "/api/v1/health")
+            assert connection.getresponse().read()
+            time.sleep(0.8)  # idle connections stay open: uvicorn has its own time for them
+    body = b'{"answer": 1}'
+    head = HALF_A_BODY.partition(b"Content-Length")[0] + f"Content-Length: {len(body)}\r\n\r\n".encode()
+    with closing(connect(stage, head)) as connection:
+        for letter in body:
+            time.sleep(0.08)
+            connection.sendall(bytes([letter]))
+        assert b"404" in connection.recv(65_536).splitlines()[0]
+
+
+def test_too_many_requests_at_once_are_refused(gated: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that are being answered do count."""
+    monkeypatch.setattr(serving, "_MOST_REQUESTS", 5)
+    run_id = gated.begin()
+    gated.http.close()
+    request = f"GET /api/v1/runs/{run_id}/events HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"
+    with ExitStack() as crowd:
+        streams = [crowd.enter_context(closing(connect(gated, request.encode()))) for _ in range(5)]
+        assert all(b"200 OK" in stream.recv(1_000) for stream in streams)
+        with closing(connect(gated, WHOLE_HEAD)) as another:
+            assert b"503" in another.recv(1_000)
+    time.sleep(0.3)
+    with closing(connect(gated, WHOLE_HEAD)) as another:
+        assert b"200" in another.recv(1_000)
