@@ -33,7 +33,7 @@ def main(model: Model | str | None = None) -> CouncilOutput:
         own = f", self-preference {rank.self_preference:+.2f}" if rank.self_preference is not None else ""
         print(f"{rank.rank}. {rank.agent_name}: mean rank {rank.mean_rank:.2f}{own}")
     if found.agreement is not None:
-        print(f"agreement W = {found.agreement.w:.2f} [{found.agreement.low:.2f}, {found.agreement.high:.2f}]")
+        print(f"agreement W = {found.agreement.w:.2f} of {found.agreement.reviews} reviews")
     print(f"\n{found.answer}")
     if found.dissent:
         print(f"\nStill open: {found.dissent}")

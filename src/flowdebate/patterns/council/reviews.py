@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from fractions import Fraction
 from functools import lru_cache
-from random import Random
-from statistics import quantiles
 from string import ascii_uppercase
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -29,6 +27,7 @@ from flowdebate.patterns.turn import ask, record_failure, take_turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from random import Random
 
     from flowdebate.patterns.council.schemas import ReviewScope
     from flowdebate.patterns.spec import Loop
@@ -174,7 +173,7 @@ def sum_up_reviews(loop: Loop, *, reviewed: bool, hide: Hide) -> Handler[Any, Ch
         ranking = rank_answers(state.reviews, names)
         reason = "reviewed" if reviewed else "not_reviewed"
         ctx.scope.handle.deadline = None  # of the reviews: the chair has a time of its own
-        ctx.scope.handle.update(ranking=ranking, agreement=agreement(state.reviews, seed=ctx.seed), stop_reason=reason)
+        ctx.scope.handle.update(ranking=ranking, agreement=agreement(state.reviews), stop_reason=reason)
         ctx.emit(RoundsEnded(rounds=state.round, reason=reason))
         by_letter = sorted(names, key=state.aliases.__getitem__)
         return ChairAsked(
@@ -200,7 +199,6 @@ def sum_up_reviews(loop: Loop, *, reviewed: bool, hide: Hide) -> Handler[Any, Ch
 # Statistics of the reviews: pure functions, of which nothing depends on the order in which reviews arrived
 
 
-_DRAWS = 400  # resamples for the interval of W
 _TWO = 2  # the least number of reviewers who can agree, and of answers to agree on
 
 
@@ -282,38 +280,22 @@ def _self_preference(given: Mapping[str, int], author: str) -> float | None:
     return float(Fraction(sum(others), len(others)) - given[author])
 
 
-def agreement(reviews: Mapping[str, CouncilReview], *, seed: int = 0) -> CouncilAgreement | None:
-    """Kendall's W of the reviews, with a 95% interval (percentile bootstrap over reviewers, drawn from `seed`).
+def agreement(reviews: Mapping[str, CouncilReview]) -> CouncilAgreement | None:
+    """Kendall's W of the reviews.
 
     W compares how far the answers' rank sums spread with the spread that full agreement would give; for reviewers who
     each leave out their own answer it is Durbin's form for incomplete blocks. None if there are fewer than two reviews,
-    or nothing to compare in them. With few reviewers the interval is wide, and says so.
+    or nothing to compare in them. It has no interval: from so few reviewers none is right.
     """
-    # sorted, for the resamples are drawn by index: reviews arrive in another order in each run
-    ranked = [[item.agent_name for item in reviews[name].ranking] for name in sorted(reviews)]
+    ranked = [[item.agent_name for item in review.ranking] for review in reviews.values()]
     if len(ranked) < _TWO or max(map(len, ranked)) < _TWO:
         return None
-    consensus = _consensus(ranked)
-    random = Random(seed)  # noqa: S311 - repeatable on purpose
-    draws = [_w(random.choices(ranked, k=len(ranked)), consensus) for _ in range(_DRAWS)]
-    cuts = quantiles(draws, n=40, method="inclusive")
-    return CouncilAgreement(w=_w(ranked, consensus), low=cuts[0], high=cuts[-1], reviews=len(ranked))
-
-
-def _w(rankings: Sequence[Sequence[str]], consensus: Mapping[str, int]) -> float:
-    """Kendall's W: the spread of the centred rank sums, divided by their spread if all ranked by `consensus`.
-
-    For a balanced design that divisor is the same for any consensus; a resample is not quite balanced.
-    """
-    agreed = [sorted(ranking, key=consensus.__getitem__) for ranking in rankings]
-    spread, most = (sum(value * value for value in _centred_sums(some).values()) for some in (rankings, agreed))
-    return min(1.0, spread / most) if most else 1.0  # a consensus of all may fit a resample less well than its own
-
-
-def _consensus(rankings: Sequence[Sequence[str]]) -> dict[str, int]:
-    """The place of each answer by its centred rank sum."""
-    sums = _centred_sums(rankings)
-    return {name: place for place, name in enumerate(sorted(sums, key=lambda name: (sums[name], name)))}
+    sums = _centred_sums(ranked)
+    # in a balanced design the spread of full agreement is the same for any consensus; after a lost review it is not
+    consensus = sorted(sums, key=lambda name: (sums[name], name))
+    agreed = _centred_sums([sorted(ranking, key=consensus.index) for ranking in ranked])
+    spread, most = (sum(value * value for value in each.values()) for each in (sums, agreed))
+    return CouncilAgreement(w=min(1.0, spread / most), reviews=len(ranked))
 
 
 def _centred_sums(rankings: Sequence[Sequence[str]]) -> dict[str, int]:

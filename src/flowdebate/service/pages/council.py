@@ -108,7 +108,7 @@ class CouncilDocument(Document):
             agreed = raw.agreement
             text = "too few reviews to say how far they agree"
             if agreed is not None:
-                text = f"agreement W = {agreed.w:.2f} [{agreed.low:.2f}, {agreed.high:.2f}]"
+                text = f"agreement W = {agreed.w:.2f} of {agreed.reviews} reviews"
             yield Group(label="Ranking", text=text, facts=tuple(facts))
         if self.output is not None:
             yield Output(value=self.output)
