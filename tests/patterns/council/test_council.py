@@ -20,6 +20,7 @@ from flowdebate import (
 )
 from flowdebate.errors import ConfigurationError, FlowDebateError, OutputError, ProviderFailed
 from flowdebate.patterns.council import ReviewAsked
+from flowdebate.service.pages.council import CouncilDocument
 from flowdebate.testing import FunctionModel, ScriptedModel
 
 from .councils import NAMES, QUESTION, by_text, held, letters_in, reply
@@ -187,6 +188,24 @@ def test_a_lost_member_is_left_out_and_said() -> None:
     assert (raw.status, [loss.name for loss in raw.losses]) == ("degraded", ["Bea"])
     assert [opinion.agent_name for opinion in raw.opinions] == ["Ann", "Cid"]
     assert {rank.agent_name for rank in raw.ranking} == {"Ann", "Cid"}
+
+
+def test_a_lost_review_is_said_beside_the_ranking() -> None:
+    """Without it the square has a gap: some answers were read first more often than others."""
+
+    def model(request: ModelRequest) -> Any:
+        if request.block.endswith("-reviewer-Bea"):
+            raise ProviderFailed("down", status=503)
+        return reply(request)
+
+    def ranking(raw: CouncilOutput) -> str:
+        return next(
+            part.text for part in CouncilDocument.of_raw(raw).sections() if getattr(part, "label", "") == "Ranking"
+        )
+
+    lost = held(model=FunctionModel(model), failures=FailurePolicy(on_failure="skip")).output
+    assert "1 of 3 reviews missing, so not every answer was read in every place equally often" in ranking(lost)
+    assert "missing" not in ranking(held().output)
 
 
 def test_blocks_of_ones_own_take_any_role() -> None:

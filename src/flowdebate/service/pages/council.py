@@ -109,6 +109,10 @@ class CouncilDocument(Document):
             text = "too few reviews to say how far they agree"
             if agreed is not None:
                 text = f"agreement W = {agreed.w:.2f} of {agreed.reviews} reviews"
+            asked = sum(bool(opinion.alias) for opinion in raw.opinions)
+            if len(raw.reviews) < asked:
+                lost = f"{asked - len(raw.reviews)} of {asked} reviews missing"
+                text = f"{text}; {lost}, so not every answer was read in every place equally often"
             yield Group(label="Ranking", text=text, facts=tuple(facts))
         if self.output is not None:
             yield Output(value=self.output)
