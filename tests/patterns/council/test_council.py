@@ -20,6 +20,7 @@ from flowdebate import (
 )
 from flowdebate.errors import ConfigurationError, FlowDebateError, OutputError, ProviderFailed
 from flowdebate.patterns.council import ReviewAsked
+from flowdebate.service.documents.sections import Group
 from flowdebate.service.pages.council import CouncilDocument
 from flowdebate.testing import FunctionModel, ScriptedModel
 
@@ -199,9 +200,8 @@ def test_a_lost_review_is_said_beside_the_ranking() -> None:
         return reply(request)
 
     def ranking(raw: CouncilOutput) -> str:
-        return next(
-            part.text for part in CouncilDocument.of_raw(raw).sections() if getattr(part, "label", "") == "Ranking"
-        )
+        groups = [part for part in CouncilDocument.of_raw(raw).sections() if isinstance(part, Group)]
+        return groups[-1].text
 
     lost = held(model=FunctionModel(model), failures=FailurePolicy(on_failure="skip")).output
     assert "1 of 3 reviews missing, so not every answer was read in every place equally often" in ranking(lost)
