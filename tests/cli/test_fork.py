@@ -101,6 +101,21 @@ def test_an_answer_is_edited_by_its_place_or_its_ends(tmp_path: Path, store: Pat
     assert judged["raw"]["verdict"]["winner"] == "cap rents"
 
 
+def test_a_fork_has_the_id_that_it_is_given(store: Path) -> None:
+    """So that a script need not look for it; a taken one is refused before anything is asked."""
+    with Stage(turns=SAID) as on:
+        command(*on.options(*SIDES, "--rounds", "1"))
+        document = forked("--last", "--judge-model", "other", "--fork-id", "rents-2")
+        asked = len(on.bodies)
+        taken = command("fork", "rents-2", "--judge-model", "third", "--fork-id", "rents-2")
+        blank = command("fork", "rents-2", "--fork-id", " ")
+        assert len(on.bodies) == asked
+    assert document["runId"] == newest(store).header.run_id == "rents-2"
+    assert (taken.exit_code, blank.exit_code) == (1, 2)
+    assert "rents-2" in taken.stderr
+    assert "fork_id" in blank.stderr
+
+
 def test_from_a_place_on_everything_is_asked_for_anew(store: Path) -> None:
     """Although the requests are the same."""
     with Stage(turns=SAID) as on:

@@ -101,7 +101,7 @@ def test_what_a_fork_has_from_its_parent_counts_once() -> None:
     with staged(lambda: Service(store="memory:", model=FunctionModel(first_wins))) as stage:
         stage.finished(runId="parent", question=QUESTION.format(1), options=OPTIONS)
         before = counts(page_of(stage, "/audit"))
-        assert stage.post("/runs/parent/fork", {"runId": "child"}).status_code == 201
+        assert stage.post("/runs/parent/fork", {"forkId": "child"}).status_code == 201
         assert stage.get("/runs/child?wait=30").json()["status"] == "complete"
         assert counts(page_of(stage, "/audit")) == before
 

@@ -139,7 +139,7 @@ def change(call: Client, run_id: str) -> None:
     assert (counted.readers, counted.neither) == (1, 1)
     assert call("votes", run_id) == counted
     edits = call.models.ForkBodyEditsType0.from_dict({})
-    fork = call("fork", run_id, body=call.models.ForkBody(run_id="forked", edits=edits), wants=201)
+    fork = call("fork", run_id, body=call.models.ForkBody(fork_id="forked", edits=edits), wants=201)
     assert fork.parent == run_id
     assert call("run", "forked", wait=30.0).fork.asked == 0
     call("delete", "forked", wants=204)

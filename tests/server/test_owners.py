@@ -144,6 +144,6 @@ def test_an_id_of_somebody_else_is_taken(ann: httpx2.Client, ben: httpx2.Client,
     assert (refused.status_code, refused.json()["type"]) == (409, "urn:flowdebate:error:RunExists")
     assert "ship" not in refused.text
     own = begun(ben, new_id())
-    forked = ben.post(f"/runs/{own}/fork", json={"runId": run_id})
+    forked = ben.post(f"/runs/{own}/fork", json={"forkId": run_id})
     assert (forked.status_code, forked.json()["type"]) == (409, "urn:flowdebate:error:RunExists")
     assert ann.get(f"/runs/{run_id}").json()["labels"] == {"owner": "ann"}

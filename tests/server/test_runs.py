@@ -74,7 +74,7 @@ def test_a_fork_asks_only_for_what_changes(gated: Stage, gate: Gate) -> None:
     gate.let(4)
     assert gated.get(f"/runs/{run_id}?wait=30").json()["status"] == "complete"
     asked = gate.calls
-    forked = gated.post(f"/runs/{run_id}/fork", {"runId": "child", "labels": {"try": "2"}})
+    forked = gated.post(f"/runs/{run_id}/fork", {"forkId": "child", "labels": {"try": "2"}})
     assert (forked.status_code, forked.json()["parent"]) == (201, "parent")
     assert forked.headers["location"] == "/api/v1/runs/child"
     assert gated.get("/runs/child?wait=30").json()["status"] == "complete"

@@ -72,7 +72,7 @@ def test_forks_are_listed(stage: Stage) -> None:
     assert "None yet." in page_of(stage, f"/runs/{run_id}/travel")
     stage.finished(runId="other")
     for name, body in (("edit", {"edits": {CON: "No."}}), ("again", {"at": JUDGE}), ("more", {"seed": 5})):
-        assert stage.post(f"/runs/{run_id}/fork", {"runId": name, **body}).status_code == 201
+        assert stage.post(f"/runs/{run_id}/fork", {"forkId": name, **body}).status_code == 201
         assert stage.get(f"/runs/{name}?wait=30").json()["status"] == "complete"
     page = page_of(stage, f"/runs/{run_id}/travel?step=1")
     links = re.findall(rf'<td>(\d?)</td><th scope="row"><a href="/compare\?a={run_id}&amp;b=(\w+)">([^<]+)</a>', page)
@@ -124,7 +124,7 @@ def test_a_comparison_shows_what_differs(stage: Stage) -> None:
     """Equal steps are one line; changed words are marked; both results and costs are there."""
     run_id = stage.finished()
     text = "debate-debater-con is not sure.\nSo it is."
-    stage.post(f"/runs/{run_id}/fork", {"runId": "fork", "edits": {CON: text}})
+    stage.post(f"/runs/{run_id}/fork", {"forkId": "fork", "edits": {CON: text}})
     stage.get("/runs/fork?wait=30")
     page = page_of(stage, f"/compare?a={run_id}&b=fork")
     assert "Step 1 is the same: pro. Reused, nothing was asked." in page

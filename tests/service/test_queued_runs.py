@@ -266,7 +266,7 @@ async def test_forks_of_queued_runs_are_executed_by_workers(fleet: Fleet) -> Non
         assert (done.status, done.seed, done.fork.reused, done.fork.asked) == ("complete", 4, CALLS, 0)
         assert len(fleet.models.asked) == CALLS
         place = "city/round[2]/city-turn-bob/city-debater-bob"
-        edited = await service.fork(run.run_id, edits={place: "I agree."}, new_id=f"{run.run_id}-edited")
+        edited = await service.fork(run.run_id, edits={place: "I agree."}, fork_id=f"{run.run_id}-edited")
         updates = await all_of(service.follow(edited.run_id))
         done = await service.wait(edited.run_id)
         assert done.fork is not None
@@ -275,7 +275,7 @@ async def test_forks_of_queued_runs_are_executed_by_workers(fleet: Fleet) -> Non
         assert {each.process for each in fleet.models.asked} == {os.getpid()}
         assert len(fleet.models.asked) == CALLS + 1
         with pytest.raises(RunExists):
-            await service.fork(run.run_id, new_id=edited.run_id)
+            await service.fork(run.run_id, fork_id=edited.run_id)
         for wrong in ({"edits": {"nowhere": "x"}}, {"at": "nowhere"}, {"options": {"rounds": 3}}):
             with pytest.raises(ConfigurationError):
                 await service.fork(run.run_id, **wrong)

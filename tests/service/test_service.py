@@ -408,7 +408,7 @@ async def test_forks_say_what_they_took_and_what_they_asked() -> None:
         await service.begin("it", QUESTION, run_id="own")
         await service.wait(plan.run_id)
         await service.wait("own")
-        judged = await service.fork("plan", options={"schedule": "cyclic"}, new_id="judged")
+        judged = await service.fork("plan", options={"schedule": "cyclic"}, fork_id="judged")
         done = await service.wait(judged.run_id)
         assert done.status == "complete"
         assert done.fork is not None

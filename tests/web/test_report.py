@@ -129,7 +129,7 @@ async def test_a_fork_is_verified() -> None:
         await service.begin("debate", QUESTION, options=SHORT, run_id="r")
         await service.wait("r")
         place = next(step.key for step in await service.store.steps("r") if "ann" in step.key)
-        await service.fork("r", edits={place: "Something else."}, new_id="f")
+        await service.fork("r", edits={place: "Something else."}, fork_id="f")
         await service.wait("f")
         html = await report_html(*await service.evidence("f"))
     assert "Something else." in html

@@ -137,7 +137,7 @@ class ForkBody(_Body):
     )
     pattern: _Name | None = None
     options: _Options | None = Field(None, description="Options that differ, as in a plan file.")
-    run_id: _RunId | None = None
+    fork_id: _RunId | None = Field(None, description="The id of the new run.")
     seed: _Seed | None = None
     labels: _Labels = {}
     limits: LimitsBody | None = None

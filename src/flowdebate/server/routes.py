@@ -141,7 +141,7 @@ async def fork(
         pattern=body.pattern,
         options=body.options,
         limits=limits_of(body.limits),
-        new_id=body.run_id,
+        fork_id=body.fork_id,
         check=front.check_options,
     )
     return _begun(state, request, HTTPStatus.CREATED)

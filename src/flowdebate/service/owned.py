@@ -83,13 +83,13 @@ class OwnedService:
         run_id: str,
         *,
         labels: Mapping[str, str] | None = None,
-        new_id: str | None = None,
+        fork_id: str | None = None,
         **options: Any,  # noqa: ANN401 - those of the service
     ) -> RunState:
         """Begin a run of this owner from the journal of another one of theirs."""
         await self.stored(run_id)
-        await self._check_free(new_id)
-        forked = await self._service.fork(run_id, labels=self._labels(labels), new_id=new_id, **options)
+        await self._check_free(fork_id)
+        forked = await self._service.fork(run_id, labels=self._labels(labels), fork_id=fork_id, **options)
         return self._check_begun(forked)
 
     async def runs(self, *, labels: Mapping[str, str] | None = None, **filters: Any) -> RunPage:  # noqa: ANN401 - those of the service

@@ -502,7 +502,7 @@ class Service:
         pattern: str | Plan | None = None,
         options: Mapping[str, Any] | None = None,
         limits: Limits | None = None,
-        new_id: str | None = None,
+        fork_id: str | None = None,
         check: CheckOptions | None = None,
     ) -> RunState:
         """Begin a new run from the steps of another one: models are asked only for what differs.
@@ -510,7 +510,7 @@ class Service:
         `edits` replaces answers by their places, and `at` asks anew from a place on. `options` changes those of the
         run's plan; `pattern` is a registered pattern, or a Plan, to use in place of the run's own. Workers execute the
         fork if they have its pattern.
-        ConfigurationError, TooManyRuns; RunExists if `new_id` is taken; OutputError for an edit that is not such an
+        ConfigurationError, TooManyRuns; RunExists if `fork_id` is taken; OutputError for an edit that is not such an
         answer; ConfigurationError if the pattern is changed as well.
         """
         stored = await self.store.run(run_id)
@@ -526,7 +526,7 @@ class Service:
             forked = await self.workers.fork(
                 run_id,
                 pattern=recipe.name,
-                fork_id=new_id,
+                fork_id=fork_id,
                 at=at,
                 edits=edits,
                 seed=seed,
@@ -537,7 +537,7 @@ class Service:
         forking = recipe.block.start_fork(
             run_id,
             store=StoreOptions(store=self.store, labels=labels or {}, plan=recipe.stored),
-            fork_id=new_id,
+            fork_id=fork_id,
             at=at,
             edits=edits,
             seed=seed,

@@ -227,6 +227,8 @@ async def test_an_edited_answer_with_fields_is_validated() -> None:
         ({"edits": {"rent/round[1]/rent-turn-ann/rent-debater-ann": 5}}, "text that is not blank"),
         ({"edits": {"rent/round[1]/rent-turn-ann/rent-debater-ann": "  "}}, "text that is not blank"),
         ({"edits": ["x"]}, "a dict of places"),
+        ({"fork_id": " "}, "`fork_id` must be a text that is not blank, or None, got ' '"),
+        ({"fork_id": 5}, "`fork_id` must be a text that is not blank, or None, got 5"),
     ],
 )
 async def test_unusable_edits_are_refused_before_anything_is_stored(options: dict[str, Any], words: str) -> None:
@@ -258,7 +260,8 @@ async def test_an_edit_that_a_step_does_not_take_leaves_no_run(name: str) -> Non
     """Of each kind of step in every pattern; the corrected call may have the same id."""
     store, asked = MemoryStore(), Asked()
     await PATTERNS[name]().run(QUESTION, model=model_of(asked), store=store, run_id="first", seed=1)
-    data = {row.key: json.loads(row.body or "")["data"] for row in await store.steps("first") if '"data"' in row.body}
+    bodies = {row.key: json.loads(row.body or "{}") for row in await store.steps("first") if row.kind == "call"}
+    data = {key: body["data"] for key, body in bodies.items() if "data" in body}
     kinds = {key.rpartition("/")[2]: key for key in data}
     for place in kinds.values():
         fitting = data[place]

@@ -235,6 +235,7 @@ def fork(  # noqa: PLR0913 - the options of the command
             help="Any other option by its key in a plan file, such as schedule=swap; KEY= takes it back. Repeatable.",
         ),
     ] = None,
+    fork_id: Annotated[str | None, Option(metavar="ID", help="The id of the new run; default: a random one.")] = None,
     trust_plan: opt.TrustPlan = False,
     store: opt.StoreName = None,
     as_json: opt.Json = False,
@@ -274,7 +275,7 @@ def fork(  # noqa: PLR0913 - the options of the command
         head = [promise, models_line(plan, environment=_environment(stored))]
 
         def forked(service: Service) -> Awaitable[RunState]:
-            return service.fork(stored.header.run_id, pattern=plan, at=at, edits=edits)
+            return service.fork(stored.header.run_id, pattern=plan, at=at, edits=edits, fork_id=fork_id)
 
         show = Show(as_json=as_json, quiet=quiet, head=head)
         code = asyncio.run(execute(plan, place, forked, show, markdown))

@@ -146,6 +146,8 @@ def fork_header(
     header = parent.header
     if header.block != block:
         raise ConfigurationError(where, "run_id", header.run_id, f"a run of {block!r}: that is one of {header.block!r}")
+    if fork_id is not None and (not isinstance(fork_id, str) or not fork_id.strip()):
+        raise ConfigurationError(where, "fork_id", fork_id, "a text that is not blank, or None")
     known = {row.key: row for row in rows if row.body is not None and row.kind in ("call", "human")}
     if at is not None and at not in known:
         raise _unknown_place(where, "at", at, known)
