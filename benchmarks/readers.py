@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+import warnings
 from itertools import cycle, islice
 from typing import TYPE_CHECKING, Any
 
@@ -117,9 +118,14 @@ async def _get(app: FastAPI, path: str) -> int:
     return size
 
 
-async def _look(app: FastAPI, run_id: str) -> int:
+def _addresses(run_id: str) -> tuple[str, ...]:
+    """What a tab gets: the page, the news of the run until it is over, and the page as it is then."""
     page = f"/runs/{run_id}"
-    return sum([await _get(app, path) for path in (page, f"/api/v1{page}/events?page=1", page)])
+    return page, f"/api/v1{page}/events?page=1", page
+
+
+async def _look(app: FastAPI, run_id: str) -> int:
+    return sum([await _get(app, path) for path in _addresses(run_id)])
 
 
 async def cpu_of_pages(turns: int, readers: int) -> tuple[float, int]:
@@ -129,7 +135,8 @@ async def cpu_of_pages(turns: int, readers: int) -> tuple[float, int]:
     async with Service(store="memory:", model=Answering()) as service:
         app = create_app(service, token=False, close_service=False)
         app.state.front.readers._most = max(readers, 1)  # noqa: SLF001 - the usual bound is 64
-        await _get(app, "/")  # templates are loaded
+        for path in ("/", *_addresses("none")):  # routes are made and templates loaded at the first request of a server
+            await _get(app, path)
         began = time.process_time()
         run = await service.begin("debate", QUESTION, seed=1, options=options)
         sizes = await asyncio.gather(*(_look(app, run.run_id) for _ in range(readers)))
@@ -139,6 +146,7 @@ async def cpu_of_pages(turns: int, readers: int) -> tuple[float, int]:
 
 def print_pages() -> None:
     """Print the table of pages."""
+    warnings.simplefilter("ignore")  # of debates of so many rounds
     found = {tab: min(asyncio.run(cpu_of_pages(*tab)) for _ in range(2)) for tab in TABS}
     rows = [
         [

@@ -71,6 +71,7 @@ def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("flowdebate.web"),
         autoescape=True,
+        auto_reload=False,  # else each piece of a live page asks the file system whether its template has changed
         # a misspelt name fails in tests, and is no blank on a page
         undefined=StrictUndefined,
         # escaping makes markup harmless; characters that hide or reverse text are no markup
