@@ -26,6 +26,8 @@ FAILURES = "tests/patterns/test_provider_failures.py"
 PREDICATES = "tests/patterns/test_predicates.py"
 CONDITIONS = "tests/patterns/test_stop_conditions.py"
 MISTAKES = "tests/patterns/test_mistakes.py"
+OPTIONS = "tests/patterns/test_options.py"
+REFUSED = "tests/patterns/test_refused_options.py"
 HAVE_NO_ROUNDS, ONE_AT_A_TIME = ("council",), ("handoff",)
 
 
@@ -193,6 +195,79 @@ BREAKS = (
         "patterns/rounds.py",
         "if is_blank(checked.subject):",
         "if False:",
+    ),
+    Break(
+        "an input has a subject",
+        f"{REFUSED}::test_an_input_without_a_subject_is_refused",
+        "patterns/rounds.py",
+        "        if not isinstance(subject, str):\n",
+        "        if subject is None:\n",
+    ),
+    Break(
+        "a name is not blank",
+        f"{REFUSED}::test_a_pattern_has_a_name",
+        "patterns/roster.py",
+        "if not isinstance(value, str) or is_blank(value):",
+        "if not isinstance(value, str):",
+    ),
+    Break(
+        "speakers can be told apart",
+        f"{REFUSED}::test_a_speaker_that_cannot_be_is_refused_by_its_place",
+        "patterns/roster.py",
+        "first.setdefault(as_seen(text), index)",
+        "first.setdefault(text, index)",
+    ),
+    Break(
+        "the most rounds are counted",
+        f"{REFUSED}::test_the_most_rounds_are_a_whole_number_from_one",
+        "patterns/spec.py",
+        "        check_count(where, **{spec.cap: max_rounds})\n",
+        "",
+        beside=(("patterns/consensus/factory.py", "where, max_rounds=self.max_rounds, **{", "where, **{"),),
+        without=HAVE_NO_ROUNDS,
+    ),
+    Break(
+        "a visibility is one",
+        f"{REFUSED}::test_a_visibility_says_client_and_history",
+        "blocks/generator.py",
+        'known = {"client", "history"}',
+        'known = {"client", "clients", "history"}',
+    ),
+    Break(
+        "options reach every default block",
+        f"{OPTIONS}::test_tools_and_settings_reach_every_default_block",
+        "patterns/roster.py",
+        '"instructions", "settings", "profile")',
+        '"instructions", "profile")',
+    ),
+    Break(
+        "a speaker has a model of its own",
+        f"{OPTIONS}::test_the_model_of_a_speaker_comes_before_that_of_the_pattern",
+        "patterns/spec.py",
+        '{"model": member.model}, ',
+        "",
+        beside=(("patterns/consensus/agents.py", '{"model": agent.model}, ', ""),),
+    ),
+    Break(
+        "hidden items are not shown",
+        f"{OPTIONS}::test_the_visibility_of_a_role_says_whether_its_items_are_shown_and_kept",
+        "blocks/generator.py",
+        "            if self.visibility.client:\n                trimmed",
+        "            if True:\n                trimmed",
+    ),
+    Break(
+        "the audit trail has the id that it is given",
+        f"{OPTIONS}::test_the_audit_trail_has_the_name_of_the_pattern_or_the_id_that_it_is_given",
+        "patterns/spec.py",
+        "collection_id=name if collection_id is None else collection_id,",
+        "collection_id=name,",
+        beside=(
+            (
+                "patterns/consensus/factory.py",
+                '"collection_id": name if collection_id is None else collection_id,',
+                '"collection_id": name,',
+            ),
+        ),
     ),
 )
 

@@ -25,11 +25,11 @@ def every_pattern(act: Callable[[Any, Context], object], **options: Any) -> dict
     """
 
     def first(asked: Any) -> object:
-        return _answer(asked)
+        return answer_of(asked)
 
     def second(asked: Any, ctx: Context) -> object:
         act(asked, ctx)
-        return _answer(asked)
+        return answer_of(asked)
 
     people = [{"name": "ann", "block": first}, {"name": "bob", "block": second}]
     sides = [Debater("ann", "for", block=first), Debater("bob", "against", block=second)]
@@ -48,7 +48,8 @@ PATTERNS = ("debate", "round_robin", "deliberation", "handoff", "consensus", "co
 WITH_ROUNDS = PATTERNS[:-1]
 
 
-def _answer(asked: Any) -> object:
+def answer_of(asked: Any) -> object:
+    """A speaker's answer to whatever its pattern asks of it."""
     if isinstance(asked, ReviewAsked):
         return {"ranking": [{"answer": letter, "reason": "Sound."} for letter, _ in asked.answers]}
     match getattr(asked, "kind", None):

@@ -40,6 +40,7 @@ from flowdebate.testing import FunctionModel
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from flowdebate.runs.context import Context
     from flowdebate.testing import ModelRequest
 
 
@@ -100,7 +101,8 @@ def said(request: Any) -> Any:
     if request.output is None:
         return "I say so.\nTransition to bea" if "speaker-ann" in block else "I say so.\nTransition to ann"
     asked = set(request.output_schema["properties"])
-    letters = [letter for letter in "AB" if f"\n[Answer {letter}] " in request.messages[-1]["content"]]
+    shown = "".join(str(message["content"]) for message in request.messages)
+    letters = [letter for letter in "AB" if f"\n[Answer {letter}] " in shown]
     known: dict[str, Any] = {
         "reasoning": "It held.",
         "winner": None,
@@ -244,11 +246,21 @@ def test_instructions_without_text_leave_no_heading(blank: Any) -> None:
         assert INSTRUCTIONS not in request.messages[0]["content"]
 
 
-def test_instructions_may_be_a_function_of_the_input_and_the_context() -> None:
-    """Which is asked in each call."""
-    told, others = blocks_told(ROLES["council"][0](instructions=lambda _, ctx: TEXT if "ann" in ctx.block else None))
-    assert told == {"x-member-ann", "x-reviewer-ann"}
-    assert others == {"x-member-bea", "x-reviewer-bea", "x-chair"}
+@pytest.mark.parametrize("wait", [False, True], ids=["sync", "async"])
+@pytest.mark.parametrize("name", ROLES)
+def test_instructions_may_be_a_function_of_the_input_and_the_context(name: str, wait: bool) -> None:  # noqa: FBT001
+    """Called for each call, sync or async."""
+
+    def instruct(_: object, ctx: Context) -> str | None:
+        return TEXT if "ann" in ctx.block else None
+
+    async def later(value: object, ctx: Context) -> str | None:
+        return instruct(value, ctx)
+
+    told, others = blocks_told(ROLES[name][0](instructions=later if wait else instruct))
+    assert told
+    assert all(block.endswith("-ann") for block in told)
+    assert not any(block.endswith("-ann") for block in others)
 
 
 # No text of a default prompt contradicts them

@@ -3,17 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from flowdebate import Capability, Persona, Session, generator
+from flowdebate import (
+    DebaterOptions,
+    FailurePolicy,
+    Persona,
+    Session,
+    Visibility,
+    consensus,
+    create_debate_transcript,
+    generator,
+    handler,
+)
+from flowdebate.errors import ConfigurationError, ResourceConflict
 from flowdebate.models.base import ModelSettings
+from flowdebate.models.circuit_breaker import Breakers
 from flowdebate.patterns.consensus.agents import create_conclusive_judge, create_tie_judge
 from flowdebate.patterns.consensus.relations import analyse
-from flowdebate.patterns.consensus.schemas import ConsensusInput, CriticAnswer, Proposal, RevisionAnswer, VoteAnswer
-from flowdebate.runs.events import BlockAnswered, ModelCalled, TextDelta
+from flowdebate.patterns.consensus.schemas import CriticAnswer, Proposal, RevisionAnswer, VoteAnswer
+from flowdebate.patterns.council import CHAIR
+from flowdebate.resources.archive import Archive
+from flowdebate.resources.tasks import create_task_collection
+from flowdebate.runs.events import BlockAnswered, TextDelta
 from flowdebate.testing import FunctionModel, ToolCall
+from tests.ids import shown
 from tests.patterns.debates import events
 
 from .debates import TASK, THREE, Call, answer_of, call_of, model, plan
@@ -23,44 +40,9 @@ if TYPE_CHECKING:
     from flowdebate.runs.context import Context
 
 
-def made(**options: Any) -> list[Call]:
-    """All calls of a debate of three and one round."""
-    calls: list[Call] = []
-    plan(max_rounds=1, **options).run_sync(TASK, model=model(calls=calls), seed=1)
-    assert len(calls) == 3 + 6 + 3 + 3
-    return calls
-
-
 def search(query: str) -> str:
     """Search the web."""
     return f"found {query}"
-
-
-def test_instructions_reach_all_calls_of_default_agents() -> None:
-    """Text, or a function of input and context."""
-    assert all("Be polite." in call.prompt for call in made(instructions="Be polite."))
-
-    def instruct(asked: Any, ctx: Context) -> str:
-        return f"You are asked for a {asked.kind}, {asked.agent}, by {ctx.block}."
-
-    for call in made(instructions=instruct):
-        assert f"You are asked for a {call.phase}, {call.agent}, by {call.request.block}." in call.prompt
-
-
-def test_tools_capabilities_and_context_reach_all_calls_of_default_agents() -> None:
-    """They are in the same places as in other patterns."""
-    uses = [Capability(name="web", tools=[search], instructions="Look it up.", context=["Today is Monday."])]
-    for call in made(uses=uses, context=["Rents rose."]):
-        assert [tool.name for tool in call.request.tools] == ["search"]
-        assert "Look it up." in call.request.messages[0]["content"]
-        assert [message["content"] for message in call.request.messages[1:3]] == ["Rents rose.", "Today is Monday."]
-    assert all([tool.name for tool in call.request.tools] == ["search"] for call in made(tools=[search]))
-
-
-def test_settings_reach_all_calls_of_default_agents() -> None:
-    """Temperature and the like."""
-    settings = ModelSettings(temperature=0.25, max_tokens=99)
-    assert all(call.request.settings == settings for call in made(settings=settings))
 
 
 def test_an_agent_may_call_tools_before_it_answers() -> None:
@@ -116,46 +98,6 @@ def test_options_do_not_reach_blocks_of_ones_own_nor_judges() -> None:
     assert len(calls) - len(others) == 2 * (1 + 2 * (2 + 1) + 1)
 
 
-def test_an_agent_may_have_a_model_of_its_own() -> None:
-    """For all of its calls; the others have the debate's, or what the run's intents mean."""
-    asked: list[tuple[str, str]] = []
-
-    def named(name: str) -> FunctionModel:
-        def answer(request: ModelRequest) -> Any:
-            asked.append((name, call_of(request).agent))
-            return answer_of(call_of(request))
-
-        return FunctionModel(answer, name=name)
-
-    agents = [Persona("ann", model=named("first")), Persona("bob"), Persona("cy")]
-    result = plan(agents=agents, max_rounds=1, model=named("second")).run_sync(TASK)
-    assert set(asked) == {("first", "ann"), ("second", "bob"), ("second", "cy")}
-    asked.clear()
-    plan(agents=agents, max_rounds=1, model=named("second")).run_sync(TASK, model={"chat": named("third")})
-    assert set(asked) == {("first", "ann"), ("third", "bob"), ("third", "cy")}
-    asked.clear()
-    plan(agents=agents, max_rounds=1, model=named("second")).run_sync(TASK, model=named("third"))
-    assert {name for name, _ in asked} == {"third"}
-    assert {event.model for event in events(result, ModelCalled)} == {"first", "second"}
-
-
-def test_agents_speak_with_the_chat_model_and_judges_with_the_other() -> None:
-    """The two intents of a run."""
-    asked: list[tuple[str, str]] = []
-
-    def named(name: str) -> FunctionModel:
-        def answer(request: ModelRequest) -> Any:
-            asked.append((name, call_of(request).phase))
-            return answer_of(call_of(request))
-
-        return FunctionModel(answer)
-
-    models = {"chat": named("chat"), "synthesize": named("synthesize")}
-    plan(max_rounds=2, judge=create_conclusive_judge(name="plan")).run_sync(TASK, model=models)
-    chat = {("chat", phase) for phase in ("proposal", "critique", "revision", "vote")}
-    assert set(asked) == {*chat, ("synthesize", "judge")}
-
-
 @pytest.mark.parametrize(("visible", "count"), [(True, 15), (False, 0)])
 def test_what_agents_say_reaches_readers_as_the_application_wants(visible: bool, count: int) -> None:  # noqa: FBT001
     """`client` is about the stream's items; the debate's own events are always there. History is off by default."""
@@ -172,13 +114,6 @@ def test_what_agents_say_reaches_readers_as_the_application_wants(visible: bool,
     assert bool(heard) is visible
     assert {event.block for event in heard} == ({f"plan-propose-{name}" for name in THREE} if visible else set())
     assert session.history == []
-
-
-def test_history_is_kept_where_it_is_asked_for() -> None:
-    """In the session, under the blocks' names."""
-    session = Session()
-    plan(("ann",), max_rounds=1, agent_visibility={"history": True}).run_sync(TASK, model=model(), session=session)
-    assert [entry["name"] for entry in session.history] == ["plan-propose-ann", "plan-vote-ann"]
 
 
 # Custom blocks
@@ -232,12 +167,6 @@ def test_plain_answers_will_do() -> None:
     assert [ballot.choice for ballot in output.ballots] == ["ann"] * 3
     assert {(critique.reasoning, critique.severity) for critique in output.rounds[0].critiques} == {("", 0.5)}
     assert {ballot.confidence for ballot in output.ballots} == {0.5}
-
-
-@pytest.mark.parametrize("value", [TASK, {"task": TASK}, ConsensusInput(task=TASK)])
-def test_a_task_may_be_given_in_three_ways(value: Any) -> None:
-    """Text, a dict, or the input itself."""
-    assert plan(max_rounds=1).run_sync(value, model=model()).output.task == TASK
 
 
 def test_what_the_result_has_travels_both_ways() -> None:
@@ -301,3 +230,153 @@ def test_a_debate_of_one_has_little_to_tell() -> None:
     found = analyse(output, 1.0)
     assert (found.agreement, found.dissent, found.split_opinions, found.risk_areas) == (1.0, [], [], [])
     assert analyse(output.model_copy(update={"rounds": []}), 1.0).insights == []
+
+
+@dataclass(frozen=True)
+class Case:
+    """Options that cannot be, and what the error says of them."""
+
+    id: str
+    options: dict[str, Any]
+    named: str
+    """The field that the message names."""
+    allowed: str
+    where: str = field(default="consensus 'plan'")
+
+
+async def _slow(names: Any, number: int, random: Any) -> list[Any]:
+    return []
+
+
+def _plain(texts: Any) -> Any:
+    return [[1.0] * len(texts)] * len(texts)
+
+
+REJECTED = [
+    Case("an unknown topology", {"topology": "mesh"}, "topology", "one of 'all-to-all'"),
+    Case("no topology", {"topology": None}, "topology", "one of 'all-to-all'"),
+    Case("an async topology", {"topology": _slow}, "topology", "a sync function of (names, round, random)"),
+    Case("a hub without a star", {"hub": "ann"}, "hub", "only the star has a hub"),
+    Case("a hub of a function", {"hub": "ann", "topology": lambda *_: []}, "hub", "only the star has a hub"),
+    Case("a hub that is nobody", {"hub": "zoe", "topology": "star"}, "hub", "one of the agents"),
+    Case("a sparsity of two", {"sparsity": 2, "topology": "sparse"}, "sparsity", "a number from 0 to 1"),
+    Case("a sparsity nobody looks at", {"sparsity": -1}, "sparsity", "a number from 0 to 1"),
+    Case("a function's sparsity", {"sparsity": "x", "topology": lambda *_: []}, "sparsity", "a number from 0 to 1"),
+    Case("a confidence of two", {"confidence": 2}, "confidence", "a number from 0 to 1 or None"),
+    Case("a convergence of two", {"convergence": 2}, "convergence", "a number from 0 to 1 or None"),
+    Case("a convergence that is a bool", {"convergence": True}, "convergence", "a number from 0 to 1 or None"),
+    Case("a convergence that is no number", {"convergence": float("nan")}, "convergence", "a number from 0 to 1"),
+    Case("no diverging", {"diverging": None}, "diverging", "a number from 0 to 1"),
+    Case("diverging above convergence", {"diverging": 0.9}, "diverging", "no more than convergence=0.85"),
+    Case("a measure that is no function", {"similarity": 0.5}, "similarity", "a measure with a name"),
+    Case("a measure without a name", {"similarity": _plain}, "similarity", "a measure with a name"),
+    Case("an unknown rule", {"voting": "plurality"}, "voting", "one of 'majority'"),
+    Case("no rule", {"voting": None}, "voting", "one of 'majority'"),
+    Case("weights without weighted", {"weights": {"ann": 2}}, "weights", "None with voting other than 'weighted'"),
+    Case("weights that are a list", {"weights": [1, 2], "voting": "weighted"}, "weights", "a dict of agent to number"),
+    Case(
+        "the weight of nobody", {"weights": {"zoe": 1}, "voting": "weighted"}, "weights['zoe']", "of one of the agents"
+    ),
+    Case("no weight", {"weights": {"ann": 0}, "voting": "weighted"}, "weights['ann']", "a number > 0"),
+    Case(
+        "a weight too large for sums",
+        {"weights": {"ann": 1e308}, "voting": "weighted"},
+        "weights['ann']",
+        "<= 1,000,000",
+    ),
+    Case(
+        "a weight no float holds", {"weights": {"ann": 10**400}, "voting": "weighted"}, "weights['ann']", "<= 1,000,000"
+    ),
+    Case("a weight without end", {"weights": {"ann": 1e999}, "voting": "weighted"}, "weights['ann']", "a number > 0"),
+    Case("a weight that is a bool", {"weights": {"ann": True}, "voting": "weighted"}, "weights['ann']", "a number > 0"),
+    Case("no quorum", {"quorum": 0}, "quorum", "an int >= 1"),
+    Case("a quorum of more than all", {"quorum": 4}, "quorum", "no more than the 3 agents"),
+    Case("a quorum that is a bool", {"quorum": True}, "quorum", "an int >= 1"),
+    Case("a budget of nothing", {"budget": 0}, "budget", "an int >= 1"),
+    Case("a budget in part", {"budget": 9.5}, "budget", "an int >= 1"),
+    Case("no time", {"timeout": 0}, "timeout", "a number of seconds > 0"),
+    Case("time without end", {"timeout": float("inf")}, "timeout", "a number of seconds > 0"),
+    Case(
+        "a template of another pattern",
+        {"agents": [Persona("ann", options=DebaterOptions(template=CHAIR))]},
+        "template of 'ann'",
+        "a ConsensusTemplate",
+    ),
+    Case("a judge that is switched off", {"judge": False}, "judge", "a block or a function"),
+    Case("a tie rule that is none", {"tie_break": "first"}, "tie_break", "a block or a function"),
+    Case("breakers that are one", {"breakers": Breakers().of("ann")}, "breakers", "Breakers(…), or None"),
+    Case("an archive that is a dict", {"archive": {}}, "archive", "Archive(…), or None"),
+    Case("a history that is negative", {"history_limit": -1}, "history_limit", "an int >= 0"),
+    Case("a history that is a bool", {"history_limit": True}, "history_limit", "an int >= 0"),
+    Case("research that is a text", {"research": "Vienna"}, "research", "a function of (input) or (input, ctx)"),
+    Case("research of three", {"research": lambda a, b, c: ""}, "research", "a function of (input) or (input, ctx)"),
+    Case("tools that are none", {"tools": 3}, "tools", "a list of functions or blocks", "generator 'plan-propose-ann'"),
+    Case("uses that are none", {"uses": ["web"]}, "uses", "a list of Capability", "generator 'plan-propose-ann'"),
+]
+
+
+@pytest.mark.parametrize("case", REJECTED, ids=lambda case: case.id)
+def test_what_cannot_be_a_debate_is_refused(case: Case) -> None:
+    """The message says where, which option, what it may be and what it was; the facts are attributes."""
+    options = {"name": "plan", "agents": [{"name": name} for name in THREE], **case.options}
+    with pytest.raises(ConfigurationError) as caught:
+        consensus(**options)
+    error = caught.value
+    assert error.where == case.where
+    assert error.field == case.named
+    assert case.allowed in error.allowed
+    assert str(error).startswith(f"{case.where}: `{case.named}` must be ")
+    assert isinstance(error, ValueError)
+
+
+ACCEPTED: list[dict[str, Any]] = [
+    {},
+    {"agents": [Persona("ann", "a mayor", "You count money.")]},
+    {"agents": ({"name": "ann", "role": "a mayor"}, Persona("bob"))},
+    {"convergence": 0, "diverging": 0},
+    {"convergence": None, "diverging": 1},
+    {"hub": "cy", "topology": "star"},
+    {"sparsity": 0, "topology": "random-graph"},
+    {"voting": "weighted", "weights": {"ann": 2, "bob": 0.5}},
+    {"quorum": 3},
+    {"failures": FailurePolicy(round_timeout=5), "timeout": 3},
+    {"history_limit": 0, "archive": Archive(patience=1)},
+    {"agent_visibility": {"client": False}},
+    {"agent_visibility": Visibility(history=True)},
+    {"research": str.upper},
+]
+
+
+@pytest.mark.parametrize("options", ACCEPTED, ids=shown)
+def test_what_can_be_a_debate_is_made(options: dict[str, Any]) -> None:
+    """A block with the debate's name, which can be run."""
+    debate = plan(**options, max_rounds=1)
+    assert debate.name == "plan"
+    assert debate.run_sync(TASK, model=model()).output.tally is not None
+
+
+def test_a_resource_that_the_debate_keeps_cannot_be_anothers() -> None:
+    """An agent's block with another audit trail under the same key is refused when the debate is built."""
+
+    @handler(name="own", resources={"audit": create_task_collection("mine", key="audit")})
+    def own(asked: Any) -> str:
+        return "An idea."
+
+    with pytest.raises(ResourceConflict, match="audit"):
+        plan(agents=[{"name": "ann", "block": own}])
+
+
+def test_a_resource_of_ones_own_is_shared_by_the_agents() -> None:
+    """Blocks that were given the same resource see the same object."""
+    notes = create_debate_transcript()
+    seen: list[int] = []
+
+    @handler(name="own", resources={"transcript": notes})
+    def own(asked: Any, ctx: Any) -> Any:
+        seen.append(id(ctx.resources.transcript))
+        return {"proposal": "An idea.", "critique": {}, "revision": "An idea.", "vote": "ann"}[asked.kind]
+
+    agents = [{"name": "ann", "block": own}, {"name": "bob", "block": own}]
+    plan(agents=agents, max_rounds=1).run_sync(TASK)
+    assert len(seen) == 8
+    assert len(set(seen)) == 1

@@ -13,7 +13,6 @@ from flowdebate import (
     CouncilOutput,
     FailurePolicy,
     Persona,
-    SynthesizerOptions,
     council,
     human,
     outline,
@@ -293,21 +292,6 @@ def test_events_tell_of_every_phase() -> None:
     assert kinds.count("turn_started") == kinds.count("turn_finished") == 4
     assert kinds.count("review_finished") == 2
     assert kinds.count("rounds_ended") == 1
-
-
-def test_the_default_chair_can_be_configured() -> None:
-    """Its own instructions reach it, and no member."""
-    prompts: dict[str, str] = {}
-
-    def answer(request: ModelRequest) -> Any:
-        prompts[request.block] = str(request.messages)
-        return reply(request)
-
-    chair = SynthesizerOptions(instructions="Be brief.")
-    council(name="ship", members=[{"name": name} for name in NAMES[:2]], chair=chair).run_sync(
-        QUESTION, model=FunctionModel(answer)
-    )
-    assert [block for block, prompt in prompts.items() if "Be brief." in prompt] == ["ship-chair"]
 
 
 @pytest.mark.parametrize(

@@ -2,145 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+import warnings
+from typing import Any
 
 import pytest
 
 from flowdebate import (
-    Capability,
     Debater,
     DebateVerdict,
-    Session,
-    Visibility,
+    FlowDebateWarning,
+    create_debate_transcript,
+    create_moderator,
     create_synthesizer,
     debate,
     generator,
     sequencer,
 )
-from flowdebate.patterns.events import TurnFinished
+from flowdebate.errors import ConfigurationError
 from flowdebate.runs.events import BlockAnswered, ModelCalled, TextDelta
-from flowdebate.testing import FunctionModel, ModelRequest, ScriptedModel, ToolCall
+from flowdebate.testing import FunctionModel, ScriptedModel
 from tests.patterns.debates import QUESTION, SIDES, VERDICT, by_role, decision, events, moderated, script, system_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from flowdebate.runs.context import Context
-    from flowdebate.testing import RecordedCall
-
-ROLES = ["rent-debater-anna", "rent-debater-ben", "rent-judge", "rent-synthesizer"]
-
-
-def _calls(**options: Any) -> Sequence[RecordedCall]:
-    model = script("A", "B", after=("S",))
-    debate(**{"name": "rent", "debaters": SIDES, "max_rounds": 1, **options}).run_sync(QUESTION, model=model)
-    assert [call.block for call in model.calls] == ROLES
-    return model.calls
-
-
-def _own(value: object, ctx: Context) -> str:
-    return "own"
-
-
-def search(query: str) -> str:
-    """Search the web."""
-    return f"found {query}"
-
-
-def test_instructions_are_added_to_every_default_blocks_system_message() -> None:
-    """Text stands in the system message of debaters, judge and synthesizer."""
-    assert all("Be polite." in system_of(call) for call in _calls(instructions="Be polite."))
-
-
-def test_instructions_may_be_a_function_of_input_and_context() -> None:
-    """It is called for each call, with the block's input and context."""
-
-    def instruct(value: object, ctx: Context) -> str:
-        return f"You are {ctx.block}."
-
-    assert [f"You are {call.block}." in system_of(call) for call in _calls(instructions=instruct)] == [True] * 4
-
-
-def test_instructions_may_be_async() -> None:
-    """A coroutine function is awaited."""
-
-    async def instruct(value: object) -> str:
-        return "Be polite."
-
-    assert all("Be polite." in system_of(call) for call in _calls(instructions=instruct))
-
-
-def test_tools_are_offered_to_every_default_block() -> None:
-    """Each default block's model may call them."""
-    assert [list(call.tools) for call in _calls(tools=[search])] == [["search"]] * 4
-
-
-def test_capabilities_bring_tools_instructions_and_context() -> None:
-    """`uses` adds all three to every default block."""
-    research = Capability(name="research", tools=[search], instructions="Look it up.", context=["Today is Monday."])
-    for call in _calls(uses=[research]):
-        assert list(call.tools) == ["search"]
-        assert "Look it up." in system_of(call)
-        assert call.messages[1] == {"role": "user", "content": "Today is Monday."}
-
-
-def test_context_stands_before_the_prompt() -> None:
-    """Messages, or a function that gives them, stand between the system message and the turn's."""
-    given = [{"role": "user", "content": "Rents rose."}, "By 9 %."]
-    for context in (given, lambda value, ctx: given):
-        for call in _calls(context=context):
-            assert [message["content"] for message in call.messages[1:3]] == ["Rents rose.", "By 9 %."]
-            assert len(call.messages) == 4
-
-
-def test_a_tool_that_a_debater_calls_is_answered_before_it_argues() -> None:
-    """The function is called with the model's arguments, and its result goes back to the model."""
-    model = ScriptedModel(ToolCall(id="1", name="search", arguments='{"query": "rents"}'), "A", "B", VERDICT)
-    rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False, tools=[search])
-    output = rent.run_sync(QUESTION, model=model).output
-    assert model.calls[1].messages[-1] == {"role": "tool", "tool_call_id": "1", "content": "found rents"}
-    assert [entry.text for entry in output.transcript] == ["A", "B"]
-
-
-@dataclass(frozen=True)
-class Unreached:
-    """Blocks of the application's own in a role."""
-
-    id: str
-    options: dict[str, Any]
-
-
-OWN = [
-    Unreached("debater", {"debaters": [Debater("anna", "for", block=generator(name="own", prompt="Mine.")), SIDES[1]]}),
-    Unreached("judge", {"judge": generator(name="own", prompt="Mine.", output_schema=dict[str, str])}),
-    Unreached("synthesizer", {"synthesizer": generator(name="own", prompt="Mine.")}),
-    Unreached("moderator", {"moderator": generator(name="own", prompt="Mine.", output_schema=dict[str, Any])}),
-]
-
-
-@pytest.mark.parametrize("case", OWN, ids=lambda case: case.id)
-def test_options_do_not_reach_blocks_of_ones_own(case: Unreached) -> None:
-    """An override's prompt, tools and messages are its own, whatever the debate is given."""
-    seen: list[ModelRequest] = []
-
-    def answer(request: ModelRequest) -> Any:
-        if request.block == "own":
-            seen.append(request)
-            return {"judge": VERDICT, "moderator": decision("anna", done=True)}.get(case.id, "own")
-        return VERDICT if request.block == "rent-judge" else "said"
-
-    rent = debate(
-        **{"name": "rent", "debaters": SIDES, "max_rounds": 1, **case.options},
-        instructions="Be polite.",
-        tools=[search],
-        context=["Today is Monday."],
-    )
-    rent.run_sync(QUESTION, model=FunctionModel(answer))
-    (request,) = seen
-    assert request.messages[0] == {"role": "system", "content": "Mine."}
-    assert len(request.messages) == 2
-    assert request.tools == ()
 
 
 def test_a_moderator_has_its_own_options() -> None:
@@ -193,22 +74,6 @@ def _own_judge() -> Any:
     return generator(name="own-judge", model="intent/synthesize", output_schema=DebateVerdict)
 
 
-def test_the_runs_model_replaces_all_others() -> None:
-    """A debater's own, the judge's and the debate's: what a test hands in is asked alone."""
-    sides = [Debater("anna", "for", model=_named("annas")), SIDES[1]]
-    rent = debate(name="rent", debaters=sides, max_rounds=1, judge=_own_judge(), model=_named("debates"))
-    result = rent.run_sync(QUESTION, model=_named("runs"))
-    assert {event.model for event in events(result, ModelCalled)} == {"runs"}
-
-
-def test_what_the_runs_intents_mean_comes_before_the_debates_model() -> None:
-    """And behind a debater's own; an intent that the run leaves out is the debate's."""
-    sides = [Debater("anna", "for", model=_named("annas")), SIDES[1]]
-    rent = debate(name="rent", debaters=sides, max_rounds=1, synthesizer=False, model=_named("debates"))
-    result = rent.run_sync(QUESTION, model={"chat": _named("runs")})
-    assert [event.model for event in events(result, ModelCalled)] == ["annas", "runs", "debates"]
-
-
 def test_a_debate_inside_a_debate_has_the_nearest_model() -> None:
     """The inner one's own, or that of the one around it."""
     inner = debate(name="inner", debaters=SIDES, max_rounds=1, synthesizer=False, model={"chat": _named("inner")})
@@ -222,69 +87,6 @@ def test_a_debate_inside_a_debate_has_the_nearest_model() -> None:
     )
     result = outer.run_sync(QUESTION)
     assert [event.model for event in events(result, ModelCalled)] == ["inner", "inner", "outer", "outer", "outer"]
-
-
-def test_a_debater_may_have_a_model_of_its_own() -> None:
-    """`Debater(model=…)` beats the debate's, for that debater alone."""
-    sides = [Debater("anna", "for", model=_named("annas")), SIDES[1]]
-    rent = debate(name="rent", debaters=sides, max_rounds=1, synthesizer=False, model=_named("debates"))
-    result = rent.run_sync(QUESTION)
-    assert [event.model for event in events(result, ModelCalled)] == ["annas", "debates", "debates"]
-
-
-def test_intents_are_resolved_by_the_run() -> None:
-    """Debaters ask "intent/chat", moderator, judge and synthesizer "intent/synthesize"."""
-    rent = debate(name="rent", debaters=SIDES, max_rounds=1, **moderated())
-    decide = by_role(decide=lambda _: decision("anna", "ben", done=True))
-    models = {"chat": _named("talker"), "synthesize": FunctionModel(decide._function, name="thinker")}
-    result = rent.run_sync(QUESTION, model=models)
-    assert [event.model for event in events(result, ModelCalled)] == [
-        "thinker",
-        "talker",
-        "talker",
-        "thinker",
-        "thinker",
-    ]
-
-
-def _answered(**visibility: Any) -> tuple[list[str], list[str], Any]:
-    session = Session()
-    rent = debate(name="rent", debaters=SIDES, max_rounds=1, **visibility)
-    result = rent.run_sync(QUESTION, model=by_role(), session=session)
-    shown = [event.block for event in events(result, BlockAnswered)]
-    return shown, [message["name"] for message in session.history], result
-
-
-def test_by_default_all_items_are_shown_and_those_of_debaters_are_not_kept() -> None:
-    """The client sees every block's items; the session's history has judge and synthesizer only."""
-    shown, kept, _ = _answered()
-    assert shown == ROLES
-    assert kept == ["rent-judge", "rent-synthesizer"]
-
-
-@pytest.mark.parametrize("role", ["debater", "judge", "synthesizer"])
-def test_a_hidden_blocks_items_are_in_no_event(role: str) -> None:
-    """`{"client": False}` keeps a block's items from `result.events`; the audit is still there."""
-    shown, _, result = _answered(**{f"{role}_visibility": {"client": False}})
-    assert shown == [block for block in ROLES if role not in block]
-    assert len(events(result, TurnFinished)) == 2
-    assert len(events(result, ModelCalled)) == 4
-
-
-@pytest.mark.parametrize(
-    ("visibility", "kept"),
-    [
-        ({"debater_visibility": {"history": True}}, ROLES),
-        ({"judge_visibility": {"history": False}}, ["rent-synthesizer"]),
-        ({"synthesizer_visibility": Visibility(history=False)}, ["rent-judge"]),
-    ],
-    ids=["debaters kept", "judge not", "synthesizer not"],
-)
-def test_history_holds_what_visibility_says(visibility: dict[str, Any], kept: list[str]) -> None:
-    """A `Visibility`, or a dict that leaves out what stays as it is."""
-    shown, in_history, _ = _answered(**visibility)
-    assert in_history == kept
-    assert shown == ROLES
 
 
 @pytest.mark.anyio
@@ -308,14 +110,120 @@ async def test_a_reader_of_the_handle_gets_text_as_it_is_written() -> None:
     assert events(await handle, TextDelta) == []
 
 
-def test_default_blocks_are_called_after_pattern_and_role() -> None:
-    """`{name}-debater-{debater}`, `{name}-moderator`, `{name}-judge`, `{name}-synthesizer`."""
-    model = ScriptedModel(decision("anna", "ben", done=True), "A", "B", VERDICT, "S")
-    debate(name="rent", debaters=SIDES, **moderated()).run_sync(QUESTION, model=model)
-    assert [call.block for call in model.calls] == [
-        "rent-moderator",
-        "rent-debater-anna",
-        "rent-debater-ben",
-        "rent-judge",
-        "rent-synthesizer",
-    ]
+def test_a_moderator_knows_the_debaters() -> None:
+    """One that was made for another roster is refused; their order does not matter."""
+    transcript = create_debate_transcript()
+    other = create_moderator(name="rent", roster_names=["anna", "carl"], transcript=transcript)
+    with pytest.raises(ConfigurationError) as caught:
+        debate(name="rent", debaters=SIDES, moderator=other, transcript=transcript)
+    assert (caught.value.where, caught.value.field, caught.value.got) == (
+        "debate 'rent'",
+        "moderator",
+        ["anna", "carl"],
+    )
+    assert "['anna', 'ben']" in caught.value.allowed
+    moderator = create_moderator(name="rent", roster_names=["ben", "anna"], transcript=transcript)
+    assert debate(name="rent", debaters=SIDES, moderator=moderator, transcript=transcript).name == "rent"
+
+
+def test_options_are_keyword_only() -> None:
+    """`debate()` takes no positional argument."""
+    with pytest.raises(TypeError):
+        debate("rent", SIDES)  # type: ignore[call-overload]
+
+
+def test_nothing_is_built_of_a_refused_debate() -> None:
+    """The overrides of a refused debate are not made blocks: no function of the application is looked at or called."""
+    called: list[str] = []
+
+    class Watched:
+        @property
+        def __signature__(self) -> Any:
+            called.append("signature")
+            raise AssertionError
+
+        def __call__(self, value: object) -> str:
+            called.append("call")
+            return ""
+
+    with pytest.raises(ConfigurationError):
+        debate(name="rent", debaters=[Debater("a", "x", block=Watched()), SIDES[1]], max_rounds=0)
+    assert called == []
+
+
+def test_dicts_and_debaters_are_the_same() -> None:
+    """A plain dict with a debater's keys works as well as a `Debater`."""
+    rent = debate(
+        name="rent",
+        debaters=[{"name": "anna", "stance": "for"}, Debater("ben", "against")],
+        max_rounds=1,
+        synthesizer=False,
+    )
+    output = rent.run_sync(QUESTION, model=script("A", "B")).output
+    assert [(entry.agent_name, entry.stance) for entry in output.transcript] == [("anna", "for"), ("ben", "against")]
+
+
+def _warnings_of(**options: Any) -> list[warnings.WarningMessage]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        debate(name="rent", **{"debaters": SIDES, **options})
+    return caught
+
+
+ONE, OTHER = FunctionModel(lambda _: "", name="one"), FunctionModel(lambda _: "", name="other")
+
+
+def _with_models(first: Any, second: Any) -> list[Debater]:
+    return [Debater("anna", "for", model=first), Debater("ben", "against", model=second)]
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({}, ["anna", "ben"]),
+        ({"model": "openai/gpt-5-mini"}, ["anna", "ben"]),
+        ({"model": "local", "debaters": _with_models("openai/x", None)}, ["ben"]),
+        ({"model": ONE, "debaters": _with_models(OTHER, ONE)}, ["ben"]),
+    ],
+    ids=["no model named", "the debate's model", "one debater has its own", "objects"],
+)
+def test_a_named_judge_that_shares_a_model_with_a_debater_is_warned_of(
+    options: dict[str, Any], named: list[str]
+) -> None:
+    """`anonymize_transcript=False` warns once, and names the debaters whose model the default judge has."""
+    (warning,) = _warnings_of(anonymize_transcript=False, **options)
+    assert warning.category is FlowDebateWarning
+    assert warning.filename == __file__
+    assert ", ".join(map(repr, named)) in str(warning.message)
+    assert "keep anonymize_transcript=True" in str(warning.message)
+    assert all(side.name in named or repr(side.name) not in str(warning.message) for side in SIDES)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"anonymize_transcript": True},
+        {"anonymize_transcript": False, "judge": lambda value: value},
+        {"anonymize_transcript": False, "model": ONE, "debaters": _with_models(OTHER, OTHER)},
+        {
+            "anonymize_transcript": False,
+            "debaters": [Debater(side.name, side.stance, block=lambda value: "x") for side in SIDES],
+        },
+    ],
+    ids=["anonymized", "a judge of one's own", "other models", "no default debater"],
+)
+def test_a_judge_that_cannot_know_its_own_arguments_is_not_warned_of(options: dict[str, Any]) -> None:
+    """No warning for an anonymized transcript, for another judge, for another model, without a default debater."""
+    assert _warnings_of(**options) == []
+
+
+def test_both_warnings_are_given_together() -> None:
+    """Each reason has its own warning."""
+    assert len(_warnings_of(max_rounds=9, anonymize_transcript=False)) == 2
+
+
+def test_a_run_does_not_warn_again() -> None:
+    """The warnings are the factory's: running the debate adds none."""
+    with pytest.warns(FlowDebateWarning):
+        rent = debate(name="rent", debaters=SIDES, max_rounds=5, synthesizer=False)
+    assert rent.run_sync(QUESTION, model=script(*"abcdefghij")).output.rounds == 5

@@ -152,19 +152,6 @@ def test_rounds_and_turns_are_told_in_order() -> None:
     assert {event.stance for event in events(result, TurnStarted)} == {None}
 
 
-@pytest.mark.parametrize("value", [TOPIC, {"topic": TOPIC}], ids=["a str", "a dict"])
-def test_the_input_is_a_topic(value: Any) -> None:
-    """A str, or a dict of it."""
-    assert deal().run_sync(value, model=by_role()).output.topic == TOPIC
-
-
-@pytest.mark.parametrize("value", [None, 3, {"question": "x"}, {"topic": 3}, {"topic": "x", "more": 1}])
-def test_what_is_no_topic_is_refused(value: Any) -> None:
-    """With what is allowed."""
-    with pytest.raises(ValueError, match="a DeliberationInput"):
-        deal().run_sync(value, model=by_role())
-
-
 def test_what_personas_return_is_text() -> None:
     """A dict or an object with a text counts as its text; other values as their str, with a warning."""
     personas = [Persona("owl", block=lambda _: {"text": "hoot"}), Persona("fox", block=lambda _: 7)]

@@ -10,22 +10,20 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from flowdebate import Capability, FlowDebateWarning, Persona, Session, Visibility, generator
-from flowdebate.errors import OutputError, RosterError
-from flowdebate.models import ModelSettings
+from flowdebate.errors import ConfigurationError, OutputError, RosterError
 from flowdebate.patterns.handoff import HandoffDecision, HandoffMade, create_handoff_transcript, create_speaker
 from flowdebate.patterns.handoff.schemas import HandoffAnswer
 from flowdebate.runs.events import BlockAnswered, ModelCalled
-from flowdebate.testing import FunctionModel, ScriptedModel
+from flowdebate.testing import ScriptedModel
 from flowdebate.testing.cases import Unprintable
 from tests.ids import shown
 from tests.patterns.debates import events, system_of
 
-from .speakers import FORMS, NAMES, PROPOSITION, SPEAKERS, call, in_turn, morals, over, script, turns
+from .speakers import FORMS, NAMES, PROPOSITION, SPEAKERS, call, morals, over, script, turns
 
 if TYPE_CHECKING:
     from flowdebate.patterns.handoff.schemas import TransitionForm
     from flowdebate.runs.context import Context
-    from flowdebate.testing import ModelRequest
 
 
 def search(query: str) -> str:
@@ -49,26 +47,6 @@ def test_instructions_tools_uses_and_context_reach_the_default_speakers(form: Tr
         assert "Look it up." in system_of(made)
         assert [message["content"] for message in made.messages[1:3]] == ["It rains.", "Today is Monday."]
         assert set(made.tools) == {"search", *(["handoff"] if form == "tool" else [])}
-
-
-def test_settings_and_models_are_the_run_s_or_the_speakers_own_or_the_pattern_s() -> None:
-    """In this order, for a model that replaces all; what an intent means comes behind the speaker's own."""
-    seen: list[tuple[str, float | None]] = []
-
-    def named(name: str) -> FunctionModel:
-        def answer(request: ModelRequest) -> Any:
-            seen.append((name, request.settings.temperature))
-            return over("x", "Con" if request.block.endswith("Pro") else "Pro")
-
-        return FunctionModel(answer, name=name)
-
-    debaters = [Persona("Pro", model=named("hers")), Persona("Con")]
-    options = {"debaters": debaters, "max_turns": 2, "settings": ModelSettings(temperature=0.3)}
-    morals(**options, model=named("pattern's")).run_sync(PROPOSITION)
-    morals(**options, model=named("pattern's")).run_sync(PROPOSITION, model={"chat": named("intent's")})
-    morals(**options, model=named("pattern's")).run_sync(PROPOSITION, model=named("run's"))
-    assert [name for name, _ in seen] == ["hers", "pattern's", "hers", "intent's", "run's", "run's"]
-    assert {temperature for _, temperature in seen} == {0.3}
 
 
 @pytest.mark.parametrize(
@@ -237,7 +215,51 @@ def test_no_model_is_needed_where_all_blocks_are_one_s_own() -> None:
     assert [entry.agent_name for entry in result.output.transcript] == ["Pro", "Con", "Pro", "Con", "Pro"]
 
 
-@pytest.mark.parametrize("value", [PROPOSITION, {"proposition": PROPOSITION}], ids=shown)
-def test_the_input_is_a_proposition(value: Any) -> None:
-    """As text, or a dict with it."""
-    assert morals(max_turns=1).run_sync(value, model=in_turn()).output.proposition == PROPOSITION
+REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
+    ("a first that is nobody", {"first": "Bob"}, "first", "None, or one of 'Pro', 'Con', 'Neutral'"),
+    ("a first in another case", {"first": "pro"}, "first", "one of"),
+    ("a first of another type", {"first": 0}, "first", "one of"),
+    ("a first that is a list", {"first": ["Pro"]}, "first", "one of"),
+    ("a transition", {"transition": "json"}, "transition", "one of 'text', 'tool', 'structured'"),
+    ("no transition", {"transition": None}, "transition", "one of"),
+    ("on_invalid", {"on_invalid": "ignore"}, "on_invalid", "one of 'retry', 'random', 'error'"),
+]
+
+
+@pytest.mark.parametrize(("options", "field", "allowed"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
+def test_what_cannot_be_a_handoff_is_refused(options: dict[str, Any], field: str, allowed: str) -> None:
+    """A ConfigurationError, which is a ValueError, names the pattern, the field, what was given and what is allowed."""
+    with pytest.raises(ConfigurationError) as caught:
+        morals(**options)
+    assert isinstance(caught.value, ValueError)
+    assert (caught.value.where, caught.value.field) == ("handoff 'morals'", field)
+    assert allowed in str(caught.value)
+
+
+def test_a_tool_of_the_application_may_not_be_called_handoff() -> None:
+    """With "tool" that name is taken; in the other forms it is free."""
+
+    def handoff(x: str) -> str:
+        """Another one."""
+        return x
+
+    with pytest.raises(ConfigurationError, match="tools with different names"):
+        morals(tools=[handoff], transition="tool")
+    morals(tools=[handoff])
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({"speakers": {"Con": None, "Neutral": None}}, "speakers"),
+        ({"speakers": {"Pro": None}}, "speakers"),
+        ({"transition": "json"}, "transition"),
+    ],
+    ids=shown,
+)
+def test_a_speaker_needs_itself_and_another(options: dict[str, Any], field: str) -> None:
+    """Made by itself, it is checked too."""
+    about: dict[str, Any] = {"name": "m", "agent_name": "Pro", "speakers": {"Pro": None, "Con": None}}
+    with pytest.raises(ConfigurationError) as caught:
+        create_speaker(**{**about, "transcript": create_handoff_transcript(), **options})
+    assert caught.value.field == field

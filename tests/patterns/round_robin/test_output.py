@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pydantic import BaseModel
 
-from flowdebate import RoundRobinOutput, generator, round_robin
-from flowdebate.errors import ConfigurationError, OutputError, SchemaViolation
+from flowdebate import RoundRobinOutput, generator
+from flowdebate.errors import OutputError, SchemaViolation
 from flowdebate.patterns.state import TranscriptState
 from flowdebate.testing import ScriptedModel
 from tests.patterns.debates import system_of, turn_of
@@ -102,12 +102,6 @@ def test_a_synthesizer_of_ones_own_is_held_to_the_schema() -> None:
     named = generator(name="own-writer", prompt="Write.", user=lambda raw: raw.question)
     with pytest.raises(OutputError, match="own-writer"):
         bridge(synthesizer=named, output_schema=Plan, max_rounds=1).run_sync(QUESTION, model=ScriptedModel(*"AB", "{}"))
-
-
-def test_a_schema_without_a_synthesizer_is_refused() -> None:
-    """There is nothing to apply it to."""
-    with pytest.raises(ConfigurationError, match="`output_schema` must be None with synthesizer=False"):
-        round_robin(name="bridge", debaters=PANEL, synthesizer=False, output_schema=Plan)
 
 
 def test_the_raw_output_is_written_in_camel_case_and_read_back() -> None:

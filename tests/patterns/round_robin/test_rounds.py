@@ -8,19 +8,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flowdebate import FlowDebateWarning, Persona, round_robin
-from flowdebate.patterns.events import RoundsEnded, RoundStarted, TurnFinished, TurnStarted
-from flowdebate.patterns.round_robin.schemas import RoundRobinInput
+from flowdebate import Debater, FailurePolicy, FlowDebateWarning, Persona, StandIn, debate, round_robin
+from flowdebate.errors import FlowDebateError, ProviderFailed
+from flowdebate.patterns.events import RoleFailed, RoundsEnded, RoundStarted, TurnFinished, TurnStarted
 from flowdebate.prompts.escaping import as_seen
-from flowdebate.testing import ScriptedModel
+from flowdebate.resources.tasks import TaskChanged
+from flowdebate.testing import FunctionModel, ScriptedModel
 from flowdebate.testing.cases import Sabotage
-from flowdebate.testing.strategies import names
-from tests.patterns.debates import asked, events
+from flowdebate.testing.strategies import arguments, names, termination_predicates
+from tests.patterns.debates import asked, events, system_of
 
 from .panels import PANEL, QUESTION, bridge, by_role, refereed, said
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from flowdebate.patterns.round_robin.schemas import RoundRobinInput
     from flowdebate.runs.context import Context
+    from flowdebate.testing import RecordedCall
 
 
 def test_all_speak_once_a_round_in_declared_order() -> None:
@@ -40,14 +45,6 @@ def test_later_speakers_see_the_earlier_ones_of_the_same_round() -> None:
     for number, call in enumerate(model.calls):
         shown = [text for text in ("A1", "B1", "A2", "B2") if f"] {text}" in call.prompt]
         assert shown == ["A1", "B1", "A2", "B2"][:number]
-
-
-@pytest.mark.parametrize(
-    "asks", [QUESTION, {"question": QUESTION}, RoundRobinInput(question=QUESTION)], ids=["str", "dict", "model"]
-)
-def test_the_question_may_be_given_in_three_ways(asks: Any) -> None:
-    """As text, as a dict, as a `RoundRobinInput`."""
-    assert bridge().run_sync(asks, model=by_role()).output.question == QUESTION
 
 
 def test_a_predicate_ends_the_panel_after_the_round() -> None:
@@ -143,3 +140,94 @@ def test_default_blocks_are_called_after_pattern_and_role() -> None:
     model = ScriptedModel("A", "B", report, "The answer.")
     round_robin(name="bridge", debaters=PANEL, max_rounds=1, **refereed()).run_sync(QUESTION, model=model)
     assert asked(model) == ["bridge-panelist-ada", "bridge-panelist-ben", "bridge-referee", "bridge-synthesizer"]
+
+
+def calls(**options: Any) -> Sequence[RecordedCall]:
+    """What two panelists and the synthesizer were asked."""
+    model = ScriptedModel("A", "B", "The answer.")
+    round_robin(**{"name": "bridge", "debaters": PANEL, "max_rounds": 1, **options}).run_sync(QUESTION, model=model)
+    return model.calls
+
+
+def test_a_panelists_system_prompt_is_its_own() -> None:
+    """It stands at the end of its system message, and in nobody else's."""
+    first, second, _ = (system_of(call) for call in calls())
+    assert first.endswith("You are ada, economist.\nYou count what it costs.")
+    assert second.endswith("You are ben, engineer.\nYou ask whether it holds.")
+    assert "holds" not in first
+
+
+def test_the_trail_has_the_id_that_it_is_given() -> None:
+    """`collection_id` replaces the pattern's name; each turn is a task with its round, completed with its text."""
+    trail = bridge(collection_id="trail-7", max_rounds=1).run_sync(QUESTION, model=ScriptedModel("A", "B")).tasks
+    assert trail.collection_id == "trail-7"
+    assert [(task.goal, task.assignee, task.metadata, task.status, task.output) for task in trail.list()] == [
+        ("Speak in round 1", "ada", {"round": 1}, "completed", "A"),
+        ("Speak in round 1", "ben", {"round": 1}, "completed", "B"),
+    ]
+    assert bridge(max_rounds=1).run_sync(QUESTION, model=by_role()).tasks.collection_id == "bridge"
+
+
+LOST = ProviderFailed("the endpoint answered 503", status=503)
+TOLD = (RoundsEnded, RoundStarted, RoleFailed, TaskChanged, TurnFinished, TurnStarted)
+
+
+def replies(script: list[Any]) -> FunctionModel:
+    """A model that gives the script's replies in order, and after the last the first again."""
+    given: list[str] = []
+
+    def answer(request: Any) -> Any:
+        given.append(request.block)
+        return script[(len(given) - 1) % len(script)]
+
+    return FunctionModel(answer)
+
+
+def story(pattern: Any, script: list[Any]) -> list[Any]:
+    """All that the loop tells and leaves, without what differs by design: the speakers' positions and block names."""
+    run: Any
+    try:
+        run = pattern.run_sync(QUESTION, model=replies(script), seed=1)
+    except FlowDebateError as error:
+        run = error.run
+    told = [_told(event) for event in run.events if isinstance(event, TOLD)]
+    tasks = [(task.id, task.assignee, task.metadata["round"], task.status, task.output) for task in run.tasks.list()]
+    entries = [(entry.round, entry.agent_name, entry.text) for entry in run.transcript.entries]
+    losses = [(loss.round, loss.name, loss.instead) for loss in run.raw.losses if loss.role == "debater"]
+    return [told, tasks, entries, losses, run.raw.rounds, run.raw.stop_reason]
+
+
+def _told(event: Any) -> tuple[Any, ...]:
+    """An event, as both patterns tell it."""
+    if isinstance(event, TaskChanged):
+        return (event.kind, event.change, event.task.id, event.task.assignee, event.task.status)
+    fields = ("round", "rounds", "max_rounds", "agent_name", "reason", "role", "name", "instead")
+    return (event.kind, *(getattr(event, field, None) for field in fields))
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    roster=st.lists(names(), min_size=2, max_size=4, unique_by=as_seen),
+    script=st.lists(arguments() | st.just(LOST), min_size=1, max_size=6),
+    rounds=st.integers(1, 3),
+    quorum=st.integers(1, 3),
+    failing=st.sampled_from(["fail", "skip", "stand-in"]),
+    until=st.none() | termination_predicates(),
+)
+def test_the_same_answers_give_the_same_turns_tasks_and_events(
+    roster: list[str], script: list[Any], rounds: int, quorum: int, failing: str, until: Any
+) -> None:
+    """Whatever is said and lost, and however it ends: a debate with a judge of its own, and a panel, tell the same."""
+    on_failure: Any = StandIn(replies(["instead"])) if failing == "stand-in" else failing
+    options: dict[str, Any] = {
+        "name": "same",
+        "max_rounds": rounds,
+        "synthesizer": False,
+        "terminate_when": until,
+        "failures": FailurePolicy(on_failure=on_failure, quorum=quorum),
+    }
+    found = {"verdict": "-", "winner": None, "reasoning": "-"}
+    sides = [Debater(name, f"the position of {name}") for name in roster]
+    debated = debate(debaters=sides, judge=lambda _: found, **options)
+    sat = round_robin(debaters=[Persona(name) for name in roster], **options)
+    assert story(debated, script) == story(sat, script)

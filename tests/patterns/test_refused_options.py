@@ -1,0 +1,292 @@
+"""Options that no pattern takes: refused before anything is built, with the pattern, the field and what is allowed."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import pytest
+
+from flowdebate import Debater, FailurePolicy, FlowDebateWarning, Persona, StandIn, Visibility, create_debate_transcript
+from flowdebate.errors import ConfigurationError
+from flowdebate.patterns.consensus.schemas import ConsensusInput
+from flowdebate.patterns.council.schemas import CouncilInput
+from flowdebate.patterns.debate.schemas import DebateInput
+from flowdebate.patterns.deliberation import create_deliberation_transcript
+from flowdebate.patterns.deliberation.schemas import DeliberationInput
+from flowdebate.patterns.handoff.schemas import HandoffInput
+from flowdebate.patterns.round_robin.schemas import RoundRobinInput
+from flowdebate.resources.resource import StateResource
+from flowdebate.testing import FunctionModel, ScriptedModel
+from tests.ids import shown
+
+from .every import PATTERNS, WITH_ROUNDS
+from .test_mistakes import FACTORIES, made
+from .test_prompt_options import said
+
+ROSTER = {"consensus": "agents", "council": "members"}
+"""The option that has the speakers, where it is not `debaters`."""
+LEAST = {pattern: "one" if pattern == "consensus" else "two" for pattern in PATTERNS}
+WHAT = {"debate": "Debater", **{pattern: "Persona" for pattern in PATTERNS if pattern != "debate"}}
+
+
+def roster_of(pattern: str) -> str:
+    """The option that has the speakers."""
+    return ROSTER.get(pattern, "debaters")
+
+
+def speaker(pattern: str, name: Any, **fields: Any) -> dict[str, Any]:
+    """A speaker as a dict; those of a debate have a stance."""
+    return {"name": name, **({"stance": f"{name}'s"} if pattern == "debate" else {}), **fields}
+
+
+def refused(pattern: str, **options: Any) -> ConfigurationError:
+    """The error of a pattern with options that cannot be: a ValueError that names where, field, value and choices."""
+    with pytest.raises(ConfigurationError) as caught:
+        made(pattern, **options)
+    error = caught.value
+    assert isinstance(error, ValueError)
+    assert error.where == (pattern if error.field == "name" else f"{pattern} 'rent'")
+    assert str(error).startswith(f"{error.where}: `{error.field}` must be {error.allowed}, got {repr(error.got)[:9]}")
+    return error
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+@pytest.mark.parametrize("name", ["", " ", None, 3])
+def test_a_pattern_has_a_name(pattern: str, name: Any) -> None:
+    """A string that is not blank."""
+    assert refused(pattern, name=name).allowed == "a string that is not blank"
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_a_roster_is_a_list_of_enough_speakers(pattern: str) -> None:
+    """Neither text nor a mapping, and neither none nor, but for a consensus, one alone."""
+    field = roster_of(pattern)
+    no_lists: tuple[Any, ...] = ("ab", {"a": "for"}, 3)
+    for value in no_lists:
+        error = refused(pattern, **{field: value})
+        assert (error.field, error.allowed) == (field, f"a list of {WHAT[pattern]} or dicts")
+    for few in [[], *([] if pattern == "consensus" else [[speaker(pattern, "ann")]])]:
+        error = refused(pattern, **{field: few})
+        assert (error.field, error.allowed) == (field, f"at least {LEAST[pattern]} {field}")
+
+
+SPEAKERS: dict[str, tuple[dict[str, Any], str, str]] = {
+    "an empty name": ({"name": ""}, ".name", "not blank"),
+    "a blank name": ({"name": " \n"}, ".name", "not blank"),
+    "a name that is no string": ({"name": 7}, ".name", "a string"),
+    "a role that is no string": ({"name": "a", "role": 7}, ".role", "a string or None"),
+    "a block that is none": ({"name": "a", "block": "b"}, ".block", "a block or a function"),
+    "an unknown key": ({"name": "a", "rôle": "y"}, "", "a dict with name"),
+    "no dict": ({}, "", "a dict with name"),
+    **{
+        f"the same name {how}": ({"name": name}, ".name", "not by case or unseen characters alone")
+        for how, name in {
+            "in capitals": "ANNA",
+            "in full width": "\uff41\uff4e\uff4e\uff41",
+            "with a zero-width space": "an\u200bna",
+            "with white space": " anna ",
+        }.items()
+    },
+    "the same name": ({"name": "anna"}, ".name", "different from that of"),
+}
+"""Second speakers that cannot be, beside one called anna: the field behind the roster's place, and what is allowed."""
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+@pytest.mark.parametrize("case", SPEAKERS)
+def test_a_speaker_that_cannot_be_is_refused_by_its_place(pattern: str, case: str) -> None:
+    """The field names the entry of the roster."""
+    fields, field, allowed = SPEAKERS[case]
+    second: Any = speaker(pattern, **fields) if fields else 3
+    error = refused(pattern, **{roster_of(pattern): [speaker(pattern, "anna"), second]})
+    assert error.field == f"{roster_of(pattern)}[1]{field}"
+    assert allowed in error.allowed
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_only_the_speakers_of_a_debate_have_stances(pattern: str) -> None:
+    """There a stance is needed, and a `Persona` has none; anywhere else it is an unknown key, and a `Debater` too."""
+    field, debating = roster_of(pattern), pattern == "debate"
+    other = Persona("a") if debating else Debater("a", "for")
+    error = refused(pattern, **{field: [other, speaker(pattern, "b")]})
+    assert error.field == f"{field}[0]"
+    assert error.allowed.startswith(f"a {WHAT[pattern]}, or a dict with name")
+    keys = {} if debating else {"stance": "for"}
+    error = refused(pattern, **{field: [{"name": "a", **keys}, speaker(pattern, "b")]})
+    assert error.field == f"{field}[0]"
+    assert error.allowed.startswith("a dict with name, stance, and" if debating else "a dict with name, and")
+    if debating:
+        for blank in ("", "\t"):
+            error = refused(pattern, debaters=[speaker(pattern, "a"), {"name": "b", "stance": blank}])
+            assert (error.field, error.allowed) == ("debaters[1].stance", "a string that is not blank")
+
+
+@pytest.mark.parametrize("pattern", WITH_ROUNDS)
+@pytest.mark.parametrize("rounds", [0, -2, True, 2.0, "2", None], ids=repr)
+def test_the_most_rounds_are_a_whole_number_from_one(pattern: str, rounds: Any) -> None:
+    """A bool is none."""
+    field = "max_turns" if pattern == "handoff" else "max_rounds"
+    error = refused(pattern, **{field: rounds})
+    assert (error.field, error.allowed) == (field, "an int >= 1")
+
+
+POLICIES: dict[str, tuple[Any, str, str]] = {
+    "a word": ("skip", "failures", "FailurePolicy(…), or None"),
+    "an unknown way": (FailurePolicy(on_failure="ignore"), "on_failure", "'fail', 'skip' or StandIn(model)"),  # type: ignore[arg-type]
+    "an unknown stand-in": (FailurePolicy(on_failure=StandIn("nobody/knows")), "on_failure", "model"),
+    "a blank stand-in": (FailurePolicy(on_failure=StandIn("")), "on_failure", "provider/model"),
+    "no quorum": (FailurePolicy(quorum=0), "quorum", "an int >= 1"),
+    "no time for a turn": (FailurePolicy(turn_timeout=0), "turn_timeout", "a number of seconds > 0"),
+    "time that is text": (FailurePolicy(turn_timeout="90"), "turn_timeout", "a number of seconds > 0"),  # type: ignore[arg-type]
+    "time back": (FailurePolicy(round_timeout=-1), "round_timeout", "a number of seconds > 0"),
+    "time that is none": (FailurePolicy(round_timeout=float("nan")), "round_timeout", "a number of seconds > 0"),
+}
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+@pytest.mark.parametrize("case", POLICIES)
+def test_a_failure_policy_that_cannot_be_is_refused(pattern: str, case: str) -> None:
+    """By the field of the policy."""
+    policy, field, allowed = POLICIES[case]
+    error = refused(pattern, failures=policy)
+    assert error.field == field
+    assert allowed in error.allowed
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+@pytest.mark.parametrize("value", ["", " "], ids=repr)
+def test_the_id_of_the_audit_trail_is_not_blank(pattern: str, value: str) -> None:
+    """It has an id, or the pattern's name."""
+    error = refused(pattern, collection_id=value)
+    assert (error.field, error.allowed) == ("collection_id", "a string that is not blank")
+
+
+@pytest.mark.parametrize("pattern", [pattern for pattern in PATTERNS if pattern != "consensus"])
+def test_the_transcript_is_one_of_the_pattern(pattern: str) -> None:
+    """Neither a list nor that of another pattern."""
+    other: Any = create_deliberation_transcript() if pattern == "debate" else create_debate_transcript()
+    others: tuple[Any, ...] = ([], 3, other, StateResource(key="notes", initial=dict))
+    for value in others:
+        error = refused(pattern, transcript=value)
+        assert error.field == "transcript"
+        assert "transcript()" in error.allowed
+
+
+VISIBLE = {
+    "debate": ("debater", "judge", "synthesizer"),
+    "round_robin": ("debater", "synthesizer"),
+    "deliberation": ("debater", "moderator"),
+    "handoff": ("debater",),
+    "consensus": ("agent",),
+    "council": ("member", "chair"),
+}
+
+
+@pytest.mark.parametrize(("pattern", "role"), [(pattern, role) for pattern, roles in VISIBLE.items() for role in roles])
+@pytest.mark.parametrize("value", [{"clients": True}, 3], ids=shown)
+def test_a_visibility_says_client_and_history(pattern: str, role: str, value: Any) -> None:
+    """A `Visibility`, or a dict with its keys."""
+    error = refused(pattern, **{f"{role}_visibility": value})
+    assert error.field == f"{role}_visibility"
+    assert "a Visibility" in error.allowed
+    made(pattern, **{f"{role}_visibility": Visibility(client=False)})
+
+
+ABSENT = {
+    ("debate", "moderator"): "None or False, which leave it out, True, the default one, a block, or a function",
+    ("debate", "judge"): "None, which is the default block, a block, or a function",
+    ("debate", "synthesizer"): "None, which is the default block, False, which leaves it out, a block, or a function",
+    ("round_robin", "referee"): "None or False, which leave it out, True, the default one, a block, or a function",
+    ("deliberation", "moderator"): "None, which is the default block, False, which leaves it out, a block, or a fun",
+    ("council", "chair"): "a block, or a function",
+    ("consensus", "judge"): "a block or a function",
+    ("consensus", "tie_break"): "a block or a function",
+}
+"""The values of a role's option that are no block; the judge of a debate may be a schedule's name as well."""
+
+
+@pytest.mark.parametrize(("pattern", "role"), ABSENT)
+@pytest.mark.parametrize("value", [0, "gpt"])
+def test_a_role_is_a_block_a_function_or_said_to_be_absent(pattern: str, role: str, value: Any) -> None:
+    """The message says which of None, False and True mean what."""
+    error = refused(pattern, **{role: value})
+    assert error.field == role
+    assert ABSENT[pattern, role] in error.allowed or (role == "judge" and "a schedule" in error.allowed)
+
+
+@pytest.mark.parametrize(("pattern", "role"), [("debate", "judge"), ("council", "chair"), ("consensus", "judge")])
+def test_the_role_that_decides_cannot_be_left_out(pattern: str, role: str) -> None:
+    """False is no block."""
+    error = refused(pattern, **{role: False})
+    assert error.field == role
+    assert ABSENT[pattern, role] in error.allowed
+
+
+@pytest.mark.parametrize("pattern", ["debate", "round_robin", "council"])
+def test_an_output_schema_is_one(pattern: str) -> None:
+    """A type, or a JSON Schema that is valid."""
+    assert "a pydantic model" in refused(pattern, output_schema=3).allowed
+    assert "valid JSON Schema" in refused(pattern, output_schema={"type": "strange"}).allowed
+
+
+@pytest.mark.parametrize("pattern", ["debate", "round_robin"])
+def test_an_output_schema_needs_a_synthesizer(pattern: str) -> None:
+    """There is nothing else to apply it to."""
+    error = refused(pattern, synthesizer=False, output_schema=dict[str, int])
+    assert (error.field, error.allowed[:27]) == ("output_schema", "None with synthesizer=False")
+
+
+SUBJECTS: dict[str, tuple[str, type[Any]]] = {
+    "debate": ("question", DebateInput),
+    "round_robin": ("question", RoundRobinInput),
+    "deliberation": ("topic", DeliberationInput),
+    "handoff": ("proposition", HandoffInput),
+    "consensus": ("task", ConsensusInput),
+    "council": ("question", CouncilInput),
+}
+"""The subject of each pattern, and the type of its input."""
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+@pytest.mark.parametrize("value", [None, 3, {"q": "?"}, {"field": 3}, ["?"]], ids=shown)
+def test_an_input_without_a_subject_is_refused(pattern: str, value: Any) -> None:
+    """Before any model is asked."""
+    (subject, _), model = SUBJECTS[pattern], ScriptedModel()
+    if value == {"field": 3}:
+        value = {subject: 3}
+    with pytest.raises(ConfigurationError, match=rf"{pattern} 'rent': `input` must be an? {subject}"):
+        made(pattern).run_sync(value, model=model)
+    assert model.calls == []
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+@pytest.mark.parametrize("way", ["text", "a dict", "the input"])
+def test_the_subject_is_given_in_three_ways(pattern: str, way: str) -> None:
+    """The raw output has it as its `subject`."""
+    field, kind = SUBJECTS[pattern]
+    value: Any = {"text": "Rents?", "a dict": {field: "Rents?"}, "the input": kind(**{field: "Rents?"})}[way]
+    create, _ = FACTORIES[pattern]
+    people = [speaker(pattern, "ann"), speaker(pattern, "bea")]
+    result = create(name="rent", **{roster_of(pattern): people}).run_sync(value, model=FunctionModel(said), seed=1)
+    assert result.raw.subject == "Rents?"
+
+
+def warnings_of(pattern: str, **options: Any) -> list[warnings.WarningMessage]:
+    """What a factory warns of."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        made(pattern, **options)
+    return caught
+
+
+@pytest.mark.parametrize("pattern", ["debate", "round_robin"])
+def test_more_than_four_rounds_are_warned_of_at_every_call(pattern: str) -> None:
+    """Once per call of the factory, in the project's category; four are not."""
+    for _ in range(2):
+        (warning,) = warnings_of(pattern, max_rounds=5)
+        assert warning.category is FlowDebateWarning
+        assert warning.filename.endswith("test_mistakes.py")  # where `made` calls the factory
+        assert "max_rounds=5: debaters tend to agree" in str(warning.message)
+        assert "use max_rounds <= 4" in str(warning.message)
+    assert warnings_of(pattern, max_rounds=4) == []
