@@ -274,5 +274,71 @@ def test_it_has_all_the_parts_of_an_archive() -> None:
     assert archive.patience == 3.0
     parts = [getattr(archive, field.name) for field in fields(Archive) if field.name != "patience"]
     logs = [getattr(part, field.name) for part in parts for field in fields(part)]
-    assert len(logs) == 7
+    assert len({id(log) for log in logs}) == 7
     assert all(type(log) is not Log for log in logs)
+
+
+# What is remembered is corrected and forgotten
+
+
+async def held(archive: Archive) -> str:
+    """The id of a debate that agrees on ann's proposal."""
+    from flowdebate import Persona
+
+    personas = [Persona(name, f"{name} of the council", block=agent) for name in ("ann", "bob", "cy")]
+    pattern = consensus(name="plan", agents=personas, max_rounds=1, archive=archive)
+    feedback = (await pattern.run("How can rents be affordable?")).output.feedback
+    assert feedback is not None
+    assert feedback.debate is not None
+    return feedback.debate
+
+
+async def test_an_outcome_and_an_answer_are_corrected() -> None:
+    """The last outcome counts then, for the debate and its voters, also in a process that has read the first."""
+    store = MemoryStore()
+    archive, other = stored_archive(store), stored_archive(store)
+    debate = await held(archive)
+    await archive.record_outcome(debate, wrong="ann")
+    assert [past.turned_out for past in await other.debates()] == ["wrong"]
+    assert [made.right for made in (await other.outcomes.of(["bob"]))["bob"]] == [False]
+    await archive.correct(debate, right="ann", answer="Cap rents at 4%.")
+    assert [(past.answer, past.turned_out) for past in await other.debates()] == [("Cap rents at 4%.", "right")]
+    assert [made.right for made in (await other.outcomes.of(["bob"]))["bob"]] == [True]
+    assert [past.answer for past in await other.past_debates.recent("Rents?", limit=1)] == ["Cap rents at 4%."]
+
+
+async def test_a_debate_that_is_forgotten_has_never_been() -> None:
+    """Nor does a run that tells of it again bring it back; other debates stay."""
+    store = MemoryStore()
+    archive = stored_archive(store)
+    one, other = await held(archive), await held(archive)
+    await archive.record_outcome(one, right="ann")
+    before = await answers(archive)
+    await archive.forget(one)
+    await archive.ratings.apply(one, {"ann": 400.0})
+    assert [past.id for past in await archive.debates()] == [other]
+    assert (await archive.ratings.of(["ann"]))["ann"].debates == 1
+    assert dict(await archive.outcomes.of(["ann"])) == {}
+    assert await answers(archive) != before
+    for part in archive.logs:
+        assert all(one not in body for body in (await store.documents(f"archive/default/{part}")).values())
+    await archive.forget("a debate that never was")
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({"debate": "rents", "right": "ann"}, "`debate` must be a debate in this archive, got 'rents'"),
+        ({"right": "zoe"}, "`right` must be an agent of the debate, such as 'ann'"),
+        ({}, "`right` must be an agent's name, unless `wrong` is one"),
+        ({"answer": " "}, "`answer` must be text that is not blank"),
+    ],
+)
+async def test_a_correction_that_does_not_fit_is_refused(given: dict[str, Any], problem: str) -> None:
+    """And nothing is changed."""
+    archive = stored_archive(MemoryStore())
+    debate = await held(archive)
+    before = await answers(archive)
+    with pytest.raises(ConfigurationError, match=problem):
+        await archive.correct(**{"debate": debate, **given})
+    assert await answers(archive) == before

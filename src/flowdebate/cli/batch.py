@@ -9,7 +9,7 @@ import sys
 import time
 import warnings
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -84,7 +84,7 @@ def batch(  # noqa: PLR0913 - the options of the command
     rows = read_rows(questions, form)
     with warn_once(), opened(store) as place:
         options = {"rounds": rounds, "synthesizer": synthesizer, **given}
-        plans = Plans(pattern, options, file, first=rows[0].question)
+        plans = Plans(pattern, options, file, first=rows[0].question, store=place.store)
         name = name or plans.name(rows)
         finished = asyncio.run(
             run_batch(
@@ -231,7 +231,10 @@ class Plans:
     ConfigurationError or BadFile for invalid options; it names the option, or the file and its key.
     """
 
-    def __init__(self, pattern: str, options: Mapping[str, Any], file: str | None, *, first: str) -> None:
+    def __init__(
+        self, pattern: str, options: Mapping[str, Any], file: str | None, *, first: str, store: Store | None = None
+    ) -> None:
+        from flowdebate.service.archive import archive_of
         from flowdebate.service.plans.models import models_line, with_policies
         from flowdebate.service.plans.plan import make_plan, stored_plan, with_sides
 
@@ -260,6 +263,10 @@ class Plans:
         """The line about the models."""
         self.base: Plan = with_policies(planned)
         """The plan of the first question."""
+        if store is not None and getattr(
+            planned.options, "archive", None
+        ):  # only if asked: rows would see earlier ones
+            self.base = replace(self.base, archive=archive_of(store, {}))
         self.base.pattern()  # refuses invalid options before a model is called
 
     def name(self, rows: Sequence[Row]) -> str:

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, Literal, NamedTuple, Protocol, Self, TypeVar
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import ConfigurationError, shown
@@ -34,6 +34,10 @@ class PastDebate(WireModel):
     confidence: float = 0.0
     at: float = 0.0
     """The time of the debate, in seconds since the epoch."""
+    dissent: list[Ballot] = Field(default_factory=list, exclude_if=lambda dissent: not dissent)
+    """The votes against the winner that gave a reason."""
+    turned_out: Literal["right", "wrong"] | None = Field(default=None, exclude_if=lambda known: known is None)
+    """What its recorded outcome says about the winner."""
 
 
 class CritiquePattern(WireModel):
@@ -78,6 +82,12 @@ class VerdictOutcome(WireModel):
             message = "either `right` or `wrong` must name an agent"
             raise ValueError(message)
         return self
+
+    def says_of(self, agent: str | None) -> Literal["right", "wrong"] | None:
+        """Whether the proposal of `agent` turned out right; None if that is not known."""
+        if agent is None or (self.right is None and agent != self.wrong):
+            return None  # if only the wrong proposal is known, that says nothing about others
+        return "right" if agent == self.right else "wrong"
 
 
 class Forecast(NamedTuple):
@@ -166,6 +176,13 @@ class Log(Generic[ValueT]):
         """Add the value of `debate`, unless it has one already."""
         self.values.setdefault(debate, value)
 
+    async def replace(self, debate: str, value: ValueT | None) -> None:
+        """Put `value` in the place of that of `debate`; None removes it."""
+        if value is None:
+            self.values.pop(debate, None)
+        else:
+            self.values[debate] = value
+
     async def read(self) -> Mapping[str, ValueT]:
         """The values by debate; a view, which later ones join."""
         return self.values
@@ -176,11 +193,22 @@ class LoggedDebates(PastDebates):
     """`PastDebates` over a log."""
 
     log: Log[PastDebate] = field(default_factory=Log)
+    outcomes: Log[VerdictOutcome] = field(default_factory=Log)
+    """What turned out after them: the log of `LoggedOutcomes` in the same archive."""
 
     async def recent(self, task: str, /, *, limit: int) -> Sequence[PastDebate]:
-        words, debates = _words(task), (await self.log.read()).values()
+        words, debates = _words(task), await self.all()
         ranked = sorted(debates, key=lambda past: (-len(words & _words(past.task)), -past.at, past.id))
         return [past for past in ranked if words & _words(past.task)][:limit]
+
+    async def all(self) -> list[PastDebate]:
+        """All debates, the newest first, with what turned out after them."""
+        debates, outcomes = await self.log.read(), await self.outcomes.read()
+        known = {
+            debate: outcomes[debate].says_of(past.winner) for debate, past in debates.items() if debate in outcomes
+        }
+        found = [past.model_copy(update={"turned_out": known.get(debate)}) for debate, past in debates.items()]
+        return sorted(found, key=lambda past: (-past.at, past.id))
 
     async def add(self, debate: PastDebate, /) -> None:
         await self.log.add(debate.id, debate)
@@ -276,11 +304,9 @@ class LoggedOutcomes(Outcomes):
         votes, found = await self.votes.read(), dict[str, list[Forecast]]()
         for debate, outcome in (await self.outcomes.read()).items():
             for ballot in votes.get(debate, ()):
-                # If only the wrong proposal is known, votes for others say nothing.
-                known = outcome.right is not None or ballot.choice == outcome.wrong
-                if known and ballot.voter in names:
-                    forecast = Forecast(ballot.confidence, ballot.choice == outcome.right)
-                    found.setdefault(ballot.voter, []).append(forecast)
+                known = outcome.says_of(ballot.choice)
+                if known is not None and ballot.voter in names:
+                    found.setdefault(ballot.voter, []).append(Forecast(ballot.confidence, known == "right"))
         return found
 
 
@@ -306,6 +332,8 @@ class Archive:
     def __post_init__(self) -> None:
         if isinstance(self.patience, bool) or not isinstance(self.patience, (int, float)) or not self.patience > 0:
             raise ConfigurationError("Archive", "patience", self.patience, "a number of seconds > 0")
+        if isinstance(self.past_debates, LoggedDebates) and isinstance(self.outcomes, LoggedOutcomes):
+            self.past_debates.outcomes = self.outcomes.outcomes
 
     async def record_outcome(self, debate: str, *, right: str | None = None, wrong: str | None = None) -> None:
         """Record whose proposal turned out `right`, or, if only that is known, whose turned out `wrong`.
@@ -315,6 +343,9 @@ class Archive:
         ConfigurationError for a debate that has no votes here, and for a name that is in none of these votes and not
         that of an agent with positions here.
         """
+        await self.outcomes.resolve(debate, await self._check_outcome(debate, right, wrong))
+
+    async def _check_outcome(self, debate: str, right: str | None, wrong: str | None) -> VerdictOutcome:
         where = "Archive.record_outcome"
         if (right is None) is (wrong is None):
             raise ConfigurationError(where, "right", right, "an agent's name, unless `wrong` is one")
@@ -328,7 +359,7 @@ class Archive:
         if name not in agents and not await self.positions.of(name):  # it may have proposed, and got no vote
             known = ", ".join(map(shown, sorted(agents)))
             raise ConfigurationError(where, field, name, f"an agent of the debate, such as {known}")
-        await self.outcomes.resolve(debate, VerdictOutcome(right=right, wrong=wrong))
+        return VerdictOutcome(right=right, wrong=wrong)
 
 
 _SHORT = 3  # letters of "and", "the", "how", by which tasks are not compared

@@ -7,6 +7,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from flowdebate.errors import ConfigurationError, RunExists, RunNotFound
+from flowdebate.service.archive import OWNER, archive_of
 from flowdebate.service.service import Service
 
 if TYPE_CHECKING:
@@ -18,14 +19,12 @@ if TYPE_CHECKING:
     from flowdebate.service.plans.plan import Plan
     from flowdebate.service.state import RunPage, RunState
     from flowdebate.service.votes import Vote, Votes
+    from flowdebate.store.archive import StoredArchive
     from flowdebate.store.base import StoredRun
 
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-OWNER = "owner"
-"""The label that says whose a run is."""
 
 
 def _of_owner(
@@ -99,6 +98,10 @@ class OwnedService:
     async def audited(self, *, labels: Mapping[str, str] | None = None, **filters: Any) -> Items:  # noqa: ANN401 - those of the service
         """Ballots and votes of runs of this owner."""
         return await self._service.audited(labels={**(labels or {}), OWNER: self.owner}, **filters)
+
+    def archive(self) -> StoredArchive:
+        """What debates of this owner remember."""
+        return archive_of(self._service.store, {OWNER: self.owner})
 
     async def follow(self, run_id: str, *, after: str | None = None) -> AsyncGenerator[Update]:
         """Updates of a run."""

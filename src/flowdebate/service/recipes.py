@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from flowdebate._util.text import is_blank
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns import PATTERNS, find_pattern
+from flowdebate.service.archive import archive_of
 from flowdebate.service.plans.models import Policies, with_policies
 from flowdebate.service.plans.plan import Plan, make_plan, pattern_of_run, plan_of, plan_of_fork, stored_plan
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from flowdebate.blocks.base import Block
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.runs.limits import Limits
-    from flowdebate.store.base import StoredRun
+    from flowdebate.store.base import Store, StoredRun
 
 
 CheckOptions: TypeAlias = "Callable[[Any], None]"
@@ -56,6 +57,7 @@ class Recipes:
         model: ModelChoice,
         limits: Limits | None,
         plans: bool,
+        store: Store,
         queued: Collection[str],
         recover: bool,
     ) -> None:
@@ -63,6 +65,7 @@ class Recipes:
         self.plans = plans
         self._model = model
         self._limits = limits
+        self._store = store
         self._queued = queued
         self._recover = {_RECOVER: True} if recover else {}
 
@@ -79,12 +82,13 @@ class Recipes:
         options: Mapping[str, Any],
         *,
         seed: int | None,
+        labels: Mapping[str, str] | None,
         limits: Limits | None,
         check: CheckOptions | None,
     ) -> Recipe:
         """A new run; ConfigurationError for what does not fit."""
         if isinstance(pattern, Plan):
-            return self._of_plan(pattern, limits)
+            return self._of_plan(pattern, limits, labels or {})
         if pattern in self.patterns:
             if options:
                 raise ConfigurationError(
@@ -106,7 +110,7 @@ class Recipes:
         if not plan.speakers:
             hint = "Name the sides in `debaters`, each with a name and a stance"
             raise ConfigurationError(_OPTIONS, "debaters", None, "given: the question names no sides", hint=hint)
-        return self._of_plan(plan, limits)
+        return self._of_plan(plan, limits, labels or {})
 
     def register(self, name: str, pattern: Block[Any, Any]) -> None:
         """Add a pattern; ConfigurationError for a name that is taken."""
@@ -121,8 +125,10 @@ class Recipes:
 
         ConfigurationError for a run of a pattern that this service does not have.
         """
+        # what is only shown, and what anybody may have written, replays what it has read, and changes no archive
+        labels = run.header.labels if to_ask and not run.header.foreign else None
         if plan is not None:
-            return self._of_plan(plan, limits, recording=False)
+            return self._of_plan(plan, limits, labels, recording=False)
         if (registered := self.registered(run, limits=limits)) is not None:
             return registered
         if run.header.plan is None or pattern_of_run(run) is None:
@@ -132,7 +138,7 @@ class Recipes:
         plan = plan_of(run, {}, to_ask=to_ask)
         if not to_ask:  # a replay opens no recording, and wraps no model that it does not ask
             plan = replace(plan, policies=Policies())
-        return self._of_plan(plan, limits, recording=False)
+        return self._of_plan(plan, limits, labels, recording=False)
 
     def registered(self, run: StoredRun, *, limits: Limits | None = None) -> Recipe | None:
         """A stored run of a registered pattern; None for any other."""
@@ -146,12 +152,13 @@ class Recipes:
         pattern: str | Plan | None,
         options: Mapping[str, Any],
         seed: int | None,
+        labels: Mapping[str, str] | None,
         limits: Limits | None,
         check: CheckOptions | None,
     ) -> Recipe:
         """A fork of a stored run: as that run, with another registered `pattern` or plan, or with other `options`."""
         if isinstance(pattern, Plan):
-            return self._of_plan(pattern, limits, recording=False)
+            return self._of_plan(pattern, limits, labels or {}, recording=False)
         if pattern is not None and pattern not in self.patterns:
             raise ConfigurationError(
                 "Service.fork()", "pattern", pattern, f"one of {', '.join(self.patterns)}, or None"
@@ -165,7 +172,7 @@ class Recipes:
         if check is not None and options and info is not None:
             check(info.load_page().options.read({}, file=options, where=_OPTIONS))
         plan = plan_of_fork(run, {}, changes=options if seed is None else {**options, "seed": seed})
-        return self._of_plan(plan, limits, recording=False)
+        return self._of_plan(plan, limits, labels or {}, recording=False)
 
     def name_of(self, run: StoredRun) -> str | None:
         """The pattern of a stored run; None if it is not known here."""
@@ -203,7 +210,15 @@ class Recipes:
             queued=name in self._queued,
         )
 
-    def _of_plan(self, plan: Plan, limits: Limits | None, *, recording: bool = True) -> Recipe:
+    def _of_plan(
+        self, plan: Plan, limits: Limits | None, labels: Mapping[str, str] | None, *, recording: bool = True
+    ) -> Recipe:
+        """The recipe of a plan; with `labels` its run has the archive of their owner, unless it is to have none."""
+        wanted = getattr(plan.options, "archive", False)
+        if wanted is None:  # a recording is replayed where the archive knows more
+            wanted = plan.options.record is None and plan.options.replay is None
+        if wanted and labels is not None:
+            plan = replace(plan, archive=archive_of(self._store, labels))
         stored = {**stored_plan(plan), **self._recover}  # as it was given: the service's model is no part of it
         if plan.models is None and self._model is not None:
             model = self._model

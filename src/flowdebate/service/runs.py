@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from flowdebate.errors import BadFile, ConfigurationError, RunNotFound
 from flowdebate.runs.durable.resume import result_of
+from flowdebate.service.archive import archive_of
 from flowdebate.service.documents.document import Tokens, document_of
 from flowdebate.service.pages.base import document_of_plan
 from flowdebate.service.plans.options import COMMAND, is_text, misuse
@@ -250,8 +251,15 @@ async def each_run(
 
 
 async def delete_run(store: Store, run_id: str) -> None:
-    """Delete a run with all that belongs to it. Raises RunNotFound, and RunConflict while its owner is alive."""
+    """Delete a run with all that belongs to it, also in the archive of its owner.
+
+    Raises RunNotFound, and RunConflict while a live process executes it.
+    """
+    header = (await store.run(run_id)).header
     await store.delete(run_id)
+    options = (header.plan or {}).get("options")
+    if isinstance(options, dict) and options.get("archive") and not header.foreign:
+        await archive_of(store, header.labels).forget(f"{run_id}:{header.block}")
     # Stores delete no documents: they are overwritten, unless somebody has written them anew meanwhile.
     for key, body in (await store.documents(documents_of(run_id))).items():
         await store.put(documents_of(run_id), key, GONE, expected=body)

@@ -25,6 +25,7 @@ from flowdebate.runs.durable.replay import replay
 from flowdebate.runs.durable.resume import StoreOptions, changes_of, check_unchanged
 from flowdebate.runs.execute import make_run, start_block
 from flowdebate.service.active import ActiveRuns
+from flowdebate.service.archive import archive_of
 from flowdebate.service.audit import audited_runs
 from flowdebate.service.evidence import evidence_in
 from flowdebate.service.recipes import Recipes
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from flowdebate.service.evidence import Evidence
     from flowdebate.service.plans.plan import Plan
     from flowdebate.service.recipes import CheckOptions, Recipe
+    from flowdebate.store.archive import StoredArchive
     from flowdebate.store.base import StepRow, Store, StoredRun, StoredStatus
     from flowdebate.store.open import StoreChoice
     from flowdebate.workers.deployment import Workers
@@ -129,6 +131,7 @@ class Service:
             model=model if workers is None or model is not None else workers.model,
             limits=limits,
             plans=plans,
+            store=self.store,
             queued=() if workers is None else tuple(workers.patterns),
             recover=recover,
         )
@@ -186,7 +189,9 @@ class Service:
         request; TooManyRuns. `check` gets the options before anything that they name is read or connected to, and may
         raise ConfigurationError for those that this caller may not use.
         """
-        recipe = self._recipes.new(pattern, question, options or {}, seed=seed, limits=limits, check=check)
+        recipe = self._recipes.new(
+            pattern, question, options or {}, seed=seed, labels=labels, limits=limits, check=check
+        )
         if recipe.queued and self.workers is not None:
             queued = await self.workers.submit(
                 recipe.name, recipe.value, run_id=run_id, seed=recipe.seed, labels=labels, limits=recipe.limits
@@ -312,6 +317,10 @@ class Service:
         block = None if pattern is None else self._recipes.block_name(pattern)
         runs = await list_runs(self.store, state=status, block=block, search=text, labels=labels, limit=limit)
         return await audited_runs(self.store, runs)
+
+    def archive(self) -> StoredArchive:
+        """What debates of runs without an owner remember."""
+        return archive_of(self.store, {})
 
     async def _state(self, run_id: str) -> RunState:
         return self._told(await self.store.run(run_id))
@@ -515,7 +524,7 @@ class Service:
         """
         stored = await self.store.run(run_id)
         recipe = self._recipes.of_fork(
-            stored, pattern=pattern, options=options or {}, seed=seed, limits=limits, check=check
+            stored, pattern=pattern, options=options or {}, seed=seed, labels=labels, limits=limits, check=check
         )
         # A changed pattern may ask for answers of another form than the recorded requests did.
         if isinstance(edits, Mapping) and edits and pattern is None and not options:

@@ -1,16 +1,18 @@
 """Persistent archive: records of past debates among the documents of a store.
 
-Each debate adds one immutable document under its id, so writing twice changes nothing, and concurrent processes cannot
-overwrite each other.
+Each debate adds one document to each part under its id, so writing twice changes nothing, and concurrent processes
+cannot overwrite each other. Stores delete no documents: what is forgotten is overwritten.
 """
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from flowdebate._util.text import is_blank
 from flowdebate.errors import ConfigurationError, StoreError, error_text, problems_of, shown
 from flowdebate.measures import Ballot, Position
 from flowdebate.resources.archive import (
@@ -27,6 +29,7 @@ from flowdebate.resources.archive import (
     PersonaRecord,
     VerdictOutcome,
 )
+from flowdebate.store.export import GONE
 from flowdebate.store.open import open_store
 
 if TYPE_CHECKING:
@@ -40,9 +43,54 @@ _FORMAT = 1
 """Format number of documents; older formats stay readable."""
 _LONGEST_NAME = 100
 """Characters: the name is part of a key in every store, and is shown in error messages."""
+_KINDS: Mapping[str, Any] = {
+    "debates": PastDebate,
+    "patterns": list[CritiquePattern],
+    "ratings": dict[str, float],
+    "positions": list[Position],
+    "personas": dict[str, PersonaRecord],
+    "votes": list[Ballot],
+    "outcomes": VerdictOutcome,
+}
+"""What the log of each part has of a debate."""
 
 
-def stored_archive(store: StoreChoice, *, name: str = "default", patience: float = 10.0) -> Archive:
+@dataclass(slots=True, kw_only=True)
+class StoredArchive(Archive):
+    """An archive among the documents of a store: what it remembers of each debate can be corrected and removed."""
+
+    logs: Mapping[str, Log[Any]]
+    """The logs of its parts, by the names of their collections."""
+
+    async def debates(self) -> list[PastDebate]:
+        """All debates, the newest first, with what turned out after them."""
+        return await LoggedDebates(self.logs["debates"], self.logs["outcomes"]).all()
+
+    async def correct(
+        self, debate: str, *, right: str | None = None, wrong: str | None = None, answer: str | None = None
+    ) -> None:
+        """Replace the outcome of a debate, or the answer that later debates are shown, or both.
+
+        ConfigurationError as of `record_outcome`, and for a debate that is not here or has no answer.
+        """
+        past = (await self.logs["debates"].read()).get(debate)
+        if past is None or (answer is not None and past.answer is None):
+            allowed = "a debate in this archive" if past is None else "a debate that agreed on an answer"
+            raise ConfigurationError("StoredArchive.correct", "debate", debate, allowed)
+        if answer is not None and is_blank(answer):
+            raise ConfigurationError("StoredArchive.correct", "answer", answer, "text that is not blank")
+        if answer is None or right is not None or wrong is not None:
+            await self.logs["outcomes"].replace(debate, await self._check_outcome(debate, right, wrong))
+        if answer is not None:
+            await self.logs["debates"].replace(debate, past.model_copy(update={"answer": answer}))
+
+    async def forget(self, debate: str) -> None:
+        """Remove everything that is known from a debate, its changes of ratings too."""
+        for log in self.logs.values():
+            await log.replace(debate, None)
+
+
+def stored_archive(store: StoreChoice, *, name: str = "default", patience: float = 10.0) -> StoredArchive:
     """Open an archive in `store`, for `consensus(archive=…)`; several processes may use it at once.
 
     `store` is a Store, a path, or an address such as "postgresql://…". Archives of different names are independent.
@@ -57,17 +105,17 @@ def stored_archive(store: StoreChoice, *, name: str = "default", patience: float
         allowed = f"printable text of 1 to {_LONGEST_NAME} characters"
         raise ConfigurationError("stored_archive", "name", name, allowed)
 
-    def log(part: str, kind: Any) -> Log[Any]:  # noqa: ANN401 - a type that pydantic knows
-        return _StoredLog(opened, f"archive/{name}/{part}", kind)
+    logs = {part: _StoredLog(opened, f"archive/{name}/{part}", kind) for part, kind in _KINDS.items()}
 
-    return Archive(
-        past_debates=LoggedDebates(log("debates", PastDebate)),
-        critique_patterns=LoggedPatterns(log("patterns", list[CritiquePattern])),
-        ratings=LoggedRatings(log("ratings", dict[str, float])),
-        positions=LoggedPositions(log("positions", list[Position])),
-        personas=LoggedPersonas(log("personas", dict[str, PersonaRecord])),
-        outcomes=LoggedOutcomes(log("votes", list[Ballot]), log("outcomes", VerdictOutcome)),
+    return StoredArchive(
+        past_debates=LoggedDebates(logs["debates"]),
+        critique_patterns=LoggedPatterns(logs["patterns"]),
+        ratings=LoggedRatings(logs["ratings"]),
+        positions=LoggedPositions(logs["positions"]),
+        personas=LoggedPersonas(logs["personas"]),
+        outcomes=LoggedOutcomes(logs["votes"], logs["outcomes"]),
         patience=patience,
+        logs=logs,
     )
 
 
@@ -79,21 +127,35 @@ class _StoredLog(Log[Any]):
         self._store = store
         self._collection = collection
         self._adapter: TypeAdapter[Any] = TypeAdapter(kind)
+        self._parsed: Mapping[str, tuple[str, Any]] = {}
+        """Documents that were read before, with their values."""
 
     async def add(self, debate: str, value: Any) -> None:  # noqa: ANN401 - of the kind that the adapter checks
-        try:
-            plain = self._adapter.dump_python(self._adapter.validate_python(value), mode="json")
-            body = json.dumps({"format": _FORMAT, "value": plain}, allow_nan=False)
-        except ValueError as error:
-            raise self._problem(debate, "cannot be stored", error) from error
-        await self._store.put(self._collection, debate, body)
+        await self._store.put(self._collection, debate, self._body(debate, value))
+
+    async def replace(self, debate: str, value: Any | None) -> None:  # noqa: ANN401 - as above
+        body = GONE if value is None else self._body(debate, value)
+        while (before := (await self._store.documents(self._collection)).get(debate)) != body:
+            if before is None and value is None:
+                break
+            await self._store.put(self._collection, debate, body, expected=before)
 
     async def read(self) -> Mapping[str, Any]:
-        """The values by debate, in the order of the documents; a document never changes, so it is parsed once."""
-        documents = await self._store.documents(self._collection)
-        known = self.values
-        self.values = {key: known[key] if key in known else self._parse(key, body) for key, body in documents.items()}
-        return self.values
+        """The values by debate, in the order of the documents; a document that has not changed is parsed once."""
+        documents, known = await self._store.documents(self._collection), self._parsed
+        left = {key: body for key, body in documents.items() if body != GONE}
+        self._parsed = {
+            key: known[key] if key in known and known[key][0] == body else (body, self._parse(key, body))
+            for key, body in left.items()
+        }
+        return {key: value for key, (_, value) in self._parsed.items()}
+
+    def _body(self, debate: str, value: Any) -> str:  # noqa: ANN401 - as above
+        try:
+            plain = self._adapter.dump_python(self._adapter.validate_python(value), mode="json")
+            return json.dumps({"format": _FORMAT, "value": plain}, allow_nan=False)
+        except ValueError as error:
+            raise self._problem(debate, "cannot be stored", error) from error
 
     def _parse(self, debate: str, body: str) -> Any:  # noqa: ANN401 - as above
         try:

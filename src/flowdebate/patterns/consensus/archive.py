@@ -12,7 +12,7 @@ from flowdebate._util.text import clean_text, one_line
 from flowdebate.blocks.concurrency import in_order
 from flowdebate.blocks.handler import result_of
 from flowdebate.errors import LimitReached, error_text
-from flowdebate.measures import Position, calibration, elo_changes, flips
+from flowdebate.measures import Position, calibration, elo_changes, flips, vote_weight
 from flowdebate.patterns.consensus.relations import moments
 from flowdebate.patterns.consensus.schemas import ConsensusContext, Feedback, SkippedContext
 from flowdebate.resources.archive import CritiquePattern, PastDebate, PersonaRecord, Rating
@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_EDITION = 3
-"""The second asks for positions of proposals, the third has prompts by profile."""
+_EDITION = 4
+"""The second asks for positions of proposals, the third has prompts by profile, the fourth weighs at the beginning."""
+_BY_PROFILE, _WEIGHS_FIRST = 3, 4
 _LONGEST_RESEARCH = 20_000
 """Characters: every call of every agent has it in its prompt."""
 
@@ -39,7 +40,7 @@ _LONGEST_RESEARCH = 20_000
 async def gather_context(options: ConsensusOptions, ctx: Context) -> None:
     """Put past debates, critique patterns and research into the debate's state; each source may fail."""
     edition = await _find_edition(ctx)
-    ctx.scope.handle.update(first_edition=edition == 1, former_prompts=edition < _EDITION)
+    ctx.scope.handle.update(first_edition=edition == 1, former_prompts=edition < _BY_PROFILE)
     archive, limit, task = options.archive, options.history_limit, ctx.scope.handle.state.question
     skipped: list[SkippedContext] = []
     past: list[PastDebate] = []
@@ -64,6 +65,8 @@ async def gather_context(options: ConsensusOptions, ctx: Context) -> None:
     research = await _look_up(options.research, task, skipped, ctx)
     context = ConsensusContext(past_debates=past, critique_patterns=points, research=research, skipped=skipped)
     ctx.scope.handle.update(context=context)
+    if edition >= _WEIGHS_FIRST:  # a fork that differs later still has the ratings of its parent, not of today
+        ctx.scope.handle.update(weights=await weigh_votes(options, ctx))
 
 
 async def _look_up(research: Invocation | None, task: str, skipped: list[SkippedContext], ctx: Context) -> str | None:
@@ -151,6 +154,24 @@ async def read_ratings(archive: Archive, names: Sequence[str], ctx: Context) -> 
     return await _ask(archive, read, ctx, "ratings", dict[str, Rating])
 
 
+async def weigh_votes(options: ConsensusOptions, ctx: Context) -> dict[str, float] | None:
+    """The weights of the votes: those of the application, then those by the archive's ratings; None if all weigh 1."""
+    if options.voting != "weighted":
+        return None
+    own = dict(options.weights or {})
+    archive, unknown = options.archive, [name for name in options.names if name not in own]
+    if archive is None or not unknown:
+        return own
+    try:
+        ratings = await read_ratings(archive, unknown, ctx)
+        rated = {name: vote_weight(rating.elo, rating.calibration) for name, rating in ratings.items()}
+    except Exception as error:  # noqa: BLE001 - a store may raise anything, and the votes are there
+        ctx.scope.handle.state.problems.append(f"weights: {one_line(error_text(error))}; unrated votes weigh 1")
+        ctx.run.degrade("degraded")
+        return own
+    return rated | own  # what the application says about weights holds
+
+
 async def give_feedback(options: ConsensusOptions, output: ConsensusOutput, ctx: Context) -> Feedback:
     """Tell the archive of the debate; what goes wrong is in the result, and changes nothing else."""
     positions = [
@@ -174,6 +195,9 @@ async def give_feedback(options: ConsensusOptions, output: ConsensusOutput, ctx:
         strength=output.strength,
         confidence=output.confidence,
         at=ctx.now(),
+        dissent=[
+            each for each in output.ballots if output.winner not in (None, each.choice) and each.reasoning.strip()
+        ],
     )
 
     async def write(what: str, call: Callable[[], Awaitable[Any]]) -> bool:

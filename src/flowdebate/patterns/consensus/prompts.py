@@ -231,6 +231,9 @@ def _render_context(context: ConsensusContext) -> Iterator[str]:
         found = "no agreement" if past.answer is None else f"agreed on: {quoted(past.answer)}"
         yield f"an earlier debate about: {quoted(past.task)}"
         yield f"what it came to, {found}"
+        yield from (f"who disagreed said: {quoted(ballot.reasoning)}" for ballot in past.dissent)
+        if past.turned_out is not None:
+            yield f"that turned out {past.turned_out}"
     for pattern in context.critique_patterns:
         yield f"critics have found before: {quoted(pattern.issue)}"
         if pattern.suggestion:

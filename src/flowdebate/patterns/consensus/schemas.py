@@ -437,6 +437,8 @@ class ConsensusState(PatternState):
     former_prompts: bool = False
     """Whether an earlier edition began the run, with other prompts: it is resumed with these."""
     context: ConsensusContext = Field(default_factory=ConsensusContext)
+    weights: dict[str, float] | None = None
+    """Of votes, by voter; None where all weigh 1, and in a run of an edition that reads them at the vote."""
     first: dict[str, Proposal] = Field(default_factory=dict)
     """First proposals by agent, in order of arrival."""
     proposals: dict[str, Proposal] = Field(default_factory=dict)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 from flowdebate._util.frozen import freeze
-from flowdebate._util.text import clean_data, one_line
-from flowdebate.errors import OutputError, error_text, shown
-from flowdebate.measures import Ballot, Strength, strength, tally, vote_weight
+from flowdebate._util.text import clean_data
+from flowdebate.errors import OutputError, shown
+from flowdebate.measures import Ballot, Strength, strength, tally
 from flowdebate.patterns.consensus.agents import Phase, create_vote_form, find_agent, lose_answer
-from flowdebate.patterns.consensus.archive import read_ratings
+from flowdebate.patterns.consensus.archive import weigh_votes
 from flowdebate.patterns.consensus.events import ConsensusDecided, PollVoteCast, VoteCast, enter
 from flowdebate.patterns.consensus.rounds import ask_judge, current_round, end_early, lose_judge, rounds_are_over
 from flowdebate.patterns.consensus.schemas import ConsensusStage, TieAsked, VoteAnswer, VoteAsked
@@ -93,7 +93,7 @@ async def count_poll(options: ConsensusOptions, ctx: Context) -> None:
     ballots = {ballot.voter: ballot for ballot in current_round(ctx).poll}
     if not ballots or options.confidence is None:
         return
-    counted = _count(options, ballots, await _weigh_votes(options, ctx), ctx)
+    counted = _count(options, ballots, await _find_weights(options, ctx), ctx)
     sure = bound_confidence(counted, heard=len(ctx.scope.handle.state.proposals))
     if counted.reached and sure >= options.confidence:
         end_early(ctx, "confidence", f"the agents agree on {counted.winner!r} with a confidence of {sure:.2f}")
@@ -104,7 +104,7 @@ async def count_votes(options: ConsensusOptions, ctx: Context) -> None:
     ctx.scope.handle.deadline = None
     enter(ConsensusStage.VOTE_AGGREGATION, ctx)
     state: ConsensusState = ctx.scope.handle.state
-    weights = await _weigh_votes(options, ctx)
+    weights = await _find_weights(options, ctx)
     counted = _count(options, state.ballots, weights, ctx)
     if counted.tied and counted.quorum_met:  # no judge makes up for votes that are missing
         counted = _count(options, state.ballots, weights, ctx, await _break_tie(options, counted, ctx))
@@ -162,22 +162,9 @@ def _count(
     )
 
 
-async def _weigh_votes(options: ConsensusOptions, ctx: Context) -> dict[str, float] | None:
-    """The weights of the votes: those of the application, then those by the archive's ratings; None if all weigh 1."""
-    if options.voting != "weighted":
-        return None
-    own = dict(options.weights or {})
-    archive, unknown = options.archive, [name for name in options.names if name not in own]
-    if archive is None or not unknown:
-        return own
-    try:
-        ratings = await read_ratings(archive, unknown, ctx)
-        rated = {name: vote_weight(rating.elo, rating.calibration) for name, rating in ratings.items()}
-    except Exception as error:  # noqa: BLE001 - a store may raise anything, and the votes are there
-        ctx.scope.handle.state.problems.append(f"weights: {one_line(error_text(error))}; unrated votes weigh 1")
-        ctx.run.degrade("degraded")
-        return own
-    return rated | own  # what the application says about weights holds
+async def _find_weights(options: ConsensusOptions, ctx: Context) -> Mapping[str, float] | None:
+    known: Mapping[str, float] | None = ctx.scope.handle.state.weights
+    return await weigh_votes(options, ctx) if known is None else known  # editions before the fourth weigh here
 
 
 async def _break_tie(options: ConsensusOptions, counted: Tally, ctx: Context) -> str | None:

@@ -17,6 +17,7 @@ from flowdebate.patterns.consensus.events import (
 )
 from flowdebate.patterns.consensus.schemas import ConsensusOutput, ConsensusStage
 from flowdebate.patterns.events import RoleFailed
+from flowdebate.resources.archive import Archive
 from flowdebate.runs.events import CallFellBack, CallRetried
 from flowdebate.service.documents.document import Document, Speaker
 from flowdebate.service.documents.live import Live, OwnSections
@@ -115,6 +116,12 @@ class ConsensusOptions(PatternOptions):
     )
     judge: Flag | None = option("A judge may end the rounds when everything has been said.", panel="Judge")
     tie_break: Flag | None = option("A judge chooses among tied proposals.", panel="Judge")
+    archive: Flag | None = option(
+        "Show the agents what earlier debates found, and remember this one. Default: on; off in a batch and with "
+        "--record or --replay.",
+        panel="Storage",
+        on=True,
+    )
     turn_timeout: SecondsOrOff | None = option(
         "Maximum time for one answer, waiting included. Default: 90.", panel="Limits", metavar="S|off", read=or_off
     )
@@ -316,6 +323,12 @@ class ConsensusPage(PatternPage):
         '<circle class="first" cx="74" cy="28" r="6"/>'
     )
 
+    def settled(self, plan: Plan) -> dict[str, Any]:
+        return {} if plan.options.archive else {"archive": plan.archive is not None}
+
+    def read_stored(self, options: dict[str, Any], number: int) -> dict[str, Any]:  # noqa: ARG002 - as in the base
+        return {"archive": False, **options}  # plans did not say it where no run had an archive
+
     def build(self, plan: Plan) -> Sequencer[Any, Any]:
         from flowdebate.patterns.consensus import CONSENSUS_FAILURES
 
@@ -335,6 +348,8 @@ class ConsensusPage(PatternPage):
                 # the pattern refuses a bound of diverging above that of convergence
                 diverging=_DIVERGING if bound is False else min(_DIVERGING, bound),
                 failures=failures,
+                # where a run is only replayed, what it has read is in its journal
+                archive=plan.archive or (Archive() if options.archive else None),
                 judge=options.judge or None,  # switched off in a file is as good as not given
                 tie_break=options.tie_break or None,
             )

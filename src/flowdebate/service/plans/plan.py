@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from flowdebate.patterns import PatternInfo
     from flowdebate.patterns.roster import Debater
     from flowdebate.patterns.turn import FailurePolicy
+    from flowdebate.resources.archive import Archive
     from flowdebate.runs.limits import Limits
     from flowdebate.service.plans.options import PatternOptions, PlanFile
     from flowdebate.store.base import StoredRun
@@ -50,6 +51,8 @@ class Plan:
     policies: Policies
     ask: Ask | None = None
     """How humans are asked here and now; None lets them answer later."""
+    archive: Archive | None = None
+    """What earlier debates have found, for a pattern that remembers."""
 
     @property
     def subject(self) -> str:
@@ -351,4 +354,4 @@ def with_shared_models(plan: Plan, base: Plan) -> Plan:
         replace(speaker, model=models[speaker.name]) if models.get(speaker.name) is not None else speaker
         for speaker in plan.speakers
     )
-    return replace(plan, models=base.models, speakers=speakers, policies=base.policies)
+    return replace(plan, models=base.models, speakers=speakers, policies=base.policies, archive=base.archive)

@@ -1,0 +1,213 @@
+"""Memory of runs: what debates of one owner have found is shown to later ones, and weighs their votes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from flowdebate.measures import vote_weight
+from flowdebate.runs.limits import Limits
+from flowdebate.service.owned import OwnedService
+from flowdebate.service.service import Service
+from flowdebate.store.export import export_run, import_runs
+from flowdebate.store.memory import MemoryStore
+from tests.patterns.consensus.debates import Call, model
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from flowdebate.store.archive import StoredArchive
+
+pytestmark = pytest.mark.anyio
+
+TASK = "How can rents be affordable?"
+AGENTS = [{"name": name} for name in ("ann", "bob", "cy")]
+SHORT = {"agents": AGENTS, "rounds": 1}
+VOTES = {"ann": "ann", "bob": "ann", "cy": "cy"}
+
+
+def voting(call: Call) -> Any:
+    """Ann and bob are for ann; cy is for itself, and says why."""
+    if call.phase != "vote":
+        return None
+    return {"reasoning": f"{call.agent} says so.", "choice": VOTES[call.agent], "confidence": 0.9}
+
+
+def prompts(calls: list[Call], phase: str = "proposal") -> list[str]:
+    """What agents were shown in a phase."""
+    return [call.prompt for call in calls if call.phase == phase]
+
+
+@pytest.fixture
+async def service() -> AsyncIterator[Service]:
+    """A service over a store in memory, whose agents answer as `voting` says."""
+    async with Service(store=MemoryStore(), model=model(voting)) as service:
+        yield service
+
+
+async def held(service: Any, task: str = TASK, *, labels: Any = None, limits: Any = None, **options: Any) -> Any:
+    """A run that is over."""
+    run = await service.begin("consensus", task, options={**SHORT, **options}, seed=1, labels=labels, limits=limits)
+    return await service.wait(run.run_id)
+
+
+async def known(archive: StoredArchive) -> list[str]:
+    """The tasks of an archive's debates."""
+    return [past.task for past in await archive.debates()]
+
+
+async def test_a_later_debate_is_shown_what_an_earlier_one_found_and_who_disagreed() -> None:
+    """Its answer, the dissent, and how it turned out, once that is recorded."""
+    calls: list[Call] = []
+    async with Service(store=MemoryStore(), model=model(voting, calls=calls)) as service:
+        first = await held(service)
+        assert not any("earlier debate" in prompt for prompt in prompts(calls))
+        calls.clear()
+        second = await held(service, "Are rents affordable in cities?")
+        assert [past.id for past in second.document.raw.context.past_debates] == [f"{first.run_id}:consensus"]
+        for prompt in prompts(calls):
+            assert f"an earlier debate about: {TASK}" in prompt
+            assert "agreed on: ann has idea number 1, quite another one." in prompt
+            assert "who disagreed said: cy says so." in prompt
+            assert "turned out" not in prompt
+        await service.archive().correct(f"{first.run_id}:consensus", wrong="ann")
+        calls.clear()
+        await held(service, "Which rents are affordable?")
+        assert all("that turned out wrong" in prompt for prompt in prompts(calls))
+
+
+async def test_a_weighted_vote_counts_by_recorded_outcomes(service: Service) -> None:
+    """Without any history each vote weighs 1; who was wrong and sure weighs less then, who was right weighs more."""
+    first = await held(service, voting="weighted")
+    assert first.document.raw.tally.weights == {"ann": 2.0, "bob": 0.0, "cy": 1.0}
+    await service.archive().correct(f"{first.run_id}:consensus", right="cy")
+    second = await held(service, "Are rents affordable?", voting="weighted")
+    weights = second.document.raw.tally.weights
+    assert weights["ann"] < 2 * vote_weight(1516, 0.5) < 2.1
+    assert weights["cy"] > 1.0
+
+
+async def test_every_owner_has_an_archive(service: Service) -> None:
+    """Nobody is shown what debates of others have found, whatever they are called."""
+    ann, ben = OwnedService(service, "ann"), OwnedService(service, "ben\n" + "x" * 300)
+    await held(ann)
+    await held(service)
+    seen = await held(ben, "Are rents affordable?")
+    assert seen.document.raw.context.past_debates == []
+    assert await known(ann.archive()) == await known(service.archive()) == [TASK]
+    assert await known(ben.archive()) == ["Are rents affordable?"]
+
+
+async def test_a_run_can_do_without(service: Service) -> None:
+    """It is shown nothing, and nothing of it is remembered."""
+    await held(service)
+    without = await held(service, "Are rents affordable?", archive=False)
+    assert {each.source: each.reason for each in without.document.raw.context.skipped}[
+        "history"
+    ] == "there is no archive"
+    assert await known(service.archive()) == [TASK]
+
+
+async def test_a_deleted_run_is_forgotten(service: Service) -> None:
+    """Also its ratings; and the archive's documents have no word of it."""
+    first = await held(service)
+    await held(service, "Are trams affordable?")
+    assert (await service.archive().ratings.of(["ann"]))["ann"].debates == 2
+    await service.delete(first.run_id)
+    assert await known(service.archive()) == ["Are trams affordable?"]
+    assert (await service.archive().ratings.of(["ann"]))["ann"].debates == 1
+    for part in ("debates", "patterns", "positions", "votes", "personas"):
+        documents = await service.store.documents(f"archive/default/{part}")
+        assert documents[f"{first.run_id}:consensus"] == "null"
+
+
+# What a run has read is recorded with it
+
+
+async def change(service: Service, run_id: str) -> None:
+    """Let everything that the archive says be something else."""
+    await service.archive().correct(f"{run_id}:consensus", right="cy", answer="Forget all rents.")
+    await held(service, "Are rents affordable in rents?")
+
+
+async def test_a_resumed_run_is_shown_what_it_was_shown_before() -> None:
+    """Whatever has been corrected since, and also if all of it is forgotten."""
+    calls: list[Call] = []
+    async with Service(store=MemoryStore(), model=model(voting, calls=calls)) as service:
+        first = await held(service, "Rents?")
+        left = await held(service, voting="weighted", limits=Limits(calls=5))
+        assert left.status == "limit"
+        await change(service, first.run_id)
+        await service.delete(first.run_id)
+        calls.clear()
+        await service.resume(left.run_id, limits=Limits(calls=50))
+        done = await service.wait(left.run_id)
+        assert done.status == "complete"
+        assert [past.task for past in done.document.raw.context.past_debates] == ["Rents?"]
+        assert "idea number 1" in done.document.raw.context.past_debates[0].answer
+        assert calls
+        assert all("Forget all rents" not in call.prompt and "Rents?" in call.prompt for call in calls)
+        assert done.document.raw.tally.weights["cy"] < 1.0  # by ratings, and not by the outcome that came later
+
+
+async def test_a_fork_is_shown_what_its_parent_was_shown() -> None:
+    """Only the edited answer and what follows from it is asked for, and votes weigh as they did."""
+    calls: list[Call] = []
+    async with Service(store=MemoryStore(), model=model(voting, calls=calls)) as service:
+        first = await held(service, "Rents?")
+        parent = await held(service, voting="weighted")
+        await change(service, first.run_id)
+        calls.clear()
+        step = next(step.key for step in await service.store.steps(parent.run_id) if "vote-cy" in step.key)
+        ballot = {"reasoning": "Mine.", "choice": "cy", "confidence": 0.2}
+        forked = await service.fork(parent.run_id, edits={step: ballot})
+        done = await service.wait(forked.run_id)
+        assert calls == []
+        assert done.document.raw.context == parent.document.raw.context
+        assert done.document.raw.tally.weights == parent.document.raw.tally.weights
+        assert done.document.raw.ballots[2].confidence == 0.2
+
+
+async def test_an_imported_run_changes_no_archive(service: Service) -> None:
+    """Whoever wrote the file would write into it what later debates are shown."""
+    left = await held(service, limits=Limits(calls=5))
+    lines = [line async for line in export_run(service.store, left.run_id)]
+    async with Service(store=MemoryStore(), model=model(voting)) as other:
+        await held(other, "Are rents affordable?")
+        await import_runs(other.store, [line.encode() for line in lines])
+        await other.resume(left.run_id, limits=Limits(calls=50))
+        done = await other.wait(left.run_id)
+        assert done.status == "complete"
+        assert done.document.raw.context.past_debates == []
+        assert await known(other.archive()) == ["Are rents affordable?"]
+
+
+async def test_showing_a_run_changes_no_archive() -> None:
+    """A run without an end is replayed for each look at it, also where its journal ends before its reads."""
+    store = MemoryStore()
+    async with Service(store=store, model=model(voting)) as service:
+        left = await held(service, limits=Limits(calls=5))
+    async with Service(store=store, model=model(voting)) as service:
+        before = [dict(await store.documents(f"archive/default/{part}")) for part in ("debates", "ratings")]
+        details = await service.run(left.run_id)
+        assert details.document is not None
+        assert before == [dict(await store.documents(f"archive/default/{part}")) for part in ("debates", "ratings")]
+
+
+async def test_a_run_of_a_plan_that_says_nothing_of_an_archive_has_none(service: Service) -> None:
+    """As those were begun when no front end had one: their prompts stay what they were."""
+    from dataclasses import replace
+
+    left = await held(service, archive=False, limits=Limits(calls=5))
+    stored = await service.store.run(left.run_id)
+    assert stored.header.plan is not None
+    options = {key: value for key, value in stored.header.plan["options"].items() if key != "archive"}
+    store = MemoryStore()
+    header = replace(stored.header, plan={**stored.header.plan, "options": options})
+    await store.add(replace(stored, header=header), await service.store.steps(left.run_id))
+    async with Service(store=store, model=model(voting)) as later:
+        await held(later, "Are rents affordable?")
+        await later.resume(left.run_id, limits=Limits(calls=50))
+        assert (await later.wait(left.run_id)).status == "complete"
+        assert await known(later.archive()) == ["Are rents affordable?"]
