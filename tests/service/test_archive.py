@@ -142,7 +142,7 @@ async def test_a_resumed_run_is_shown_what_it_was_shown_before() -> None:
         await service.delete(first.run_id)
         calls.clear()
         await service.resume(left.run_id, limits=Limits(calls=50))
-        done = await service.wait(left.run_id)
+        done: Any = await service.wait(left.run_id)
         assert done.status == "complete"
         assert [past.task for past in done.document.raw.context.past_debates] == ["Rents?"]
         assert "idea number 1" in done.document.raw.context.past_debates[0].answer
@@ -162,7 +162,7 @@ async def test_a_fork_is_shown_what_its_parent_was_shown() -> None:
         step = next(step.key for step in await service.store.steps(parent.run_id) if "vote-cy" in step.key)
         ballot = {"reasoning": "Mine.", "choice": "cy", "confidence": 0.2}
         forked = await service.fork(parent.run_id, edits={step: ballot})
-        done = await service.wait(forked.run_id)
+        done: Any = await service.wait(forked.run_id)
         assert calls == []
         assert done.document.raw.context == parent.document.raw.context
         assert done.document.raw.tally.weights == parent.document.raw.tally.weights
@@ -177,7 +177,7 @@ async def test_an_imported_run_changes_no_archive(service: Service) -> None:
         await held(other, "Are rents affordable?")
         await import_runs(other.store, [line.encode() for line in lines])
         await other.resume(left.run_id, limits=Limits(calls=50))
-        done = await other.wait(left.run_id)
+        done: Any = await other.wait(left.run_id)
         assert done.status == "complete"
         assert done.document.raw.context.past_debates == []
         assert await known(other.archive()) == ["Are rents affordable?"]
@@ -190,7 +190,7 @@ async def test_showing_a_run_changes_no_archive() -> None:
         left = await held(service, limits=Limits(calls=5))
     async with Service(store=store, model=model(voting)) as service:
         before = [dict(await store.documents(f"archive/default/{part}")) for part in ("debates", "ratings")]
-        details = await service.run(left.run_id)
+        details: Any = await service.run(left.run_id)
         assert details.document is not None
         assert before == [dict(await store.documents(f"archive/default/{part}")) for part in ("debates", "ratings")]
 
