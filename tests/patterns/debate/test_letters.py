@@ -15,12 +15,15 @@ from flowdebate import Debater, JudgeOptions, create_debate_transcript, create_j
 from flowdebate.errors import ConfigurationError, ProviderFailed
 from flowdebate.models import ModelResponse, OpenAIModel
 from flowdebate.patterns.debate.judging.ballots import (
+    MIN_LOG_ODDS,
+    Decision,
     JudgeBallot,
     JudgeQuote,
     Judging,
     Statement,
     centred,
     decide,
+    leader_of,
     softmax,
 )
 from flowdebate.patterns.debate.judging.jurors import letter_views
@@ -174,6 +177,89 @@ def test_inputs_that_are_swapped_give_opposite_log_odds_and_the_same_winner(pair
     renamed = decide(list(reversed(ballots)), sides=tuple(reversed(SIDES[:2])), by="log_odds")
     assert renamed.winner == found.winner
     assert renamed.scores == found.scores
+
+
+# Panels
+
+
+panels = st.integers(2, 3).flatmap(
+    lambda sides: st.lists(st.lists(odds, min_size=sides, max_size=sides), min_size=1, max_size=7)
+)
+"""What each model of a panel gives to each side."""
+
+
+def panel_of(given_to: Sequence[Sequence[float]], *, times: int = 1) -> list[JudgeBallot]:
+    """A ballot of each model, so many times."""
+    return [
+        JudgeBallot(
+            model=f"model-{number}", order=list(SIDES[: len(to)]), log_odds=centred(dict(zip(SIDES, to, strict=False)))
+        )
+        for number, to in enumerate(given_to)
+        for _ in range(times)
+    ]
+
+
+def decided(ballots: Sequence[JudgeBallot]) -> Decision:
+    """What they come to, by log-odds."""
+    return decide(ballots, sides=ballots[0].order, by="log_odds")
+
+
+def test_one_loud_model_does_not_outvote_three() -> None:
+    """However sure it is; the mean of their log-odds would be 1.5 for the side that three of four find worse."""
+    found = decided(panel_of([[4.5, -4.5], [-0.5, 0.5], [-0.5, 0.5], [-0.5, 0.5]]))
+    assert found.winner == SIDES[1]
+    assert found.scores == softmax({SIDES[0]: -0.5, SIDES[1]: 0.5})
+
+
+@given(st.integers(1, 3), st.data())
+def test_two_thirds_of_the_models_that_agree_decide(others: int, data: st.DataObject) -> None:
+    """Of any number of sides, and whatever the rest say: nobody can say it so loudly that it wins alone."""
+    sides = SIDES[: data.draw(st.integers(2, 3))]
+    said = st.lists(odds, min_size=len(sides), max_size=len(sides))
+    clear = said.filter(lambda to: to[0] - max(to[1:]) > MIN_LOG_ODDS + 1e-6)
+    agreeing = data.draw(st.lists(clear, min_size=2 * others, max_size=2 * others))
+    loud = data.draw(
+        st.lists(st.lists(st.floats(-1e6, 1e6), min_size=len(sides), max_size=len(sides)), max_size=others)
+    )
+    found = decided(panel_of([*agreeing, *loud]))
+    assert found.winner == sides[0]
+    assert max(found.scores, key=found.scores.__getitem__) == sides[0]
+
+
+@given(panels, st.integers(2, 4), st.data())
+def test_asking_a_model_again_changes_nothing(given_to: list[list[float]], times: int, data: st.DataObject) -> None:
+    """Neither all of them nor one of them: a panel is as many judges as it has models."""
+    once = panel_of(given_to)
+    again = [data.draw(st.sampled_from(once))] * times
+    assert decided(panel_of(given_to, times=times)) == decided([*once, *again]) == decided(once)
+
+
+@given(panels, st.data())
+def test_the_order_of_judges_and_sides_changes_nothing(given_to: list[list[float]], data: st.DataObject) -> None:
+    """To the last bit."""
+    ballots = panel_of(given_to)
+    found = decided(ballots)
+    other = decide(
+        data.draw(st.permutations(ballots)), sides=data.draw(st.permutations(ballots[0].order)), by="log_odds"
+    )
+    assert (other.winner, other.scores) == (found.winner, pytest.approx(found.scores, abs=1e-12))
+
+
+@given(panels)
+def test_a_panel_of_one_is_that_judge(given_to: list[list[float]]) -> None:
+    """Its probabilities, and its winner if it is clearly ahead."""
+    alone = panel_of(given_to[:1])
+    second, first = sorted((alone[0].log_odds or {}).values())[-2:]
+    found = decided(alone)
+    assert found.scores == softmax(alone[0].log_odds or {})
+    assert found.winner == (leader_of(found.scores) if first - second >= MIN_LOG_ODDS else None)
+
+
+@given(panels)
+def test_a_winner_of_a_panel_has_the_most(given_to: list[list[float]]) -> None:
+    """Also of sides of which each is behind another."""
+    found = decided(panel_of(given_to))
+    assert found.winner in (None, leader_of(found.scores))
 
 
 @given(st.dictionaries(st.text(max_size=3), odds, min_size=1, max_size=5))

@@ -129,7 +129,7 @@ class DebateOptions(OutputOptions):
         "Model of a panel of judges; repeat for each. Each casts its own ballots.", panel="Judge", metavar="SPEC"
     )
     decided_by: DecidedBy | None = option(
-        "Average the scores of all ballots, count each ballot for one side, or average the log-odds of "
+        "Average the scores of all ballots, count each ballot for one side, or take the median model's log-odds of "
         "letters. Default: log_odds by letter, else mean.",
         panel="Judge",
     )

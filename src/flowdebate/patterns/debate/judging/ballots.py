@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from statistics import median
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from pydantic import Field
@@ -20,7 +21,8 @@ Answer = Literal["winner", "scores", "letter", "letter_after_reasons"]
 """The form of a judge's answer: a winner, a score for each side, or one letter whose log-probabilities count."""
 MOST_LETTERS = 20  # to choose from: servers report the log-probabilities of no more tokens
 DecidedBy = Literal["mean", "vote", "log_odds"]
-"""The decision rule: the mean of scores, one vote per ballot for the side it ranks first, or the mean of log-odds."""
+"""The decision rule: the mean of scores, one vote per ballot for the side it ranks first, or the median over models of
+their mean log-odds."""
 MIN_LOG_ODDS = 0.1  # below it there is no clear winner: chosen on the cases in docs/judging.md
 OnFlip = Literal["average", "abstain", "tie", "human"]
 """The policy for a flipped verdict: one model picked different winners in different views."""
@@ -145,13 +147,16 @@ class Decision(NamedTuple):
 def decide(
     ballots: Sequence[JudgeBallot], *, sides: Sequence[str], by: DecidedBy = "mean", min_log_odds: float = MIN_LOG_ODDS
 ) -> Decision:
-    """Combine the usable `ballots`: the mean of their scores, the share of votes for each side, or mean log-odds.
+    """Combine the usable `ballots`: the mean of their scores, the share of votes for each side, or log-odds.
 
     A tied ballot counts in equal parts for the tied sides. Sums are exact, so the order of the ballots does not matter.
     Without a usable ballot all sides have equal shares.
 
     By log-odds, what favours a slot cancels only in all orders together: a model of which one ballot is unusable is
-    left out. The first side wins if it is `min_log_odds` ahead of the second; scores are probabilities of the means.
+    left out. The ballots of one model are averaged, so that it counts once however often it was asked. Between two
+    sides the median of the models decides, so that no model outvotes two thirds of the others, however sure it is. The
+    winner is `min_log_odds` ahead of each other side; scores are probabilities, of how far a side is behind the one
+    that is furthest ahead of it.
 
     >>> first = JudgeBallot(view=0, order=["yes", "no"], scores={"yes": 0.75, "no": 0.25}, winner="yes")
     >>> second = JudgeBallot(view=1, order=["no", "yes"], scores={"yes": 0.5, "no": 0.5})
@@ -165,11 +170,14 @@ def decide(
         used = balanced(ballots)
         if not used:
             return Decision({side: 1 / len(sides) for side in sides}, None, flipped=False)
-        sums = {side: sum((Fraction((ballot.log_odds or {})[side]) for ballot in used), Fraction(0)) for side in sides}
-        means = {side: float(total / len(used)) for side, total in sums.items()}
-        first, *others = sorted(means.values(), reverse=True)
-        ahead = all(first - other >= min_log_odds for other in others)
-        return Decision(softmax(means), _only(leaders(sums)) if ahead else None, _flipped(used, sides))
+        means = [
+            {side: float(sum(Fraction((ballot.log_odds or {})[side]) for ballot in of) / len(of)) for side in sides}
+            for of in ([ballot for ballot in used if ballot.model == model] for model in {each.model for each in used})
+        ]
+        ahead = {side: {other: median(mean[side] - mean[other] for mean in means) for other in sides} for side in sides}
+        clear = [side for side in sides if all(ahead[side][other] >= min_log_odds for other in sides if other != side)]
+        scores = softmax({side: min(ahead[side].values()) for side in sides})
+        return Decision(scores, _only(clear), _flipped(used, sides))
     totals = _totals(used, sides, by)
     whole = sum(totals.values(), Fraction(0))
     scores = {side: float(total / whole) if whole else 1 / len(sides) for side, total in totals.items()}
@@ -183,8 +191,8 @@ def is_settled(ballots: Sequence[JudgeBallot], *, left: int, sides: Sequence[str
     >>> is_settled([yes, yes], left=1, sides=["yes", "no"], by="vote"), is_settled([yes], left=1, sides=["yes", "no"])
     (True, False)
     """
-    if left <= 0:
-        return True
+    if left <= 0 or by == "log_odds":  # which have no bound
+        return left <= 0
     totals = _totals([ballot for ballot in ballots if ballot.problem is None], sides, by)
     return len(sides) == 1 or margin(totals) > left
 

@@ -51,8 +51,8 @@ class JudgeOptions:
     models: Sequence[Model | str] = ()
     """The models of a panel, each of which judges every view; empty for a single judge with its own model."""
     decided_by: DecidedBy | None = None
-    """The decision rule: "mean" averages scores, "vote" counts the first choice of each ballot, "log_odds" averages the
-    log-odds of letters. None: "log_odds" for letters, else "mean"."""
+    """The decision rule: "mean" averages scores, "vote" counts the first choice of each ballot, "log_odds" takes the
+    median of the models' mean log-odds of letters. None: "log_odds" for letters, else "mean"."""
     min_log_odds: float = MIN_LOG_ODDS
     """With decided_by="log_odds": how far the first side must be ahead of the second to be a clear winner."""
     quotes: bool = True

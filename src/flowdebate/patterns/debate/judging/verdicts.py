@@ -97,7 +97,9 @@ def letter_reasoning(judging: Judging, *, hint: bool) -> str:
     ]
     if not lines:
         shares = ", ".join(f"{side} {share:.0%}" for side, share in judging.scores.items())
-        lines.append(f"The mean of {len(judging.ballots)} ballots by letter: {shares}.")
+        models = len({ballot.model for ballot in judging.ballots})
+        rule = f"median of {models} models" if models > 1 and judging.decided_by == "log_odds" else "mean"
+        lines.append(f"The {rule} of {len(judging.ballots)} ballots by letter: {shares}.")
     return "\n\n".join([*lines, *([HINT] if hint else [])])
 
 
