@@ -131,7 +131,7 @@ def test_the_import_brings_in_what_a_debate_needs() -> None:
     """Other patterns, measures of texts, stores with databases, pages and commands are imported at first use."""
     code = "import sys; from flowdebate import Debater, debate; "
     code += "print(*[name for name in sys.modules if name.startswith('flowdebate')])"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, text=True, check=True)  # noqa: S603
     found = run.stdout.split()
     banned: tuple[str, ...] = (
         "cli",

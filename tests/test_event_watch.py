@@ -112,7 +112,7 @@ def test_a_test_in_which_a_wrong_event_is_emitted_fails(tmp_path: Path) -> None:
     (tmp_path / "test_wrong.py").write_text(dedent(WRONG), "utf-8")
     options = ["-q", "-c", "/dev/null", "--rootdir", str(tmp_path), "-p", "no:cacheprovider", "-p", "no:randomly"]
     command = [sys.executable, "-m", "pytest", *options, "-p", "tests.event_watch", str(tmp_path)]
-    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603
+    run = subprocess.run(command, timeout=60, cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603
     assert run.returncode == 1, run.stdout + run.stderr
     assert "2 failed, 1 passed" in run.stdout
     assert "$.round: 'one' is not of type 'integer'" in run.stdout

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 from tests.processes import pytest_configure
 
@@ -19,3 +21,24 @@ def test_ctrl_c_reaches_the_processes_of_tests_that_run_in_the_background() -> N
         assert subprocess.run(command, capture_output=True, check=True, timeout=30).stdout.strip() == b"False"  # noqa: S603
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def test_no_test_waits_for_a_process_without_a_bound() -> None:
+    """One that hangs under load fails its test, and says so, instead of being cut off with the whole suite."""
+    unbounded = []
+    for path in sorted(Path(__file__).parent.rglob("*.py")):
+        tree = ast.parse(path.read_text("utf-8"))
+        bounded = {id(part) for each in ast.walk(tree) if _calls(each, "wait_for") for part in ast.walk(each)}
+        for each in ast.walk(tree):
+            if not isinstance(each, ast.Call) or id(each) in bounded or not isinstance(each.func, ast.Attribute):
+                continue
+            on, keywords = ast.unparse(each.func.value), {keyword.arg for keyword in each.keywords}
+            waits = each.func.attr == "communicate" or (each.func.attr == "wait" and on.endswith("process"))
+            runs = on == "subprocess" and each.func.attr in ("run", "check_output", "check_call")
+            if (waits and not each.args and "timeout" not in keywords) or (runs and "timeout" not in keywords):
+                unbounded.append(f"{path.name}:{each.lineno}: {ast.unparse(each)[:60]}")
+    assert not unbounded, "\n".join(unbounded)
+
+
+def _calls(part: ast.AST, name: str) -> bool:
+    return isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute) and part.func.attr == name

@@ -243,6 +243,6 @@ def test_the_import_changes_nothing() -> None:
 
 def printed(code: str) -> str:
     """What a new interpreter prints."""
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, text=True, check=True)  # noqa: S603
     assert run.stderr == ""
     return run.stdout.strip()

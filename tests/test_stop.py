@@ -306,7 +306,7 @@ def test_stop_is_imported_when_it_is_first_used() -> None:
     """`import flowdebate` does not pay for it, and `flowdebate.stop` is the module."""
     assert flowdebate.stop is stop
     code = "import sys, flowdebate; assert 'flowdebate.stop' not in sys.modules; str(flowdebate.stop.rounds(2))"
-    subprocess.run([sys.executable, "-c", code], check=True)  # noqa: S603 - its own code
+    subprocess.run([sys.executable, "-c", code], timeout=60, check=True)  # noqa: S603 - its own code
 
 
 @given(st.lists(st.sampled_from(NAMES), min_size=1, max_size=8), ANSWERS)

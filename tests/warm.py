@@ -73,16 +73,21 @@ class Warm:
         for descriptor in close:
             os.close(descriptor)
         self._status.settimeout(60)  # the first one waits for all the imports
-        self.pid = int.from_bytes(self._status.recv(4), "big")
+        self.pid = self._read()
 
-    def wait(self, timeout: float | None = None) -> int:
+    def _read(self) -> int:
+        told = self._status.recv(4)
+        assert len(told) == 4, "the process that others are forked from is gone"
+        return int.from_bytes(told, "big")  # of nothing it would be 0: as a process id, all of this group
+
+    def wait(self, timeout: float) -> int:
         """Its exit code, once it has ended; TimeoutExpired."""
         if self.returncode is None:
             self._status.settimeout(timeout)
             try:
-                self.returncode = os.waitstatus_to_exitcode(int.from_bytes(self._status.recv(4), "big"))
+                self.returncode = os.waitstatus_to_exitcode(self._read())
             except TimeoutError:
-                raise subprocess.TimeoutExpired(str(self.pid), timeout or 0) from None
+                raise subprocess.TimeoutExpired(str(self.pid), timeout) from None
             self._status.close()
         return self.returncode
 

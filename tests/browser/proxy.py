@@ -63,7 +63,7 @@ class Proxy(socketserver.ThreadingTCPServer):
                 self._sent += data
                 server.sendall(data)
             _end(server)
-            answers.join()
+            answers.join(60)
             self.open -= ends
 
     def _answer(self, server: socket.socket, client: socket.socket) -> None:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 MODELS = ("staged", "other", "ann-model", "bob-model")
 """Names of models that a stage plays; any other one says "fine"."""
 COMMAND = "from flowdebate.cli import main; main()"
-PATIENCE = 30.0
+PATIENCE = 60.0
 """Seconds after which a test gives up on a process."""
 
 

@@ -27,7 +27,7 @@ def complete(shell: str, line: str) -> list[str]:
         "fish": {"_TYPER_COMPLETE_ARGS": line, "_TYPER_COMPLETE_FISH_ACTION": "get-args"},
     }[shell]
     env = {**environment(), **asked, "_FLOWDEBATE_COMPLETE": f"complete_{shell}"}
-    done = subprocess.run(command(), env=env, capture_output=True, text=True, check=False)  # noqa: S603 - our own command
+    done = subprocess.run(command(), env=env, capture_output=True, timeout=60, text=True, check=False)  # noqa: S603 - our own command
     assert done.stderr == ""
     return [line for line in done.stdout.splitlines() if line]
 
@@ -73,6 +73,7 @@ def test_the_script_of_a_shell_is_shown(shell: str) -> None:
         command("--show-completion", shell),
         env={**environment(), "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"},
         capture_output=True,
+        timeout=60,
         text=True,
         check=True,
     )

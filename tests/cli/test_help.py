@@ -125,7 +125,7 @@ def test_help_and_version_load_no_pattern(arguments: list[str]) -> None:
         "heavy = ('flowdebate.service.pages', 'flowdebate.service.plans.plan', 'flowdebate.service.runs')\n"
         "print([name for name in sys.modules if name.startswith(heavy)])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603 - our own code
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, text=True, check=True)  # noqa: S603 - our own code
     assert done.stdout == "[]\n"
 
 

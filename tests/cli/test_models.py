@@ -92,5 +92,5 @@ def test_an_unknown_model_is_refused_with_the_one_that_is_meant() -> None:
 def test_python_runs_the_package_as_the_command() -> None:
     """`python -m flowdebate`, under the name of the command."""
     arguments = [sys.executable, "-m", "flowdebate", "--help"]
-    done = subprocess.run(arguments, env=environment(), capture_output=True, text=True, check=True)  # noqa: S603 - our own
+    done = subprocess.run(arguments, env=environment(), capture_output=True, timeout=60, text=True, check=True)  # noqa: S603 - our own
     assert done.stdout.startswith("Usage: flowdebate [OPTIONS] COMMAND")

@@ -220,7 +220,7 @@ told = CliRunner().invoke(app, ["audit", "--data", "-"], input=line)
 print(told.exit_code, told.stderr, told.stdout)
 """
     command = [sys.executable, "-c", script]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own script
+    done = subprocess.run(command, capture_output=True, timeout=60, text=True, check=False)  # noqa: S603 - our own script
     assert done.stderr == ""
     assert "full_audit(): `library` must be scipy, installed, got 'no scipy'" in done.stdout
     assert '0 Warning: no p-values and no intervals without scipy: pip install "flowdebate[audit]"' in done.stdout

@@ -79,7 +79,7 @@ async def test_the_command_serves_over_http_until_a_signal(tmp_path: Path) -> No
             await client.call_tool("wait_for_run", {"run_id": run_id, "seconds": 0.05})
     process.send_signal(signal.SIGTERM)
     (tmp_path / "hold").unlink()
-    assert await process.wait() == -signal.SIGTERM
+    assert await asyncio.wait_for(process.wait(), 60) == -signal.SIGTERM
     service, model = make(tmp_path)
     async with service:
         left = await service.run(run_id)
@@ -100,5 +100,5 @@ def test_importing_the_library_does_not_import_the_sdk() -> None:
     import subprocess
 
     code = "import sys, flowdebate.cli.app, flowdebate.mcp; print('mcp' in sys.modules, 'uvicorn' in sys.modules)"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
+    found = subprocess.run([sys.executable, "-c", code], timeout=60, capture_output=True, text=True, check=True)  # noqa: S603
     assert found.stdout.split() == ["False", "False"]

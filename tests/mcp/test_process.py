@@ -74,7 +74,7 @@ async def test_calls_in_flight_end_and_are_stored_when_the_server_is_ended(tmp_p
     await asyncio.sleep(0.1)  # it waits for the call
     assert process.returncode is None
     (tmp_path / "hold").unlink()
-    assert await process.wait() == (-signal.SIGTERM if end == "SIGTERM" else 0)
+    assert await asyncio.wait_for(process.wait(), 60) == (-signal.SIGTERM if end == "SIGTERM" else 0)
     store = SqliteStore(str(tmp_path / "runs.sqlite3"))
     stored = await store.run(run_id)
     await close_store(store)
@@ -92,7 +92,7 @@ async def test_a_host_that_reads_no_more_has_left(tmp_path: Path) -> None:
     (tmp_path / "hold").unlink()
     assert process.stdin is not None
     process.stdin.close()
-    assert await process.wait() == 0
+    assert await asyncio.wait_for(process.wait(), 60) == 0
     assert process.stderr is not None
     assert b"Traceback" not in await process.stderr.read()
 
@@ -140,7 +140,7 @@ async def test_stdout_is_the_protocols_alone(tmp_path: Path) -> None:
     assert process.stderr is not None
     assert await process.stdout.read() == b""
     assert b"This line is not of the protocol." in await process.stderr.read()
-    assert await process.wait() == 0
+    assert await asyncio.wait_for(process.wait(), 60) == 0
     assert "start_debate" in [tool["name"] for tool in listed["tools"]]
 
 
@@ -179,7 +179,7 @@ async def test_without_the_extra_one_message_says_how_to_install_it(tmp_path: Pa
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "flowdebate", "mcp", env=os.environ | {"PYTHONPATH": python}, stderr=-1, stdout=-1
     )
-    out, errors = await process.communicate()
+    out, errors = await asyncio.wait_for(process.communicate(), 60)
     assert (process.returncode, out) == (2, b"")
     assert b'pip install "flowdebate[mcp]"' in errors
     assert b"Traceback" not in errors

@@ -148,7 +148,7 @@ from flowdebate.measures import Embeddings, TfIdf, best_similarity
 
 def said(code: str) -> str:
     """What a new interpreter prints."""
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, text=True, check=True)  # noqa: S603
     return run.stdout.strip()
 
 

@@ -157,6 +157,7 @@ def test_the_topologies_are_the_same_in_every_process() -> None:
             [sys.executable, "-c", code],
             env={**os.environ, "PYTHONHASHSEED": seed},
             capture_output=True,
+            timeout=60,
             text=True,
             check=True,
         ).stdout

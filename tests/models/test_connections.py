@@ -213,7 +213,7 @@ def test_one_model_serves_several_event_loops_and_threads() -> None:
 
     thread = threading.Thread(target=lambda: asyncio.run(serve()), daemon=True)
     thread.start()
-    ready.wait()
+    assert ready.wait(60)
     model = OpenAIModel("m", base_url=f"http://127.0.0.1:{ports[0]}/v1")
     texts: list[str] = []
 
@@ -228,10 +228,10 @@ def test_one_model_serves_several_event_loops_and_threads() -> None:
         for other in threads:
             other.start()
         for other in threads:
-            other.join()
+            other.join(60)
     finally:
         stop[0]()
-        thread.join()
+        thread.join(60)
     gc.collect()  # a socket that was left open would warn here, and warnings are errors
     assert texts == ["fine"] * 8
 
@@ -250,7 +250,7 @@ async def test_a_proxy_for_the_world_is_not_asked_for_this_machine() -> None:
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-W", "error", "-c", script, server.base_url, env=env, stdout=asyncio.subprocess.PIPE
         )
-        output, _ = await process.communicate()
+        output, _ = await asyncio.wait_for(process.communicate(), 60)
     assert output.strip() == b"fine"
 
 
@@ -262,7 +262,7 @@ async def test_importing_the_package_imports_no_sdk() -> None:
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", script, stdout=asyncio.subprocess.PIPE, cwd=Path(__file__).parent
     )
-    output, _ = await process.communicate()
+    output, _ = await asyncio.wait_for(process.communicate(), 60)
     assert (process.returncode, output.strip()) == (0, b"")
 
 

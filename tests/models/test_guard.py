@@ -51,7 +51,7 @@ def test_a_guard_holds_in_other_threads() -> None:
     with forbid_real_models():
         thread = threading.Thread(target=lambda: seen.append(allowed(REMOTE)), daemon=True)
         thread.start()
-        thread.join()
+        thread.join(60)
     assert seen == [False]
 
 

@@ -367,7 +367,7 @@ async def test_the_engine_ends_with_its_process(path: Path, ending: str) -> None
     pid = int(await process.stdout.readline())
     if ending:
         process.kill()
-    await process.communicate()
+    await asyncio.wait_for(process.communicate(), 60)
     await wait_until_ended(pid)
     assert process.returncode == (-signal.SIGKILL if ending else 0)
 
@@ -387,7 +387,7 @@ except ModelUnavailable as error:
     print(error)
 """
     process = await run_script(hidden)
-    output = (await process.communicate())[0].decode()
+    output = (await asyncio.wait_for(process.communicate(), 60))[0].decode()
     for way_out in ('pip install "flowdebate[local,local-model]"', "OPENAI_API_KEY", "Ollama", "base_url"):
         assert way_out in output
 

@@ -198,7 +198,7 @@ def server() -> Iterator[tuple[str, list[str]]]:
         thread.start()
         yield f"http://127.0.0.1:{serving.server_port}", asked
         serving.shutdown()
-        thread.join()
+        thread.join(60)
 
 
 @pytest.mark.parametrize(

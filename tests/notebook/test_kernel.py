@@ -216,5 +216,5 @@ def test_in_a_script_show_only_waits() -> None:
         SETUP
         + "async def main():\n    print((await show(rent().start('Rent?', model=model))).status)\nasyncio.run(main())"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)  # noqa: S603
+    done = subprocess.run([sys.executable, "-c", program], timeout=60, capture_output=True, text=True, check=True)  # noqa: S603
     assert done.stdout == "complete\n"

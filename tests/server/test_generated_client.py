@@ -35,7 +35,7 @@ def generated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     (folder / "config.json").write_text(json.dumps({"post_hooks": []}))
     command = [sys.executable, "-m", "openapi_python_client", "generate", "--path", "openapi.json", "--meta", "none"]
     options = ["--output-path", PACKAGE, "--config", "config.json", "--fail-on-warning"]
-    done = subprocess.run([*command, *options], cwd=folder, capture_output=True, text=True, check=False)  # noqa: S603
+    done = subprocess.run([*command, *options], cwd=folder, capture_output=True, timeout=60, text=True, check=False)  # noqa: S603
     assert done.returncode == 0, done.stdout + done.stderr
     assert "WARNING" not in done.stdout + done.stderr
     sys.path.insert(0, str(folder))

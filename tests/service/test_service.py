@@ -181,7 +181,7 @@ async def test_a_run_of_another_process_is_followed_while_it_goes_on(tmp_path: P
             await asyncio.sleep(0.02)
         updates = await all_of(service.follow("r"))
         run = await service.run("r")
-    out, errors = await other.communicate()
+    out, errors = await asyncio.wait_for(other.communicate(), 60)
     assert other.returncode == 0, errors.decode()
     theirs = [tuple(line.split(" ", 1)) for line in out.decode().splitlines()]
     assert [update.kind for update in updates].count("reset") == 0

@@ -102,7 +102,12 @@ def test_a_program_of_two_lines_is_the_command_line_with_it(tmp_path: Path) -> N
     (tmp_path / "riddles.py").write_text(read_riddles())
     (tmp_path / "solve.py").write_text("import riddles\nfrom flowdebate.cli import main\n\nmain()\n")
     helped = subprocess.run(
-        [sys.executable, "solve.py", "batch", "--help"], cwd=tmp_path, capture_output=True, text=True, check=True
+        [sys.executable, "solve.py", "batch", "--help"],
+        cwd=tmp_path,
+        capture_output=True,
+        timeout=60,
+        text=True,
+        check=True,
     )
     assert "round_robin, council, riddle." in " ".join(helped.stdout.split())
 

@@ -138,7 +138,7 @@ class Soak:
                         break
             if timer is not None:
                 timer.join()
-                process.wait()
+                process.wait(60)
         self.found["kills"] += killed
 
     def follow(self, http: httpx2.Client) -> None:

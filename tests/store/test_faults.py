@@ -123,7 +123,7 @@ async def test_a_small_disk_that_is_full_is_told_and_loses_nothing(tmp_path: Pat
     if os.geteuid() != 0 or mount is None or unmount is None:
         pytest.skip("may not mount a file system")
     mounted = [mount, "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(disk)]
-    if subprocess.run(mounted, capture_output=True, check=False).returncode:
+    if subprocess.run(mounted, timeout=60, capture_output=True, check=False).returncode:
         pytest.skip("may not mount a file system here")
     store, kept = SqliteStore(disk / "runs.sqlite3"), 0
     try:
@@ -140,7 +140,7 @@ async def test_a_small_disk_that_is_full_is_told_and_loses_nothing(tmp_path: Pat
         assert await keys_in(disk / "runs.sqlite3") == [*(f"k{number}" for number in range(kept)), "after"]
     finally:
         await store.close()
-        subprocess.run([unmount, "--lazy", str(disk)], check=True)
+        subprocess.run([unmount, "--lazy", str(disk)], timeout=60, check=True)
 
 
 async def test_a_process_without_file_handles_is_told_and_goes_on_later(tmp_path: Path) -> None:
@@ -198,7 +198,9 @@ async def test_another_object_and_another_process_do_not_lose_what_was_written(t
 def ids_elsewhere(path: Path) -> list[str]:
     """The ids of the runs, as another process finds them."""
     code = "import sqlite3, sys; print(*sqlite3.connect(sys.argv[1]).execute('SELECT run_id FROM runs').fetchall())"
-    done = subprocess.run([sys.executable, "-c", code, str(path)], check=True, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(path)], timeout=60, check=True, capture_output=True, text=True
+    )
     return sorted(re.findall(r"r\d+", done.stdout))
 
 
@@ -438,7 +440,7 @@ async def test_what_was_answered_survives_whatever_kills_the_process(tmp_path: P
         printed += [(await process.stdout.readline()).decode().strip() for _ in range(moments.randint(1, 25))]
         process.send_signal(signal.SIGKILL)
         printed += (await process.stdout.read()).decode().split()
-        assert await process.wait() == -signal.SIGKILL
+        assert await asyncio.wait_for(process.wait(), 60) == -signal.SIGKILL
     kept = await keys_in(path)
     assert len(set(kept)) == len(kept)
     # Of each process one commit may be in the file that it could not tell of any more.

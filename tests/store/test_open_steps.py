@@ -144,7 +144,7 @@ async def test_what_a_killed_process_had_begun_is_known(tmp_path: Path) -> None:
     """To those who look on, to who takes the run over, and in the file, when nothing is left beside it."""
     path = tmp_path / "runs.sqlite3"
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", DIES, str(path))
-    assert await process.wait() == -signal.SIGKILL
+    assert await asyncio.wait_for(process.wait(), 60) == -signal.SIGKILL
     left = [
         StepRow(key="kept", kind="call", request="hash", seq=1, at=1.0, body="1"),
         StepRow(key="new", kind="call"),

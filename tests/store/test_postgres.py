@@ -150,7 +150,7 @@ async def test_what_a_killed_process_had_is_free_within_a_second_or_so(a_server:
         with pytest.raises(RunConflict):
             await store.take("r")
         process.send_signal(signal.SIGKILL)
-        process.wait()
+        process.wait(60)
     run = await taken(store, "r", within=3)
     assert (run.status, run.recoveries) == ("running", 1)
     assert await store.intend("r", "k", "call", None) == 2
@@ -186,7 +186,7 @@ asyncio.run(main())
 async def test_a_process_that_leaves_without_closing_has_written_all(a_server: Server, schema: str) -> None:
     """What it has handed over is there, although its event loop is gone; and it leaves without a word."""
     command = [sys.executable, "-X", "dev", "-W", "error", "-c", LEAVING, a_server.url, schema]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603, ASYNC221
+    done = subprocess.run(command, capture_output=True, timeout=60, text=True, check=True)  # noqa: S603, ASYNC221
     assert (done.stdout, [line for line in done.stderr.splitlines() if "Executing <" not in line]) == ("", [])
     store = PostgresStore(a_server.url, schema=schema)
     assert (await store.run("r")).steps == 50
@@ -200,7 +200,7 @@ async def test_four_processes_use_it_first_at_once(a_server: Server, schema: str
         for name in "abcd"
     ]
     for process in processes:
-        process.communicate()
+        process.communicate(timeout=60)
     assert [process.returncode for process in processes] == [0] * 4
     store = PostgresStore(a_server.url, schema=schema)
     assert {run.header.run_id for run in await store.runs()} == set("abcd")
@@ -241,7 +241,8 @@ asyncio.run(main())
 async def test_tables_can_be_made_while_another_thread_imports_sqlalchemy(a_server: Server, schema: str) -> None:
     """As a service does that queues its first run while its worker starts."""
     pytest.importorskip("dbos")
-    done = subprocess.run([sys.executable, "-c", HALFWAY, a_server.url, schema], capture_output=True, text=True)  # noqa: S603, ASYNC221, PLW1510
+    command = [sys.executable, "-c", HALFWAY, a_server.url, schema]
+    done = subprocess.run(command, capture_output=True, timeout=60, text=True, check=False)  # noqa: S603, ASYNC221
     assert (done.returncode, done.stderr) == (0, "")
     assert asked(a_server, f"SELECT version_num FROM {schema}.migrations") == [(KNOWN,)]  # noqa: S608
 
@@ -389,7 +390,7 @@ def test_without_the_driver_it_says_what_to_install() -> None:
         "try: PostgresStore('postgresql://localhost/x')\n"
         "except ValueError as error: print(error)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, text=True, check=True)  # noqa: S603
     assert "pip install 'flowdebate[postgres]'" in done.stdout
 
 

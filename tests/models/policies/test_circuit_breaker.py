@@ -226,7 +226,7 @@ def test_threads_get_no_more_trials_than_there_are() -> None:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join()
+            thread.join(60)
         given = [ticket for ticket in tickets if ticket is not None]
         assert (len(tickets), len(given)) == (16, 2)
         for ticket in given:

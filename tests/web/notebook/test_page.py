@@ -323,7 +323,7 @@ def test_nothing_of_it_is_loaded_before_a_notebook_asks() -> None:
         "print('<iframe' in result._repr_html_())\n"
         "print('IPython' in sys.modules)\n"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)  # noqa: S603
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=60, text=True, check=True)  # noqa: S603
     assert done.stdout.split() == ["[]", "True", "False"]
 
 
