@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from flowdebate import Debater, FailurePolicy, JudgeOptions, Limits, Session, create_debate_transcript, debate, outline
@@ -112,6 +113,33 @@ def test_a_judge_that_goes_by_the_last_word_makes_nobody_win(on_flip: Any) -> No
     assert (single.winner, single.judging.flipped) == (None, True)
     assert "against is better." in single.reasoning
     assert "for is better." in single.reasoning
+
+
+def by_letter(lead: float, *, mirror: bool, **options: Any) -> Any:
+    """The verdict on a debate in which "for" is `lead` ahead in each view, whoever speaks first."""
+
+    def likely(request: ModelRequest) -> dict[str, float]:
+        shown = str(request.messages[-1]["content"])
+        ahead = lead if "Yes," in shown.split("Side B:", maxsplit=1)[0] else -lead
+        return {"A": -math.log1p(math.exp(-ahead)), "B": -math.log1p(math.exp(ahead))}
+
+    sides = [Debater("ann", "for", block=lambda _: "Yes, please."), Debater("bea", "against", block=lambda _: "No.")]
+    judge = JudgeOptions(answer="letter", **options)
+    return rent(debaters=sides, judge=judge, mirror=mirror).run_sync(QUESTION, model=FunctionModel(likely)).raw.verdict
+
+
+@settings(max_examples=25, deadline=None)
+@given(lead=st.floats(-3, 3), least=st.sampled_from([0.0, 0.1, 1.5]), quotes=st.booleans())
+@example(lead=1.0, least=1.5, quotes=True)
+@example(lead=0.04, least=0.0, quotes=True)
+@example(lead=0.04, least=0.1, quotes=False)
+def test_the_mirror_of_a_debate_with_itself_has_its_winner(lead: float, least: float, quotes: bool) -> None:  # noqa: FBT001 - drawn
+    """By letter with any threshold, and in the words of such a verdict: a small lead is no tie."""
+    alone, both = (by_letter(lead, mirror=mirror, min_log_odds=least, quotes=quotes) for mirror in (False, True))
+    assert both.winner == alone.winner
+    assert both.verdict == alone.verdict
+    assert both.judging.scores == pytest.approx(alone.judging.scores)
+    assert both.judging.quotes == alone.judging.quotes
 
 
 def test_the_audit_of_mirrored_debates_finds_a_judge_that_goes_by_the_last_word() -> None:

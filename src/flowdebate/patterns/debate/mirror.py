@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from flowdebate.blocks.base import Block, merge_resources
 from flowdebate.patterns.debate.judging.ballots import decide
-from flowdebate.patterns.debate.judging.verdicts import conclude
+from flowdebate.patterns.debate.judging.verdicts import HINT, conclude
 from flowdebate.patterns.debate.schemas import DebateVerdict, MirrorStarted
 from flowdebate.patterns.state import entries_of
 
@@ -92,7 +92,8 @@ def verdict_of_both(
             # an only ballot has left its words to the verdict, which is now another one
             words = {} if ballot.verdict else {"verdict": verdict.verdict, "reasoning": verdict.reasoning}
             ballots.append(ballot.model_copy(update={"view": ballot.view + after, "spoken": order, **words}))
-    found = decide(ballots, sides=sides, by=first.judging.decided_by)
+    least = first.judging.min_log_odds
+    found = decide(ballots, sides=sides, by=first.judging.decided_by, min_log_odds=least)
     flipped = found.flipped or first.winner != second.winner
     both = first.judging.model_copy(
         update={
@@ -103,4 +104,4 @@ def verdict_of_both(
             "on_flip": on_flip if flipped else None,
         }
     )
-    return conclude(both, found.winner, sides=sides)
+    return conclude(both, found.winner, sides=sides, hint=HINT in first.reasoning)

@@ -112,6 +112,10 @@ class Judging(WireModel):
     """The schedule of views: "single", "swap", "cyclic", "full" or "sampled(n)"."""
     decided_by: DecidedBy = "mean"
     """How the ballots were put together."""
+    min_log_odds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
+        default=MIN_LOG_ODDS, exclude_if=lambda least: least == MIN_LOG_ODDS
+    )
+    """By log-odds, the lead that a winner needs; not written if it is the usual one."""
     ballots: list[JudgeBallot]
     """In the order of the schedule, model by model."""
     planned: Annotated[int, Field(ge=1)] = 1

@@ -21,7 +21,6 @@ from flowdebate.patterns.debate.judging.ballots import (
     JudgeBallot,
     JudgeQuote,
     Judging,
-    balanced,
     decide,
     effective_n,
     is_settled,
@@ -41,7 +40,6 @@ from flowdebate.patterns.debate.judging.jurors import (
 from flowdebate.patterns.debate.judging.options import CROSSED, LETTERS, JudgeOptions, labels_for
 from flowdebate.patterns.debate.judging.verdicts import (
     conclude,
-    conclude_by_letter,
     render_ballots,
     reply_to,
     statements_of,
@@ -352,6 +350,7 @@ class Judge(Block[Any, JudgedVerdict]):
             fallback=fallback,
             schedule=str(how.plan),
             decided_by=how.rule,
+            min_log_odds=how.min_log_odds,
             ballots=ballots,
             planned=asking.planned(len(self.sides)),
             scores=found.scores,
@@ -365,13 +364,7 @@ class Judge(Block[Any, JudgedVerdict]):
             answer = await self._person(FlippedBallots(subject=question, ballots=ballots), ctx.below(self._person))
             words = {"verdict": answer.verdict, "winner": answer.winner, "reasoning": answer.reasoning}
             return JudgedVerdict(**words, judging=judging)
-        verdict = conclude(judging, found.winner, sides=self.sides)
-        if not by_letter:
-            return verdict
-        usable = bool(balanced(ballots) if how.rule == "log_odds" else used)
-        return conclude_by_letter(
-            verdict, len(self.sides), usable=usable, hint=how.form == "letter" and self._is_concise(ctx)
-        )
+        return conclude(judging, found.winner, sides=self.sides, hint=self._is_concise(ctx))
 
     async def _quotes(self, juror: Juror | LetterJuror, question: str, ctx: Context) -> list[JudgeQuote]:
         """The statement of each side that the model picks as its most concrete one."""

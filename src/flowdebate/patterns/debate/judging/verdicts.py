@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from flowdebate.patterns.debate.judging.ballots import MOST_LETTERS, Statement, firsts_of
+from flowdebate.patterns.debate.judging.ballots import MOST_LETTERS, Statement, balanced, firsts_of
 from flowdebate.patterns.debate.schemas import JudgedVerdict
 from flowdebate.prompts.escaping import quoted, tag_text
 
@@ -30,11 +30,12 @@ _UNDECIDED = {
 _TWO = 2  # sides, of which one has more than the other, and not most
 
 
-def conclude(judging: Judging, winner: str | None, *, sides: Sequence[str]) -> JudgedVerdict:
+def conclude(judging: Judging, winner: str | None, *, sides: Sequence[str], hint: bool = False) -> JudgedVerdict:
     """The verdict of a count in which `winner` is ahead, or nobody where `judging.on_flip` says so.
 
     A tie has equal scores for the sides that a ballot put first; abstaining leaves the scores as they were counted. The
-    words are those of the ballot that is most clearly for the winner; without one, the reasons of all ballots.
+    words are those of the ballot that is most clearly for the winner; without one, the reasons of all ballots. A judge
+    that answered with letters has written no words itself; with `hint`, they say that it is a small model.
     """
     used = [ballot for ballot in judging.ballots if ballot.problem is None]
     if judging.on_flip == "tie":
@@ -42,23 +43,18 @@ def conclude(judging: Judging, winner: str | None, *, sides: Sequence[str]) -> J
         shares = {side: 1 / len(firsts) if side in firsts else 0.0 for side in sides}
         judging = judging.model_copy(update={"scores": shares})
     if winner is None or judging.on_flip in _UNDECIDED:
+        winner = None
         words = _UNDECIDED.get(judging.on_flip or "", "A tie: no position has more than all others.")
         why = "\n\n".join(f"For {ballot.winner or 'none of them'}: {_tell_reasons(ballot)}" for ballot in used)
-        return JudgedVerdict(verdict=words, winner=None, reasoning=why, judging=judging)
-    best = max(used, key=lambda ballot: ballot.shares.get(winner, 0.0))  # the first of those that are as clear
-    words = add_headline(best.verdict, winner, best.order)
-    return JudgedVerdict(verdict=words, winner=winner, reasoning=_tell_reasons(best), judging=judging)
-
-
-def conclude_by_letter(verdict: JudgedVerdict, sides: int, *, usable: bool, hint: bool) -> JudgedVerdict:
-    """`verdict` with the words of a judge that answered with letters, which has written none itself."""
-    judging = verdict.judging
-    if judging is None or judging.on_flip in _UNDECIDED:
-        return verdict
-    words = {"verdict": letter_verdict(verdict.winner, sides, usable=usable)}
-    if judging.answer == "letter":
-        words["reasoning"] = letter_reasoning(judging, hint=hint)
-    return verdict.model_copy(update=words)
+    else:
+        best = max(used, key=lambda ballot: ballot.shares.get(winner, 0.0))  # the first of those that are as clear
+        words, why = add_headline(best.verdict, winner, best.order), _tell_reasons(best)
+    if judging.answer is not None and judging.on_flip not in _UNDECIDED:
+        counted = balanced(judging.ballots) if judging.decided_by == "log_odds" else used
+        words = letter_verdict(winner, len(sides), usable=bool(counted))
+        if judging.answer == "letter":
+            why = letter_reasoning(judging, hint=hint)
+    return JudgedVerdict(verdict=words, winner=winner, reasoning=why, judging=judging)
 
 
 def add_headline(verdict: str, winner: str | None, sides: Sequence[str]) -> str:
