@@ -14,6 +14,7 @@ import json
 import os
 import pkgutil
 import random
+import select
 import signal
 import socket
 import subprocess
@@ -26,12 +27,38 @@ from typing import IO, TYPE_CHECKING, Any, Self
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ("Warm",)
+__all__ = ("Warm", "stand_in")
 
 _LEFT_OUT = ("__main__", "adapters", "notebook", "telemetry", "testing", "workers")
 """Modules of the library that no command imports."""
-_servers: dict[int, socket.socket] = {}
-"""The process to fork from, by the process that started it."""
+_servers: dict[int, tuple[socket.socket, int]] = {}
+"""The process to fork from, its connection and its id, by the process that started it."""
+
+_STUB = """
+import json, os, signal, socket, sys
+
+server, code, *arguments = sys.argv[1:]
+about = {"code": code, "arguments": arguments, "env": dict(os.environ), "cwd": os.getcwd()}
+data, (status, theirs) = json.dumps(about).encode(), socket.socketpair()
+with socket.socket(socket.AF_UNIX) as connection:
+    connection.connect("\\0" + server)
+    socket.send_fds(connection, [len(data).to_bytes(4, "big")], [0, 1, 2, theirs.fileno()])
+    connection.sendall(data)
+    theirs.close()
+    child = int.from_bytes(status.recv(4), "big")
+signal.signal(signal.SIGTERM, lambda number, _: os.kill(child, number))
+ended = os.waitstatus_to_exitcode(int.from_bytes(status.recv(4), "big"))
+if ended < 0:
+    signal.signal(-ended, signal.SIG_DFL)
+    os.kill(os.getpid(), -ended)
+sys.exit(ended)
+"""
+"""A small process that stands for a forked one: a program that starts commands by itself starts this one."""
+
+
+def stand_in(code: str, *arguments: str) -> list[str]:
+    """A command that is started in no time, and is the code `code` in a process forked here: its streams and end."""
+    return [sys.executable, "-S", "-E", "-c", _STUB, _address(_server()[1]), code, *arguments]
 
 
 class Warm:
@@ -66,7 +93,7 @@ class Warm:
         self._status, theirs = socket.socketpair()
         asked = {"code": code, "arguments": arguments, "env": dict(os.environ if env is None else env)}
         data = json.dumps({**asked, "cwd": str(Path.cwd() if cwd is None else cwd)}).encode()
-        server = _server()
+        server, _ = _server()
         socket.send_fds(server, [len(data).to_bytes(4, "big")], [*streams, theirs.fileno()])
         server.sendall(data)
         theirs.close()
@@ -134,8 +161,12 @@ class Warm:
                 stream.close()
 
 
-def _server() -> socket.socket:
-    """The connection to this process's own server."""
+def _address(server: int) -> str:
+    return f"flowdebate.tests.warm.{server}"
+
+
+def _server() -> tuple[socket.socket, int]:
+    """The connection to this process's own server, and the server's id."""
     if os.getpid() not in _servers:
         ours, theirs = socket.socketpair()
         process = subprocess.Popen(  # noqa: S603 - this file
@@ -145,7 +176,8 @@ def _server() -> socket.socket:
             start_new_session=True,  # a test's Ctrl-C is not for it
         )
         theirs.close()
-        _servers[os.getpid()] = ours
+        ours.recv(1)  # it listens
+        _servers[os.getpid()] = ours, process.pid
 
         def stop() -> None:
             ours.close()  # at which it ends
@@ -171,22 +203,31 @@ def _import_all() -> None:
 
 def _serve(server: socket.socket) -> str:
     """Fork for each request; comes back in the child alone, with the code that is to run."""
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(f"\0{_address(os.getpid())}")
+    listener.listen()
+    server.send(b"!")
     while True:
-        head, descriptors, _, _ = socket.recv_fds(server, 4, 4)
+        ready, _, _ = select.select([server, listener], [], [])
+        source = server if server in ready else listener.accept()[0]
+        head, descriptors, _, _ = socket.recv_fds(source, 4, 4)
         with suppress(ChildProcessError):  # what they took counts as this process's
-            while os.waitpid(-1, os.WNOHANG if head else 0)[0]:
+            while os.waitpid(-1, os.WNOHANG if head or source is not server else 0)[0]:
                 pass
-        if not head:
+        if not head and source is server:
             os._exit(0)
         data, size = b"", int.from_bytes(head, "big")
         while len(data) < size:
-            data += server.recv(size - len(data))
+            data += source.recv(size - len(data))
         if os.fork() == 0:
             server.close()
+            listener.close()
             _keep(descriptors[-1])
             return _become(json.loads(data), descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
+        if source is not server:
+            source.close()
 
 
 def _keep(status: int) -> None:

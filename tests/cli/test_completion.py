@@ -10,8 +10,9 @@ import pytest
 
 from flowdebate import Debater, debate
 from flowdebate.testing import ScriptedModel
+from tests.warm import Warm
 
-from .stage import command, environment
+from .stage import COMMAND, PATIENCE, environment
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,9 +28,15 @@ def complete(shell: str, line: str) -> list[str]:
         "fish": {"_TYPER_COMPLETE_ARGS": line, "_TYPER_COMPLETE_FISH_ACTION": "get-args"},
     }[shell]
     env = {**environment(), **asked, "_FLOWDEBATE_COMPLETE": f"complete_{shell}"}
-    done = subprocess.run(command(), env=env, capture_output=True, timeout=60, text=True, check=False)  # noqa: S603 - our own command
-    assert done.stderr == ""
-    return [line for line in done.stdout.splitlines() if line]
+    return [line for line in run(env=env).splitlines() if line]
+
+
+def run(*arguments: str, env: dict[str, str]) -> str:
+    """What the command writes in such an environment; nothing may be on stderr."""
+    with Warm(COMMAND, *arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env) as process:
+        stdout, stderr = process.communicate(PATIENCE)
+    assert stderr == b""
+    return stdout.decode()
 
 
 @pytest.mark.parametrize(
@@ -69,12 +76,5 @@ def test_a_store_that_cannot_be_read_completes_nothing(store: str) -> None:
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_the_script_of_a_shell_is_shown(shell: str) -> None:
     """It names the command and calls it back."""
-    done = subprocess.run(  # noqa: S603 - our own command
-        command("--show-completion", shell),
-        env={**environment(), "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"},
-        capture_output=True,
-        timeout=60,
-        text=True,
-        check=True,
-    )
-    assert f"_FLOWDEBATE_COMPLETE=complete_{shell}" in done.stdout
+    env = {**environment(), "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
+    assert f"_FLOWDEBATE_COMPLETE=complete_{shell}" in run("--show-completion", shell, env=env)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import signal
 import socket
-import sys
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +18,9 @@ from mcp.client.stdio import stdio_client
 from mcp_types import TextContent
 
 from flowdebate.mcp import create_server, http_app
+from tests.cli.stage import COMMAND
 from tests.mcp.stage import FOLDER, StageModel, make
+from tests.warm import stand_in
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -46,9 +46,8 @@ class Stage:
 
 def parameters(folder: Path, *args: str, **environment: str) -> StdioServerParameters:
     """The command that serves the stage over stdio."""
-    command = ["-m", "flowdebate", "mcp", "--app", "tests.mcp.stage:service", *args]
-    own = {FOLDER: str(folder), "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **environment}
-    return StdioServerParameters(command=sys.executable, args=command, env=own, cwd=ROOT)
+    command, *arguments = stand_in(COMMAND, "mcp", "--app", "tests.mcp.stage:service", *args)
+    return StdioServerParameters(command=command, args=arguments, env={FOLDER: str(folder), **environment}, cwd=ROOT)
 
 
 def told(result: CallToolResult) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +16,9 @@ from flowdebate.runs.durable.replay import replay
 from flowdebate.store import MemoryStore
 from flowdebate.telemetry import JsonLines
 from flowdebate.testing import FunctionModel
-from tests.cli.stage import Stage
+from tests.cli.stage import COMMAND, PATIENCE, Stage
 from tests.telemetry.watched import PATTERNS_OF_ALL_KINDS, QUESTION, counted, python
+from tests.warm import Warm
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -132,13 +134,16 @@ def test_the_command_appends_lines_of_json(tmp_path: Path) -> None:
     with Stage() as stage:
         debate_ = [*stage.options("--debater", "pro=Yes", "--debater", "con=No", "--no-store", "--json")]
         for target in (str(log), str(log), "-"):
-            done = python("-m", "flowdebate", "--log-json", target, *debate_)
+            streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+            with Warm(COMMAND, "--log-json", target, *debate_, **streams) as process:
+                stdout, stderr = (stream.decode() for stream in process.communicate(PATIENCE))
     lines = [json.loads(line) for line in log.read_text("utf-8").splitlines()]
     assert [(line["block"], line["status"]) for line in lines] == [("debate", "complete")] * 2
     assert log.stat().st_mode & 0o777 == 0o600
-    assert json.loads(done.stdout)["status"] == "complete"
-    assert json.loads(done.stderr.splitlines()[-1])["status"] == "complete"
-    assert "Homes first." not in log.read_text("utf-8") + done.stderr
+    assert process.returncode == 0
+    assert json.loads(stdout)["status"] == "complete"
+    assert json.loads(stderr.splitlines()[-1])["status"] == "complete"
+    assert "Homes first." not in log.read_text("utf-8") + stderr
 
 
 def test_a_log_that_cannot_be_written_is_said_before_anything_is_paid(tmp_path: Path) -> None:
