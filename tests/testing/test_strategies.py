@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from flowdebate.testing.cases import DebateCase
 
 SIDES = (Debater("anna", "for"), Debater("ben", "against"))
-QUICK = settings(max_examples=200, database=None)
+QUICK = settings(max_examples=60, database=None)
 
 
 def smallest(strategy: SearchStrategy[Any], condition: Callable[[Any], bool] = lambda _: True) -> Any:
