@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 from dataclasses import fields
 from hashlib import blake2b
+from types import NoneType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic_core import PydanticSerializationError, to_json
 
 import flowdebate.errors
-from flowdebate.errors import error_text
+from flowdebate.errors import error_text, shown
 from flowdebate.models.base import ModelResponse, ToolCall
 from flowdebate.models.usage import Attempt, Usage
 
@@ -82,11 +83,14 @@ def attempts_row(attempts: Iterable[Attempt]) -> list[list[Any]]:
 
 
 def attempts_of(recorded: Iterable[Sequence[Any]]) -> list[Attempt]:
-    """Read the attempts that `attempts_row` formatted."""
-    return [
-        Attempt(model=model, asked_as=asked_as, waited=waited, seconds=seconds, usage=_usage_of(usage), error=error)
-        for model, asked_as, waited, seconds, usage, error in recorded
-    ]
+    """Read the attempts that `attempts_row` formatted; TypeError for a part of another type."""
+    attempts: list[Attempt] = []
+    for model, asked_as, waited, seconds, usage, error in recorded:
+        _check_types((model, asked_as, waited, seconds, error), _ATTEMPT)
+        attempts.append(
+            Attempt(model=model, asked_as=asked_as, waited=waited, seconds=seconds, usage=_usage_of(usage), error=error)
+        )
+    return attempts
 
 
 def call_row(
@@ -120,6 +124,7 @@ def read_call(body: str, output: OutputSchema | None) -> tuple[ModelResponse, li
     ValueError, KeyError or TypeError (or SchemaViolation) for any other text.
     """
     recorded = json.loads(body)
+    _check_types([recorded["seconds"]], [_NUMBER])
     response = response_of(recorded, output)
     return response, attempts_of(recorded["attempts"]), recorded["seconds"], recorded.get("origin", "asked")
 
@@ -173,7 +178,19 @@ def _usage_row(usage: Usage) -> list[int | None]:
     return [getattr(usage, name) for name in _USAGE]
 
 
+_NUMBER, _MAYBE_TEXT, _MAYBE_COUNT = (int, float), (str, NoneType), (int, NoneType)
+_ATTEMPT = (str, _MAYBE_TEXT, _NUMBER, _NUMBER, _MAYBE_TEXT)
+
+
+def _check_types(values: Iterable[object], kinds: Iterable[type | tuple[type, ...]]) -> None:
+    """TypeError for a value that is not of its kind: it would fail later, in a sum or in an event, and say less."""
+    for value, kind in zip(values, kinds, strict=True):
+        if not isinstance(value, kind):
+            raise TypeError(f"{shown(value)} is no {kind}")
+
+
 def _usage_of(values: list[Any]) -> Usage:
+    _check_types(values, (int, _MAYBE_COUNT, _MAYBE_COUNT, _MAYBE_COUNT))
     return Usage(**dict(zip(_USAGE, values, strict=True)))
 
 

@@ -51,7 +51,9 @@ async def audited_runs(store: Store, runs: Sequence[StoredRun]) -> Items:
     read = [
         (verdict.get("winner"), [vote.winner for vote in (await votes_in(store, run)).values()])
         for run in runs
-        if isinstance(verdict := _verdict_of(run), dict) and sides_of(run)
+        if isinstance(verdict := _verdict_of(run), dict)
+        and (sides := sides_of(run))
+        and verdict.get("winner") in (None, *sides)  # an import may have anything there
     ]
     return replace(items_of(runs), readers=ReaderAgreement.of(read))
 

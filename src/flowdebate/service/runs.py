@@ -86,8 +86,7 @@ def outcome_of(run: StoredRun) -> Mapping[str, Any] | None:
 def _facts(run: StoredRun, steps: Sequence[StepRow], so_far: SoFar | None) -> dict[str, Any]:
     """The fields of a document that are the same for all patterns."""
     outcome = outcome_of(run) or {}
-    usage = outcome.get("usage") or {}
-    tokens = Tokens(**{name: usage.get(name) for name in Tokens.model_fields}) if usage else None
+    tokens = Tokens.read(outcome.get("usage"))
     status = run.status if outcome else "running" if run.owned else "interrupted"
     return {
         "status": status,

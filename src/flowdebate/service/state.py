@@ -85,7 +85,7 @@ class RunState(WireModel):
     def of(cls, run: StoredRun, *, pattern: str | None, here: bool, **more: Any) -> Self:  # noqa: ANN401 - further fields
         """The state of a stored run."""
         header, outcome = run.header, run.outcome or {}
-        usage = outcome.get("usage")
+        seconds, error = outcome.get("seconds"), outcome.get("error")
         return cls(
             run_id=header.run_id,
             pattern=pattern,
@@ -98,9 +98,9 @@ class RunState(WireModel):
             seed=header.seed,
             labels=dict(header.labels),
             parent=None if header.parent is None else str(header.parent.get("run")),
-            usage=Tokens(**{name: usage.get(name) for name in Tokens.model_fields}) if usage else None,
-            seconds=outcome.get("seconds"),
-            error=outcome.get("error"),
+            usage=Tokens.read(outcome.get("usage")),
+            seconds=seconds if isinstance(seconds, (int, float)) else None,
+            error=None if error is None else str(error),
             owned=run.owned,
             here=here,
             **more,

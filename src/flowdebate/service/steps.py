@@ -6,7 +6,7 @@ import json
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from flowdebate._util.json_data import json_data
 from flowdebate._util.wire import WireModel
@@ -217,7 +217,10 @@ def _usage(body: dict[str, Any]) -> StepTokens | None:
     if not isinstance(numbers, list) or len(numbers) != len(_USAGE):  # of another version, or imported from anybody
         return None
     counts = dict(zip(_USAGE, numbers, strict=True))
-    return StepTokens(**{name: counts.get(name) for name in StepTokens.model_fields})
+    try:
+        return StepTokens(**{name: counts.get(name) for name in StepTokens.model_fields})
+    except ValidationError:
+        return None
 
 
 def _text(step: StepRow, body: dict[str, Any]) -> str:

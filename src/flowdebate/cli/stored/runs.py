@@ -23,7 +23,7 @@ from flowdebate.cli.terminal.process import (
     write_whole,
     writing,
 )
-from flowdebate.errors import BadFile, RunConflict
+from flowdebate.errors import BadFile, FlowDebateError, RunConflict, error_text
 from flowdebate.runs.batch.batch import BATCH_LABEL
 from flowdebate.service.plans.options import Count, Option, Text, allowed, misuse
 
@@ -251,7 +251,12 @@ def verify(
     """Check that a report shows what its journal gives. No model is called, and nothing is stored."""
     from flowdebate.web.report import verify_file
 
-    findings = asyncio.run(verify_file(file))
+    try:
+        findings = asyncio.run(verify_file(file))
+    except FlowDebateError:
+        raise
+    except Exception as error:  # the file may be anybody's; an exit code of 1 would say that it was changed
+        raise BadFile(file, f"cannot be verified: {error_text(error)}") from error
     if as_json:
         write_json([finding.model_dump(by_alias=True) for finding in findings])
     else:

@@ -74,6 +74,14 @@ class Tokens(WireModel):
         """The counts of a run."""
         return cls(**{name: getattr(usage, name) for name in cls.model_fields})
 
+    @classmethod
+    def read(cls, stored: object) -> Self | None:
+        """The counts of an outcome; None where it has none, or none that can be read."""
+        try:
+            return cls.model_validate({name: stored.get(name) for name in cls.model_fields})  # type: ignore[attr-defined]
+        except (AttributeError, ValidationError):  # an earlier version has imported anybody's
+            return None
+
     def lines(self) -> list[str]:
         """The counts, in words."""
         tokens = "unknown"

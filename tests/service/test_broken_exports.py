@@ -1,0 +1,170 @@
+"""Exports with values of wrong types: refused at import, or a run that breaks nothing, neither alone nor in a list."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import io
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from typer.testing import CliRunner
+
+from flowdebate.cli.app import app
+from flowdebate.cli.stored.run_view import run_data, show_run, show_table, step_data
+from flowdebate.cli.terminal.page import Page
+from flowdebate.errors import BadFile, FlowDebateError
+from flowdebate.service.evidence import evidence_of
+from flowdebate.service.service import Service
+from flowdebate.service.steps import StepState
+from flowdebate.store.export import export_run, import_runs, read_runs
+from flowdebate.store.memory import MemoryStore
+from flowdebate.testing import FunctionModel
+from flowdebate.web.run.sheet import Sheet
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from flowdebate.models.base import ModelRequest
+
+WRONG: list[Any] = [None, -1, "x", {"x": None}]
+LINES = range(5)
+"""Of the run, and of each of its calls."""
+
+
+def answer(request: ModelRequest) -> str | dict[str, Any]:
+    """Answers of a short debate."""
+    if request.output_schema is not None:
+        return {"reasoning": "Both have a point.", "winner": None, "verdict": "Wait a week."}
+    return f"{request.block} is sure."
+
+
+async def exported() -> list[str]:
+    """The lines of a debate with a vote."""
+    store = MemoryStore()
+    async with Service(store=store, model=FunctionModel(answer)) as service:
+        await service.begin("debate", "Should we ship?", options={"rounds": 1}, run_id="r")
+        assert (await service.wait("r")).status == "complete"
+        await service.vote("r", "reader-1", None, why="Neither.")
+        return [line async for line in export_run(store, "r")]
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The place of each value in a line, also in the JSON that is text in it."""
+    if path:
+        yield path
+    if path and path[-1] == "body" and isinstance(value, str):
+        yield from (place for place in places(json.loads(value), (*path, "JSON")) if place[-1] != "JSON")
+    for key, inner in value.items() if isinstance(value, dict) else enumerate(value if isinstance(value, list) else ()):
+        yield from places(inner, (*path, key))
+
+
+def changed(value: Any, path: tuple[Any, ...], to: Any) -> Any:
+    """The value with another one in one place."""
+    if not path:
+        return to
+    if path[0] == "JSON":
+        return json.dumps(changed(json.loads(value), path[1:], to))
+    value = copy.copy(value)
+    value[path[0]] = changed(value[path[0]], path[1:], to)
+    return value
+
+
+@pytest.mark.parametrize("index", LINES)
+def test_no_wrong_value_breaks_more_than_its_own_run(index: int) -> None:
+    """Each value of an export as each wrong type: it is refused with its place, or listed, shown and verified."""
+    lines = asyncio.run(exported())
+    assert len(lines) == len(LINES)
+    line, accepted, refused = json.loads(lines[index]), 0, 0
+    for path in places(line):
+        for wrong in WRONG:
+            mutated = [*lines[:index], json.dumps(changed(line, path, wrong)), *lines[index + 1 :]]
+            try:
+                accepted += asyncio.run(survives(mutated))
+            except BadFile:
+                refused += 1
+            except Exception as error:
+                raise AssertionError(f"{path} as {wrong!r}") from error
+    assert accepted
+    assert refused
+
+
+async def survives(lines: list[str]) -> bool:
+    """Whether the lines are imported, and then listed, shown and verified; BadFile where they are not imported."""
+    store = MemoryStore()
+    await import_runs(store, lines)
+    [run] = await store.runs()
+    steps = await store.steps(run.header.run_id)
+    page = Page(io.StringIO(), ())
+    async with Service(store=store) as service:
+        assert len((await service.runs()).runs) == 1
+        await service.audited()
+        run_data(run, whole=True)
+        show_table([[run]], page, now=1e9)
+        for step in steps:
+            step_data(step)
+        try:
+            await asyncio.to_thread(show_run, run, steps, page)
+            details = await service.run(run.header.run_id)
+            if details.document is not None:
+                votes = await service.votes(run.header.run_id)
+                shown = [StepState.of(step) for step in steps]
+                Sheet.of(details.document, details=details, steps=shown, events=(), votes=votes)
+            for found in read_runs(lines, "export"):
+                await (await evidence_of(*found)).check(same_version=False)
+        except FlowDebateError:  # in a sentence
+            return True
+    return True
+
+
+@pytest.mark.parametrize(
+    ("path", "wrong"),
+    [("usage.calls", None), ("usage", 3), ("usage.prompt_tokens", "many"), ("seconds", "long"), ("error", ["no"])],
+)
+def test_an_outcome_of_a_wrong_type_is_refused_with_its_field(path: str, wrong: Any) -> None:
+    """Before anything is stored."""
+    lines = asyncio.run(exported())
+    place = ("run", "outcome", *path.split("."))
+    lines[0] = json.dumps(changed(json.loads(lines[0]), place, wrong))
+    with pytest.raises(BadFile, match=rf"line 1: `run\.outcome\.{path}` must be of type"):
+        asyncio.run(import_runs(MemoryStore(), lines))
+
+
+def test_a_run_that_an_earlier_version_imported_breaks_no_list() -> None:
+    """What is in the store already is listed without what cannot be read, and says itself what that is."""
+
+    async def listed() -> tuple[Any, ...]:
+        [(run, rows, _)] = read_runs(await exported(), "export")
+        store = MemoryStore()
+        assert run.outcome is not None
+        run.outcome.update(usage={"calls": None}, seconds="long", error=["no"])  # type: ignore[attr-defined]
+        await store.add(run, rows)
+        async with Service(store=store) as service:
+            [state] = (await service.runs()).runs
+            details = await service.run("r")
+            return state.usage, state.seconds, state.error, details.problem
+
+    usage, seconds, error, problem = asyncio.run(listed())
+    assert (usage, seconds, error) == (None, None, "['no']")
+    assert "`seconds`: Input should be a valid number" in problem
+
+
+def test_verify_and_show_say_what_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a sentence, with the exit code of a file that cannot be used: 1 says that a report differs."""
+    lines = asyncio.run(exported())
+    lines[0] = json.dumps(changed(json.loads(lines[0]), ("run", "outcome", "usage", "calls"), None))
+    (tmp_path / "broken.jsonl").write_text("\n".join(lines))
+    for command in ("verify", "import"):
+        done = CliRunner().invoke(app, [command, str(tmp_path / "broken.jsonl")], env={"FLOWDEBATE_STORE": "memory:"})
+        assert done.exit_code == 2
+        assert "`run.outcome.usage.calls` must be of type integer, got None" in done.stderr
+
+    async def fails(_: str) -> None:
+        raise ZeroDivisionError("by nothing")
+
+    monkeypatch.setattr("flowdebate.web.report.verify_file", fails)
+    done = CliRunner().invoke(app, ["verify", str(tmp_path / "broken.jsonl")])
+    assert done.exit_code == 2
+    assert "cannot be verified: ZeroDivisionError: by nothing" in done.stderr
