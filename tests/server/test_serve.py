@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import subprocess
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -162,3 +163,30 @@ def test_an_open_server_says_what_it_opens(tmp_path: Path) -> None:
         with client(f"http://127.0.0.1:{port}", "the-token-of-this-test") as http:
             assert http.get("/api/v1/runs", headers={"host": "debates.example"}).status_code == 200
             assert http.get("/api/v1/runs", headers={"host": ANYWHERE}).status_code == 421
+
+
+def test_the_token_is_not_in_the_arguments_of_the_browser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All users of a machine see the arguments of all programs: --open gives a file that only its owner can read."""
+    browser = tmp_path / "browser"
+    browser.write_text(
+        '#!/bin/sh\necho "$@" > given\nfile="${1#file://}"\nstat -c %a "$file" > mode\n'
+        'cat "$file" > page.part\nmv page.part page\n'
+    )
+    browser.chmod(0o700)
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("BROWSER", f"{browser} %s")
+    monkeypatch.setenv("HOME", str(home))
+    with serving(tmp_path, "--open") as (process, url, token):
+        for _ in range(200):
+            if (tmp_path / "page").exists():
+                break
+            time.sleep(0.05)
+        assert token not in (tmp_path / "given").read_text()
+        assert (tmp_path / "mode").read_text() == "600\n"
+        assert f"url={url}/?token={token}" in (tmp_path / "page").read_text()
+        [entrance] = home.glob("flowdebate-*.html")
+        assert str(entrance) in (tmp_path / "given").read_text()
+        process.send_signal(signal.SIGTERM)
+        process.wait(30)
+    assert not list(home.glob("flowdebate-*"))  # it would be deleted after a minute as well

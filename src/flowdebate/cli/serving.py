@@ -6,10 +6,13 @@ import asyncio
 import os
 import secrets
 import sys
+import tempfile
 import webbrowser
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from urllib.parse import urlencode
 
 from flowdebate._util.importing import load_object
 from flowdebate._util.validation import check_library
@@ -30,6 +33,8 @@ _PORT, _MCP_PORT = 8377, 8378
 _HIGHEST_PORT = 65_535
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _ANYWHERE = ("0.0.0.0", "::")  # noqa: S104 - addresses that are compared with
+_ENTRANCE = 60
+"""Seconds for which the file of `--open` is there: enough for a browser that has to start first."""
 _SHORTEST_TOKEN = 16
 """As in `create_app`, but checked here, where the message can name the file."""
 
@@ -95,15 +100,20 @@ def serve(  # noqa: PLR0913 - the options of the command
     _check_app(app, {**given, "store": store})
     token = secrets.token_urlsafe(32) if token_file is None else _read_token(token_file)
 
+    entrances: list[Path] = []
+
     def started(base: str, _: object) -> None:
-        url = f"{base}?token={token}"
+        url = f"{base}?{urlencode({'token': token})}"
         tell(f"Serving {url}" if token_file is None else f"Serving {base} with the token of {token_file}")
         if address not in _LOOPBACK:
             names = ", ".join(allow_host or ()) or "no name but that of this machine: add --allow-host NAME"
             what = "read all runs" if read_only else "read all runs and begin others"
             tell(f"Open to other machines, unencrypted: whoever has the token can {what}. It answers to {names}")
         if open_:
-            webbrowser.open(url)
+            entrance = write_entrance(url, Path.home() if os.access(Path.home(), os.W_OK) else None)
+            entrances.append(entrance)
+            webbrowser.open(entrance.as_uri())
+            asyncio.get_running_loop().call_later(_ENTRANCE, partial(entrance.unlink, missing_ok=True))
 
     async def run() -> None:
         from flowdebate.server import create_app
@@ -122,7 +132,22 @@ def serve(  # noqa: PLR0913 - the options of the command
         )
         await serve_app(application, host=address, port=port, started=started)
 
-    asyncio.run(run())
+    try:
+        asyncio.run(run())
+    finally:
+        for entrance in entrances:
+            entrance.unlink(missing_ok=True)
+
+
+def write_entrance(url: str, folder: Path | None) -> Path:
+    """Write a file that leads a browser to `url`, for its owner alone: arguments of programs are seen by all users.
+
+    A folder that is hidden, or that of temporary files, cannot be read by browsers that run as snaps.
+    """
+    handle, name = tempfile.mkstemp(prefix="flowdebate-", suffix=".html", dir=folder)
+    with os.fdopen(handle, "w", encoding="ascii") as file:
+        file.write(f'<!doctype html><meta http-equiv="refresh" content="0; url={url}"><a href="{url}">flowdebate</a>')
+    return Path(name)
 
 
 def _read_token(path: str) -> str:
