@@ -199,11 +199,12 @@ def photograph(browser: Browser, server: Server, folder: Path) -> None:
         )
         page = context.new_page()
         page.goto(f"{server.url}/?token={_TOKEN}")
+        pages = page.url.rstrip("/")
         if scheme == "light":
-            begun = context.request.post(f"{server.url}/api/v1/runs", data=_BODY, headers={"origin": server.url})
+            begun = context.request.post(f"{pages}/api/v1/runs", data=_BODY, headers={"origin": server.url})
             if not begun.ok:
                 raise SystemExit(begun.text())
-            page.goto(f"{server.url}/runs/harrow-pool")
+            page.goto(f"{pages}/runs/harrow-pool")
             page.locator("#turn-2").wait_for(timeout=120_000)
             page.locator("#speaking .turn p").first.wait_for(timeout=120_000)
             page.wait_for_timeout(2_500)
@@ -212,16 +213,16 @@ def photograph(browser: Browser, server: Server, folder: Path) -> None:
             page.screenshot(path=folder / "live-1280-light.png")
             page.locator("#verdict").wait_for(timeout=240_000)
             forked = context.request.post(
-                f"{server.url}/api/v1/runs/harrow-pool/fork", data=_FORK, headers={"origin": server.url}
+                f"{pages}/api/v1/runs/harrow-pool/fork", data=_FORK, headers={"origin": server.url}
             )
             if not forked.ok:
                 raise SystemExit(forked.text())
-            page.goto(f"{server.url}/runs/harrow-fork")
+            page.goto(f"{pages}/runs/harrow-fork")
             page.locator("#verdict").wait_for(timeout=240_000)
         for name, path in _PAGES.items():
             for width, height in _HEIGHTS.items():
                 page.set_viewport_size({"width": width, "height": height})
-                page.goto(server.url + path)
+                page.goto(pages + path)
                 page.wait_for_timeout(200)
                 page.screenshot(path=folder / f"{name}-{width}-{scheme}.png")
         context.close()

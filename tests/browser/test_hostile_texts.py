@@ -128,7 +128,7 @@ def test_a_page_shows_a_question_and_a_stance_as_text(stage: Stage, visit: Calla
     usual = elements(page)
     for text in MARKUP:
         run_id = finished(stage, question=text, debaters=({**PAIR[0], "stance": text}, PAIR[1]))
-        page.goto(f"{stage.url}/runs/{run_id}")
+        page.goto(f"{stage.pages}/runs/{run_id}")
         assert elements(page) == usual, text
         assert page.locator(FOREIGN_LINKS).count() == 0, text
         assert squeezed(page.title()).startswith(squeezed(text))

@@ -71,7 +71,7 @@ def test_everybody_can_read_it(page: Page, stage: Stage, path: str, scheme: Any)
     """No serious finding of axe-core, with all folds open."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     page.emulate_media(color_scheme=scheme)
-    page.goto(stage.url + path)
+    page.goto(stage.pages + path)
     page.locator("details").evaluate_all("folds => folds.forEach(fold => { fold.open = true; })")
     found = axe.run(page).response["violations"]
     assert [(each["id"], each["nodes"][0]["html"]) for each in found if each["impact"] in SERIOUS] == []
@@ -81,7 +81,7 @@ def test_everybody_can_read_it(page: Page, stage: Stage, path: str, scheme: Any)
 def test_a_page_that_was_watched_ends_as_one_that_is_opened_later(page: Page, stage: Stage, pattern: str) -> None:
     """Whoever was there from the beginning has the same page as whoever comes afterwards."""
     run_id = stage.post("/runs", {"pattern": pattern, "question": QUESTION}).json()["runId"]
-    page.goto(f"{stage.url}/runs/{run_id}")
+    page.goto(f"{stage.pages}/runs/{run_id}")
     watched = page_at_the_end(page)
     assert len(watched) > 2_000
     page.reload()
@@ -91,7 +91,7 @@ def test_a_page_that_was_watched_ends_as_one_that_is_opened_later(page: Page, st
 @pytest.mark.parametrize("path", PAGES)
 def test_nothing_has_to_be_scrolled_sideways(page: Page, stage: Stage, path: str) -> None:
     """From the narrowest telephone on."""
-    page.goto(stage.url + path)
+    page.goto(stage.pages + path)
     for width in WIDTHS:
         page.set_viewport_size({"width": width, "height": 800})
         assert page.evaluate("document.documentElement.scrollWidth") <= width, width
@@ -100,7 +100,7 @@ def test_nothing_has_to_be_scrolled_sideways(page: Page, stage: Stage, path: str
 def test_a_report_is_set_for_paper_and_gives_its_journal_away(page: Page, stage: Stage) -> None:
     """With its own style, all folds open in print, and the export as a file."""
     page.set_viewport_size({"width": 1280, "height": 800})
-    page.goto(f"{stage.url}/runs/debate")
+    page.goto(f"{stage.pages}/runs/debate")
     page.get_by_role("link", name="Report").click()
     page.wait_for_url("**/report.html")
     assert page.evaluate("getComputedStyle(document.querySelector('.verdict')).borderTopWidth") == "4px"
@@ -119,7 +119,7 @@ def test_a_report_is_set_for_paper_and_gives_its_journal_away(page: Page, stage:
 
 def test_the_list_is_filtered(page: Page, stage: Stage) -> None:
     """By a form, which the server's own policy allows."""
-    page.goto(f"{stage.url}/")
+    page.goto(f"{stage.pages}/")
     page.get_by_role("combobox", name="Pattern").select_option("council")
     page.get_by_role("button", name="Filter").click()
     page.wait_for_url("**/?text=&status=&pattern=council")

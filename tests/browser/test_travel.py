@@ -44,7 +44,7 @@ def test_a_run_is_forked_from_the_slider(stage: Stage, visit: Callable[[str], Vi
     page.get_by_role("link", name="Compare with the original").click()
     page.get_by_text("step 2, changed by hand").wait_for()
     assert page.locator("ins").all_inner_texts() == ["We should wait."]
-    page.goto(f"{stage.url}/runs/{run_id}/travel")
+    page.goto(f"{stage.pages}/runs/{run_id}/travel")
     assert page.get_by_role("link", name="con changed").is_visible()
 
 
@@ -62,7 +62,7 @@ def test_a_problem_stands_beside_the_answer(stage: Stage, visit: Callable[[str],
     page.get_by_role("button", name="Undo").click()
     page.get_by_role("button", name="Ask again from step 3").click()
     page.get_by_role("link", name="Compare with the original").wait_for()
-    assert re.fullmatch(rf"{stage.url}/runs/\w+", page.url)
+    assert re.fullmatch(rf"{stage.pages}/runs/\w+", page.url)
     there.problems.clear()  # the browser's console has the 422
 
 

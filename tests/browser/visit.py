@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flowdebate.server.guard import browser_root
 from tests.server.stage import TOKEN
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ class Visit:
 
     def __init__(self, chromium: Browser, url: str, *, token: str | None = TOKEN) -> None:
         self.url = url
+        self.base = url if token is None else url + browser_root(token)
         self.problems: list[str] = []
         self._context = chromium.new_context(service_workers="block")
         self._context.add_init_script(_TELL_VIOLATIONS)
@@ -36,7 +38,7 @@ class Visit:
         page.on("dialog", self._dialog)
         page.on("console", self._console)
         page.on("pageerror", lambda error: self.problems.append(f"error: {error}"))
-        page.goto(self.url + path)
+        page.goto(self.base + path)
         return page
 
     def close(self) -> None:

@@ -15,6 +15,7 @@ from jsonschema import Draft202012Validator
 
 from flowdebate.server import create_app
 from flowdebate.server.app import Server, serve
+from flowdebate.server.guard import browser_root
 from flowdebate.testing import FunctionModel
 
 if TYPE_CHECKING:
@@ -90,6 +91,8 @@ class Stage:
 
     def __init__(self, url: str, app: FastAPI, http: httpx2.Client, stop: Callable[[], None]) -> None:
         self.url = url
+        self.pages = url + browser_root(TOKEN)
+        """The address below which a browser that has signed in with the token of these tests uses it."""
         self.http = http
         self.stop = stop
         self.app = app

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import socket
+import time
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ import pytest
 
 from flowdebate.errors import ConfigurationError
 from flowdebate.server import create_app
+from flowdebate.server.guard import SESSION, _cookie_value, browser_root
 from flowdebate.service.service import Service
 from flowdebate.testing import FunctionModel
 from tests.server.stage import BRIEF, SECURITY, TOKEN, Gate, Stage, debater, staged
@@ -175,15 +177,83 @@ def test_the_token_of_the_url_becomes_a_cookie(server: Stage) -> None:
     """GET /?token= answers 303 to the clean URL with a cookie that scripts cannot read and other sites do not send."""
     with httpx2.Client(base_url=server.url, trust_env=False) as browser:
         answer = browser.get("/", params={"token": TOKEN, "limit": 3})
-        assert (answer.status_code, answer.headers["location"]) == (303, "/?limit=3")
+        root = browser_root(TOKEN)
+        assert (answer.status_code, answer.headers["location"]) == (303, f"{root}/?limit=3")
         cookie = answer.headers["set-cookie"]
         assert "HttpOnly" in cookie
-        assert "SameSite=strict" in cookie
-        assert "Path=/" in cookie
+        assert "SameSite=lax" in cookie
+        assert f"Path={root}" in cookie
+        assert "Max-Age=604800" in cookie
         assert TOKEN not in cookie
-        assert str(urlsplit(server.url).port) in cookie  # cookies of one host go to all of its ports
         assert browser.get(answer.headers["location"]).status_code == 200
-        assert browser.get("/api/v1/runs").status_code == 200
+        assert browser.get(f"{root}/api/v1/runs").status_code == 200
+        assert browser.get("/api/v1/runs").status_code == 401  # a cookie goes to all ports, but for its path
+
+
+def test_the_cookie_opens_nothing_outside_its_path(server: Stage) -> None:
+    """Whoever was sent it, without the path that is as secret, opens neither a page nor the API with it."""
+    with httpx2.Client(base_url=server.url, trust_env=False) as browser:
+        cookie = browser.get("/", params={"token": TOKEN}).headers["set-cookie"].partition(";")[0]
+    root, run_id = browser_root(TOKEN), server.finished()
+    for path, method in (("/", "GET"), (f"/runs/{run_id}", "GET"), ("/api/v1/runs", "GET"), ("/new", "GET")):
+        assert send(server, Case(path, 401, {"cookie": cookie}, path=path, method=method, token=False)).status == 401
+        assert send(server, Case(path, 401, {"cookie": cookie}, path=f"{root}x{path}", token=False)).status == 401
+        assert send(server, Case(path, 401, path=f"{root}{path}", token=False)).status == 401
+        assert send(server, Case(path, 200, {"cookie": cookie}, path=f"{root}{path}", token=False)).status == 200
+    cancel = Case("cancel", 401, {"cookie": cookie}, path=f"/api/v1/runs/{run_id}/cancel", method="POST", token=False)
+    assert send(server, cancel).status == 401
+    answer = server.http.get(f"{root}/api/v1/openapi.json")
+    assert answer.json()["servers"] == [{"url": root}]
+
+
+def test_what_others_get_does_not_have_the_path_of_the_browser(server: Stage) -> None:
+    """Neither a link for a person, nor a line for the shell, which all users of the machine can see."""
+    root = browser_root(TOKEN)
+    begun = server.http.post(f"{root}/api/v1/runs", json={**BRIEF, "options": {"rounds": 1, "humans": ["judge"]}})
+    run_id = begun.json()["runId"]
+    assert server.get(f"/runs/{run_id}?wait=30").json()["status"] == "awaiting"
+    made = server.http.post(f"{root}/api/v1/runs/{run_id}/links", json={}).json()
+    assert made["page"].startswith("/answer/")
+    assert made["path"].startswith("/api/v1/links/")
+    with httpx2.Client(base_url=server.url, trust_env=False) as person:
+        assert root not in person.get(made["page"]).text
+        assert root not in person.get(made["path"]).text
+    written = server.http.post(f"{root}/api/v1/plans", json=BRIEF).json()
+    assert f"{server.url}/api/v1/runs" in written["curl"]
+
+
+def test_browsers_are_signed_out(tmp_path: Path) -> None:
+    """All of them, also at other servers of this store and after a restart; and each of them after a week."""
+    store = str(tmp_path / "runs.sqlite3")
+    cookies, root = list[str](), browser_root(TOKEN)
+
+    def status(stage: Stage, number: int) -> int:
+        case = Case("page", 200, {"cookie": cookies[number]}, path=f"{root}/", token=False)
+        return send(stage, case).status
+
+    def sign_in(stage: Stage) -> None:
+        with httpx2.Client(base_url=stage.url, trust_env=False) as browser:
+            cookies.append(browser.get("/", params={"token": TOKEN}).headers["set-cookie"].partition(";")[0])
+
+    with staged(lambda: Service(store=store)) as stage, staged(lambda: Service(store=store), read_only=True) as other:
+        sign_in(stage)
+        sign_in(stage)
+        assert [status(stage, 0), status(stage, 1), status(other, 0)] == [200, 200, 200]
+        case = Case("out", 204, {"cookie": cookies[0]}, path=f"{root}/api/v1/logout", method="POST", token=False)
+        assert send(other, case).status == 204
+        assert [status(stage, 0), status(stage, 1), status(other, 0)] == [401, 401, 401]
+        sign_in(stage)
+        assert stage.get("/runs").status_code == 200  # programs do not notice
+    with staged(lambda: Service(store=store)) as stage:
+        assert [status(stage, 0), status(stage, 2)] == [401, 200]
+        name, _, _ = cookies[2].partition("=")
+        old = time.time() - SESSION - 60
+        for at, expected in ((old, 401), (old + 120, 401), (time.time() - 1, 200)):
+            cookies.append(f"{name}={_cookie_value(TOKEN, at)}")
+            assert status(stage, -1) == expected
+            if expected == 401:
+                cookies[-1] = cookies[-1].replace(str(round(at * 1000)), str(round(time.time() * 1000)))
+                assert status(stage, -1) == 401
 
 
 @pytest.mark.parametrize("path", ["//evil.example/", "/\\evil.example", "///evil.example", "/%2F/evil.example"])
@@ -335,11 +405,12 @@ def test_a_mounted_application_is_guarded_too() -> None:
             assert browser.get("/debates/api/v1/health").status_code == 200
             assert browser.get("/debates/").status_code == 401
             exchanged = browser.get("/debates/", params={"token": TOKEN})
-            assert exchanged.headers["location"] == "/debates/"
-            assert "Path=/debates" in exchanged.headers["set-cookie"]
-            assert '<a href="/debates/">' in browser.get("/debates/").text
-            begun = browser.post("/debates/api/v1/runs", json=BRIEF)
-            assert begun.headers["location"].startswith("/debates/api/v1/runs/")
+            root = f"/debates{browser_root(TOKEN)}"
+            assert exchanged.headers["location"] == f"{root}/"
+            assert f"Path={root}" in exchanged.headers["set-cookie"]
+            assert f'<a href="{root}/">' in browser.get(f"{root}/").text
+            begun = browser.post(f"{root}/api/v1/runs", json=BRIEF)
+            assert begun.headers["location"].startswith(f"{root}/api/v1/runs/")
             assert browser.get(begun.headers["location"]).status_code == 200
         server.should_exit = True
         thread.join(20)

@@ -96,7 +96,12 @@ def create_app(  # noqa: PLR0913 - keyword-only
     others, refusals = _other_protocols(openai=openai, ag_ui=ag_ui)
     app = _Application(
         guard=GuardOptions(
-            hosts=hosts, token=token or None, authenticate=authenticate, public=_PUBLIC, refusals=refusals
+            hosts=hosts,
+            token=token or None,
+            authenticate=authenticate,
+            public=_PUBLIC,
+            refusals=refusals,
+            signed_out=front.signed_out,
         ),
         front=front,
         patience=patience if close_service else None,

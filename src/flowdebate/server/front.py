@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 
 API = "/api/v1"
+_SESSIONS, _SIGNED_OUT = "flowdebate/browsers", "signed out"
+"""The document of when browsers were signed out: in the store, for tokens outlast a server, and servers may share."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +55,16 @@ class Front:
         """End all streams."""
         self.readers.close()
         self.audience.close()
+
+    async def signed_out(self) -> float:
+        """When all browsers were last signed out, in seconds since the epoch."""
+        return float((await self.service.store.documents(_SESSIONS)).get(_SIGNED_OUT, "0"))
+
+    async def sign_out(self) -> None:
+        """Sign out all browsers of all servers of this store."""
+        store, now = self.service.store, repr(time.time())
+        before = (await store.documents(_SESSIONS)).get(_SIGNED_OUT)
+        await store.put(_SESSIONS, _SIGNED_OUT, now, expected=before)  # if it fails, somebody has done so just now
 
     def check_writable(self) -> None:
         """403 on a server that only shows runs."""

@@ -19,6 +19,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from flowdebate.errors import StoreError
 from flowdebate.server.problems import problem_response
 
 if TYPE_CHECKING:
@@ -34,8 +35,13 @@ LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 """Names of this machine."""
 
 _OWNER = "flowdebate.owner"
+_BROWSER = "flowdebate.browser"
+SESSION = 7 * 24 * 3600
+"""Seconds for which a browser stays signed in."""
 _TOKEN = "token"  # noqa: S105 - the name of a parameter
 _HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::(?P<port>\d{1,5}))?", re.ASCII)
+_DIGITS = 16
+"""More than those of the milliseconds since the epoch: reading a number of a million digits takes long."""
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
@@ -63,6 +69,8 @@ class GuardOptions:
     """Beginnings of paths that need neither: they check their own credentials, or show nothing."""
     refusals: Mapping[str, Callable[[Exception], Response]] = field(default_factory=dict)
     """How refusals are said to clients of another protocol, by the beginnings of its paths."""
+    signed_out: Callable[[], Awaitable[float]] | None = None
+    """When somebody last signed all browsers out, in seconds since the epoch."""
     max_body: int = 1_000_000
     """Bytes of a request's body: fifty times the longest question, and nothing that fills the memory."""
 
@@ -79,12 +87,27 @@ def path_of(scope: Mapping[str, Any]) -> str:
     return path.removeprefix(scope.get("root_path", "").rstrip("/")) or "/"
 
 
+def browser_root(token: str) -> str:
+    """The path below which browsers use a server, and its cookie opens it; who does not know the token cannot guess it.
+
+    Browsers send a cookie to all ports of a host, so to the servers of other users of this machine as well; but only
+    with requests below its path, and no other server can make one that it does not know.
+    """
+    return f"/~{_encode(hmac.new(token.encode(), b'path', sha256).digest()[:16])}"
+
+
+def shared_root_of(request: Request) -> str:
+    """The path under which the application is mounted, for addresses that others get: without that of browsers."""
+    root: str = request.scope.get("root_path", "")
+    return root.removesuffix(request.scope.get(_BROWSER, "")).rstrip("/")
+
+
 class Guard:
     """ASGI middleware that refuses, with a problem, what must not reach `app`; all responses get security headers.
 
     In this order: another host (421), a page of another origin (403), a wrong or missing token (401), a body that is
     not JSON (415) or too large (413, also where its length is not declared). A correct `?token=` in a URL is exchanged
-    for a cookie, by a redirect to the URL without it.
+    for a cookie, by a redirect to the URL without it, below `browser_root`.
     """
 
     def __init__(self, app: ASGIApp, options: GuardOptions) -> None:
@@ -105,13 +128,14 @@ class Guard:
             # the host first: the check of origins compares with it
             _check_host(request.headers, self.options.hosts)
             _check_origin(request)
+            self._enter(scope)
             if (exchanged := self._exchange(request)) is not None:
                 await exchanged(scope, receive, send)
                 return
             await self._authenticate(request)
             _check_type(request)
             receive = self._limit(request.headers, receive)
-        except HTTPException as refusal:
+        except (HTTPException, StoreError) as refusal:
             path = path_of(scope)
             said = (respond for start, respond in self.options.refusals.items() if path.startswith(start))
             await next(said, problem_response)(refusal)(scope, receive, send)
@@ -119,6 +143,14 @@ class Guard:
         await self.app(scope, receive, send)
 
     # Who asks
+
+    def _enter(self, scope: Scope) -> None:
+        """Take the path of browsers for a part of the path under which the application is mounted."""
+        token = self.options.token
+        _, name, *_ = path_of(scope).split("/", 2)
+        if token is not None and name.startswith("~") and is_same(f"/{name}", root := browser_root(token)):
+            scope["root_path"] = scope.get("root_path", "").rstrip("/") + root
+            scope[_BROWSER] = root
 
     def _exchange(self, request: Request) -> RedirectResponse | None:
         """The redirect to the same URL without its token, which sets the cookie; None where it has no correct one."""
@@ -130,15 +162,17 @@ class Guard:
         scope["query_string"] = urlencode(rest).encode()  # what a server's access log shows
         if not is_same(given, token):
             raise _unauthorized("The token in this URL is not that of this start of the server.")
-        clean = f"{scope['path']}?{urlencode(rest)}" if rest else scope["path"]
+        root = f"{shared_root_of(request)}{browser_root(token)}"
+        clean = f"{root}{path_of(scope)}{'?' if rest else ''}{urlencode(rest)}"
         # a path that begins with two slashes would lead to another host
         response = RedirectResponse(f"/{clean.lstrip('/')}", HTTPStatus.SEE_OTHER)
         response.set_cookie(
-            _cookie_name(request),
-            _cookie_value(token),
-            path=scope.get("root_path", "") or "/",
+            _cookie_name(token),
+            _cookie_value(token, time.time()),
+            max_age=SESSION,
+            path=root,
             httponly=True,
-            samesite="strict",  # no page elsewhere can act with it
+            samesite="lax",  # a link in a mail opens a page, and no page elsewhere can act with it
             secure=scope["scheme"] == "https",  # a browser would not send it back over plain HTTP, as on this machine
         )
         return response
@@ -159,12 +193,24 @@ class Guard:
             if scheme.lower() == "bearer":
                 right = is_same(given.strip(), token)
             else:
-                right = is_same(request.cookies.get(_cookie_name(request), ""), _cookie_value(token))
+                right = await self._is_signed_in(request, token)
             if not right:
                 raise _unauthorized(
                     "Open the URL that the server printed at its start, "
                     "or send its token as `Authorization: Bearer TOKEN`."
                 )
+
+    async def _is_signed_in(self, request: Request, token: str) -> bool:
+        """Whether the request has a cookie of this token that is still good, below the path of browsers."""
+        given = request.cookies.get(_cookie_name(token), "")
+        issued, _, _ = given.partition(".")
+        if _BROWSER not in request.scope or not (issued.isascii() and issued.isdigit() and len(issued) < _DIGITS):
+            return False
+        at = int(issued) / 1000
+        if not is_same(given, _cookie_value(token, at)) or at + SESSION < time.time():
+            return False
+        signed_out = self.options.signed_out
+        return signed_out is None or at > await signed_out()
 
     # What is sent
 
@@ -232,15 +278,15 @@ def _check_type(request: Request) -> None:
         raise HTTPException(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "Send the body as application/json.")
 
 
-def _cookie_name(request: Request) -> str:
-    """The cookie's name, with the port: cookies of one host are sent to all of its ports."""
-    found = _HOST.fullmatch(request.headers["host"].lower())
-    return f"flowdebate-{found['port']}" if found is not None and found["port"] else "flowdebate"
+def _cookie_name(token: str) -> str:
+    # a server on another port can set cookies for this host, but none that takes the place of one it cannot name
+    return f"flowdebate-{browser_root(token)[2:]}"
 
 
-def _cookie_value(token: str) -> str:
-    """The value of the cookie, from which nobody can tell the token."""
-    return hmac.new(token.encode(), b"cookie", sha256).hexdigest()
+def _cookie_value(token: str, at: float) -> str:
+    """The cookie of a browser that signed in `at` this time, from which nobody can tell the token."""
+    issued = str(round(at * 1000))
+    return f"{issued}.{hmac.new(token.encode(), f'cookie {issued}'.encode(), sha256).hexdigest()}"
 
 
 def is_same(given: str, wanted: str) -> bool:

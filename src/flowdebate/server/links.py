@@ -14,7 +14,7 @@ from starlette.requests import Request  # noqa: TC002 - FastAPI reads it
 
 from flowdebate.errors import ConfigurationError, NotAwaited, RunNotFound
 from flowdebate.server.front import API, Front, FrontOf, ServiceOf, data, stored_run
-from flowdebate.server.guard import Link
+from flowdebate.server.guard import Link, shared_root_of
 from flowdebate.server.problems import JSONData, responses
 from flowdebate.server.requests import LinkAnswerBody, LinkBody
 from flowdebate.service.state import PendingInput
@@ -63,7 +63,7 @@ async def make_link(
         raise ConfigurationError("POST /runs/{id}/links", "role", body.role, f"one of {', '.join(roles) or 'none'}")
     expires_at = front.links.clock() + body.seconds
     link = Link(run_id=run_id, began=began, place=place, role=body.role, expires_at=expires_at)
-    root, code = request.scope.get("root_path", ""), front.links.sign(link)
+    root, code = shared_root_of(request), front.links.sign(link)
     path = f"{root}{API}/links/{code}"
     made = LinkMade(path=path, page=f"{root}/answer/{code}", place=place, role=link.role, expires_at=expires_at)
     return JSONData(made.model_dump(by_alias=True), HTTPStatus.CREATED, {"location": path})

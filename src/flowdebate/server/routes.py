@@ -23,6 +23,7 @@ from flowdebate.models.local.gguf import local_model_state
 from flowdebate.models.resolve import PROVIDERS, environment_choice
 from flowdebate.patterns import PATTERNS, PatternInfo
 from flowdebate.server.front import API, Front, FrontOf, ServiceOf, data, limits_of, stored_run
+from flowdebate.server.guard import shared_root_of
 from flowdebate.server.problems import responses
 from flowdebate.server.requests import AnswerBody, BeginBody, ForkBody, ResumeBody, RunsQuery, VoteBody
 from flowdebate.service.plans.options import option_of
@@ -235,6 +236,13 @@ async def health() -> Health:
     return Health()
 
 
+@catalog.post("/logout", status_code=HTTPStatus.NO_CONTENT, responses=responses())
+async def logout(front: FrontOf) -> Response:
+    """Sign out all browsers. They need the token again; programs that send it with each request do not notice."""
+    await front.sign_out()
+    return Response(status_code=HTTPStatus.NO_CONTENT)
+
+
 @catalog.get("/patterns", responses=responses())
 async def patterns(front: FrontOf) -> list[PatternDescription]:
     """List the patterns that runs can be started with, and their options."""
@@ -256,7 +264,8 @@ async def write_plan(body: BeginBody, request: Request) -> WrittenRequest:
 
 def written(body: Mapping[str, Any], request: Request) -> WrittenRequest:
     """A request to begin a run, in all its forms."""
-    url = f"{str(request.base_url).rstrip('/')}{API}/runs"
+    # a line for the shell is seen by whoever lists the processes, so without the path of this browser
+    url = str(request.url.replace(path=f"{shared_root_of(request)}{API}/runs", query=""))
     return WrittenRequest(toml=as_toml(body), python=as_python(body), curl=as_curl(body, url))
 
 

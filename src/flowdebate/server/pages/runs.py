@@ -13,6 +13,7 @@ from starlette.responses import HTMLResponse
 from flowdebate.errors import ConfigurationError, FlowDebateError
 from flowdebate.patterns import PATTERNS
 from flowdebate.server.front import API, Front, FrontOf, ServiceOf, root_of
+from flowdebate.server.guard import shared_root_of
 from flowdebate.server.requests import RunsQuery  # noqa: TC001 - FastAPI reads it
 from flowdebate.service.statuses import OVER, State
 from flowdebate.service.steps import StepState
@@ -116,7 +117,8 @@ def page(
     writable = not front.read_only
     new = [("New", "/new")] if writable else []
     entries = [("Runs", "/"), *new, ("Audit", "/audit")] if menu else []
-    html = render(name, root=root_of(request), menu=entries, here=here, writable=writable, **data)
+    root, signed_in = root_of(request), menu and root_of(request) != shared_root_of(request)
+    html = render(name, root=root, menu=entries, here=here, writable=writable, signed_in=signed_in, **data)
     return HTMLResponse(html.encode(errors="replace"), status)  # half a surrogate pair of a model is no reason to fail
 
 

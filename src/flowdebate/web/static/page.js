@@ -73,6 +73,15 @@ function alike(one, other) {
   return one.nodeType === other.nodeType;
 }
 
+const logout = /** @type {HTMLButtonElement | null} */ (document.querySelector("#logout"));
+if (logout) {
+  logout.hidden = false;
+  logout.addEventListener("click", async () => {
+    await ask("POST", "/logout");
+    location.assign(`${root}/`); // where the server says how to come in again
+  });
+}
+
 const theme = /** @type {HTMLButtonElement | null} */ (document.querySelector("#theme"));
 const chosen = localStorage.getItem("theme");
 if (chosen) document.documentElement.dataset.theme = chosen;
