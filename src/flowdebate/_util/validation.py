@@ -80,8 +80,8 @@ def suggesting(function: Callable[P, T]) -> Callable[P, T]:
     return checked
 
 
-def check_count(where: str, *, least: int = 1, **options: object) -> None:
-    """ConfigurationError for an option that is no int from `least` up.
+def check_count(where: str, *, least: int = 1, most: int | None = None, **options: object) -> None:
+    """ConfigurationError for an option that is no int from `least` up, to `most`.
 
     >>> check_count("ConcurrencyLimit", max_concurrency=0)
     Traceback (most recent call last):
@@ -90,6 +90,8 @@ def check_count(where: str, *, least: int = 1, **options: object) -> None:
     for name, value in options.items():
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
             raise ConfigurationError(where, name, value, f"an int >= {least}")
+        if most is not None and value > most:
+            raise ConfigurationError(where, name, value, f"an int <= {most:,}")
 
 
 def check_seconds(where: str, **options: object) -> None:

@@ -13,6 +13,7 @@ from dataclasses import MISSING, dataclass, fields, replace
 from enum import Enum
 from functools import update_wrapper
 from inspect import Parameter, signature
+from itertools import product
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, get_args, overload
 
@@ -86,6 +87,12 @@ class Persona:
     """`DebaterOptions` of its own, over the pattern's. For the default block only."""
 
 
+MOST_MEMBERS = 100
+"""Members of a roster: building a pattern takes the square of their number, before any limit counts."""
+MOST_ROUNDS = 10_000
+"""Rounds, or turns: each prompt has the whole transcript, so the window of every model is full long before."""
+_LONGEST = {"name": 200, "stance": 10_000, "role": 10_000}
+"""Characters: every prompt has all names and stances, and every argument is searched for names."""
 MANY_MEMBERS = 10
 """More debaters, personas, agents or members than this are warned of."""
 
@@ -108,7 +115,13 @@ def check_roster(
     """
     if isinstance(members, (str, bytes, Mapping)) or not isinstance(members, Sequence):
         raise ConfigurationError(where, field, members, f"a list of {kind.__name__} or dicts")
+    if len(members) > MOST_MEMBERS:
+        raise ConfigurationError(where, field, f"{len(members):,} of them", f"at most {MOST_MEMBERS} {field}")
     roster = tuple(_member(entry, kind, where, f"{field}[{index}]") for index, entry in enumerate(members))
+    for (index, member), (name, longest) in product(enumerate(roster), _LONGEST.items()):
+        if (characters := len(getattr(member, name, None) or "")) > longest:
+            allowed = f"at most {longest:,} characters"
+            raise ConfigurationError(where, f"{field}[{index}].{name}", f"{characters:,} characters", allowed)
     if len(roster) < least:
         count = {1: "one", 2: "two"}.get(least, str(least))
         raise ConfigurationError(where, field, list(members), f"at least {count} {field}")

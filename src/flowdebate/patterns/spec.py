@@ -28,6 +28,7 @@ from flowdebate.patterns.events import RoundStarted
 from flowdebate.patterns.output import stamp_subject
 from flowdebate.patterns.roles import RosterBlock
 from flowdebate.patterns.roster import (
+    MOST_ROUNDS,
     Persona,
     check_choice,
     check_failure_policy,
@@ -133,7 +134,7 @@ def check_options(spec: PatternSpec, given: Mapping[str, Any], *, max_rounds: in
         raise ConfigurationError(where, "output_schema", schema, allowed)
     if max_rounds is None:  # a council has no rounds to choose
         max_rounds = given[spec.cap]
-        check_count(where, **{spec.cap: max_rounds})
+        check_count(where, most=MOST_ROUNDS, **{spec.cap: max_rounds})
     transcript, collection_id = given["transcript"], given["collection_id"]
     check_transcript(transcript, spec.create_transcript, where=where)
     check_predicate(given.get("terminate_when"), where=where)

@@ -60,6 +60,7 @@ from flowdebate.patterns.consensus.vote import (
 from flowdebate.patterns.output import publish, stamp_subject
 from flowdebate.patterns.roles import NOT_KEPT, RoleOptions
 from flowdebate.patterns.roster import (
+    MOST_ROUNDS,
     Persona,
     check_choice,
     check_failure_policy,
@@ -280,9 +281,8 @@ class ConsensusOptions:
     def __post_init__(self) -> None:
         where = self.where
         optional = {"budget": self.budget, "quorum": self.quorum}
-        check_count(
-            where, max_rounds=self.max_rounds, **{key: value for key, value in optional.items() if value is not None}
-        )
+        check_count(where, most=MOST_ROUNDS, max_rounds=self.max_rounds)
+        check_count(where, **{key: value for key, value in optional.items() if value is not None})
         check_count(where, least=0, history_limit=self.history_limit)
         if self.timeout is not None:
             check_seconds(where, timeout=self.timeout)

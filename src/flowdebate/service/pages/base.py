@@ -139,7 +139,8 @@ def roster(
     except ConfigurationError as error:
         if error.field == key:
             names = [member["name"] for member in members]  # the members themselves may hold models
-            raise ConfigurationError(where, field, names, "given at least twice") from None
+            allowed = "given at least twice" if len(members) < least else error.allowed
+            raise ConfigurationError(where, field, names, allowed) from None
         raise
 
 

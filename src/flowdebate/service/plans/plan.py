@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from flowdebate._util.validation import check_count
 from flowdebate.errors import BadFile, ConfigurationError, shown
 from flowdebate.models.openai.endpoint import address_of
 from flowdebate.patterns import PATTERNS, find_pattern
@@ -123,6 +124,7 @@ def make_plan(
 
     ConfigurationError or BadFile for what cannot be; it names the option, or the file and the key.
     """
+    from flowdebate.patterns.roster import MOST_ROUNDS
     from flowdebate.runs.limits import Limits
 
     page = info.load_page()
@@ -134,6 +136,9 @@ def make_plan(
     if options.base_url is not None and options.model is None:
         allowed = f"the model's name as the server at {address_of(options.base_url)} has it"
         raise ConfigurationError(*options.place("model"), None, allowed)
+    if (length := getattr(options, options.LENGTH, None)) is not None:
+        place, field = options.place(options.LENGTH)  # the pattern would name its own option
+        check_count(place, most=MOST_ROUNDS, **{field: length})
     made = Models(options.base_url)
     options, schema = _read_schema(options)
     options = page.with_files(options)

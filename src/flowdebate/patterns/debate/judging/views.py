@@ -13,6 +13,7 @@ from itertools import groupby, permutations
 from random import Random
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
+from flowdebate._util.validation import check_count
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns.anonymity.aliases import make_aliases
 from flowdebate.patterns.debate.transcript import render_entries
@@ -30,6 +31,8 @@ ScheduleLike: TypeAlias = "Schedule | str"
 """A schedule, or its name: "single", "swap", "cyclic", "full", "sampled(5)"."""
 
 NAMES = '"single", "swap", "cyclic", "full" or "sampled(n)"'
+_MOST_SAMPLES = 1_000
+"""Each is a call, and all are drawn before the first."""
 FULL_AT_MOST = 4  # sides: five would need 120 calls
 
 
@@ -72,8 +75,8 @@ class Schedule:
                 raise ConfigurationError(
                     f"schedule {self.kind!r}", "size", drawn, "None: only a sampled schedule has a size"
                 )
-        elif isinstance(drawn, bool) or not isinstance(drawn, int) or drawn < 1:
-            raise ConfigurationError("schedule 'sampled'", "size", drawn, "an int >= 1")
+        else:
+            check_count("schedule 'sampled'", most=_MOST_SAMPLES, size=drawn)
 
     def __str__(self) -> str:
         return self.kind if self.size is None else f"{self.kind}({self.size})"

@@ -1,0 +1,97 @@
+"""Bounds on what a pattern is made of: they are checked before anything is built, and name the field."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from flowdebate import Debater, Persona, consensus, council, debate, deliberation, handoff, round_robin
+from flowdebate.errors import ConfigurationError, FlowDebateWarning
+from flowdebate.patterns.debate.judging.views import sampled
+from flowdebate.patterns.roster import MOST_MEMBERS, MOST_ROUNDS
+from flowdebate.service.service import Service
+from flowdebate.testing import FunctionModel
+from tests.server.stage import BRIEF, debater, staged
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ROSTERS: dict[str, tuple[Callable[..., Any], str, str | None]] = {
+    "debate": (debate, "debaters", "max_rounds"),
+    "deliberation": (deliberation, "debaters", "max_rounds"),
+    "handoff": (handoff, "debaters", "max_turns"),
+    "round_robin": (round_robin, "debaters", "max_rounds"),
+    "council": (council, "members", None),
+    "consensus": (consensus, "agents", "max_rounds"),
+}
+
+
+def people(pattern: str, count: int, **changes: Any) -> list[Any]:
+    """A roster, whose last member has the `changes`."""
+    if pattern == "debate":
+        listed: list[Any] = [{"name": f"n{at}", "stance": f"stance {at}"} for at in range(count)]
+    else:
+        listed = [{"name": f"n{at}", "role": f"role {at}"} for at in range(count)]
+    listed[-1] |= changes
+    return [(Debater if pattern == "debate" else Persona)(**each) for each in listed]
+
+
+def refused(pattern: str, roster: list[Any], **options: Any) -> ConfigurationError:
+    """The error of a pattern that cannot be built."""
+    make, field, _ = ROSTERS[pattern]
+    with pytest.raises(ConfigurationError) as caught:
+        make(name="big", **{field: roster}, **options)
+    return caught.value
+
+
+@pytest.mark.parametrize("pattern", ROSTERS)
+def test_a_roster_is_bounded(pattern: str) -> None:
+    """In its length, and in what each member says about itself; what is at the bound is built."""
+    make, field, cap = ROSTERS[pattern]
+    began = time.process_time()
+    error = refused(pattern, people(pattern, 15_000))
+    assert (error.field, error.allowed) == (field, f"at most {MOST_MEMBERS} {field}")
+    assert "15,000" in str(error)
+    assert time.process_time() - began < 2
+    assert refused(pattern, people(pattern, 3, name="n" * 400_000)).field == f"{field}[2].name"
+    assert refused(pattern, people(pattern, 3, role="r" * 400_000)).field == f"{field}[2].role"
+    if pattern == "debate":
+        error = refused(pattern, people(pattern, 3, stance="s" * 400_000))
+        assert (error.field, error.allowed) == ("debaters[2].stance", "at most 10,000 characters")
+        assert "400,000 characters" in str(error)
+    if cap is not None:
+        error = refused(pattern, people(pattern, 3), **{cap: 1_000_000_000})
+        assert (error.field, error.allowed) == (cap, f"an int <= {MOST_ROUNDS:,}")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FlowDebateWarning)
+        most = people(pattern, MOST_MEMBERS, name="n" * 200, role="r" * 10_000)
+        make(name="big", **{field: most}, **({} if cap is None else {cap: MOST_ROUNDS}))
+
+
+def test_a_sampled_schedule_is_bounded() -> None:
+    """Its views are drawn before the first call."""
+    assert sampled(1_000).size == 1_000
+    with pytest.raises(ConfigurationError, match=r"`size` must be an int <= 1,000, got 999999"):
+        sampled(999_999)
+
+
+def test_a_request_is_refused_with_its_field() -> None:
+    """Over HTTP, before the server builds anything."""
+    sides = [{"name": f"n{at}", "stance": f"s{at}"} for at in range(8_000)]
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({"debaters": sides}, "debaters"),
+        ({"debaters": [*sides[:2], {"name": "n" * 400_000, "stance": "s"}]}, "debaters[2].name"),
+        ({"rounds": 1_000_000_000}, "rounds"),
+    ]
+    with staged(lambda: Service(store="memory:", model=FunctionModel(debater))) as stage:
+        for options, field in cases:
+            began = time.monotonic()
+            answer = stage.post("/runs", {**BRIEF, "options": options})
+            assert answer.status_code == 422, answer.text
+            [error] = answer.json()["errors"]
+            assert error["field"] == field
+            assert error["allowed"].startswith(("at most", "an int <= 10,000"))
+            assert time.monotonic() - began < 5
