@@ -76,6 +76,7 @@ def test_every_endpoint_is_described(shared: Stage) -> None:
         ("GET", "/links/{code}"),
         ("POST", "/links/{code}"),
         ("GET", "/patterns"),
+        ("POST", "/logout"),
         ("POST", "/plans"),
         ("GET", "/models"),
         ("GET", "/health"),

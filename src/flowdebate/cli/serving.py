@@ -100,9 +100,7 @@ def serve(  # noqa: PLR0913 - the options of the command
     _check_app(app, {**given, "store": store})
     token = secrets.token_urlsafe(32) if token_file is None else _read_token(token_file)
 
-    entrances: list[Path] = []
-
-    def started(base: str, _: object) -> None:
+    def started(base: str, server: Any) -> None:  # noqa: ANN401 - a Server, which is not imported yet
         url = f"{base}?{urlencode({'token': token})}"
         tell(f"Serving {url}" if token_file is None else f"Serving {base} with the token of {token_file}")
         if address not in _LOOPBACK:
@@ -111,9 +109,10 @@ def serve(  # noqa: PLR0913 - the options of the command
             tell(f"Open to other machines, unencrypted: whoever has the token can {what}. It answers to {names}")
         if open_:
             entrance = write_entrance(url, Path.home() if os.access(Path.home(), os.W_OK) else None)
-            entrances.append(entrance)
+            remove = partial(entrance.unlink, missing_ok=True)
+            server.config.app.state.front.at_end.append(remove)
+            asyncio.get_running_loop().call_later(_ENTRANCE, remove)
             webbrowser.open(entrance.as_uri())
-            asyncio.get_running_loop().call_later(_ENTRANCE, partial(entrance.unlink, missing_ok=True))
 
     async def run() -> None:
         from flowdebate.server import create_app
@@ -132,11 +131,7 @@ def serve(  # noqa: PLR0913 - the options of the command
         )
         await serve_app(application, host=address, port=port, started=started)
 
-    try:
-        asyncio.run(run())
-    finally:
-        for entrance in entrances:
-            entrance.unlink(missing_ok=True)
+    asyncio.run(run())
 
 
 def write_entrance(url: str, folder: Path | None) -> Path:

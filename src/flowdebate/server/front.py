@@ -22,7 +22,7 @@ from flowdebate.service.owned import OwnedService
 from flowdebate.service.service import Service
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from starlette.responses import Response
 
@@ -51,8 +51,13 @@ class Front:
     audience: Audience = field(default_factory=Audience)
     """Those who began a run to read it: clients of the OpenAI-compatible endpoint and of AG-UI."""
 
+    at_end: list[Callable[[], object]] = field(default_factory=list)
+    """Called when the server stops: a signal ends the process right after that."""
+
     def close(self) -> None:
         """End all streams."""
+        for call in self.at_end:
+            call()
         self.readers.close()
         self.audience.close()
 
