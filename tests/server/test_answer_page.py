@@ -6,17 +6,22 @@ import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+import httpx2
 from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate.blocks.human.prompt import render_request, render_said
 from flowdebate.patterns.debate.schemas import DebateContributionEntry
+from flowdebate.service.service import Service
 from flowdebate.service.state import PendingInput
+from flowdebate.testing import FunctionModel
 from flowdebate.web.forms import Asked, answer_fields
+from tests.server.stage import staged
 from tests.server.test_links import SIDES, WITH_JUDGE, waiting
 from tests.server.test_pages import HOSTILE, Parts
 
 if TYPE_CHECKING:
+    from flowdebate.models.base import ModelRequest
     from tests.server.stage import Stage
 
 VERDICT = {
@@ -156,3 +161,38 @@ def test_hostile_text_is_text_in_a_form(stage: Stage) -> None:
         plain = plain or parts
         assert parts.found <= plain.found, text
         assert parts.addresses <= plain.addresses | {each for each in parts.addresses if each.startswith("?pattern=")}
+
+
+def test_a_judge_by_link_is_as_blind_as_a_model() -> None:
+    """No name is on the page or in the JSON of the link, also not inside arguments; afterwards the run says so."""
+
+    def answer(request: ModelRequest) -> str | dict[str, Any]:
+        return (
+            "I am Ann, and Ben errs." if request.block.endswith("Ann") else "As Ben, I say that Ann's figures are old."
+        )
+
+    with staged(lambda: Service(store="memory:", model=FunctionModel(answer))) as stage:
+        run_id = waiting(stage, **WITH_JUDGE)
+        made = stage.post(f"/runs/{run_id}/links", {"role": "debate-judge"}).json()
+        with httpx2.Client(base_url=stage.url, trust_env=False) as person:
+            shown = person.get(made["path"]).json()["shown"]
+            page = person.get(made["page"]).text.partition("<main")[2]
+        assert "[Ship] I am Speaker" in shown
+        for text in (shown, page, stage.get(f"/runs/{run_id}/requests").text):
+            assert not re.search(r"\bAnn\b|\bBen\b", text), text
+        assert page.count("<h3>Side A</h3>") == 1
+        verdict = {"reasoning": "-", "winner": "Ship", "verdict": "Ship."}
+        assert stage.post(f"/runs/{run_id}/answers", {"answer": verdict}).status_code == 200
+        assert stage.get(f"/runs/{run_id}?wait=30").json()["status"] == "complete"
+        after = stage.http.get(f"/runs/{run_id}").text
+        assert "Names in arguments that were hidden from debaters and judge" in after
+        assert "4 (Ann, Ben)" in after
+
+
+def test_a_stance_with_a_comma_is_read_back() -> None:
+    """It is the whole tag of an entry without a name."""
+    said = "Round 1:\n[Ship, now] Yes.\n[Wait] No."
+    shown = render_request(who=None, prompt=None, question="?", context=None, said=said, task=None)
+    asked = Asked.of(request(shown, {"properties": {"winner": {"enum": ["Ship, now", "Wait"]}}}))
+    assert [(part.name, part.about) for part in asked.parts.sections[0].parts] == [("", "Ship, now"), ("", "Wait")]
+    assert asked.blind == {"Ship, now": "Side A", "Wait": "Side B"}

@@ -279,11 +279,25 @@ class Asked:
         # only a judge is asked for one of several winners; a request of another kind names nobody
         part = (pending.answer_schema or {}).get("properties", {}).get("winner", {})
         stances: Sequence[str] = next((each["enum"] for each in (part, *part.get("anyOf", ())) if "enum" in each), [])
+        # the tag of who reads without names is the stance, which may have a comma
+        parts = replace(
+            parts,
+            sections=tuple(
+                replace(each, parts=tuple(_by_stance(part, stances) for part in each.parts)) for each in parts.sections
+            ),
+        )
         spoken = {each.about for section in parts.sections for each in section.parts if isinstance(each, Said)}
         if not spoken or not spoken <= set(stances):
             return cls(parts, {})
         letters = [*ascii_uppercase, *map(str, range(len(ascii_uppercase) + 1, len(stances) + 1))]
         return cls(parts, {stance: f"Side {letter}" for stance, letter in zip(stances, letters, strict=False)})
+
+
+def _by_stance(part: Said | str, stances: Sequence[str]) -> Said | str:
+    if isinstance(part, Said):
+        tag = f"{part.name}, {part.about}" if part.about else part.name
+        return replace(part, name="", about=tag) if tag in stances else part
+    return part
 
 
 def role_in_words(block: str, pattern: str) -> str:

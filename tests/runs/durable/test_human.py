@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from flowdebate import (
     Debater,
     FailurePolicy,
+    JudgeOptions,
     Persona,
     consensus,
     debate,
@@ -27,7 +28,7 @@ from flowdebate import (
 )
 from flowdebate.errors import ConfigurationError, NotAwaited, OutputError, RunConflict, RunNotFound
 from flowdebate.store.memory import MemoryStore
-from flowdebate.testing import FunctionModel
+from flowdebate.testing import FunctionModel, ScriptedModel
 
 from .patterns import QUESTION, answer_to
 from .test_resume import told
@@ -317,3 +318,63 @@ def test_three_processes_hold_one_debate(tmp_path: Path) -> None:
         return done.stdout.strip()
 
     assert [said("run"), said("answer"), said("resume")] == ["awaiting", "bob", "complete ['Homes.', 'No.']"]
+
+
+async def test_a_person_who_judges_reads_no_names() -> None:
+    """By stances, with aliases inside arguments, as a model that judges; with names only where the debate wants it."""
+    verdict, shown = {"reasoning": "-", "winner": None, "verdict": "-"}, list[str]()
+
+    def ask(request: HumanRequest) -> dict[str, Any]:
+        shown.append(request.shown)
+        return verdict
+
+    roster = [
+        Debater("Anna", "cap rents", block=lambda _: "I am Anna."),
+        Debater("Bert", "build", block=lambda _: "Anna errs."),
+    ]
+    judge = human(name="jo", ask=ask)
+    result = await debate(name="rent", debaters=roster, judge=judge, max_rounds=1, synthesizer=False).run("Rent?")
+    assert "[cap rents] I am Speaker" in shown[0]
+    assert not re.search("Anna|Bert", shown[0])
+    assert result.raw.leaks.count == 2
+    named = debate(
+        name="rent",
+        debaters=roster,
+        judge=judge,
+        max_rounds=1,
+        synthesizer=False,
+        anonymize_transcript=False,
+        hide_names=False,
+    )
+    await named.run("Rent?")
+    assert "[Anna, cap rents] I am Anna." in shown[1]
+    flips = [
+        {"reasoning": "-", "scores": {"cap rents": first, "build": 10 - first}, "verdict": "-"} for first in (9, 1)
+    ]
+    options = JudgeOptions(schedule="swap", answer="scores", on_flip="human", ask=ask)
+    flipping = debate(name="rent", debaters=roster, judge=options, max_rounds=1, synthesizer=False)
+    await flipping.run("Rent?", model=ScriptedModel(*flips))
+    assert not re.search("Anna|Bert", shown[2]), shown[2]
+
+
+async def test_an_answer_to_a_request_with_names_still_counts() -> None:
+    """Of a run that an earlier version suspended, which showed them to everybody."""
+    store = MemoryStore()
+    roster = [
+        Debater("Anna", "cap rents", block=lambda _: "I am Anna."),
+        Debater("Bert", "build", block=lambda _: "No."),
+    ]
+    pattern = debate(name="rent", debaters=roster, judge=human(name="jo"), max_rounds=1, synthesizer=False)
+    assert (await pattern.run("Rent?", store=store, run_id="r")).status == "awaiting"
+    [row] = [row for row in await store.steps("r") if row.kind == "human"]
+    assert row.request is not None
+    earlier = json.loads(row.request)
+    earlier["shown"] = re.sub(r"\[(cap rents|build)\]", r"[NAME, \1]", earlier["shown"])
+    earlier["shown"] = earlier["shown"].replace("NAME, cap", "Anna, cap").replace("NAME, build", "Bert, build")
+    earlier["shown"] = re.sub(r"I am Speaker \d+", "I am Anna", earlier["shown"])
+    await store.take("r")
+    await store.intend("r", row.key, "human", json.dumps(earlier))
+    await store.finish("r", "awaiting", None)
+    await submit_answer(store, "r", {"reasoning": "-", "winner": "build", "verdict": "-"})
+    resumed = await pattern.resume("r", store=store)
+    assert resumed.raw.verdict.winner == "build"

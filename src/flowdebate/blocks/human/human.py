@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import BaseModel
@@ -21,6 +22,8 @@ from flowdebate.runs.durable.suspend import HumanRequest, Suspended, answer_text
 from flowdebate.runs.events import BlockAnswered, HumanAsked
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from flowdebate.blocks.generator import TextSlot
     from flowdebate.resources.resource import ResourceScope
     from flowdebate.runs.context import Context
@@ -63,6 +66,7 @@ class Human(Block[Any, Any]):
         self._context = context
         self._ask = ask
         self._who: str | None = None
+        self._blind: Callable[[Context], Iterable[Any]] | None = None
 
     def with_answer_schema(self, schema: object, who: str | None) -> Self:
         """This human in a role whose answers have `schema` (None: text); its own output schema takes precedence.
@@ -73,6 +77,12 @@ class Human(Block[Any, Any]):
         if self.output is None and schema is not None:
             fitted.output = OutputSchema.of(schema, where=f"human {self.name!r}")
         fitted._who = self._who if who is None else who  # noqa: SLF001 - its own class
+        return fitted
+
+    def reading_blind(self, entries: Callable[[Context], Iterable[Any]]) -> Self:
+        """This human as one who reads `entries(ctx)` in place of the transcript, without names beside them."""
+        fitted = copy.copy(self)
+        fitted._blind = entries  # noqa: SLF001 - its own class
         return fitted
 
     def in_role(self, role: str) -> Self:
@@ -86,19 +96,20 @@ class Human(Block[Any, Any]):
         if spec is None and callable(ask_for := getattr(value, "answer_schema", None)):
             spec = ask_for()  # the input itself says which answer it needs, such as a ballot
         check = _Check(self.name, None if spec is None else OutputSchema.of(spec))
-        request = await self._request(value, ctx, check)
+        request, named = await self._request(value, ctx, check)
         ctx.emit(HumanAsked(block=self.name, path=ctx.path))
-        output = await self._answer(request, check, ctx)
+        output = await self._answer(request, named, check, ctx)
         ctx.emit(BlockAnswered(block=self.name, output=output))
         return output
 
-    async def _answer(self, request: HumanRequest, check: _Check, ctx: Context) -> Any:  # noqa: ANN401 - see act
+    async def _answer(self, request: HumanRequest, named: str, check: _Check, ctx: Context) -> Any:  # noqa: ANN401 - see act
         """The checked answer; if a submitted answer proves invalid, the human is asked again."""
         journal, number = ctx.run.journal, 1
         while journal is not None:
             place = f"{ctx.path}#human" if number == 1 else f"{ctx.path}#human#{number}"
             request = replace(request, place=place)
-            row = journal.find(place, request.text)
+            before = replace(request, shown=named).text  # earlier versions showed names to all
+            row = journal.find(place, before if journal.requested(place) == before else request.text)
             if row is None or row.body is None:
                 return await self._ask_and_record(request, check, journal)
             answer, suspended = read_answer(row.body)
@@ -125,18 +136,22 @@ class Human(Block[Any, Any]):
         await journal.commit(request.place, "human", answer_text(check.dump(checked), suspended=False))
         return checked
 
-    async def _request(self, value: object, ctx: Context, check: _Check) -> HumanRequest:
+    async def _request(self, value: object, ctx: Context, check: _Check) -> tuple[HumanRequest, str]:
+        """The request, and its text as a reader of names is shown it."""
         transcript = ctx.scope.handles.get("transcript")
         schema = None if check.output is None else check.output.json_schema
-        shown = render_request(
+        render = partial(
+            render_request,
             who=self._who,
             prompt=await _text(self._prompt, value, ctx),
             question=_question(value, ctx),
             context=await _text(self._context, value, ctx),
-            said=None if transcript is None else render_said(transcript.state.entries),
             task=render_task(value),
         )
-        return HumanRequest(
+        named = shown = render(said=None if transcript is None else render_said(transcript.state.entries))
+        if transcript is not None and self._blind is not None:
+            shown = render(said=render_said(self._blind(ctx), names=False))
+        request = HumanRequest(
             block=self.name,
             role=ctx.role,
             place=ctx.path,
@@ -145,6 +160,7 @@ class Human(Block[Any, Any]):
             schema=schema,
             check=check,
         )
+        return request, named
 
     def outline(self) -> Outline:
         return Outline(text=self.name, kind="human")

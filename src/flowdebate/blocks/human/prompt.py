@@ -57,8 +57,8 @@ def _lines(text: str) -> str:
     return "\n".join(map(quoted, text.split("\n")))
 
 
-def render_said(entries: Iterable[Any]) -> str:
-    """The transcript of any pattern, with a heading for each round.
+def render_said(entries: Iterable[Any], *, names: bool = True) -> str:
+    """The transcript of any pattern, with a heading for each round; without `names`, entries have only their stances.
 
     >>> from types import SimpleNamespace
     >>> print(render_said([SimpleNamespace(round=1, agent_name="ann", stance="for", text="Yes.")]))
@@ -74,6 +74,8 @@ def render_said(entries: Iterable[Any]) -> str:
         name = getattr(entry, "agent_name", None) or getattr(entry, "name", "")
         about = getattr(entry, "stance", None) or getattr(entry, "role", None)
         tag = tag_name(name) if about is None else f"{tag_name(name)}, {tag_text(about)}"
+        if not names and about is not None:
+            tag = tag_text(about)
         lines.append(f"[{tag}] {quoted(entry.text)}")
     return "\n".join(lines) if lines else _NOTHING
 

@@ -11,7 +11,7 @@ from flowdebate.blocks.router import router
 from flowdebate.blocks.sequencer import sequencer
 from flowdebate.errors import BadAnswer, ConfigurationError, FlowDebateError, OutputError, RosterError, shown
 from flowdebate.patterns.debate.debater import create_debater
-from flowdebate.patterns.debate.judging.judge import Judge, create_judge, create_judge_panel
+from flowdebate.patterns.debate.judging.judge import Judge, create_judge, create_judge_panel, read_blind
 from flowdebate.patterns.debate.judging.jurors import verdict_among
 from flowdebate.patterns.debate.judging.options import JudgeOptions
 from flowdebate.patterns.debate.mirror import Mirror, mirrored_loop, verdict_of_both
@@ -129,7 +129,8 @@ def _create_judge(loop: Loop, stances: Sequence[str]) -> Block[Any, Any]:
     if isinstance(judge, JudgeOptions):
         options: Any = merge_options(loop.options_of(JUDGE), judge.for_block())
         return Judge(judge, name=loop.name, **facts, options=options)
-    return loop.role(JUDGE, answer=partial(verdict_among, tuple(stances)), **facts)
+    block = loop.role(JUDGE, answer=partial(verdict_among, tuple(stances)), **facts)
+    return read_blind(block, facts["anonymity"]) if facts["anonymize_transcript"] else block
 
 
 def _create_state(loop: Loop) -> DebateState:

@@ -206,7 +206,8 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
     where, roster = loop.where, loop.roster
     check_mirror(mirror, turn_order, where=where)
     ours = [judge if asked is None else None, *(debater.block for debater in roster)]
-    hidden = hide_names and any(own_options(block) is not None for block in ours)
+    reads = hasattr(judge, "reading_blind") or any(own_options(block) is not None for block in ours)
+    hidden = hide_names and reads  # by somebody whom the debate shows its transcript
     anonymity = None
     if hidden:
         # an argument may give away its author by any of these: the debaters' names, and those of all models

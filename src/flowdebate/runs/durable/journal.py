@@ -121,6 +121,11 @@ class Journal:
         self._clock = max(self._clock, row.at or 0.0)
         return row
 
+    def requested(self, key: str) -> str | None:
+        """The recorded request of the finished step at `key`."""
+        row = self._done.get(key)
+        return None if row is None else row.request
+
     def read(self, row: StepRow, reader: Callable[[str], T]) -> T:
         """The body of a finished step, decoded by `reader`; JournalMismatch for an unreadable record."""
         assert row.body is not None  # noqa: S101 - it is finished

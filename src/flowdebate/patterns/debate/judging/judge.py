@@ -211,6 +211,8 @@ class Judge(Block[Any, JudgedVerdict]):
             if asking is not None:
                 asking.planned(len(sides))  # refuses more sides than the schedule takes
         self._person = _person(block_name, how, sides) if how.on_flip == "human" else None
+        if self._person is not None and anonymize_transcript:
+            self._person = read_blind(self._person, anonymity)
         acting = [*(juror.block for juror in self._asking.jurors), *([] if self._person is None else [self._person])]
         shared, hidden = merge_resources(f"judge {block_name!r}", acting)
         super().__init__(block_name, resources=shared, hidden=hidden)
@@ -443,6 +445,12 @@ class FlippedBallots:
 
     subject: str
     ballots: Sequence[JudgeBallot]
+
+
+def read_blind(block: Block[Any, Any], anonymity: Anonymity | None) -> Block[Any, Any]:
+    """`block`, which reads what a model does if it is a person: stances for names, and aliases inside arguments."""
+    blinded: Callable[[object], Block[Any, Any]] | None = getattr(block, "reading_blind", None)
+    return block if blinded is None else blinded(entries_of if anonymity is None else anonymity.entries)
 
 
 def _person(name: str, how: JudgeOptions, sides: Sequence[str]) -> Block[Any, Any]:
