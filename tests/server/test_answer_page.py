@@ -10,7 +10,7 @@ import httpx2
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flowdebate.blocks.human.prompt import render_request, render_said
+from flowdebate.blocks.human.prompt import Said, render_request, render_said
 from flowdebate.patterns.debate.schemas import DebateContributionEntry
 from flowdebate.service.service import Service
 from flowdebate.service.state import PendingInput
@@ -194,5 +194,5 @@ def test_a_stance_with_a_comma_is_read_back() -> None:
     said = "Round 1:\n[Ship, now] Yes.\n[Wait] No."
     shown = render_request(who=None, prompt=None, question="?", context=None, said=said, task=None)
     asked = Asked.of(request(shown, {"properties": {"winner": {"enum": ["Ship, now", "Wait"]}}}))
-    assert [(part.name, part.about) for part in asked.parts.sections[0].parts] == [("", "Ship, now"), ("", "Wait")]
+    assert asked.parts.sections[0].parts == (Said("", "Ship, now", "Yes."), Said("", "Wait", "No."))
     assert asked.blind == {"Ship, now": "Side A", "Wait": "Side B"}
