@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -32,6 +33,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return 1 if item.nodeid.startswith(tuple(f"tests/{folder}/" for folder in WAITING)) else 2
 
     items.sort(key=turn)
+
+
+def pytest_runtest_setup() -> None:
+    """What models have learned of a server is of no use for the next one, which may get its port."""
+    loaded = sys.modules.get("flowdebate.models.openai.model")
+    if loaded is not None:
+        loaded._learned.cache_clear()
 
 
 @pytest.fixture(scope="session")

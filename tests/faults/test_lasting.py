@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from flowdebate import Debater, debate
 from flowdebate.errors import MalformedResponse, ModelUnavailable, SchemaViolation
 from flowdebate.models import ModelRequest, OpenAIModel, OutputSchema, Retry
 from flowdebate.models.call import ask
+from flowdebate.runs.events import ModelCalled
 from tests.models.server import ChatServer, completion, tool_call
+from tests.runs.durable.patterns import filled
 
 from .fault import VERDICT, Verdict
 from .handlers import answer, told
@@ -19,9 +24,12 @@ from .stage import untrusted
 
 if TYPE_CHECKING:
     from flowdebate.models.openai.clients import Transport
-    from tests.models.server import Exchange
+    from tests.models.server import Exchange, Handler
 
 pytestmark = [pytest.mark.anyio, pytest.mark.fault]
+
+
+AT_ONCE = Retry(first_wait=0)
 
 
 def question(**options: Any) -> ModelRequest:
@@ -55,6 +63,98 @@ async def test_only_the_way_that_was_refused_is_left_out_of_later_calls() -> Non
         second = question(output=OutputSchema.of(Verdict))
         await ask(model, second)
         assert ways(second) == ["json_schema"]
+
+
+def knowing(*known: str, refuses: bool = False) -> Handler:
+    """A server that knows these ways of asking, and ignores or `refuses` the others; `known` may change meanwhile."""
+
+    async def serve(exchange: Exchange) -> None:
+        body = exchange.body
+        form = body.get("response_format", {})
+        way = (
+            "tools" if "tools" in body else {"json_schema": "json_schema", "json_object": "json"}.get(form.get("type"))
+        )
+        if way is not None and way not in known and refuses:
+            await exchange.json(told("response_format and tools are not supported"), status=400)
+        elif way == "tools" and way in known:
+            tool = body["tools"][0]["function"]
+            call = tool_call(tool["name"], json.dumps(fitting(tool["parameters"])))
+            await exchange.json(completion(None, finish="tool_calls", tool_calls=[call]))
+        elif way in known:
+            schema = form["json_schema"]["schema"] if way == "json_schema" else {}
+            await exchange.json(completion(json.dumps(fitting(schema)) if schema else VERDICT))
+        else:
+            await exchange.json(completion("I think that both have a point."))
+
+    return serve
+
+
+def fitting(schema: dict[str, Any]) -> Any:
+    """An answer that fits `schema`."""
+    return filled(schema, schema.get("$defs", {}), Random(3))
+
+
+@pytest.mark.parametrize("refuses", [False, True])
+async def test_only_the_first_structured_call_pays_for_a_way_that_the_server_does_not_know(*, refuses: bool) -> None:
+    """In a debate of many, and in the next one, whose model is an object of its own."""
+    async with ChatServer({"m": knowing("tools", refuses=refuses)}) as server:
+        for wasted in (1 if refuses else 2, 0):
+            sides = [Debater("ann", "for"), Debater("bob", "against")]
+            pattern = debate(name="rent", debaters=sides, moderator=True, max_rounds=3, judge="swap")
+            posts = server.posts
+            result = await pattern.run("Why?", model=OpenAIModel("m", base_url=server.base_url, retry=AT_ONCE), seed=1)
+            called = [event for event in result.events if isinstance(event, ModelCalled)]
+            structured = [event for event in called if event.asked_as is not None]
+            assert len(structured) >= 4
+            assert {event.asked_as for event in structured} == {"tools"}
+            assert server.posts - posts == result.usage.calls == len(called) + wasted
+
+
+@pytest.mark.parametrize("refuses", [False, True])
+async def test_a_server_that_changes_its_ways_is_asked_in_another_one(*, refuses: bool) -> None:
+    """In the same call, and at once in all later ones; also back in a way that had been of no use."""
+    known = ["tools"]
+
+    async def serve(exchange: Exchange) -> None:
+        await knowing(*known, refuses=refuses)(exchange)
+
+    async def asked() -> list[str | None]:
+        request = question(output=OutputSchema.of(Verdict))
+        model = OpenAIModel("m", base_url=server.base_url, retry=Retry(first_wait=0, attempts=9))
+        assert isinstance((await ask(model, request)).data, Verdict)
+        return ways(request)
+
+    async with ChatServer({"m": serve}) as server:
+        times = 1 if refuses else 2
+        assert await asked() == ["json_schema"] * times + ["tools"]
+        assert await asked() == ["tools"]
+        known[:] = ["json"]
+        assert await asked() == ["tools"] * times + ["json"]
+        assert await asked() == ["json"]
+        known[:] = ["json_schema"]
+        # a text that is no answer is refused by nobody
+        assert await asked() == ["json"] * times + ["md_json"] * 2 + ["json_schema"]
+        assert await asked() == ["json_schema"]
+
+
+async def test_one_answer_that_is_no_json_changes_nothing() -> None:
+    """The server knows the way, and the model had its own mind once; nor do two that have wrong fields."""
+    texts = ["I refuse to choose.", VERDICT, "{}", "{}", VERDICT, "Never.", VERDICT, VERDICT]
+
+    async def serve(exchange: Exchange) -> None:
+        text = texts.pop(0)
+        tools = [tool_call("Verdict", text)] if "tools" in exchange.body else None
+        await exchange.json(completion(None, finish="tool_calls", tool_calls=tools) if tools else completion(text))
+
+    async with ChatServer({"m": serve}) as server:
+        model = OpenAIModel("m", base_url=server.base_url, retry=AT_ONCE)
+        asked = []
+        while texts:
+            request = question(output=OutputSchema.of(Verdict))
+            await ask(model, request)
+            asked.append(ways(request))
+    first = "json_schema"
+    assert asked == [[first, first], [first, first, "tools"], [first, first], [first]]
 
 
 async def test_a_way_that_was_refused_once_is_not_tried_again() -> None:

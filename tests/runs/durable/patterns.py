@@ -105,24 +105,25 @@ def answer_to(request: ModelRequest, *, failing: float = 0.0) -> Any:
     schema = request.output_schema
     if schema is None:
         return f"Point {draw.randrange(10**6)}."
-    return _filled(schema, schema.get("$defs", {}), draw)
+    return filled(schema, schema.get("$defs", {}), draw)
 
 
-def _filled(schema: dict[str, Any], known: dict[str, Any], draw: Random) -> Any:  # noqa: PLR0911 - a case each
+def filled(schema: dict[str, Any], known: dict[str, Any], draw: Random) -> Any:  # noqa: PLR0911 - a case each
+    """A value that fits `schema`, whose references are to `known`."""
     if "$ref" in schema:
-        return _filled(known[schema["$ref"].rpartition("/")[2]], known, draw)
+        return filled(known[schema["$ref"].rpartition("/")[2]], known, draw)
     for choices in ("anyOf", "oneOf", "allOf"):
         if choices in schema:
-            return _filled(schema[choices][0], known, draw)
+            return filled(schema[choices][0], known, draw)
     if "const" in schema:
         return schema["const"]
     if "enum" in schema:
         return draw.choice(schema["enum"])
     kind = schema.get("type", "object")
     if kind == "object":
-        return {name: _filled(part, known, draw) for name, part in schema.get("properties", {}).items()}
+        return {name: filled(part, known, draw) for name, part in schema.get("properties", {}).items()}
     if kind == "array":
-        return [_filled(schema.get("items", {"type": "string"}), known, draw)]
+        return [filled(schema.get("items", {"type": "string"}), known, draw)]
     if kind == "boolean":
         return draw.random() < 0.3
     if kind in ("integer", "number"):

@@ -6,7 +6,9 @@ import json
 import os
 import re
 import sys
-from dataclasses import dataclass, replace
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from flowdebate._util.text import is_blank
@@ -16,12 +18,14 @@ from flowdebate.errors import (
     MalformedResponse,
     RequestRejected,
     ResponseTooLarge,
+    SchemaViolation,
 )
 from flowdebate.models.base import ModelResponse, ModelSettings
 from flowdebate.models.openai.clients import Clients, PooledModel, Transport, load
 from flowdebate.models.openai.endpoint import NO_KEY, Endpoint, address_of, check_address, check_headers
 from flowdebate.models.openai.error_mapping import map_error
 from flowdebate.models.openai.responses import Reader, logprobs_of, usage_of
+from flowdebate.models.output import find_object
 from flowdebate.models.retry import Retry
 
 if TYPE_CHECKING:
@@ -67,7 +71,8 @@ class OpenAIModel(PooledModel):
       timeout that is left at its default is none.
     - `structured`: the first structured mode; "json_schema" constrains the model on servers that can. Where the server
       refuses a mode, or two answers do not fit the schema, the next of `STRUCTURED_MODES` is used. The answer's
-      `asked_as` names the mode.
+      `asked_as` names the mode. A mode that the server refuses or ignores comes last in all later calls of this
+      process to the same model there.
     - `tools_with_schema`: False for servers that cannot take tools and a response format in one request: then the
       tools are offered first, and once the model calls none of them it is asked again for the structured answer.
     - `logprobs`: False for servers that give no log-probabilities, which `JudgeOptions(answer="letter")` needs.
@@ -145,13 +150,16 @@ class OpenAIModel(PooledModel):
         endpoint = self._endpoint()
         async with self._clients.keep_open():
             client = await self._clients.client(endpoint)
+            learned = _learned(endpoint.base_url, self._name)
+            refused: list[StructuredMode] = []
             while True:
-                before = self._modes
+                modes = [mode for mode in learned.order(self._modes, request) if mode not in refused]
+                mode = modes[min(request.skipped_modes, len(modes) - 1)]
                 dialect = Dialect(
                     model=self._name,
                     label=self._label,
                     settings=self._settings,
-                    structured=before,
+                    structured=modes,
                     tools_with_schema=self._tools_with_schema,
                     strict_model=self._strict_model,
                     # OpenAI's reasoning models know only the newer name, most other servers only the older one
@@ -159,15 +167,22 @@ class OpenAIModel(PooledModel):
                 )
                 chat = Chat(dialect=dialect, client=client, endpoint=endpoint)
                 try:
-                    return await chat.answer(request)
+                    answered = await chat.answer(request)
+                except SchemaViolation as error:
+                    if error.answer and find_object(error.answer) is None:
+                        learned.prose[mode] += 1
+                    raise
                 except RequestRejected as error:
                     if request.choices and _refuses(error, _LOGPROBS):
                         return ModelResponse(finish="stop")
-                    if request.output is None or len(before) == 1 or not _refuses(error, _MODE):
+                    if request.output is None or len(modes) == 1 or not _refuses(error, _MODE):
                         raise
-                    # a mode that was refused once will always be: later calls skip it
-                    refused = before[min(request.skipped_modes, len(before) - 1)]
-                    self._modes = tuple(mode for mode in self._modes if mode != refused) or before[-1:]
+                    refused.append(mode)
+                    learned.put_last(mode)
+                else:
+                    if answered.asked_as == mode and answered.finish == "stop":
+                        learned.prose[mode] = 0
+                    return answered
 
     def _endpoint(self) -> Endpoint:
         key = self._api_key or (os.environ.get(self._api_key_env) if self._api_key_env else None)
@@ -177,6 +192,43 @@ class OpenAIModel(PooledModel):
         if not key and self._api_key_env and (url.startswith(_OPENAI) or self._api_key_env != _KEY_ENV):
             raise AuthenticationFailed(f"there is no API key: set {self._api_key_env}, or pass api_key")
         return Endpoint.of(url, key or NO_KEY, self._headers)
+
+
+@dataclass(slots=True)
+class _Learned:
+    """What the answers of one model on one server have shown of structured modes."""
+
+    last: dict[StructuredMode, None] = field(default_factory=dict)
+    """Modes to try after all others, in the order in which they failed: a server may know them by then."""
+    prose: Counter[StructuredMode] = field(default_factory=Counter)
+    """Answers in a row that had no JSON object, as if the server ignored the mode."""
+
+    def order(self, modes: Sequence[StructuredMode], request: ModelRequest) -> list[StructuredMode]:
+        """`modes` in the order in which to try them."""
+        if request.skipped_modes == 0:  # a later retry counts on the order with which its call began
+            for mode in modes:
+                if self.prose[mode] >= _IGNORED:
+                    self.put_last(mode)
+        return [
+            *(mode for mode in modes if mode not in self.last),
+            *(mode for mode in list(self.last) if mode in modes),
+        ]
+
+    def put_last(self, mode: StructuredMode) -> None:
+        """Try `mode` after all others from now on."""
+        self.last.pop(mode, None)
+        self.last[mode] = None
+        self.prose[mode] = 0
+
+
+_IGNORED = 2  # answers without JSON: one may be the model's own fault
+
+
+@lru_cache(maxsize=1_000)
+def _learned(base_url: str, model: str) -> _Learned:
+    """What this process knows of a model: kept here, since each run may make model objects of its own."""
+    del base_url, model  # they tell one record from another
+    return _Learned()
 
 
 def _refuses(error: RequestRejected, option: re.Pattern[str]) -> bool:
