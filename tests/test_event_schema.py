@@ -437,9 +437,9 @@ def test_a_subclass_of_an_event_is_an_application_s_own() -> None:
     """It may have any fields, so that it is no event of that kind."""
 
     @dataclass(slots=True, kw_only=True)
-    class Begun(RunStarted):
+    class Opened(RunStarted):
         kind: ClassVar[str] = "run_started"
         mood: str
 
-    wire = sent(wire_of(Begun(run_id="r", block="a", seed=1, mood="good", path="a", at=1.0)))
-    assert (wire["kind"], wire["name"], wire["value"]["mood"]) == ("custom", "Begun", "good")
+    wire = sent(wire_of(Opened(run_id="r", block="a", seed=1, mood="good", path="a", at=1.0)))
+    assert (wire["kind"], wire["name"], wire["value"]["mood"]) == ("custom", "Opened", "good")

@@ -1,7 +1,7 @@
 """Modules are imported in one order, so that threads can import them together.
 
 A thread that imports a module waits for its package first. If the package imports the module, another thread that has
-begun with the package waits for that module: Python ends such a wait with an error.
+started with the package waits for that module: Python ends such a wait with an error.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parent.parent
 MODULES = sorted((ROOT / "src").rglob("*.py"))
+TESTS = sorted(path for path in (ROOT / "tests").rglob("*.py") if path != Path(__file__))  # here they are listed
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 REPLACED = {
@@ -64,7 +65,17 @@ def prose(path: Path) -> Iterator[str]:
     )
 
 
-@pytest.mark.parametrize("paths", [MODULES, PAGES], ids=["modules", "pages"])
+def names(path: Path) -> Iterator[str]:
+    """The words in the names of a module, its functions and its classes."""
+    yield path.stem.replace("_", " ")
+    source = path.read_text()
+    if _OLD.search(source.replace("_", " ")):
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                yield node.name.replace("_", " ")
+
+
+@pytest.mark.parametrize("paths", [MODULES, PAGES, TESTS], ids=["modules", "pages", "tests"])
 def test_prose_uses_the_words_of_the_glossary(paths: list[Path]) -> None:
     """Where the glossary has a word, its old synonyms are gone."""
     found = {
@@ -72,6 +83,17 @@ def test_prose_uses_the_words_of_the_glossary(paths: list[Path]) -> None:
         for path in paths
         for text in prose(path)
         for match in _OLD.finditer(text)
+    }
+    assert not found
+
+
+def test_names_of_tests_are_words_of_the_glossary() -> None:
+    """So that a search for resume, retry or suspend finds the tests as well."""
+    found = {
+        f"{path.relative_to(ROOT)}: {name}": REPLACED[match.group().lower()]
+        for path in TESTS
+        for name in names(path)
+        for match in _OLD.finditer(name)
     }
     assert not found
 

@@ -60,7 +60,7 @@ class Journal:
 
     paths: list[str] = field(default_factory=list)
     inside: Counter[str] = field(default_factory=Counter)
-    """Blocks that have begun and not ended, by path."""
+    """Blocks that have started and not ended, by path."""
 
     @contextmanager
     def visit(self, ctx: Context) -> Iterator[None]:

@@ -288,7 +288,7 @@ async def test_the_same_seed_asks_in_the_same_orders() -> None:
 
 
 @pytest.mark.parametrize("cut", [5, 7, 9, 14])
-async def test_a_run_that_is_carried_on_repeats_no_call_and_finds_the_same(cut: int) -> None:
+async def test_a_run_that_is_resumed_repeats_no_call_and_finds_the_same(cut: int) -> None:
     """Cut at any call, a kept run asks again for nothing that was answered, lost answers included."""
 
     def vote(number: int, _: Sequence[str]) -> Any:

@@ -1,4 +1,4 @@
-"""Several things at once: order, limits, failures, and what becomes of the others."""
+"""Several things at once: order, limits, failures, and the fate of the others."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def test_cancelling_reaches_every_child_and_leaves_nothing_behind(
     times: int,
     max_concurrency: bool,  # noqa: FBT001
 ) -> None:
-    """Wherever the run is, and however often it is told so: what has begun ends, and no task stays."""
+    """Wherever the run is, and however often it is told so: what has started ends, and no task stays."""
 
     async def scenario() -> None:
         journal = Journal()

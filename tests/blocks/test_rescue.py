@@ -1,4 +1,4 @@
-"""`rescue`, and what becomes of the application's own exceptions."""
+"""`rescue`, and the application's own exceptions."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ def tab_to(page: Page, name: str) -> None:
     raise AssertionError(name)
 
 
-def test_a_run_is_begun_answered_and_stopped_by_keyboard(visit: Callable[[str], Visit]) -> None:
+def test_a_run_is_started_answered_and_stopped_by_keyboard(visit: Callable[[str], Visit]) -> None:
     """Every control can be reached, and the focus goes where the next thing is to be done."""
     with staged(lambda: Service(store="memory:", model=Gate())) as stage:
         page = visit(stage.url).open("/")

@@ -26,7 +26,7 @@ def command(*arguments: str, typed: str = "") -> Result:
 
 
 def test_a_run_waits_for_its_humans_and_goes_on() -> None:
-    """Without a terminal a debater and the judge answer later; each answer is taken once, and no call made again."""
+    """Without a terminal a debater and the judge answer later; each answer is taken once, and no call repeated."""
     with Stage() as on:
         parked = command(*on.options(*SIDES, "--human", "con", "--human", "judge"))
         hint = re.search(r"flowdebate answer (\w{8})", parked.stderr)
@@ -82,8 +82,8 @@ def test_humans_type_in_a_terminal() -> None:
     assert "con (free rents)" in terminal.screen
 
 
-def test_typing_is_interrupted_and_carried_on() -> None:
-    """Ctrl-C ends the run at once; it waits for the human then, as one that was parked."""
+def test_typing_is_interrupted_and_resumed() -> None:
+    """Ctrl-C ends the run at once; it waits for the human then, like a suspended one."""
     with Stage() as on:
         options = on.options(*SIDES, "--human", "con")
         with OnTerminal(*options) as terminal:

@@ -331,7 +331,7 @@ def test_formulas_of_models_and_of_rows_are_text_and_the_file_continues(folder: 
 def test_a_file_that_was_torn_anywhere_is_made_whole(
     tmp_path_factory: pytest.TempPathFactory, data: Any, form: str
 ) -> None:
-    """The law: cut at any byte, then taken up with all lines, it holds each line once, as before."""
+    """The law: cut at any byte, then resumed with all lines, it holds each line once, as before."""
     path = tmp_path_factory.mktemp("torn") / f"r.{form}"
     done = data.draw(st.lists(st.sampled_from(LINES), unique_by=lambda line: line.index))
     with open_out(str(path), "b", [line.row for line in LINES]) as out:

@@ -143,7 +143,7 @@ def test_what_failed_counts_as_wrong_and_is_tried_again(folder: Path) -> None:
     assert json.loads(again.stdout)["report"]["n"] == 4
 
 
-def test_what_was_not_begun_or_lost_stands_below_the_report(folder: Path) -> None:
+def test_debates_that_were_not_started_or_failed_stand_below_the_report(folder: Path) -> None:
     """A total that is used up leaves questions out, a provider an answer: the page has both, and how to go on."""
     with School(broken={3}) as school:
         options = ("--max-total-calls", "6", "--attempts", "1", "--max-concurrency", "1", "--baseline", "single")
@@ -233,7 +233,7 @@ def test_text_that_is_no_list_is_refused() -> None:
         read_choices(Row(question="?", others={"choices": "tea or coffee"}), [], path="q.csv", number=1)
 
 
-def test_one_of_its_debates_is_carried_on_by_itself(folder: Path) -> None:
+def test_one_of_its_debates_is_resumed_by_itself(folder: Path) -> None:
     """A debate of an evaluation is a kept run like others: `resume` holds it, baselines included, and pays nothing."""
     with School() as school:
         first = run(school, "facts.jsonl", "--out", "r.jsonl", "--limit", "1")

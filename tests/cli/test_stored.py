@@ -56,7 +56,7 @@ def in_store(path: Path, work: Callable[[SqliteStore], Awaitable[Any]]) -> Any:
 
 
 def newest(path: Path) -> StoredRun:
-    """The run that was begun last."""
+    """The run that was started last."""
     run: StoredRun = in_store(path, lambda store: store.runs(limit=1))[0]
     return run
 
@@ -94,7 +94,7 @@ def newest_of(on: Stage, path: Path) -> StoredRun:
     return newest(path)
 
 
-def test_a_run_that_is_killed_is_carried_on_to_the_same_end(store: Path) -> None:
+def test_a_run_that_is_killed_is_resumed_to_the_same_end(store: Path) -> None:
     """SIGKILL in the middle of a call: what was answered is not asked for again, and the document is the same."""
     options = (*SIDES, "--rounds", "2", "--seed", "7")
     with Stage(turns=ONE_TURN) as on:
@@ -121,7 +121,7 @@ def test_a_run_that_is_killed_is_carried_on_to_the_same_end(store: Path) -> None
 
 
 @pytest.mark.parametrize("verb", ALL)
-def test_each_command_is_carried_on_from_what_is_kept_of_it(verb: str, tmp_path: Path) -> None:
+def test_each_command_is_resumed_from_what_is_kept_of_it(verb: str, tmp_path: Path) -> None:
     """Ended by a limit in the middle, with a higher one it comes to the whole document, page, report and exit code."""
     options = (*ALL[verb][1], "--seed", "5")
     reports = tmp_path / "whole.md", tmp_path / "carried-on.md"
@@ -253,7 +253,7 @@ async def _made() -> str:
     return "\x1b[2Jmade "
 
 
-def test_runs_of_other_programs_are_shown_and_carried_on_there(store: Path) -> None:
+def test_runs_of_other_programs_are_shown_and_resumed_there(store: Path) -> None:
     """The error says how; nothing that they have written acts on a terminal."""
     block = handler(_mine, name="mine")
     asyncio.run(block.run("Cap \x1b[2J rents?", store=store, run_id="my-run"))
@@ -267,7 +267,7 @@ def test_runs_of_other_programs_are_shown_and_carried_on_there(store: Path) -> N
     assert newest(store).status == "complete"
 
 
-def test_what_cannot_be_carried_on_is_one_paragraph(store: Path) -> None:
+def test_a_run_that_cannot_be_resumed_is_one_paragraph(store: Path) -> None:
     """Which says what to do; the run stays as it is."""
     with Stage() as on:
         ended_early(on)
@@ -303,7 +303,7 @@ def test_what_cannot_be_carried_on_is_one_paragraph(store: Path) -> None:
 
 
 def test_what_somebody_carries_out_stays(store: Path) -> None:
-    """It is neither carried on nor deleted, and listed as running; once its owner is gone it is left behind."""
+    """It is neither resumed nor deleted, and listed as running; once its owner is gone it is left behind."""
     with Stage() as on:
         run_id = ended_early(on)
 

@@ -73,7 +73,7 @@ async def test_the_debate_stays_what_it_is_and_has_its_baselines_beside_it() -> 
 
 
 async def test_a_synthesizers_output_is_the_output_of_the_debate_with_baselines() -> None:
-    """What is handed on is what the debate gives."""
+    """The output of the debate is passed on unchanged."""
     model = by_role(last="Cap them.")
 
     def answer(request: ModelRequest) -> Any:

@@ -42,7 +42,7 @@ async def held(client: Client, folder: Path) -> str:
 
 
 async def test_a_killed_server_is_started_again_and_nothing_is_paid_twice(tmp_path: Path) -> None:
-    """`wait_for_run` says that the process died, `resume_run` goes on; only the call in flight is made again."""
+    """`wait_for_run` says that the process died, `resume_run` goes on; only the call in flight is repeated."""
     model = StageModel(tmp_path)
     async with connected(tmp_path) as client:
         run_id = await held(client, tmp_path)

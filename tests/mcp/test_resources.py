@@ -101,7 +101,7 @@ async def test_tools_say_what_they_do_to_the_world(here: Stage) -> None:
 
 
 async def test_a_service_without_plans_offers_its_own_patterns_alone(tmp_path: Path) -> None:
-    """The built-in ones are neither described nor begun."""
+    """The built-in ones are neither described nor started."""
     service, _ = make(tmp_path, plans=False)
     async with service, Client(create_server(service)) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}

@@ -60,7 +60,7 @@ CALL = ToolCall(id="1", name="never_offered", arguments="not json")
 
 @dataclass(frozen=True)
 class Case:
-    """What a model returns to a text request, and what becomes of it."""
+    """Answers to a text request, as models return them."""
 
     id: str
     returned: Any

@@ -82,7 +82,7 @@ def test_a_file_that_is_there_is_not_written_over_unless_that_is_asked_for(path:
 
 
 async def test_a_recording_that_cannot_be_written_says_so(path: Path) -> None:
-    """The file is gone: no second one without a header is begun."""
+    """The file is gone: no second one without a header is started."""
     model = RecordingModel(Leaf(), path)
     path.rename(path.with_name("elsewhere"))  # noqa: ASYNC240 - a moment
     with pytest.raises(BadFile, match="cannot be written"):

@@ -91,7 +91,7 @@ async def test_the_winner_of_a_debate_is_named() -> None:
 
 
 def test_a_provider_failure_of_the_first_edition_is_read() -> None:
-    """Its role was called `seat`."""
+    """Its role had another name."""
     loss = {"round": 1, "role": "judge", "name": "rent-judge", "error": "down", "instead": "no_verdict", "stance": None}
     stored = {"seat" if key == "role" else key: value for key, value in loss.items()}
     assert ProviderFailure.model_validate(stored).model_dump(by_alias=True) == loss

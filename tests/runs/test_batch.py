@@ -160,7 +160,7 @@ def outcome(item: Any) -> Any:
 @settings(LAW, max_examples=10)
 @given(turns=st.lists(st.integers(0, 60), min_size=1, max_size=3))
 async def test_a_cut_batch_owns_no_run_of_a_file(tmp_path_factory: pytest.TempPathFactory, turns: list[int]) -> None:
-    """Cancelled while runs are being begun or taken up, the same process can go on with all of them."""
+    """Cancelled while runs are being started or resumed, the same process can go on with all of them."""
     store = SqliteStore(tmp_path_factory.mktemp("kept") / "runs.sqlite3")
     paid = Paid()
     for wait in turns:
@@ -194,7 +194,7 @@ async def test_what_is_complete_is_given_again_without_a_call() -> None:
 
 
 async def test_what_has_failed_is_tried_again() -> None:
-    """Only the call that has failed is made again."""
+    """Only the call that has failed is repeated."""
     store, down, up = MemoryStore(), Paid(failing=1.0), Paid()
     failed = await short().batch(["a", "b"], **kept(store), model=down.model).all()
     assert failed.summary.failures == {"ProviderFailed": 2}
@@ -238,7 +238,7 @@ async def test_another_pattern_or_seed_is_an_error_unless_changes_are_allowed() 
 
 
 async def test_a_run_that_is_none_of_the_batch_is_left_alone() -> None:
-    """Somebody else has begun a run under an id of the batch."""
+    """Somebody else has started a run under an id of the batch."""
     store, paid = MemoryStore(), Paid()
     seed = (await short().batch(["a"], batch_id="b", model=paid.model).all())[0].seed
     await short().run("a", store=store, run_id="b-0", seed=seed, model=paid.model)
@@ -247,7 +247,7 @@ async def test_a_run_that_is_none_of_the_batch_is_left_alone() -> None:
     assert caught.value.differences == {"batch": ("+b",)}
 
 
-async def test_a_run_that_another_process_has_begun_meanwhile_is_taken_up() -> None:
+async def test_a_run_that_another_process_has_started_meanwhile_is_resumed() -> None:
     """Where it is over it is given; where somebody carries it out, the item says so."""
     store, paid = MemoryStore(), Paid()
     late = short().batch(slowly(["a", "b"], gate := asyncio.Event()), **kept(store), model=paid.model)
@@ -347,7 +347,7 @@ async def test_a_failure_of_the_questions_is_raised() -> None:
 
 
 async def test_the_first_failure_ends_all_where_it_is_to_be_raised() -> None:
-    """As itself, with a note; the others can be carried on."""
+    """As itself, with a note; the others can be resumed."""
     busy = Busy(failing=frozenset({1}), turns=(1000, 2))
     with pytest.raises(ValueError, match="1") as caught:
         await handler(busy, name="busy").batch(range(4), on_error="raise", batch_id="b").all()

@@ -92,7 +92,7 @@ async def test_a_run_can_be_read_while_it_goes_on_and_after_it_failed() -> None:
     assert (finished.status, finished.error) == ("failed", "RuntimeError: boom")
 
 
-async def test_a_run_has_begun_when_start_returns() -> None:
+async def test_a_run_has_started_when_start_returns() -> None:
     """Its id, its status and its first event are there."""
     handle = counting(1).start(0)
     assert [type(event) for event in handle.events] == [RunStarted]
@@ -102,7 +102,7 @@ async def test_a_run_has_begun_when_start_returns() -> None:
 
 @pytest.mark.parametrize("steps", range(8))
 async def test_a_run_that_is_cancelled_ends_at_once_and_says_so(steps: int) -> None:
-    """Also one that had not begun to act; iteration ends, awaiting raises CancelledError, status and events agree."""
+    """Also one that had not started to act; iteration ends, awaiting raises CancelledError, status and events agree."""
     handle = counting(5).start(0)
     for _ in range(steps):
         await asyncio.sleep(0)

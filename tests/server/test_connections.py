@@ -63,7 +63,7 @@ def test_a_crowd_of_connections_without_a_request_keeps_nobody_out(
 
 
 def test_a_request_that_does_not_come_to_its_end_is_ended(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever is sent of it meanwhile, a letter at a time; what has begun before it on the connection is answered."""
+    """Whatever is sent of it meanwhile, a letter at a time; what started before it on the connection is answered."""
     import h11
 
     monkeypatch.setattr(serving, "_PATIENCE", {h11.IDLE: 1.0, h11.SEND_BODY: 2.0})

@@ -439,7 +439,7 @@ def test_a_cancelled_run_is_resumed_by_its_key() -> None:
         gate.wait_for_call()
         gate.let(3)
         assert "".join(chunk.choices[0].delta.content or "" for chunk in again) == WHOLE
-        assert gate.calls == 5  # the call that was in flight was made again, the first one was not
+        assert gate.calls == 5  # the call that was in flight was repeated, the first one was not
 
 
 # Many clients

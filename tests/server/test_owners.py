@@ -53,7 +53,7 @@ def ben(server: Stage) -> Iterator[httpx2.Client]:
         yield http
 
 
-def begun(http: httpx2.Client, run_id: str, **changes: Any) -> str:
+def start_run(http: httpx2.Client, run_id: str, **changes: Any) -> str:
     """A run that is over."""
     answer = http.post("/runs", json={**BRIEF, "runId": run_id, **changes})
     assert answer.status_code == 201, answer.text
@@ -81,7 +81,7 @@ def test_nobody_else_comes_in(server: Stage) -> None:
 
 def test_runs_of_others_are_not_there(server: Stage, ann: httpx2.Client, ben: httpx2.Client) -> None:
     """Every endpoint with a run in its path answers 404 to somebody else, as for a run that there never was."""
-    run_id = begun(ann, new_id())
+    run_id = start_run(ann, new_id())
     bodies = {
         "answers": {"answer": "x"},
         "votes": {"winner": None},
@@ -114,7 +114,7 @@ def test_runs_of_others_are_not_there(server: Stage, ann: httpx2.Client, ben: ht
 
 def test_lists_have_ones_own_runs(server: Stage, ann: httpx2.Client, ben: httpx2.Client) -> None:
     """In each list and page; no filter leads around that."""
-    mine, other = begun(ann, new_id()), begun(ben, new_id())
+    mine, other = start_run(ann, new_id()), start_run(ben, new_id())
     for query in ("", "?limit=200", "?label=owner=ann", "?text=ship", "?status=complete"):
         listed = [run["runId"] for run in ben.get(f"/runs{query}").json()["runs"]]
         assert mine not in listed
@@ -128,7 +128,7 @@ def test_the_owner_is_not_chosen(ann: httpx2.Client, ben: httpx2.Client) -> None
     """The label `owner` is the user's name; another one is refused, also for a fork."""
     refused = ann.post("/runs", json={**BRIEF, "labels": {"owner": "ben"}})
     assert (refused.status_code, refused.json()["errors"][0]["field"]) == (422, "labels.owner")
-    run_id = begun(ann, new_id(), labels={"owner": "ann", "team": "x"})
+    run_id = start_run(ann, new_id(), labels={"owner": "ann", "team": "x"})
     assert ann.get(f"/runs/{run_id}").json()["labels"] == {"owner": "ann", "team": "x"}
     assert ann.post(f"/runs/{run_id}/fork", json={"labels": {"owner": "ben"}}).status_code == 422
     forked = ann.post(f"/runs/{run_id}/fork").json()["runId"]
@@ -139,11 +139,11 @@ def test_the_owner_is_not_chosen(ann: httpx2.Client, ben: httpx2.Client) -> None
 @pytest.mark.parametrize("question", [BRIEF["question"], "Something else?"])
 def test_an_id_of_somebody_else_is_taken(ann: httpx2.Client, ben: httpx2.Client, question: str) -> None:
     """Beginning or forking with it is 409, which says nothing of the run that has it."""
-    run_id = begun(ann, new_id())
+    run_id = start_run(ann, new_id())
     refused = ben.post("/runs", json={**BRIEF, "question": question, "runId": run_id})
     assert (refused.status_code, refused.json()["type"]) == (409, "urn:flowdebate:error:RunExists")
     assert "ship" not in refused.text
-    own = begun(ben, new_id())
+    own = start_run(ben, new_id())
     forked = ben.post(f"/runs/{own}/fork", json={"forkId": run_id})
     assert (forked.status_code, forked.json()["type"]) == (409, "urn:flowdebate:error:RunExists")
     assert ann.get(f"/runs/{run_id}").json()["labels"] == {"owner": "ann"}

@@ -1,4 +1,4 @@
-"""Runs over HTTP: begun, listed, looked at, answered, cancelled, resumed, forked and deleted."""
+"""Runs over HTTP: started, listed, looked at, answered, cancelled, resumed, forked and deleted."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from flowdebate.service.service import Service
 from tests.server.stage import BRIEF, QUESTION, Gate, Stage, staged
 
 
-def test_a_run_is_begun_and_read(stage: Stage) -> None:
+def test_a_run_is_started_and_read(stage: Stage) -> None:
     """POST /runs answers 201 with where the run is; there it is, with its document."""
     begun = stage.post("/runs", BRIEF)
     assert begun.status_code == 201
@@ -30,7 +30,7 @@ def test_a_request_with_an_id_begins_one_run(stage: Stage) -> None:
 
 
 def test_the_same_request_at_the_same_time_begins_one_run(gated: Stage, gate: Gate) -> None:
-    """Ten requests with one id, at once: all get the same run, and one of them has begun it."""
+    """Ten requests with one id, at once: all get the same run, and one of them has started it."""
     with ThreadPoolExecutor(10) as pool:
         answers = list(pool.map(lambda _: gated.post("/runs", {**BRIEF, "runId": "ship"}), range(10)))
     assert {answer.status_code for answer in answers} <= {200, 201}

@@ -100,7 +100,7 @@ async def shout(value: Any, ctx: Context) -> str:
     return f"{value}!"
 
 
-def test_a_registered_pattern_is_begun_by_its_name() -> None:
+def test_a_registered_pattern_is_started_by_its_name() -> None:
     """A block of the application has no options, any JSON as input, and a document only if it is a pattern."""
     with staged(lambda: Service({"shout": handler(shout, name="shout")}, store="memory:", plans=False)) as stage:
         (found,) = stage.get("/patterns").json()

@@ -196,7 +196,7 @@ async def test_showing_a_run_changes_no_archive() -> None:
 
 
 async def test_a_run_of_a_plan_that_says_nothing_of_an_archive_has_none(service: Service) -> None:
-    """As those were begun when no front end had one: their prompts stay what they were."""
+    """As those were started when no front end had one: their prompts stay what they were."""
     from dataclasses import replace
 
     left = await held(service, archive=False, limits=Limits(calls=5))

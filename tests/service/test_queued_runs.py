@@ -300,7 +300,7 @@ async def over_http(service: Service) -> AsyncIterator[httpx2.AsyncClient]:
         await serving
 
 
-async def test_a_queued_run_is_begun_followed_and_cancelled_over_http(fleet: Fleet) -> None:
+async def test_a_queued_run_is_started_followed_and_cancelled_over_http(fleet: Fleet) -> None:
     """The stream has what the worker does, and ends with the run; resumed, it goes on behind the last id."""
     fleet.models.answering.clear()
     fleet.models.free = 1

@@ -275,7 +275,7 @@ async def test_the_services_limits_bound_those_of_each_run() -> None:
 
 
 async def test_a_person_answers_and_the_run_goes_on() -> None:
-    """A reader who comes back is told the rest, or everything again, since the task was set aside in between."""
+    """A reader who comes back is told the rest, or everything again, since the task was suspended in between."""
     asked = debate(
         name="rent", debaters=[Debater("ann", "for", block=human(name="ann")), Debater("bob", "against")], max_rounds=1
     )
@@ -298,7 +298,7 @@ async def test_a_person_answers_and_the_run_goes_on() -> None:
         assert done.document.raw.transcript[0].text == "Homes first."
 
 
-async def test_a_cancelled_run_is_resumed_and_no_call_is_made_again() -> None:
+async def test_a_cancelled_run_is_resumed_and_no_call_is_repeated() -> None:
     """Its answers so far are told as replayed ones."""
     model = Gate(at=2)
     async with Service({"it": rent()}, store="memory:", model=model) as service:
@@ -359,7 +359,7 @@ async def test_a_run_that_another_process_executes_is_not_cancelled_or_deleted()
 
 
 async def test_what_a_service_leaves_unfinished_the_next_one_carries_to_its_end() -> None:
-    """The call in flight is finished first, and is not made again."""
+    """The call in flight is finished first, and is not repeated."""
     store, model = MemoryStore(), Gate(at=1)
     service = Service({"it": rent()}, store=store, model=model, recover=True)
     await service.begin("it", QUESTION, run_id="r")
@@ -533,7 +533,7 @@ async def test_pages_of_runs_add_up_to_the_list() -> None:
 
 @pytest.mark.parametrize("began", [(1e-05, 2e-05, 3e-05), (-3.5, -2.0, 0.0), (1e18, 1e300, 1.5e9)], ids=str)
 async def test_pages_hold_at_any_time_and_any_id(began: tuple[float, ...]) -> None:
-    """Imported runs may have begun whenever their file says."""
+    """Imported runs may have started whenever their file says."""
     store = MemoryStore()
     for number, created_at in enumerate(began):
         await store.create(header(f"run-{number}:a", created_at=created_at))

@@ -133,7 +133,7 @@ async def test_it_stands_when_its_file_is_opened_again(tmp_path: Path) -> None:
         await tell(stored_archive(store, name="council"), act)
     await store.close()
     store = SqliteStore(tmp_path / "runs.sqlite3")
-    for act in told:  # a run that is carried on tells it again
+    for act in told:  # a run that is resumed tells it again
         await tell(stored_archive(store, name="council"), act)
     assert await answers(stored_archive(store, name="council")) == await answers(memory)
     assert await answers(stored_archive(store)) == await answers(Archive())

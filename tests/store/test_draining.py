@@ -42,7 +42,7 @@ async def test_it_is_quiet_when_every_step_has_ended(end: str) -> None:
     await asyncio.wait_for(quiet, 5)
 
 
-async def test_a_step_that_could_not_be_begun_is_not_waited_for() -> None:
+async def test_a_step_that_could_not_be_started_is_not_waited_for() -> None:
     """As where the run is gone."""
     store = Draining(MemoryStore())
     with pytest.raises(RunNotFound):

@@ -198,7 +198,7 @@ async def test_a_file_of_the_first_format_stays_readable() -> None:
 
 
 async def test_a_run_that_is_carried_out_can_be_exported() -> None:
-    """As it is at that moment; what is imported is owned by nobody, and can be carried on."""
+    """As it is at that moment; what is imported is owned by nobody, and can be resumed."""
     store, other = MemoryStore(), MemoryStore()
     await store.create(header())
     await store.intend("r1", "a", "call", "ab")

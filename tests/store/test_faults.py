@@ -428,7 +428,7 @@ asyncio.run(main())
 
 
 async def test_what_was_answered_survives_whatever_kills_the_process(tmp_path: Path) -> None:
-    """Twenty processes carry on one run, and each is killed at another moment; the next one takes it over at once."""
+    """Twenty processes resume one run, and each is killed at another moment; the next one takes it over at once."""
     path = tmp_path / "runs.sqlite3"
     moments = random.Random(7)
     printed: list[str] = []

@@ -1,4 +1,4 @@
-"""What a SQLite store writes beside its file: that steps are begun, for those who take over from a dead process."""
+"""What a SQLite store writes beside its file: that steps are started, for those who take over from a dead process."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ACTIONS = st.one_of(
 def test_what_is_open_stands_in_the_file(
     tmp_path_factory: pytest.TempPathFactory, actions: list[tuple[str, str, str, str | None]], long: int
 ) -> None:
-    """Whatever is begun, finished and left, in whatever order, and however often the file is written anew."""
+    """Whatever is started, finished and left, in whatever order, and however often the file is written anew."""
     path = tmp_path_factory.mktemp("begun") / "owner.begun"
     open_now: dict[str, dict[str, Attempt]] = {}
     finished: dict[str, set[str]] = {}
@@ -104,8 +104,8 @@ def test_a_line_that_was_cut_off_spoils_no_other(tmp_path: Path) -> None:
     open_steps.close(remove=True)
 
 
-async def test_a_store_tells_when_it_cannot_write_down_what_is_begun(tmp_path: Path) -> None:
-    """The step counts as not begun, and it goes on once that is possible again."""
+async def test_a_store_tells_when_it_cannot_record_the_steps_that_start(tmp_path: Path) -> None:
+    """The step counts as not started, and it goes on once that is possible again."""
     store = SqliteStore(tmp_path / "runs.sqlite3")
     await store.create(header("r"))
     with (
@@ -140,7 +140,7 @@ asyncio.run(main())
 """
 
 
-async def test_what_a_killed_process_had_begun_is_known(tmp_path: Path) -> None:
+async def test_what_a_killed_process_had_started_is_known(tmp_path: Path) -> None:
     """To those who look on, to who takes the run over, and in the file, when nothing is left beside it."""
     path = tmp_path / "runs.sqlite3"
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", DIES, str(path))

@@ -82,7 +82,7 @@ async def test_a_server_that_crashes_and_comes_back_costs_nothing(a_server: Serv
     await other.close()
 
 
-async def test_sessions_that_are_ended_are_begun_again(a_server: Server, schema: str) -> None:
+async def test_sessions_that_are_ended_are_started_again(a_server: Server, schema: str) -> None:
     """Again and again an administrator ends them all while steps are written."""
     store, other = (PostgresStore(a_server.url, schema=schema) for _ in range(2))
     await store.create(header("r"))
@@ -144,7 +144,7 @@ asyncio.run(main())
 async def test_what_a_killed_process_had_is_free_within_a_second_or_so(a_server: Server, schema: str) -> None:
     """Its lock dies with it; until then the run is not to be had."""
     store = PostgresStore(a_server.url, schema=schema)
-    with begun(DYING, a_server.url, schema) as process:
+    with launched(DYING, a_server.url, schema) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         with pytest.raises(RunConflict):
@@ -402,7 +402,7 @@ def test_the_last_migration_is_the_schema_that_is_known() -> None:
 
 
 @contextmanager
-def begun(code: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+def launched(code: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     """A process, ended for sure."""
     command = [sys.executable, "-c", code, *arguments]
     with started(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:

@@ -1,4 +1,4 @@
-"""The command on the runs that are stored: what they were begun with, and who answers them."""
+"""The command on the runs that are stored: what they were started with, and who answers them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ BEGUN: dict[str, tuple[str, tuple[str, ...]]] = {
     "consensus": ("consensus", ("--rounds", "1")),
     "panel": ("panel", ("--rounds", "1", "--referee")),
 }
-"""The verb and the options of each command that has begun runs, by its name."""
+"""The verb and the options of each command that has started runs, by its name."""
 BEGUN_SECOND: dict[str, tuple[str, tuple[str, ...]]] = {
     "debate": ("debate", (*_SIDES, "--rounds", "2", "--moderator", "--synthesizer")),
     "debate-panel": (
@@ -60,7 +60,7 @@ BEGUN_SECOND: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 """The same for the second edition, in which each is the verb of its pattern."""
 UNTIL = {"run-panel": 3, "consensus": 5}
-"""After how many calls, 2 unless it stands here, a limit ended those that are to be carried on."""
+"""After how many calls, 2 unless it stands here, a limit ended those that are to be resumed."""
 PARKED = (*_SIDES, "--rounds", "1", "--human", "judge", "--park")
 """With these, a run waits for a human to judge it."""
 UNTIL_SECOND = {"deliberation": 2, "consensus": 8, "council": 5}

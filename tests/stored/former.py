@@ -1,4 +1,4 @@
-"""The texts of prompts with which the stored runs were begun, as templates of an application's own.
+"""The texts of prompts with which the stored runs were started, as templates of an application's own.
 
 With them a pattern asks as it did then, so that an unfinished run is resumed without `allow_changes`.
 """

@@ -1,6 +1,6 @@
 """Makes the stored runs that later versions must be able to read: `python -m tests.stored.make`.
 
-The data were made by the first edition of version 0.1.0, and must NOT be made again: what a later version writes says
+The data were made by the first edition of version 0.1.0, and must NOT be made anew: what a later version writes says
 nothing about what an earlier one has written. So this refuses to run where they are there already.
 
 Those of the second edition (`data/second`), which knows councils, were made by `python -m tests.stored.make second`, to
@@ -44,14 +44,14 @@ from .stores import (
     SHOWN,
     STORE,
     archived,
-    carried_on,
-    carried_on_by_command,
     copied,
     ids_of,
     listed,
     of_store,
     prompts_of,
     read,
+    resume,
+    resume_by_command,
     shown,
     told,
 )
@@ -185,9 +185,9 @@ def _expected(
 ) -> dict[str, Any]:
     stored = of_store(copied(folder, data=data), lambda store: told(store, run_id))
     if run_id in cases:
-        end = of_store(copied(folder, data=data), lambda store: carried_on(cases[run_id], run_id, store))
+        end = of_store(copied(folder, data=data), lambda store: resume(cases[run_id], run_id, store))
     else:
-        end = carried_on_by_command(run_id, copied(folder, data=data), awaiting=name.endswith("awaiting"))
+        end = resume_by_command(run_id, copied(folder, data=data), awaiting=name.endswith("awaiting"))
     return {"name": name, "stored": stored, "end": end}
 
 

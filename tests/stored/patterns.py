@@ -166,12 +166,12 @@ def _sides() -> list[Debater]:
 
 def _people(*seated: str) -> list[Persona]:
     return [
-        Persona(name, role="expert", system_prompt="You want a city that works.", block=_seat(name, seated))
+        Persona(name, role="expert", system_prompt="You want a city that works.", block=_block_of(name, seated))
         for name in _NAMES
     ]
 
 
-def _seat(name: str, seated: tuple[str, ...]) -> Any:
+def _block_of(name: str, seated: tuple[str, ...]) -> Any:
     return human(name=name) if name in seated else None
 
 
@@ -287,16 +287,16 @@ class Case:
     cut: int | None = None
     """Before which call it was cancelled."""
     heals: bool = False
-    """Whether nothing fails any more when it is carried on."""
+    """Whether nothing fails any more when it is resumed."""
     now: bool = False
-    """Whether it was begun with the texts that prompts have now, and not with those of the first edition."""
+    """Whether it was started with the texts that prompts have now, and not with those of the first edition."""
 
     def speaker(self, *, later: bool = False) -> Speaker:
-        """The model that speaks in it: when it was begun, or `later`, when it is carried on."""
+        """The model that speaks in it: when it was started, or `later`, when it is resumed."""
         return Speaker(lost=() if later and self.heals else self.lost, cut=None if later else self.cut)
 
     def made(self, spoken: Speaker) -> Any:
-        """Its pattern, with the texts that it had when the run was begun."""
+        """Its pattern, with the texts that it had when the run was started."""
         known = {} if self.now else former.TEXTS
         texts = known.get(self.pattern) or known.get(self.pattern.split("-")[0], {})
         return PATTERNS[self.pattern](spoken, **texts)

@@ -1,4 +1,4 @@
-"""The stores of both editions, and how a run of them is carried on."""
+"""The stores of both editions, and how a run of them is resumed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SECOND_DATA = DATA / "second"
 STORE = DATA / "runs.sqlite3"
 EXPORT = DATA / "runs.jsonl"
 EXPECTED = DATA / "expected.json"
-"""By the id of a run: how it was stored, and what it comes to when it is carried on."""
+"""By the id of a run: how it was stored, and what it comes to when it is resumed."""
 SHOWN = DATA / "shown.json"
 """By the id of a run: how the command shows it."""
 PROMPTS = DATA / "prompts.json"
@@ -60,7 +60,7 @@ def timeless(value: Any) -> Any:
     return [timeless(part) for part in value] if isinstance(value, list) else value
 
 
-async def carried_on(case: Case, run_id: str, store: Store, *, allow_changes: bool = False) -> dict[str, Any]:
+async def resume(case: Case, run_id: str, store: Store, *, allow_changes: bool = False) -> dict[str, Any]:
     """What a run of a program comes to: what is asked for, its raw output, events, steps and tasks."""
     spoken = case.speaker(later=True)
     spoken.archive = stored_archive(store, name=ARCHIVE)
@@ -90,7 +90,7 @@ def kind_of(event: Any) -> str:
     return str(event.kind)
 
 
-def carried_on_by_command(
+def resume_by_command(
     run_id: str, store: Path, *, awaiting: bool = False, allow_changes: bool = False
 ) -> dict[str, Any]:
     """What a run of the command comes to: what is asked for, and the document."""

@@ -17,14 +17,14 @@ from .stores import (
     PROMPTS,
     SECOND_DATA,
     SHOWN,
-    carried_on,
-    carried_on_by_command,
     copied,
     ids_of,
     listed,
     of_store,
     prompts_of,
     read,
+    resume,
+    resume_by_command,
     shown,
     told,
 )
@@ -63,7 +63,7 @@ def test_all_runs_are_listed(unchanged: Path) -> None:
 @pytest.mark.parametrize("name", SECOND)
 def test_a_run_of_a_program_is_resumed(name: str, tmp_path: Path) -> None:
     """Every recorded answer is accepted, only what is missing is asked for, and it ends as it would have ended."""
-    end = of_store(copied(tmp_path, data=SECOND_DATA), lambda store: carried_on(SECOND[name], name, store))
+    end = of_store(copied(tmp_path, data=SECOND_DATA), lambda store: resume(SECOND[name], name, store))
     expected = dict(_ALL[name]["end"])
     pattern = SECOND[name].pattern
     assert in_order_of(pattern, end.pop("events")) == in_order_of(pattern, expected.pop("events"))
@@ -74,7 +74,7 @@ def test_a_run_of_a_program_is_resumed(name: str, tmp_path: Path) -> None:
 def test_a_run_of_the_command_is_resumed(name: str, tmp_path: Path) -> None:
     """Built again from its stored options, it comes to the same document."""
     run_id = _BY_NAME[name]
-    assert carried_on_by_command(run_id, copied(tmp_path, data=SECOND_DATA)) == _ALL[run_id]["end"]
+    assert resume_by_command(run_id, copied(tmp_path, data=SECOND_DATA)) == _ALL[run_id]["end"]
 
 
 @pytest.mark.parametrize("cut", ["interrupted", "interrupted-review", "limit"])
@@ -91,7 +91,7 @@ def test_what_was_cut_short_comes_to_the_whole(cut: str) -> None:
 
 @pytest.mark.parametrize("name", SECOND)
 def test_a_pattern_is_outlined_as_it_was(name: str, unchanged: Path) -> None:
-    """As the run was begun with it, so that it is resumed without `allow_changes`."""
+    """As the run was started with it, so that it is resumed without `allow_changes`."""
     stored = of_store(unchanged, lambda store: store.run(name)).header.fingerprint["outline"]
     assert outline(SECOND[name].made(Speaker())).structure == stored
 

@@ -1,4 +1,4 @@
-"""Runs that the first edition has stored are read, shown and carried on, by whatever has become of its code."""
+"""Runs that the first edition has stored are read, shown and resumed, by today's code."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from .stores import (
     PROMPTS,
     SHOWN,
     archived,
-    carried_on,
-    carried_on_by_command,
     copied,
     ids_of,
     listed,
     of_store,
     prompts_of,
     read,
+    resume,
+    resume_by_command,
     shown,
     timeless,
     told,
@@ -97,11 +97,9 @@ def test_a_run_is_shown_as_it_was(name: str, unchanged: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name != OTHER_PROMPT])
-def test_a_run_of_a_program_is_carried_on(name: str, tmp_path: Path) -> None:
+def test_a_run_of_a_program_is_resumed(name: str, tmp_path: Path) -> None:
     """Only what is missing is asked for: of a run that is over, nothing. It comes to what it would have come to."""
-    end = of_store(
-        copied(tmp_path), lambda store: carried_on(CASES[name], name, store, allow_changes=name == OTHER_SCHEMA)
-    )
+    end = of_store(copied(tmp_path), lambda store: resume(CASES[name], name, store, allow_changes=name == OTHER_SCHEMA))
     expected = _renamed(_ALL[name]["end"])
     kinds = [RENAMED.get(kind, kind) for kind in expected.pop("events")]
     added = ADDED.get(CASES[name].pattern.split("-")[0], set())
@@ -111,12 +109,12 @@ def test_a_run_of_a_program_is_carried_on(name: str, tmp_path: Path) -> None:
     assert _without_added(end) == expected
 
 
-def test_an_unfinished_run_with_another_prompt_is_carried_on_if_changes_are_allowed(tmp_path: Path) -> None:
+def test_an_unfinished_run_with_another_prompt_is_resumed_if_changes_are_allowed(tmp_path: Path) -> None:
     """Else JournalMismatch says what to do. Recorded answers stand as they are; the new rule holds from there on."""
     case, store = CASES[OTHER_PROMPT], copied(tmp_path)
     with pytest.raises(JournalMismatch, match="allow_changes=True"):
-        of_store(store, lambda opened: carried_on(case, OTHER_PROMPT, opened))
-    end = of_store(store, lambda opened: carried_on(case, OTHER_PROMPT, opened, allow_changes=True))
+        of_store(store, lambda opened: resume(case, OTHER_PROMPT, opened))
+    end = of_store(store, lambda opened: resume(case, OTHER_PROMPT, opened, allow_changes=True))
     first, *others = end["raw"]["transcript"]
     assert first == _ALL[OTHER_PROMPT]["end"]["raw"]["transcript"][0]
     assert [made["nextSpeakers"] for made in end["raw"]["moderatorDecisions"][:1]] == [["ann"]]
@@ -145,11 +143,11 @@ def in_order_of(pattern: str, kinds: list[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("name", _BY_COMMAND)
-def test_a_run_of_the_command_is_carried_on(name: str, tmp_path: Path) -> None:
+def test_a_run_of_the_command_is_resumed(name: str, tmp_path: Path) -> None:
     """Built again from what is kept of its options, it asks for what is missing, and comes to the same document."""
     run_id = _BY_NAME[name]
     changed = name in OTHER_PROMPT_OF_COMMAND
-    end = carried_on_by_command(run_id, copied(tmp_path), awaiting=name.endswith("awaiting"), allow_changes=changed)
+    end = resume_by_command(run_id, copied(tmp_path), awaiting=name.endswith("awaiting"), allow_changes=changed)
     expected = _renamed(_ALL[run_id]["end"])
     pattern = expected["document"]["pattern"]
     expected["document"] = {**expected["document"], "pattern": PATTERN_RENAMED.get(pattern, pattern)}
@@ -178,7 +176,7 @@ def test_what_was_cut_short_comes_to_the_whole(cut: str) -> None:
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_pattern_is_outlined_as_it_was(name: str, unchanged: Path) -> None:
-    """As the run was begun with it, so that it is carried on without `allow_changes`."""
+    """As the run was started with it, so that it is resumed without `allow_changes`."""
     kept = of_store(unchanged, lambda store: store.run(name)).header.fingerprint["outline"]
     assert outline(CASES[name].made(Speaker())).structure == kept
 
@@ -209,14 +207,14 @@ async def test_an_export_holds_the_same_runs(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.anyio
-async def test_runs_of_an_export_are_carried_on_and_forked(tmp_path: Path) -> None:
+async def test_runs_of_an_export_are_resumed_and_forked(tmp_path: Path) -> None:
     """In a store that they were not made in, without the archive that stood beside them."""
     store = SqliteStore(tmp_path / "new.sqlite3")
     await import_runs(store, EXPORT.read_text(encoding="utf-8").splitlines())
     for run_id, case in CASES.items():
         if run_id == OTHER_PROMPT:
             continue
-        end = await carried_on(case, run_id, store, allow_changes=run_id == OTHER_SCHEMA)
+        end = await resume(case, run_id, store, allow_changes=run_id == OTHER_SCHEMA)
         expected = _renamed(_ALL[run_id]["end"])
         assert (_without_added(end["raw"]), end["calls"]) == (expected["raw"], expected["calls"])
     for run_id, case in CASES.items():

@@ -134,8 +134,8 @@ def test_the_command_appends_lines_of_json(tmp_path: Path) -> None:
     with Stage() as stage:
         debate_ = [*stage.options("--debater", "pro=Yes", "--debater", "con=No", "--no-store", "--json")]
         for target in (str(log), str(log), "-"):
-            streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-            with Warm(COMMAND, "--log-json", target, *debate_, **streams) as process:
+            command = (COMMAND, "--log-json", target, *debate_)
+            with Warm(*command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
                 stdout, stderr = (stream.decode() for stream in process.communicate(PATIENCE))
     lines = [json.loads(line) for line in log.read_text("utf-8").splitlines()]
     assert [(line["block"], line["status"]) for line in lines] == [("debate", "complete")] * 2

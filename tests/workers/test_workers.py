@@ -104,7 +104,7 @@ async def test_a_worker_that_stops_loses_no_call(fleet: Fleet) -> None:
 
 
 async def test_a_worker_does_not_wait_for_ever(fleet: Fleet) -> None:
-    """A call that does not end within its patience is left, and made again by the next worker."""
+    """A call that does not end within its patience is left, and repeated by the next worker."""
     workers = fleet.workers()
     fleet.models.answering.clear()
     run_id = await workers.submit("city", "How?")

@@ -123,7 +123,7 @@ def test_tokens_that_nobody_told_of_are_estimated(first: Any, wait: float) -> No
 
 
 def test_all_that_was_sent_is_charged_once() -> None:
-    """Of a model that asks two others, both; of a call that is made again, each request for itself."""
+    """Of a model that asks two others, both; of a call that is retried, each request for itself."""
     first, second = Leaf([used(100, ""), "fine"]), Leaf([used(300)])
 
     async def twice() -> float:

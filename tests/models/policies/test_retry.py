@@ -1,4 +1,4 @@
-"""`Retry` and `Retrying`: what is made again, when, how often, and that nesting never multiplies it."""
+"""`Retry` and `Retrying`: which calls are retried, when, how often, and that nesting never multiplies it."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ async def test_an_endpoint_that_asks_for_too_long_is_not_waited_for() -> None:
     assert (len(leaf.seen), naps.taken) == (1, [])
 
 
-def test_a_wait_that_would_end_after_the_deadline_is_not_begun() -> None:
+def test_a_wait_that_would_end_after_the_deadline_is_not_started() -> None:
     """The last error is raised at once, while there still is time."""
 
     async def late() -> float:
@@ -171,7 +171,7 @@ async def test_waits_are_counted_as_the_next_request_s() -> None:
     assert second.waited >= 0.01
 
 
-# What is made again
+# Retried calls
 
 
 @dataclass(frozen=True)
@@ -214,7 +214,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-async def test_only_what_may_pass_is_made_again(case: Case) -> None:
+async def test_only_failures_that_may_pass_are_retried(case: Case) -> None:
     """Failures of the moment are; refusals, settings and errors of the application are not."""
     leaf = Leaf([lambda _: case.error()])
     request = question()
@@ -223,7 +223,7 @@ async def test_only_what_may_pass_is_made_again(case: Case) -> None:
     assert len(leaf.seen) == len(request.attempts.made) == case.requests
 
 
-async def test_the_application_may_say_what_is_made_again() -> None:
+async def test_the_application_may_say_what_is_retried() -> None:
     """`on` is asked instead of `transient`."""
     leaf = Leaf([Refused("no"), "fine"])
     retry = Retry(on=lambda error: isinstance(error, Refused), sleep=Naps())

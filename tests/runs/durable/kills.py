@@ -129,13 +129,13 @@ def live(job: Job, killer: Killer) -> None:
 
     _kill_between_rounds(killer)
     note("life")
-    result = asyncio.run(_carried_on(job, killer, FunctionModel(answer), _watched(job, killer, note)))
+    result = asyncio.run(_resume(job, killer, FunctionModel(answer), _watched(job, killer, note)))
     part = job.final.with_suffix(".part")
     part.write_text(state_of(result, usage=not job.failing))
     part.rename(job.final)
 
 
-async def _carried_on(job: Job, killer: Killer, model: Any, store: Any) -> Any:
+async def _resume(job: Job, killer: Killer, model: Any, store: Any) -> Any:
     pattern = job.pattern_of_it()
     try:
         try:

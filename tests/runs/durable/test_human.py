@@ -138,7 +138,7 @@ async def test_what_goes_on_at_the_same_time_comes_to_its_end() -> None:
 @LAW
 @given(data=st.data())
 async def test_the_order_of_answers_is_nothing_to_the_result(data: st.DataObject) -> None:
-    """Whoever answers first, and whether the run is carried on in between, it comes to the same."""
+    """Whoever answers first, and whether the run is resumed in between, it comes to the same."""
 
     def made() -> Any:
         return deliberation(name="deal", debaters=people("ann", "bob", "cy"), max_rounds=2)
@@ -159,7 +159,7 @@ async def test_the_order_of_answers_is_nothing_to_the_result(data: st.DataObject
 
 
 async def test_a_review_is_in_the_audit_trail() -> None:
-    """The task waits for review, is taken up again, and ends."""
+    """The task waits for review, is resumed, and ends."""
     pattern, store = debate(name="rent", debaters=sides(ann=human(name="ann")), max_rounds=1), MemoryStore()
     first = await pattern.run(QUESTION, model=Model().model, store=store, run_id="it")
     assert [task.status for task in first.tasks.list()] == ["awaiting_review"]
@@ -310,7 +310,7 @@ else:
 
 
 def test_three_processes_hold_one_debate(tmp_path: Path) -> None:
-    """Begun in one, answered in a second, carried on in a third; the argument of the first is not made again."""
+    """Started in one, answered in a second, resumed in a third; the argument of the first is not repeated."""
 
     def said(verb: str) -> str:
         command = [sys.executable, "-c", _PROGRAM, verb, str(tmp_path / "runs.sqlite3")]

@@ -1,4 +1,4 @@
-"""What is kept of a run, and what it may be carried on with."""
+"""What is kept of a run, and what it may be resumed with."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ async def test_an_answer_is_not_used_for_another_request() -> None:
 
 
 async def test_a_call_that_was_in_flight_can_be_an_error() -> None:
-    """It says which one, and how often it was begun."""
+    """It says which one, and how often it was started."""
     store = MemoryStore()
     await cut(rent(), store, stop=4)
     model = Counting()
@@ -392,7 +392,7 @@ async def test_the_environment_can_say_where(tmp_path: Path, monkeypatch: pytest
 async def test_the_model_of_the_environment_is_kept_by_name(
     named: str, model: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So that the run is carried on with it, wherever that is; a blank one is none."""
+    """So that the run is resumed with it, wherever that is; a blank one is none."""
     monkeypatch.setenv("FLOWDEBATE_MODEL", named)
     store = MemoryStore()
     await handler(lambda value, ctx: value, name="same").run("q", store=store, run_id="it")
@@ -435,7 +435,7 @@ async def test_an_answer_that_cannot_be_kept_is_not_used() -> None:
         await generator(name="ask").run("q", model=ScriptedModel("a"), store=Full())
 
 
-async def test_an_end_that_cannot_be_written_down_costs_nothing() -> None:
+async def test_an_end_that_cannot_be_persisted_costs_nothing() -> None:
     """The result is given all the same, with a warning."""
 
     class Full(MemoryStore):

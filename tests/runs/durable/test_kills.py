@@ -1,4 +1,4 @@
-"""Runs are killed with SIGKILL, again and again, and carried on: `make soak` does the same on a larger scale."""
+"""Runs are killed with SIGKILL, again and again, and resumed: `make soak` does the same on a larger scale."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def killed(*options: str) -> dict[str, Any]:
 
 
 def assert_nothing_lost(report: dict[str, Any]) -> None:
-    """No call that was answered and kept is made again, and every run comes to what an undisturbed one comes to."""
+    """No call that was answered and kept is repeated, and every run comes to what an undisturbed one comes to."""
     assert report["paid_again"] == report["changed"] == report["unequal"] == []
     assert report["repeated"] <= report["in_flight"]
 
@@ -48,7 +48,7 @@ def test_killed_at_any_moment_a_run_comes_to_the_same_bytes() -> None:
 
 
 def test_twenty_kills_in_a_row_do_no_harm() -> None:
-    """A run that is killed each time that it is carried on still comes to its end."""
+    """A run that is killed each time that it is resumed still comes to its end."""
     report = killed("--kills", "20", "--in-a-row", "20", "--point", "before", "--seed", "3")
     assert report["kills"] == 20
     assert report["runs"] == 1

@@ -172,7 +172,7 @@ class Looked(MemoryStore):
 def recorded(events: Sequence[Any]) -> list[tuple[str, str]]:
     """Kind and place of the events that a journal gives, but for the last one.
 
-    A judge's view is told within a call that is not made again once its failure is recorded.
+    A judge's view is told within a call that is not repeated once its failure is recorded.
     """
     dropped = (RunFinished, CallRetried, CallFellBack, JudgeViewMade)
     return [(event.kind, event.path) for event in events if not isinstance(event, dropped)]

@@ -1,4 +1,4 @@
-"""A run that was cut short is carried on: nothing is paid twice, and it comes to what it would have come to."""
+"""A run that was cut short is resumed: nothing is paid twice, and it comes to what it would have come to."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def without_times(value: Any) -> Any:
 async def test_a_run_that_is_cut_at_any_calls_comes_to_the_same(
     name: str, data: st.DataObject, failing: float, seed: int
 ) -> None:
-    """The law: cancelled at any call, any number of times, it is carried on with each call made once."""
+    """The law: cancelled at any call, any number of times, it is resumed with each call made once."""
     pattern = PATTERNS[name]()
     whole = Paid(failing=failing)
     undisturbed = await outcome(pattern.run(QUESTION, model=whole.model, seed=seed))
@@ -139,7 +139,7 @@ async def outcome(call: Awaitable[RunResult[Any]]) -> Any:
     ],
     ids=["one for all", "by intent", "the environment's"],
 )
-async def test_a_resumed_run_has_the_models_that_it_was_begun_with(
+async def test_a_resumed_run_has_the_models_that_it_was_started_with(
     given: Any, variable: str | None, own: str, open_: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A model for all replaces those that blocks name, the environment's does not, whatever it is now."""
