@@ -15,6 +15,7 @@ from flowdebate.cli.help import Command, Commands
 from flowdebate.cli.models import models
 from flowdebate.cli.patterns import add_pattern_commands
 from flowdebate.cli.serving import mcp, serve
+from flowdebate.cli.stored.archive import archive
 from flowdebate.cli.stored.resume import answer, fork, resume
 from flowdebate.cli.stored.runs import delete, export, import_, report, runs, show, verify
 from flowdebate.cli.stored.watch import watch
@@ -115,6 +116,7 @@ _COMMANDS = {
     "Runs": {
         "resume": resume, "answer": answer, "fork": fork, "watch": watch, "runs": runs, "show": show,
         "report": report, "verify": verify, "delete": delete, "export": export, "import": import_, "render": render,
+        "archive": archive,
     },
     "Batch and evaluation": {"batch": batch, "evaluate": evaluate, "recount": recount, "audit": audit},
     "Servers": {"serve": serve, "mcp": mcp},

@@ -36,7 +36,7 @@ EXIT_CODES = {
     "watch": "Exit codes: 0 done, 1 failed, 2 misused, 3 the run has no result, or waits for an answer, "
     "130 interrupted, 143 terminated.",
     **dict.fromkeys(
-        ("runs", "show", "delete", "export", "import", "render"), "Exit codes: 0 done, 1 failed, 2 misused."
+        ("runs", "show", "delete", "export", "import", "render", "archive"), "Exit codes: 0 done, 1 failed, 2 misused."
     ),
 }
 """Exit codes of commands; those that run a pattern have the same."""
@@ -77,6 +77,7 @@ EXAMPLES = {
         "flowdebate evaluate quiz.csv --truth answer --choices a --choices b",
         "flowdebate evaluate quiz.jsonl --limit 20 --out debates.jsonl --json",
     ),
+    "archive": ("flowdebate archive", "flowdebate archive outcome 3f2a91c0 --right Maker"),
     "serve": (
         "flowdebate serve --model openai/gpt-5-mini --max-calls 60 --open",
         "flowdebate serve --app my_debates:service --token-file token",
@@ -95,6 +96,7 @@ _DOCUMENTATION = {
     "batch": "docs/batch.md", "evaluate": "docs/baselines.md", "recount": "docs/recount.md", "audit": "docs/audit.md",
     "answer": "docs/humans.md", "resume": "docs/durable.md", "models": "docs/models.md", "mcp": "docs/mcp.md",
     "serve": "docs/http.md", "fork": "docs/durable.md",
+    "archive": "docs/consensus.md",
 }  # fmt: skip
 
 

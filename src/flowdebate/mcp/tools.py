@@ -56,6 +56,9 @@ Sides: TypeAlias = Annotated[
     ),
 ]
 Rounds: TypeAlias = Annotated[int, Field(ge=1, le=10, description="Rounds at most (turns in a handoff).")]
+Archived: TypeAlias = Annotated[
+    bool, Field(description="In a consensus: show what earlier debates found, and remember this one. Default: true.")
+]
 Seconds: TypeAlias = Annotated[
     float, Field(ge=0, le=50, description="Seconds to wait at most: hosts cut calls of a minute.")
 ]
@@ -118,6 +121,7 @@ class RunTools:
         sides: Sides | None = None,
         rounds: Rounds | None = None,
         pattern: Annotated[str, Field(max_length=200)] = DEFAULT,
+        archive: Archived | None = None,
         wait: Seconds = 20,
     ) -> RunReport:
         """Start a debate between language models, which goes on after this call and survives restarts.
@@ -126,13 +130,15 @@ class RunTools:
         """
         service = self._of(ctx)
         if pattern in self._patterns:
-            for field, given in (("sides", sides), ("rounds", rounds)):
+            for field, given in (("sides", sides), ("rounds", rounds), ("archive", archive)):
                 if given is not None:
                     allowed = f"left out: {pattern} has its own"
                     raise ConfigurationError("start_debate", field, given, allowed)
             options = None
         else:
             options = make_options(pattern, sides, rounds)
+        if archive is not None:
+            options = {**(options or {}), "archive": archive}
         run = await service.begin(pattern, question, options=options)
         return make_report(await wait_with_progress(service, run.run_id, wait, ctx))
 

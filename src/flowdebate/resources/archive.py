@@ -176,13 +176,6 @@ class Log(Generic[ValueT]):
         """Add the value of `debate`, unless it has one already."""
         self.values.setdefault(debate, value)
 
-    async def replace(self, debate: str, value: ValueT | None) -> None:
-        """Put `value` in the place of that of `debate`; None removes it."""
-        if value is None:
-            self.values.pop(debate, None)
-        else:
-            self.values[debate] = value
-
     async def read(self) -> Mapping[str, ValueT]:
         """The values by debate; a view, which later ones join."""
         return self.values

@@ -158,6 +158,16 @@ class VoteBody(_Body):
     )
 
 
+class CorrectionBody(_Body):
+    """What is recorded about a debate in the archive, or corrected: it replaces what was there."""
+
+    right: _Name | None = Field(None, description="The agent whose proposal turned out right.")
+    wrong: _Name | None = Field(None, description="The one whose proposal turned out wrong, if only that is known.")
+    answer: Annotated[_Text, Field(min_length=1, max_length=LONGEST_QUESTION)] | None = Field(
+        None, description="The answer that later debates are shown, in place of the one that it agreed on."
+    )
+
+
 class LinkBody(_Body):
     """A signed link to ask for."""
 

@@ -25,10 +25,11 @@ from flowdebate.patterns import PATTERNS, PatternInfo
 from flowdebate.server.front import API, Front, FrontOf, ServiceOf, data, limits_of, stored_run
 from flowdebate.server.guard import shared_root_of
 from flowdebate.server.problems import responses
-from flowdebate.server.requests import AnswerBody, BeginBody, ForkBody, ResumeBody, RunsQuery, VoteBody
+from flowdebate.server.requests import AnswerBody, BeginBody, CorrectionBody, ForkBody, ResumeBody, RunsQuery, VoteBody
 from flowdebate.service.plans.options import option_of
 from flowdebate.service.state import RunDetails, RunPage, RunState
 from flowdebate.service.votes import Votes
+from flowdebate.store.archive import ArchivedDebate
 from flowdebate.web.written import as_curl, as_python, as_toml
 
 _LONGEST_WAIT = 60
@@ -170,6 +171,28 @@ async def delete(run_id: str, front: FrontOf, service: ServiceOf) -> Response:
     """Delete a run."""
     front.check_writable()
     await service.delete(run_id)
+    return Response(status_code=HTTPStatus.NO_CONTENT)
+
+
+@router.get("/archive", response_model=list[ArchivedDebate], responses=responses())
+async def archive(service: ServiceOf) -> Response:
+    """List what later debates are shown: the debates that the archive remembers, the newest first."""
+    return data(await service.archive().debates())
+
+
+@router.patch("/archive/{debate:path}", status_code=HTTPStatus.NO_CONTENT, responses=responses())
+async def correct(debate: str, body: CorrectionBody, front: FrontOf, service: ServiceOf) -> Response:
+    """Record what turned out after a debate, or correct it, or its answer."""
+    front.check_writable()
+    await service.archive().correct(debate, **body.model_dump())
+    return Response(status_code=HTTPStatus.NO_CONTENT)
+
+
+@router.delete("/archive/{debate:path}", status_code=HTTPStatus.NO_CONTENT, responses=responses())
+async def forget(debate: str, front: FrontOf, service: ServiceOf) -> Response:
+    """Remove everything that the archive remembers of a debate. Its run stays."""
+    front.check_writable()
+    await service.archive().forget(debate)
     return Response(status_code=HTTPStatus.NO_CONTENT)
 
 

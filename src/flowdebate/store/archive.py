@@ -43,28 +43,34 @@ _FORMAT = 1
 """Format number of documents; older formats stay readable."""
 _LONGEST_NAME = 100
 """Characters: the name is part of a key in every store, and is shown in error messages."""
-_KINDS: Mapping[str, Any] = {
-    "debates": PastDebate,
-    "patterns": list[CritiquePattern],
-    "ratings": dict[str, float],
-    "positions": list[Position],
-    "personas": dict[str, PersonaRecord],
-    "votes": list[Ballot],
-    "outcomes": VerdictOutcome,
-}
-"""What the log of each part has of a debate."""
+
+
+class ArchivedDebate(PastDebate):
+    """A debate in an archive, with its agents and what was recorded about it since."""
+
+    agents: list[str]
+    """Those who voted, or were voted for."""
+    recorded: VerdictOutcome | None
 
 
 @dataclass(slots=True, kw_only=True)
 class StoredArchive(Archive):
     """An archive among the documents of a store: what it remembers of each debate can be corrected and removed."""
 
-    logs: Mapping[str, Log[Any]]
+    logs: Mapping[str, _StoredLog]
     """The logs of its parts, by the names of their collections."""
 
-    async def debates(self) -> list[PastDebate]:
-        """All debates, the newest first, with what turned out after them."""
-        return await LoggedDebates(self.logs["debates"], self.logs["outcomes"]).all()
+    async def debates(self) -> list[ArchivedDebate]:
+        """All debates, the newest first."""
+        found = await LoggedDebates(self.logs["debates"], self.logs["outcomes"]).all()
+        votes, outcomes = await self.logs["votes"].read(), await self.logs["outcomes"].read()
+        agents = {
+            debate: {name for each in made for name in (each.voter, each.choice)} for debate, made in votes.items()
+        }
+        return [
+            ArchivedDebate(**dict(past), agents=sorted(agents.get(past.id, ())), recorded=outcomes.get(past.id))
+            for past in found
+        ]
 
     async def correct(
         self, debate: str, *, right: str | None = None, wrong: str | None = None, answer: str | None = None
@@ -105,15 +111,19 @@ def stored_archive(store: StoreChoice, *, name: str = "default", patience: float
         allowed = f"printable text of 1 to {_LONGEST_NAME} characters"
         raise ConfigurationError("stored_archive", "name", name, allowed)
 
-    logs = {part: _StoredLog(opened, f"archive/{name}/{part}", kind) for part, kind in _KINDS.items()}
+    logs: dict[str, _StoredLog] = {}
+
+    def log(part: str, kind: Any) -> Log[Any]:  # noqa: ANN401 - a type that pydantic knows
+        logs[part] = _StoredLog(opened, f"archive/{name}/{part}", kind)
+        return logs[part]
 
     return StoredArchive(
-        past_debates=LoggedDebates(logs["debates"]),
-        critique_patterns=LoggedPatterns(logs["patterns"]),
-        ratings=LoggedRatings(logs["ratings"]),
-        positions=LoggedPositions(logs["positions"]),
-        personas=LoggedPersonas(logs["personas"]),
-        outcomes=LoggedOutcomes(logs["votes"], logs["outcomes"]),
+        past_debates=LoggedDebates(log("debates", PastDebate)),
+        critique_patterns=LoggedPatterns(log("patterns", list[CritiquePattern])),
+        ratings=LoggedRatings(log("ratings", dict[str, float])),
+        positions=LoggedPositions(log("positions", list[Position])),
+        personas=LoggedPersonas(log("personas", dict[str, PersonaRecord])),
+        outcomes=LoggedOutcomes(log("votes", list[Ballot]), log("outcomes", VerdictOutcome)),
         patience=patience,
         logs=logs,
     )
@@ -131,9 +141,14 @@ class _StoredLog(Log[Any]):
         """Documents that were read before, with their values."""
 
     async def add(self, debate: str, value: Any) -> None:  # noqa: ANN401 - of the kind that the adapter checks
-        await self._store.put(self._collection, debate, self._body(debate, value))
+        body = self._body(debate, value)
+        if not await self._store.put(self._collection, debate, body):
+            await self._store.put(
+                self._collection, debate, body, expected=GONE
+            )  # another run has the id of a deleted one
 
     async def replace(self, debate: str, value: Any | None) -> None:  # noqa: ANN401 - as above
+        """Put `value` in the place of that of `debate`; None removes it."""
         body = GONE if value is None else self._body(debate, value)
         while (before := (await self._store.documents(self._collection)).get(debate)) != body:
             if before is None and value is None:

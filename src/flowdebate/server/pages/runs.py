@@ -68,6 +68,12 @@ async def runs(query: Annotated[RunsQuery, Query()], request: Request, front: Fr
     )
 
 
+@router.get("/archive")
+async def archive(request: Request, front: FrontOf, service: ServiceOf) -> Response:
+    """What later debates are shown, and what turned out since."""
+    return page("archive", request, front, here="/archive", debates=await service.archive().debates())
+
+
 @router.get("/runs/{run_id}")
 async def run(run_id: str, request: Request, front: FrontOf, service: ServiceOf) -> Response:
     """A run: what was said, what came out, and the record of it."""
@@ -116,7 +122,7 @@ def page(
     """The response with a page; `here` is the path of its entry in the menu, which pages of links do not have."""
     writable = not front.read_only
     new = [("New", "/new")] if writable else []
-    entries = [("Runs", "/"), *new, ("Audit", "/audit")] if menu else []
+    entries = [("Runs", "/"), *new, ("Archive", "/archive"), ("Audit", "/audit")] if menu else []
     root, signed_in = root_of(request), menu and root_of(request) != shared_root_of(request)
     html = render(name, root=root, menu=entries, here=here, writable=writable, signed_in=signed_in, **data)
     return HTMLResponse(html.encode(errors="replace"), status)  # half a surrogate pair of a model is no reason to fail

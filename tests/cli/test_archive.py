@@ -1,0 +1,179 @@
+"""`flowdebate archive`, and what the command's consensus debates remember."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.models.server import Exchange, completion
+
+from .siblings import ANSWERS
+from .stage import PATIENCE, Stage, on_pipes
+from .test_stored import command, newest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+VOTES = {"Planner": "Planner", "Maker": "Planner", "Guardian": "Guardian"}
+SHORT = ("--rounds", "1", "--seed", "5", "--voting", "weighted")
+
+
+@dataclass(eq=False)
+class Voters(Stage):
+    """A stage on which each agent votes as `VOTES` says; the guardian is for itself, and says why."""
+
+    async def _answer(self, exchange: Exchange) -> None:
+        if '"confidence"' not in json.dumps(exchange.body.get("response_format", {})):
+            await super()._answer(exchange)
+            return
+        name = re.findall(r"You are the agent (\w+)", json.dumps(exchange.body["messages"]))[0]
+        ballot = {"reasoning": f"{name} says so.", "choice": VOTES[name], "confidence": 0.9}
+        await exchange.json(completion(json.dumps(ballot)))
+
+
+def voters(**more: Any) -> Voters:
+    """A stage with the answers of a consensus debate."""
+    return Voters(turns=(("Homes ", "first."),), answers=ANSWERS, **more)
+
+
+def held(on: Stage, *more: str) -> dict[str, Any]:
+    """The raw output of a consensus debate by the command."""
+    result = command(*on.options(*SHORT, "--json", *more, verb="consensus"))
+    assert result.exit_code == 0, result.stderr
+    raw: dict[str, Any] = json.loads(result.stdout)["raw"]
+    return raw
+
+
+def shown(on: Stage) -> str:
+    """What models were shown since the last look."""
+    text = json.dumps(on.bodies)
+    on.bodies.clear()
+    return text
+
+
+def remembered() -> list[dict[str, Any]]:
+    """The archive, as the command has it."""
+    found: list[dict[str, Any]] = json.loads(command("archive", "--json").stdout)
+    return found
+
+
+def test_a_second_debate_is_shown_the_dissent_and_weighs_votes_by_what_turned_out(store: Path) -> None:
+    """Recorded by the command in between; each of them is a process of its own for the store."""
+    with voters() as on:
+        first = held(on)
+        assert "earlier debate" not in shown(on)
+        (kept,) = remembered()
+        recorded = command("archive", "outcome", kept["id"][:8], "--right", "Guardian")
+        second = held(on)
+        prompts = shown(on)
+    assert first["tally"]["weights"] == {"Planner": 2.0, "Maker": 0.0, "Guardian": 1.0}
+    assert recorded.exit_code == 0, recorded.stderr
+    assert "Turned out: Guardian was right" in recorded.stdout
+    for text in ("agreed on: Cap rents at 3%.", "who disagreed said: Guardian says so.", "that turned out wrong"):
+        assert text in prompts
+    assert second["tally"]["weights"]["Guardian"] > 1.0
+    assert second["tally"]["weights"]["Planner"] < 2.0
+    assert [each["turnedOut"] for each in remembered() if "turnedOut" in each] == ["wrong"]
+    assert store.exists()
+
+
+def test_it_is_listed_shown_corrected_and_deleted() -> None:
+    """The list has the ids that the others take; a run outlives what is remembered of it."""
+    with voters() as on:
+        held(on)
+        listed = command("archive").stdout
+        (run_id,) = re.findall(r"^([0-9a-f]{8}) +\d{4}-\d\d-\d\d .*Cap rents\?$", listed, re.MULTILINE)
+        assert "Dissent: Guardian: Guardian says so." in command("archive", "show", run_id).stdout
+        changed = command("archive", "correct", run_id, "--answer", "Cap them at 4%.")
+        assert "Cap them at 4%." in changed.stdout
+        shown(on)
+        held(on)
+        assert "agreed on: Cap them at 4%." in shown(on)
+    assert "Deleted" in command("archive", "delete", run_id).stdout
+    assert [each["id"].startswith(run_id) for each in remembered()] == [False]
+    assert command("show", run_id).exit_code == 0
+
+
+def test_a_deleted_run_is_remembered_no_longer(store: Path) -> None:
+    """What was deleted is shown to nobody."""
+    with voters() as on:
+        held(on)
+        assert command("delete", newest(store).header.run_id, "--yes").exit_code == 0
+        shown(on)
+        held(on)
+        assert "earlier debate" not in shown(on)
+
+
+@pytest.mark.parametrize(
+    "without", [("--no-archive",), ("--no-store",), ("--file", "plan.toml")], ids=["flag", "store", "plan"]
+)
+def test_a_debate_can_do_without(without: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a flag, by the key of a plan file, or without a store; then it remembers nothing either."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "plan.toml").write_text("archive = false\n")
+    with voters() as on:
+        held(on)
+        shown(on)
+        held(on, *without)
+        assert "earlier debate" not in shown(on)
+    assert len(remembered()) == 1
+
+
+def test_a_batch_has_an_archive_only_if_it_asks_for_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a row would depend on the rows before it."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "q.txt").write_text("Cap rents?\nCap all rents?\n")
+    (tmp_path / "asked.toml").write_text("archive = true\n")
+    with voters() as on:
+        batch = ("batch", "q.txt", "--pattern", "consensus", "--rounds", "1", "--model", "staged", "--base-url")
+        options = (on.base_url, "--max-concurrency", "1")
+        assert command(*batch, *options).exit_code == 0
+        assert "earlier debate" not in shown(on)
+        assert remembered() == []
+        assert command(*batch, *options, "--file", "asked.toml").exit_code == 0
+        assert "an earlier debate about: Cap rents?" in shown(on)
+        assert [each["task"] for each in remembered()] == ["Cap all rents?", "Cap rents?"]
+
+
+def test_a_killed_run_is_carried_on_with_what_it_was_shown(store: Path) -> None:
+    """SIGKILL in a proposal; then what it had read is corrected, outdone by others, and deleted."""
+    with voters() as on:
+        held(on)
+        first = newest(store).header.run_id
+    with voters(hold=(2, 0)) as on, on_pipes(*on.options(*SHORT, verb="consensus")) as process:
+        on.wait_for_turn(3)
+        process.kill()
+        process.wait(PATIENCE)
+    with voters() as on:
+        assert command("archive", "outcome", first, "--right", "Guardian").exit_code == 0
+        assert command("archive", "correct", first, "--answer", "Forget it.").exit_code == 0
+        assert command("delete", first, "--yes").exit_code == 0
+        result = command("resume", "--last", "--base-url", on.base_url, "--json")
+        prompts = shown(on)
+    assert result.exit_code == 0, result.stderr
+    raw = json.loads(result.stdout)["raw"]
+    assert [past["answer"] for past in raw["context"]["pastDebates"]] == ["Cap rents at 3%."]
+    assert "agreed on: Cap rents at 3%." in prompts
+    assert "Forget it." not in prompts
+    assert raw["tally"]["weights"]["Guardian"] < 1.0  # it lost once, and what turned out later was not known
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        (("outcome", "abcd"), "outcome takes --right AGENT or --wrong AGENT"),
+        (("outcome", "abcd", "--right", "a", "--wrong", "b"), "outcome takes --right AGENT or --wrong AGENT"),
+        (("show", "abcd", "--right", "a"), "the others neither"),
+        (("correct", "abcd"), "correct takes --answer TEXT"),
+        (("delete", "abcd"), "0 debates begin with 'abcd'"),
+        (("show",), "0 debates begin with None"),
+    ],
+)
+def test_what_does_not_fit_is_refused(given: tuple[str, ...], sentence: str) -> None:
+    """Before anything is changed."""
+    result = command("archive", *given)
+    assert (result.exit_code, sentence in result.stderr) == (2, True), result.stderr

@@ -1,0 +1,161 @@
+"""The archive over HTTP and in a browser's page: shown, corrected and forgotten, by the user whose it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import httpx2
+import pytest
+
+from flowdebate.service.service import Service
+from tests.patterns.consensus.debates import Call, model
+from tests.server.stage import staged
+from tests.server.test_owners import by_key
+from tests.server.test_pages import HOSTILE, Parts
+from tests.server.test_travel_pages import page_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.server.stage import Stage
+
+TASK = "How can rents be affordable?"
+AGENTS = [{"name": name} for name in ("ann", "bob", "cy")]
+VOTES = {"ann": "ann", "bob": "ann", "cy": "cy"}
+SEEN: list[Call] = []
+
+
+def voting(call: Call) -> Any:
+    """Ann and bob are for ann; cy is for itself, and says why."""
+    if call.phase != "vote":
+        return None
+    return {"reasoning": f"{call.agent} says so.", "choice": VOTES[call.agent], "confidence": 0.9}
+
+
+@pytest.fixture
+def server() -> Iterator[Stage]:
+    """A server with a debate in its archive."""
+    SEEN.clear()
+    with staged(lambda: Service(store="memory:", model=model(voting, calls=SEEN))) as stage:
+        held(stage.http, "first")
+        yield stage
+
+
+def held(http: Any, run_id: str, task: str = TASK, **options: Any) -> dict[str, Any]:
+    """The raw output of a run that is over."""
+    body = {
+        "pattern": "consensus",
+        "question": task,
+        "runId": run_id,
+        "options": {"agents": AGENTS, "rounds": 1, **options},
+    }
+    answer = http.post("/api/v1/runs", json=body)
+    assert answer.status_code == 201, answer.text
+    done = http.get(f"/api/v1/runs/{run_id}?wait=30").json()
+    assert done["status"] == "complete"
+    raw: dict[str, Any] = done["document"]["raw"]
+    return raw
+
+
+def test_what_turned_out_weighs_in_the_next_vote(server: Stage) -> None:
+    """The next debate is shown the dissent of the first, and how it turned out; both are in the archive then."""
+    (kept,) = server.get("/archive").json()
+    assert (kept["task"], kept["winner"], kept["agents"]) == (TASK, "ann", ["ann", "bob", "cy"])
+    assert [each["reasoning"] for each in kept["dissent"]] == ["cy says so."]
+    changed = server.http.patch(f"/api/v1/archive/{kept['id']}", json={"right": "cy", "answer": "Build more rents."})
+    assert changed.status_code == 204, changed.text
+    SEEN.clear()
+    second = held(server.http, "second", voting="weighted")
+    assert second["tally"]["weights"]["cy"] > 1.0
+    for text in ("who disagreed said: cy says so.", "agreed on: Build more rents.", "that turned out wrong"):
+        assert all(text in call.prompt for call in SEEN), text
+    assert [each["id"] for each in server.get("/archive").json()] == ["second:consensus", "first:consensus"]
+
+
+def test_a_request_can_do_without(server: Stage) -> None:
+    """It is shown nothing, and not remembered."""
+    SEEN.clear()
+    assert held(server.http, "second", archive=False)["context"]["pastDebates"] == []
+    assert len(server.get("/archive").json()) == 1
+
+
+def test_a_debate_is_forgotten(server: Stage) -> None:
+    """Its run stays."""
+    assert server.http.delete("/api/v1/archive/first:consensus").status_code == 204
+    assert server.get("/archive").json() == []
+    assert server.get("/runs/first").json()["status"] == "complete"
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"right": "zoe"}, "right"),
+        ({}, "right"),
+        ({"right": "ann", "wrong": "cy"}, "right"),
+        ({"answer": ""}, "answer"),
+    ],
+)
+def test_a_correction_that_does_not_fit_is_refused(server: Stage, body: dict[str, str], field: str) -> None:
+    """With the field, and nothing is changed."""
+    before = server.get("/archive").json()
+    answer = server.http.patch("/api/v1/archive/first:consensus", json=body)
+    assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, field)
+    assert server.http.patch("/api/v1/archive/nothing", json={"right": "ann"}).status_code == 422
+    assert server.get("/archive").json() == before
+
+
+def test_users_see_and_change_their_own_archive_only() -> None:
+    """Whatever is asked for."""
+    with staged(lambda: Service(store="memory:", model=model(voting)), authenticate=by_key) as stage:
+        ann, ben = (
+            httpx2.Client(base_url=stage.url, headers={"x-key": f"key-of-{name}"}, trust_env=False)
+            for name in ("ann", "ben")
+        )
+        with ann, ben:
+            held(ann, "of-ann")
+            assert held(ben, "of-ben", "Which rents are affordable?")["context"]["pastDebates"] == []
+            assert [each["id"] for each in ben.get("/api/v1/archive").json()] == ["of-ben:consensus"]
+            assert ben.patch("/api/v1/archive/of-ann:consensus", json={"right": "cy"}).status_code == 422
+            assert ben.delete("/api/v1/archive/of-ann:consensus").status_code == 204
+            assert TASK not in ben.get("/archive").text
+            (kept,) = ann.get("/api/v1/archive").json()
+            assert (kept["task"], kept["recorded"]) == (TASK, None)
+            assert TASK in ann.get("/archive").text
+
+
+def test_a_server_that_only_shows_changes_nothing(server: Stage) -> None:
+    """Its page has no forms either."""
+    assert "<form" in page_of(server, "/archive")
+    with staged(lambda: Service(store="memory:", model=model(voting)), read_only=True) as stage:
+        assert stage.http.patch("/api/v1/archive/first:consensus", json={"right": "cy"}).status_code == 403
+        assert stage.http.delete("/api/v1/archive/first:consensus").status_code == 403
+        assert "No consensus debate is remembered yet." in page_of(stage, "/archive")
+
+
+def test_texts_of_models_are_text_in_the_page() -> None:
+    """Tasks, answers, dissents and names: no element, attribute or address comes from them."""
+    said = ["plain"]
+
+    def hostile(call: Call) -> Any:
+        match call.phase:
+            case "proposal":
+                return said[0]
+            case "revision":
+                return {"proposal": said[0], "position": "p", "enough": True}
+            case "vote":
+                asked = call.agent.startswith("odd")
+                return {"reasoning": said[0], "choice": "ann" if asked else call.agent or "ann", "confidence": 0.9}
+        return None
+
+    with staged(lambda: Service(store="memory:", model=model(hostile))) as stage:
+        plain: Parts | None = None
+        for said[0] in ["A\n\nplain text.", " ".join(HOSTILE), *HOSTILE[:6]]:
+            task = said[0].encode(errors="replace").decode()[:1_000]
+            agents = [{"name": "ann"}, {"name": f"odd {task[:50]}"}, {"name": "cy"}]
+            held(stage.http, "one", task, agents=agents)
+            stage.http.patch("/api/v1/archive/one:consensus", json={"wrong": "cy"})
+            parts = Parts(page_of(stage, "/archive"))
+            plain = plain or parts
+            assert parts.found == plain.found, said
+            assert parts.addresses == plain.addresses, said
+            assert stage.http.delete("/api/v1/runs/one").status_code == 204
