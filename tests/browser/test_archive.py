@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def test_a_debate_is_corrected_and_deleted(visit: Callable[[str], Visit]) -> None:
-    """What is refused is said at the form."""
+    """The page says what is known each time."""
     with staged(lambda: Service(store="memory:", model=model(voting))) as stage:
         held(stage.http, "first")
         page = visit(stage.url).open("/")
@@ -29,6 +29,6 @@ def test_a_debate_is_corrected_and_deleted(visit: Callable[[str], Visit]) -> Non
         page.get_by_role("button", name="Save").click()
         page.get_by_role("paragraph").filter(has_text="Build more.").wait_for()
         assert stage.get("/archive").json()[0]["recorded"]["right"] == "cy"
-        page.once("dialog", lambda dialog: dialog.accept())
+        page.evaluate("window.confirm = () => true")
         page.get_by_role("button", name="Delete").click()
         page.get_by_text("No consensus debate is remembered yet.").wait_for()
