@@ -139,7 +139,7 @@ def test_a_batch_has_an_archive_only_if_it_asks_for_one(tmp_path: Path, monkeypa
         assert [each["task"] for each in remembered()] == ["Cap all rents?", "Cap rents?"]
 
 
-def test_a_killed_run_is_carried_on_with_what_it_was_shown(store: Path) -> None:
+def test_a_killed_run_is_resumed_with_what_it_was_shown(store: Path) -> None:
     """SIGKILL in a proposal; then what it had read is corrected, outdone by others, and deleted."""
     with voters() as on:
         held(on)
