@@ -106,7 +106,9 @@ the quoted .670 is close to the latter.
 ### Labels
 
 The `four` judge with an additional label bias, which decreases evenly from 1 for A to 0 for D. For an unbiased judge, the last column
-would be .250.
+would be .250. Letters rotate against the slots: the side that is A in the first slot is then B in the last, C in the third and D in the
+second, and every other side goes the same way from where it begins. So each slot meets only half of the letters: the two biases together
+cancel in the mean of log-odds, and almost in that of scores.
 
 {labels}
 
@@ -160,8 +162,9 @@ from a bootstrap over pairs.
 `local` is Qwen2.5-Coder-1.5B-Instruct, `smollm2` is SmolLM2-135M-Instruct. Each model is asked in two ways:
 
 - It writes only a score from 0 to 100 for each letter, at temperature 0.3.
-- *By letter*: it is asked for one letter, and the probabilities of the letters are its scores. This is free of noise, so repeating a view
-  gives the same result.
+- *By letter*: it is asked for one letter, and the probabilities of the letters are its scores. No temperature plays a part. These
+  ballots were cast while the engine reused what it had computed for earlier prompts, which moves a lead by up to .05; the library now asks
+  for letters without, and the same ballot is the same to a millionth, whatever was asked before (`tests/models/test_local.py`).
 
 The library's own judge writes its reasoning before the scores, which would have taken too long on these machines. The numbers therefore
 measure the models, the views and the averaging, with shortened answers.

@@ -8,6 +8,7 @@ import re
 import select
 import signal
 import sys
+from random import Random
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
@@ -86,6 +87,33 @@ async def test_the_engine_gives_the_log_probabilities_of_choices(path: Path) -> 
     assert all(value < 0 for value in first.logprobs.values())
     assert first.logprobs == pytest.approx(again.logprobs, abs=0.01)
     assert first.usage.completion_tokens == 1
+
+
+async def test_a_ballot_is_the_same_whatever_the_engine_was_asked_before(path: Path) -> None:
+    """After any twenty requests, and with others in flight: what is reused of a prompt would move the probabilities."""
+    said = "Rents rose by 15 per cent in four years, and 31 of 40 shops closed. " * 3
+    model, random = LocalModel(path), Random(5)
+    ballot = question(f"Side A:\n{said}\nSide B:\nNo.\nWhich side? Answer A or B.", choices=("A", "B"), max_tokens=None)
+
+    def another() -> ModelRequest:
+        # some share the beginning of the ballot, which is what the engine could reuse
+        begun = str(ballot.messages[-1]["content"])[: random.randrange(0, 400)]
+        choices = random.choice([None, ("A", "B")])
+        return question(f"{begun} {random.random()}", choices=choices, max_tokens=random.randrange(1, 6))
+
+    async def cast() -> dict[str, float]:
+        found = await ask(model, ballot)
+        assert found.logprobs is not None
+        return dict(found.logprobs)
+
+    first = await cast()
+    for _ in range(4):
+        for _ in range(5):
+            await ask(model, another())
+        assert await cast() == pytest.approx(first, abs=1e-6)
+    assert await cast() == pytest.approx(first, abs=1e-6), "right after itself"
+    together = await asyncio.gather(*(ask(model, another()) for _ in range(3)), cast(), ask(model, another()), cast())
+    assert [together[3], together[5]] == [pytest.approx(first, abs=1e-6)] * 2
 
 
 def engine_pid(path: Path) -> int:

@@ -157,7 +157,8 @@ def _dialect(settings: ModelSettings, request: ModelRequest) -> Dialect:
     room: int = _ANSWER
     sampling: dict[str, Any] = dict(_STRUCTURED)
     if request.output is None:
-        room, sampling = _TURN, {} if request.choices else dict(_TEXT)  # sampling would only distort probabilities
+        # sampling would only distort probabilities, and so does what the engine has computed for an earlier prompt
+        room, sampling = _TURN, {"cache_prompt": False} if request.choices else dict(_TEXT)
         if request.sentences is not None and not request.tools:
             room = _SENTENCE * request.sentences
             sampling["grammar"] = sentences_grammar(request.sentences)
