@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import jsonschema
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flowdebate.models.output import inline_definitions
+from flowdebate.errors import ConfigurationError
+from flowdebate.models.output import OutputSchema, inline_definitions
 
 LEAVES = st.sampled_from(
     [{"type": "integer"}, {"enum": ["for", "against"]}, {"const": "x"}, {"type": "string", "maxLength": 2}]
@@ -75,3 +77,26 @@ def test_names_with_slashes_are_found() -> None:
     """They are escaped in references."""
     schema = {"items": {"$ref": "#/$defs/a~1b~0c"}, "$defs": {"a/b~c": {"type": "string"}}}
     assert inline_definitions(schema) == {"items": {"type": "string"}}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$ref": "#"},
+        {"$defs": {"x": {"$ref": "#/$defs/x"}}, "$ref": "#/$defs/x"},
+        {"allOf": [{"$ref": "#"}]},
+        {"$defs": {"x": {"anyOf": [{"$ref": "#/$defs/y"}]}, "y": {"not": {"$ref": "#/$defs/x"}}}, "$ref": "#/$defs/y"},
+    ],
+)
+def test_a_schema_that_only_refers_to_itself_is_refused(schema: dict[str, Any]) -> None:
+    """Before a model is asked: no answer would ever fit. One that refers to itself inside a property may be meant."""
+    with pytest.raises(ConfigurationError, match="does not refer to itself without an end"):
+        OutputSchema.of(schema, where="debate", field="output_schema")
+    tree = {"type": "object", "properties": {"next": {"$ref": "#"}}}
+    assert OutputSchema.of(tree, where="debate").validate({"next": {"next": {}}}) == {"next": {"next": {}}}
+
+
+def test_a_reference_to_another_place_than_a_definition_stays() -> None:
+    """What is said to the server is what was given."""
+    schema = {"$ref": "#/properties/a", "properties": {"a": {"type": "object"}}}
+    assert OutputSchema.of(schema, where="debate").json_schema["$ref"] == "#/properties/a"

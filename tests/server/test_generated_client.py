@@ -95,6 +95,7 @@ def look_around(call: Client) -> None:
     assert call("health").status == "ok"
     assert "debate" in {pattern.name for pattern in call("patterns")}
     assert call("models").default == "gate"
+    call("logout", wants=204)  # of browsers; programs do not notice
     assert QUESTION in call("write_plan", body=call.models.BeginBody(pattern="debate", question=QUESTION)).toml
     assert call("schema_of_events").to_dict() == event_schema()
     assert call("runs").runs == []

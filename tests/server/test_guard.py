@@ -248,7 +248,7 @@ def test_browsers_are_signed_out(tmp_path: Path) -> None:
         assert [status(stage, 0), status(stage, 2)] == [401, 200]
         name, _, _ = cookies[2].partition("=")
         old = time.time() - SESSION - 60
-        for at, expected in ((old, 401), (old + 120, 401), (time.time() - 1, 200)):
+        for at, expected in ((old, 401), (old + 120, 401), (time.time(), 200)):
             cookies.append(f"{name}={_cookie_value(TOKEN, at)}")
             assert status(stage, -1) == expected
             if expected == 401:
@@ -415,3 +415,49 @@ def test_a_mounted_application_is_guarded_too() -> None:
         server.should_exit = True
         thread.join(20)
     assert not thread.is_alive()
+
+
+LOCAL = ("ollama/x", "vllm/x", "lmstudio/x", "llama-server/x")
+
+
+@pytest.mark.parametrize("model", LOCAL)
+def test_a_request_cannot_name_a_server_of_this_machine(server: Stage, model: str) -> None:
+    """Whatever listens at its port would be sent a request; for each option that names models, also of a fork."""
+    run_id = server.finished()
+    sides = [{"name": "Ann", "stance": "a", "model": model}, {"name": "Ben", "stance": "b"}]
+    for options in (
+        {"model": model},
+        {"judge_model": model},
+        {"fallback": ["openai/gpt-5", model]},
+        {"debaters": sides},
+    ):
+        for path, body in (
+            ("/runs", {**BRIEF, "options": {"rounds": 1, **options}}),
+            (f"/runs/{run_id}/fork", {"options": options}),
+        ):
+            refused = server.post(path, body)
+            assert refused.status_code == 422, refused.text
+            [error] = refused.json()["errors"]
+            assert error["field"] in options
+            assert error["allowed"].startswith("one that this server allows")
+    body = {"pattern": "council", "question": "Why?", "options": {"chair": model}}
+    assert server.post("/runs", body).json()["errors"][0]["field"] == "chair"
+
+
+def test_models_may_be_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that match a pattern and the server's own default, and then no other."""
+
+    def status(stage: Stage, model: str) -> int:
+        return stage.post("/runs", {**BRIEF, "options": {"rounds": 1, "model": model, "attempts": 1}}).status_code
+
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
+    with staged(lambda: Service(store="memory:", model="vllm/own"), allow_models=["ollama/gem*"]) as stage:
+        assert [status(stage, each) for each in ("ollama/gemma", "vllm/own", "ollama/x", "openai/gpt-5", "local")] == [
+            201,
+            201,
+            422,
+            422,
+            422,
+        ]
+    with staged(lambda: Service(store="memory:", model="vllm/own")) as stage:
+        assert [status(stage, each) for each in ("vllm/own", "vllm/x", "openai/gpt-5")] == [201, 422, 201]

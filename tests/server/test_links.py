@@ -263,3 +263,18 @@ def test_a_link_needs_a_request(stage: Stage) -> None:
 def test_a_link_is_valid_for_a_while(stage: Stage, seconds: float) -> None:
     """At most a year."""
     assert stage.post(f"/runs/{waiting(stage)}/links", {"seconds": seconds}).status_code == 422
+
+
+def test_an_answer_that_is_sent_twice_answers_once(stage: Stage) -> None:
+    """Not the next round as well: who means it names the place. Another answer is another answer."""
+    run_id = waiting(stage, options={"rounds": 3, "debaters": SIDES, "humans": ["Ann"]})
+    assert stage.post(f"/runs/{run_id}/answers", {"answer": "Ship it."}).status_code == 200
+    assert stage.get(f"/runs/{run_id}?wait=30").json()["status"] == "awaiting"
+    again = stage.post(f"/runs/{run_id}/answers", {"answer": "Ship it."})
+    assert again.status_code == 409
+    assert "has this answer already: to give it once more, name its place" in again.json()["detail"]
+    [place] = again.json()["open"]
+    assert stage.post(f"/runs/{run_id}/answers", {"answer": "Ship it.", "place": place}).status_code == 200
+    assert stage.get(f"/runs/{run_id}?wait=30").json()["status"] == "awaiting"
+    assert stage.post(f"/runs/{run_id}/answers", {"answer": "Now."}).status_code == 200
+    assert stage.get(f"/runs/{run_id}?wait=30").json()["status"] == "complete"

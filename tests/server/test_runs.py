@@ -18,6 +18,14 @@ def test_a_run_is_started_and_read(stage: Stage) -> None:
     assert found["document"]["raw"]["verdict"]["verdict"] == "Wait a week."
 
 
+def test_of_equal_requests_at_once_one_begins_the_run(stage: Stage) -> None:
+    """It is answered 201, and all others 200 with the same run."""
+    with ThreadPoolExecutor(40) as pool:
+        answers = list(pool.map(lambda _: stage.post("/runs", {**BRIEF, "runId": "ship"}), range(40)))
+    assert sorted(answer.status_code for answer in answers) == [200] * 39 + [201]
+    assert {answer.json()["createdAt"] for answer in answers} == {answers[0].json()["createdAt"]}
+
+
 def test_a_request_with_an_id_begins_one_run(stage: Stage) -> None:
     """The same request again is 200 with the run that is there; another one with its id is refused."""
     first = stage.post("/runs", {**BRIEF, "runId": "ship"})

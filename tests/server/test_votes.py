@@ -210,3 +210,14 @@ def test_hostile_text_is_text() -> None:
             stage.http.delete("/api/v1/runs/d")
         assert parts[1].found <= parts[0].found
         assert parts[1].addresses <= parts[0].addresses
+
+
+def test_readers_without_an_id_do_not_vote_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run has a bound of votes, which the answer names."""
+    monkeypatch.setattr("flowdebate.service.votes._MOST", 3)
+    with staged(service) as stage:
+        run_id = stage.finished()
+        statuses = [stage.post(f"/runs/{run_id}/votes", {"winner": None}) for _ in range(4)]
+        assert [each.status_code for each in statuses] == [201, 201, 201, 409]
+        assert "has 3 votes, as many as a run may have" in statuses[-1].json()["detail"]
+        assert stage.get(f"/runs/{run_id}/votes").json()["readers"] == 3

@@ -181,13 +181,14 @@ async def test_a_run_of_a_small_model_object_is_verified() -> None:
 
 
 async def test_votes_of_readers_are_in_the_report() -> None:
-    """With their number on the page."""
+    """With their number on the page, which says that nothing checks them: whoever makes a report can make up votes."""
     async with Service(store=MemoryStore(), model=answering()) as service:
         await service.begin("debate", QUESTION, options=SHORT, run_id="r")
         await service.wait("r")
         await service.vote("r", "a reader", "cap rents")
         html = await report_html(*await service.evidence("r"))
     assert "1 of 1 for ann" in html
+    assert "votes of readers, times, token counts, costs and the words of an error do not" in html
     assert (await verify_report(html)).outcome == "verified"
 
 

@@ -65,6 +65,14 @@ def serve(  # noqa: PLR0913 - the options of the command
         list[Text] | None,
         Option(metavar="URL", help="Base URL that the options of runs may name; repeat for each. Default: none."),
     ] = None,
+    allow_model: Annotated[
+        list[Text] | None,
+        Option(
+            metavar="PATTERN",
+            help='Models that the options of runs may name, such as "openai/*"; repeat for each. '
+            "Default: all but those of servers on this machine, such as ollama/….",
+        ),
+    ] = None,
     token_file: Annotated[
         FilePath | None,
         Option(metavar="FILE", help="File with the token that requests need. Default: a new one for each start."),
@@ -125,6 +133,7 @@ def serve(  # noqa: PLR0913 - the options of the command
             token=token,
             allow_hosts=(*own, *(allow_host or ())),
             allow_base_urls=allow_base_url or (),
+            allow_models=allow_model or (),
             read_only=read_only,
             openai=openai,
             ag_ui=ag_ui,

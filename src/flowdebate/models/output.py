@@ -184,10 +184,10 @@ class _ObjectOnTop:
 def _with_object_on_top(schema: dict[str, Any]) -> dict[str, Any]:
     """Replace a `schema` that only refers to a definition by that definition: servers want an object."""
     reference = schema.get("$ref")
-    if not isinstance(reference, str):
-        return schema
     definitions = dict(schema.get("$defs", {}))
-    name = reference.removeprefix("#/$defs/")
+    name = str(reference).removeprefix("#/$defs/")
+    if not isinstance(reference, str) or name not in definitions:
+        return schema
     top = {**definitions[name], **{key: value for key, value in schema.items() if key not in {"$ref", "$defs"}}}
     if reference not in str([top, *(value for key, value in definitions.items() if key != name)]):
         del definitions[name]  # nothing else refers to it
@@ -200,6 +200,12 @@ def _model_of_json_schema(schema: dict[str, Any], where: str, field: str) -> typ
     validator = validator_of(schema, where=where, field=field)
     if schema.get("type", "object") != "object":
         raise ConfigurationError(where, field, schema, "a JSON Schema whose top level has type 'object'")
+
+    try:
+        next(validator.iter_errors({}), None)
+    except RecursionError:  # no answer would fit, and each of them would be paid for
+        allowed = "a JSON Schema that does not refer to itself without an end"
+        raise ConfigurationError(where, field, schema, allowed) from None
 
     def check(value: Any) -> Any:  # noqa: ANN401 - plain JSON data
         try:

@@ -48,19 +48,20 @@ async def begin(body: BeginBody, front: FrontOf, service: ServiceOf, request: Re
     """Begin a run. With a `runId`, the request can be repeated: it begins one run."""
     front.check_writable()
     again = False
-    if body.run_id is not None:
-        with suppress(RunNotFound):
-            again = bool(await stored_run(service, body.run_id))
-    state = await service.begin(
-        body.pattern,
-        body.question,
-        options=body.options,
-        run_id=body.run_id,
-        seed=body.seed,
-        labels=body.labels,
-        limits=limits_of(body.limits),
-        check=front.check_options,
-    )
+    async with front.beginning(body.run_id):
+        if body.run_id is not None:
+            with suppress(RunNotFound):
+                again = bool(await stored_run(service, body.run_id))
+        state = await service.begin(
+            body.pattern,
+            body.question,
+            options=body.options,
+            run_id=body.run_id,
+            seed=body.seed,
+            labels=body.labels,
+            limits=limits_of(body.limits),
+            check=front.check_options,
+        )
     return _begun(state, request, HTTPStatus.OK if again else HTTPStatus.CREATED)
 
 

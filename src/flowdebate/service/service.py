@@ -14,6 +14,7 @@ from flowdebate.blocks.human.answers import asked_in, open_requests, submit_answ
 from flowdebate.errors import (
     ConfigurationError,
     FlowDebateError,
+    NotAwaited,
     RunConflict,
     RunExists,
     RunNotFound,
@@ -405,6 +406,13 @@ class Service:
         The journal says `by` whom it was given where that was not the person at this service: a program, or a link.
         NotAwaited, OutputError for an invalid answer, RunConflict, and the errors of `resume`.
         """
+        if place is None:  # a request that was sent twice must not answer the next round as well
+            asked = asked_in(await self.store.steps(run_id), run_id, store=self.store.name)
+            waiting = {each.block: each.place for each, said in asked if said is None}
+            for each, said in [pair for pair in asked if pair[1] is not None][-1:]:
+                if said == answer and each.block in waiting:
+                    problem = "has this answer already: to give it once more, name its place"
+                    raise NotAwaited(self.store.name, run_id, problem, list(waiting.values()))
         await submit_answer(self.store, run_id, answer, place=place, by=by)
         if resume and not await open_requests(self.store, run_id):
             return await self.resume(run_id)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 _WHERE = "vote"
 _PREFIX = "votes/"
+_MOST = 10_000
+"""Votes on a run: a reader without an id is always another one."""
 
 
 class Vote(WireModel):
@@ -117,6 +119,8 @@ async def cast_vote(
     vote = Vote(winner=winner, why=why, order=None if order is None else list(order), at=time.time(), begun_at=begun)
     key, body = f"{_PREFIX}{reader}", vote.model_dump_json(by_alias=True)
     collection = documents_of(run_id)
+    if len(await store.documents(collection)) >= _MOST:
+        raise NotAwaited(store.name, run_id, f"has {_MOST:,} votes, as many as a run may have")
     if await store.put(collection, key, body):  # which fails if it exists: of two votes at once one stands
         return
     # There is a document: a vote on an earlier run with this id, or its tombstone, may be replaced.

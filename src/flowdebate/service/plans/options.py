@@ -69,7 +69,7 @@ def allowed(sentence: str) -> Any:  # noqa: ANN401 - a marker for Annotated
 class Reach:
     """What a text in a plan makes this program read or connect to; the type of each text says it."""
 
-    of: Literal["nothing", "file", "server"]
+    of: Literal["nothing", "file", "server", "model"]
 
 
 def _not_blank(value: str) -> str:
@@ -106,8 +106,8 @@ _PlainText = Annotated[str, AfterValidator(_not_blank)]
 Text = Annotated[_PlainText, _NOTHING, allowed("text that is not blank")]
 Table = Annotated[dict[str, Any], _NOTHING]
 Conditions = Annotated[str, _NOTHING, AfterValidator(_condition)]
-ModelName = Annotated[_PlainText, _NOTHING, allowed("the name of a model")]
-ModelNames = Annotated[list[_PlainText], _NOTHING, allowed("a list of names of models")]
+ModelName = Annotated[_PlainText, Reach("model"), allowed("the name of a model")]
+ModelNames = Annotated[list[_PlainText], Reach("model"), allowed("a list of names of models")]
 # nine digits: no price is longer, and a float has no longer number exactly
 PRICE = re.compile(r"(?:(?P<model>.+)=)?(?P<prompt>\d{1,9}(?:\.\d+)?)/(?P<completion>\d{1,9}(?:\.\d+)?)")
 _PRICE = "prices of a million tokens such as 0.25/2, or MODEL=0.25/2"
@@ -396,8 +396,8 @@ class PatternOptions(BaseModel):
         """Whether the plan file gave a field."""
         return name in self._of_file
 
-    def reached(self, *kinds: Literal["file", "server"]) -> dict[str, list[str]]:
-        """Paths and addresses that the plan file gave, by field; a text whose type does not say its reach is both."""
+    def reached(self, *kinds: Literal["file", "server", "model"]) -> dict[str, list[str]]:
+        """Paths, addresses and models that the plan file gave, by field; a text without a reach is all of them."""
         found: dict[str, list[str]] = {}
         for name, field in type(self).model_fields.items():
             if self.from_file(name):  # what was typed here is the user's own, who may name any file
@@ -407,7 +407,7 @@ class PatternOptions(BaseModel):
 
     @classmethod
     def reaches(cls, name: str) -> frozenset[str]:
-        """What values of a field may be made to reach: of "nothing", "file" and "server", those that are possible."""
+        """What values of a field may be made to reach: of "nothing", "file", "server" and "model", those possible."""
         field = cls.model_fields[name]
         return frozenset(_reaches(field.annotation, _reach(field.metadata)))
 
