@@ -49,7 +49,7 @@ LOOKUP = ToolSpec(name="lookup", description="Look a fact up", parameters={"type
 class Verdict(BaseModel):
     """A judge's answer."""
 
-    reasoning: str = Field(max_length=200)
+    reasoning: str = Field(max_length=80)
     winner: Literal["for", "against"] | None
 
 
@@ -159,12 +159,13 @@ async def test_the_loop_runs_on_while_the_engine_starts(path: Path) -> None:
     stop_local_servers()
     call = asyncio.create_task(ask(LocalModel(path), question()))
     loop = asyncio.get_running_loop()
-    longest, last = 0.0, loop.time()
+    began = last = loop.time()
+    longest = 0.0
     while not call.done():
         await asyncio.sleep(0.005)
         longest, last = max(longest, loop.time() - last), loop.time()
     assert (await call).text
-    assert longest < 0.5
+    assert longest < (last - began) / 2  # of the time that all of it takes, on a machine however busy
 
 
 async def test_text_is_streamed_piece_by_piece(path: Path) -> None:
@@ -251,7 +252,7 @@ async def test_a_structured_answer_that_does_not_fit_is_asked_for_once_more_with
 
 async def test_tools_are_offered_before_the_schema_is_asked_for(path: Path) -> None:
     """The engine cannot do both at once; this model is too small to call one."""
-    answered = await ask(LocalModel(path), question(output=Verdict, tools=[LOOKUP], max_tokens=400))
+    answered = await ask(LocalModel(path), question(output=Verdict, tools=[LOOKUP], max_tokens=80))
     assert answered.usage.calls >= 1
     assert isinstance(answered.data, Verdict) or answered.tool_calls
 
@@ -336,7 +337,7 @@ async def test_an_engine_that_dies_is_started_anew_for_the_same_call(path: Path)
     model = LocalModel(path)
     begun = asyncio.Event()
     await ask(model, question())
-    request = question(max_tokens=300, extra=ENDLESS, on_text=lambda _: begun.set())
+    request = question(max_tokens=60, extra=ENDLESS, on_text=lambda _: begun.set())
     task = asyncio.create_task(ask(model, request))
     await begun.wait()
     os.kill(engine_pid(path), signal.SIGKILL)

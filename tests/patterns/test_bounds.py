@@ -94,4 +94,4 @@ def test_a_request_is_refused_with_its_field() -> None:
             [error] = answer.json()["errors"]
             assert error["field"] == field
             assert error["allowed"].startswith(("at most", "an int <= 10,000"))
-            assert time.monotonic() - began < 5
+            assert time.monotonic() - began < 30

@@ -265,15 +265,15 @@ def test_a_wait_that_is_cancelled_takes_nobody_s_turn(at: list[float], data: st.
 
 async def test_what_is_waited_is_counted() -> None:
     """As the attempt's, not as the model's work."""
-    model = RateLimit(Leaf(), requests=1, per=0.05)
+    model = RateLimit(Leaf(), requests=1, per=0.4)
     waited = []
     for _ in range(3):
         request = question()
         await ask(model, request)
         waited.append(request.attempts.made[0].waited)
-        assert request.attempts.made[0].seconds < 0.04
-    assert waited[0] < 0.02
-    assert min(waited[1:]) >= 0.03
+        assert request.attempts.made[0].seconds < 0.3
+    assert waited[0] < 0.2
+    assert min(waited[1:]) >= 0.1  # less than the whole: what came before it counts
 
 
 def test_each_loop_counts_for_itself_and_is_forgotten_when_it_is_closed() -> None:
