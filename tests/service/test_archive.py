@@ -97,6 +97,9 @@ async def test_every_owner_has_an_archive(service: Service) -> None:
     assert seen.document.raw.context.past_debates == []
     assert await known(ann.archive()) == await known(service.archive()) == [TASK]
     assert await known(ben.archive()) == ["Are rents affordable?"]
+    await ben.delete(seen.run_id)
+    assert await known(ben.archive()) == []
+    assert await known(ann.archive()) == [TASK]
 
 
 async def test_a_run_can_do_without(service: Service) -> None:

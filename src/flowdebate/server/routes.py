@@ -176,9 +176,9 @@ async def delete(run_id: str, front: FrontOf, service: ServiceOf) -> Response:
 
 
 @router.get("/archive", response_model=list[ArchivedDebate], responses=responses())
-async def archive(service: ServiceOf) -> Response:
+async def archive(service: ServiceOf, limit: Annotated[int, Query(ge=1, le=1_000)] = 200) -> Response:
     """List what later debates are shown: the debates that the archive remembers, the newest first."""
-    return data(await service.archive().debates())
+    return data((await service.archive().debates())[:limit])
 
 
 @router.patch("/archive/{debate:path}", status_code=HTTPStatus.NO_CONTENT, responses=responses())

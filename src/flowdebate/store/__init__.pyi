@@ -1,3 +1,4 @@
+from .archive import StoredArchive as StoredArchive
 from .archive import stored_archive as stored_archive
 from .base import RunHeader as RunHeader
 from .base import StepKind as StepKind

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 _MOST_WAITING = 20
 """Runs above the list that wait for a person; the list itself has all of them."""
+_MOST_DEBATES = 100
+"""Debates of the archive on its page; the command lists all."""
 _KINDS = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
 router: APIRouter = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
@@ -71,7 +73,8 @@ async def runs(query: Annotated[RunsQuery, Query()], request: Request, front: Fr
 @router.get("/archive")
 async def archive(request: Request, front: FrontOf, service: ServiceOf) -> Response:
     """What later debates are shown, and what turned out since."""
-    return page("archive", request, front, here="/archive", debates=await service.archive().debates())
+    debates = (await service.archive().debates())[:_MOST_DEBATES]
+    return page("archive", request, front, here="/archive", debates=debates, most=_MOST_DEBATES)
 
 
 @router.get("/runs/{run_id}")
