@@ -143,6 +143,10 @@ def change(call: Client, run_id: str) -> None:
     fork = call("fork", run_id, body=call.models.ForkBody(fork_id="forked", edits=edits), wants=201)
     assert fork.parent == run_id
     assert call("run", "forked", wait=30.0).fork.asked == 0
+    assert call("archive", limit=5) == []
+    refused = call("correct", "nothing", body=call.models.CorrectionBody(right="ann"), wants=422)
+    assert refused.errors[0].field == "debate"
+    call("forget", "nothing", wants=204)
     call("delete", "forked", wants=204)
     assert call("run", "forked", wants=404).status == 404
 
