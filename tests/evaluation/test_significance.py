@@ -107,6 +107,15 @@ def test_what_is_too_small_is_said_to_be() -> None:
     assert not any("too small" in each for each in full_audit(singles(54, 0.5, source), resamples=0).findings)
 
 
+def test_a_preference_that_is_found_in_few_items_is_told_once() -> None:
+    """The size is said beside it, and not before as if nothing could be found."""
+    said = full_audit(singles(23, 1.0, Random(1)), resamples=0).findings
+    about = [each for each in said if "the first slot" in each]
+    assert len(about) == 1
+    assert about[0].startswith("favours the first slot: 23 of 23")
+    assert about[0].endswith("; too small for less: 23 verdicts, at least 54 are needed to find a rate of 70%")
+
+
 def test_a_preference_is_told_with_its_numbers() -> None:
     """How often, of how many, between what, and how likely by chance."""
     cast = [[FIRST]] * 20 + [[MIRRORED[0]]] * 18 + [[LAST]] * 16

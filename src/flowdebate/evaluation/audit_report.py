@@ -339,19 +339,22 @@ def _about_places(places: Places, tests: int) -> Iterator[str]:
         return
     needed = NEEDED.get(places.sides)
     small = needed is not None and places.items < needed
-    if small:
-        shown = f"{_name(places, favoured)} won {won}, {favoured.rate:.0%}"
-        size = counted(places.items, "verdict" if places.n == places.items else "item")
-        rate = f"{sought(places.sides):.0%}"
-        yield f"too small: {size} ({shown}); at least {needed} are needed to find a rate of {rate}"
     p = places.p if places.p_holm is None else places.p_holm
+    size = counted(places.items, "verdict" if places.n == places.items else "item")
+    enough = f"at least {needed} are needed to find a rate of {sought(places.sides):.0%}"
+    if small and (p is None or p > ALPHA):
+        shown = f"{_name(places, favoured)} won {won}, {favoured.rate:.0%}"
+        yield f"too small: {size} ({shown}); {enough}"
     bounds = "" if favoured.low is None else f", 95% CI {favoured.low:.0%} to {favoured.high:.0%}"
     numbers = f"{won} ({favoured.rate:.0%}{bounds}{'' if p is None else f', {_p(p)}'})"
     if p is None:
         if not small:
             yield f"{_name(places, favoured)} won {numbers}; not tested for chance"
     elif p <= ALPHA:
-        yield f"favours {_name(places, favoured)}: {numbers}"
+        # found all the same: the size then only says that a weaker preference would not have been
+        yield f"favours {_name(places, favoured)}: {numbers}" + (
+            f"; too small for less: {size}, {enough}" if small else ""
+        )
     elif places.p is not None and places.p <= ALPHA:
         yield f"not shown by one of {tests} tests: {_name(places, favoured)} won {numbers}"
     elif not small:
