@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import httpx2
 import pytest
 from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
 
 from flowdebate.errors import ConfigurationError
 from flowdebate.mcp import serve_http
@@ -71,8 +72,14 @@ async def test_the_command_serves_over_http_until_a_signal(tmp_path: Path) -> No
     assert process.stderr is not None
     while not (line := (await process.stderr.readline()).decode()).startswith("Serving "):
         assert line
+    url, said, token = line.removeprefix("Serving ").strip().partition(" with the header Authorization: Bearer ")
+    assert said
+    async with httpx2.AsyncClient() as stranger:  # any user of this machine
+        for headers in ({}, {"authorization": "Bearer nothing"}, {"authorization": f"Basic {token}"}):
+            assert (await stranger.post(url, json=PING, headers=headers)).status_code == 401
     (tmp_path / "hold").touch()
-    async with Client(line.removeprefix("Serving ").strip()) as client:
+    http = httpx2.AsyncClient(headers={"authorization": f"Bearer {token}"}, timeout=60)
+    async with http, Client(streamable_http_client(url, http_client=http)) as client:
         given = {"question": "What to build?", "pattern": "city", "wait": 0}
         run_id = told(await client.call_tool("start_debate", given))["run_id"]
         while len(StageModel(tmp_path).asked()) <= HELD_AFTER:

@@ -168,6 +168,10 @@ def mcp(
     app: _App = None,
     http: Annotated[bool, Option(help="Serve http://127.0.0.1:PORT/mcp, not stdin and stdout.")] = False,
     port: Annotated[int | None, Option(metavar="N", help="Port of --http. Default: 8378.")] = None,
+    token_file: Annotated[
+        FilePath | None,
+        Option(metavar="FILE", help="File with the token that requests of --http need. Default: a new one each time."),
+    ] = None,
     store: opt.StoreName = None,
     **given: object,
 ) -> None:
@@ -176,8 +180,11 @@ def mcp(
     Over stdio, as hosts start it, stdout belongs to the protocol; warnings go to stderr. Limits are those of each run.
     """
     check_library("flowdebate mcp", "mcp", library="the MCP SDK", extra="mcp")
-    if port is not None and not http:
-        raise misuse("--port", port, "--port is the port of --http: add --http.")
+    for option, what, value in (("--port", "port", port), ("--token-file", "token", token_file)):
+        if value is not None and not http:
+            raise misuse(option, value, f"{option} is the {what} of --http: add --http.")
+    token = secrets.token_urlsafe(32) if token_file is None else _read_token(token_file)
+    header = f"the header Authorization: Bearer {token}" if token_file is None else f"the token of {token_file}"
     opt.check(port is None or 0 <= port <= _HIGHEST_PORT, "--port", port, f"an int from 0 to {_HIGHEST_PORT}")
     _check_app(app, given)
 
@@ -188,7 +195,9 @@ def mcp(
             service = _make_service(app, store, given, recover=False)
         if http:
             url_port = _MCP_PORT if port is None else port
-            await serve_http(service, port=url_port, started=lambda url: tell(f"Serving {url}"))
+            await serve_http(
+                service, port=url_port, token=token, started=lambda url: tell(f"Serving {url} with {header}")
+            )
         else:
             await serve_stdio(service)
 

@@ -6,6 +6,7 @@ Calls in flight then end, and are stored.
 from __future__ import annotations
 
 import asyncio
+import hmac
 import logging
 import os
 import signal
@@ -17,6 +18,7 @@ from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.subscriptions import InMemorySubscriptionBus
 from mcp.server.transport_security import TransportSecuritySettings
+from starlette.responses import PlainTextResponse
 
 from flowdebate.errors import ConfigurationError
 from flowdebate.mcp.judging import NAME as JUDGE
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from mcp_types import CallToolResult, InputRequiredResult
     from starlette.applications import Starlette
     from starlette.requests import Request
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
     from flowdebate.service.service import Service
 
@@ -157,12 +160,32 @@ async def serve_stdio(service: Service, *, patience: float = _PATIENCE) -> None:
         await service.close(patience)
 
 
+def with_token(app: ASGIApp, token: str) -> ASGIApp:
+    """`app` for requests that bring `token`, as `Authorization: Bearer`; others get a 401."""
+
+    async def checked(scope: Scope, receive: Receive, send: Send) -> None:
+        given = dict(scope.get("headers", ())).get(b"authorization", b"")
+        if scope["type"] == "http" and not hmac.compare_digest(given, f"Bearer {token}".encode()):
+            said = "Send the token of this server as `Authorization: Bearer TOKEN`."
+            await PlainTextResponse(said, 401, {"www-authenticate": "Bearer"})(scope, receive, send)
+        else:
+            await app(scope, receive, send)
+
+    return checked
+
+
 async def serve_http(
-    service: Service, *, port: int, patience: float = _PATIENCE, started: Callable[[str], object] | None = None
+    service: Service,
+    *,
+    port: int,
+    token: str | None = None,
+    patience: float = _PATIENCE,
+    started: Callable[[str], object] | None = None,
 ) -> None:
     """Serve `service` at `http://127.0.0.1:{port}/mcp` until a signal arrives; then close it.
 
-    Port 0 takes a free one; `started` is called with the address. Calls in flight have `patience` seconds to end.
+    Port 0 takes a free one; `started` is called with the address. Requests need `token`; None lets every user of this
+    machine in. Calls in flight have `patience` seconds to end.
     """
     import uvicorn
 
@@ -188,5 +211,6 @@ async def serve_http(
             started(f"http://127.0.0.1:{bound.getsockname()[1]}/mcp")
         # no log_config: uvicorn's would write its own lines to stderr and stdout. A second: what a signal has to end
         # are streams that clients hold open for ever, and calls in flight get their `patience` from the service
-        config = uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=1)
+        served = app if token is None else with_token(app, token)
+        config = uvicorn.Config(served, log_config=None, timeout_graceful_shutdown=1)
         await uvicorn.Server(config).serve(sockets=[bound])
