@@ -28,6 +28,7 @@ CONDITIONS = "tests/patterns/test_stop_conditions.py"
 MISTAKES = "tests/patterns/test_mistakes.py"
 OPTIONS = "tests/patterns/test_options.py"
 REFUSED = "tests/patterns/test_refused_options.py"
+COMPOSED = "tests/patterns/test_composed.py"
 HAVE_NO_ROUNDS, ONE_AT_A_TIME = ("council",), ("handoff",)
 
 
@@ -221,9 +222,15 @@ BREAKS = (
         "the most rounds are counted",
         f"{REFUSED}::test_the_most_rounds_are_a_whole_number_from_one",
         "patterns/spec.py",
-        "        check_count(where, **{spec.cap: max_rounds})\n",
+        "        check_count(where, most=MOST_ROUNDS, **{spec.cap: max_rounds})\n",
         "",
-        beside=(("patterns/consensus/factory.py", "where, max_rounds=self.max_rounds, **{", "where, **{"),),
+        beside=(
+            (
+                "patterns/consensus/factory.py",
+                "check_count(where, most=MOST_ROUNDS, max_rounds=self.max_rounds)",
+                "pass",
+            ),
+        ),
         without=HAVE_NO_ROUNDS,
     ),
     Break(
@@ -266,6 +273,20 @@ BREAKS = (
                 "patterns/consensus/factory.py",
                 '"collection_id": name if collection_id is None else collection_id,',
                 '"collection_id": name,',
+            ),
+        ),
+    ),
+    Break(
+        "each of several subjects has a trail of its own",
+        f"{COMPOSED}::test_a_pattern_is_held_on_each_of_several_subjects",
+        "patterns/spec.py",
+        "                owns=owned,\n",
+        "",
+        beside=(
+            (
+                "patterns/consensus/factory.py",
+                "owns=[create_task_collection(options.collection_id, key=AUDIT), circuits]",
+                "owns=[circuits]",
             ),
         ),
     ),

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from flowdebate import Debater, Session, debate, sequencer
+from flowdebate import Debater, debate, sequencer
 from flowdebate.errors import NoProposals, ProviderFailed
 from flowdebate.patterns.consensus.events import DebateEnded, DebateStarted, wire_events
 from flowdebate.testing import FunctionModel
 from tests.patterns.debates import VERDICT, events
 
-from .debates import TASK, THREE, Call, answer_of, call_of, check_emitted, model, plan
+from .debates import TASK, THREE, Call, answer_of, call_of, model, plan
 
 if TYPE_CHECKING:
     from flowdebate.models.base import ModelRequest
@@ -43,26 +43,6 @@ def _check(output: ConsensusOutput, task: str) -> None:
     assert [proposal.text for proposal in output.final_proposals] == [f"{name} on {task}." for name in THREE]
     assert {proposal.position for proposal in output.final_proposals} == {task}
     assert (output.answer, output.status) == (f"ann on {task}.", "complete")
-
-
-async def test_one_pattern_holds_many_debates_at_once_without_mixing_them() -> None:
-    """Fifty runs of the same object: each has its own task, proposals, events and trail."""
-    pattern = plan(max_rounds=1)
-    made = echoing()
-    results = await asyncio.gather(*[pattern.run(f"Q{number}?", model=made) for number in range(50)])
-    for number, result in enumerate(results):
-        _check(result.output, f"Q{number}?")
-        check_emitted(result)
-        assert result.tasks.count("completed") == 3 + 6 + 3 + 3
-    assert len({result.run_id for result in results}) == 50
-
-
-async def test_debates_that_share_a_session_at_the_same_time_do_not_mix() -> None:
-    """A session has nothing of a debate in it."""
-    pattern, session, made = plan(max_rounds=1), Session(), echoing()
-    results = await asyncio.gather(*[pattern.run(f"Q{n}?", model=made, session=session) for n in range(10)])
-    for number, result in enumerate(results):
-        _check(result.output, f"Q{number}?")
 
 
 @pytest.mark.parametrize("limit", [None, 1, 2])

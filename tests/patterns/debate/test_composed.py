@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from flowdebate import Debater, Session, create_debate_transcript, debate, handler, sequencer
+from flowdebate import Debater, create_debate_transcript, debate, handler, sequencer
 from flowdebate.testing import FunctionModel
 from tests.patterns.debates import QUESTION, SIDES, VERDICT, by_role, decision, moderated
 
@@ -43,17 +43,6 @@ def _check(raw: DebateRawOutput, question: str) -> None:
     assert raw.found.verdict == f"found on {question}"
 
 
-async def test_one_pattern_runs_many_debates_at_once_without_mixing_them() -> None:
-    """200 runs of the same pattern object at once: each has its own question, transcript, verdict and trail."""
-    rent = debate(name="rent", debaters=SIDES, synthesizer=False)
-    model = echoing()
-    results = await asyncio.gather(*[rent.run(f"Q{number}?", model=model) for number in range(200)])
-    for number, result in enumerate(results):
-        _check(result.output, f"Q{number}?")
-        assert result.tasks.count("completed") == 4
-    assert len({result.run_id for result in results}) == 200
-
-
 async def test_one_moderated_pattern_runs_many_debates_at_once() -> None:
     """With a shared transcript resource too: each run opens its own."""
     rent = debate(name="rent", debaters=SIDES, synthesizer=False, **moderated())
@@ -61,15 +50,6 @@ async def test_one_moderated_pattern_runs_many_debates_at_once() -> None:
     for number, result in enumerate(results):
         _check(result.output, f"Q{number}?")
         assert {made.briefing for made in result.output.moderator_decisions} == {f"briefed on Q{number}?"}
-
-
-async def test_runs_that_share_a_session_at_the_same_time_do_not_mix() -> None:
-    """Runs that overlap in one session keep their transcripts apart."""
-    rent = debate(name="rent", debaters=SIDES, synthesizer=False)
-    session = Session()
-    results = await asyncio.gather(*[rent.run(f"Q{n}?", model=echoing(), session=session) for n in range(20)])
-    for number, result in enumerate(results):
-        _check(result.output, f"Q{number}?")
 
 
 async def test_debates_stand_in_a_parallel_step() -> None:
@@ -80,18 +60,6 @@ async def test_debates_stand_in_a_parallel_step() -> None:
     result = await both.run(QUESTION, model=echoing())
     assert {key: raw.rounds for key, raw in result.output.items()} == {"short": 1, "long": 3}
     assert {trail.collection_id: trail.count() for trail in result.task_collections} == {"short": 2, "long": 6}
-
-
-@pytest.mark.parametrize("limit", [None, 1, 2])
-async def test_one_debate_is_held_on_each_of_several_questions(limit: int | None) -> None:
-    """`for_each` with any concurrency: outputs in the questions' order, nothing mixed."""
-    rent = debate(name="rent", debaters=SIDES, synthesizer=False)
-    several = sequencer(name="several").for_each(rent, max_concurrency=limit)
-    questions = [f"Q{number}?" for number in range(5)]
-    result = await several.run(questions, model=echoing())
-    for raw, question in zip(result.output, questions, strict=True):
-        _check(raw, question)
-    assert [trail.count("completed") for trail in result.task_collections] == [4] * 5
 
 
 @pytest.mark.parametrize("limit", [None, 1, 2])

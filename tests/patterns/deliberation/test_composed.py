@@ -2,72 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from flowdebate import Debater, Persona, Session, debate, handler, sequencer
+from flowdebate import Debater, Persona, debate, handler, sequencer
 from flowdebate.patterns.deliberation import create_deliberation_transcript
 from flowdebate.resources.tasks import TaskChanged
 from flowdebate.testing import FunctionModel, ScriptedModel
 from tests.patterns.debates import VERDICT, events
 
-from .deliberations import PERSONAS, SETTLED, TOPIC, by_role, deal, report, said
+from .deliberations import PERSONAS, SETTLED, TOPIC, deal, report, said
 
 if TYPE_CHECKING:
     from flowdebate.runs.context import Context
     from flowdebate.testing import ModelRequest
 
 pytestmark = pytest.mark.anyio
-
-
-def echoing() -> FunctionModel:
-    """A model whose answers repeat the topic, and that lets others run before it answers."""
-
-    async def answer(request: ModelRequest) -> Any:
-        prompt = "\n".join(str(message["content"]) for message in request.messages)
-        topic = prompt.split("Topic: ")[1].split("\n")[0]
-        await asyncio.sleep(0)
-        for line in prompt.splitlines():
-            assert " on " not in line or not line.startswith("[") or line.endswith(f" on {topic}")
-        if request.output is not None:
-            done = "Round 2:" in prompt
-            return report("SETTLED" if done else "CONTINUE", f"decided on {topic}", f"summed up on {topic}")
-        return f"spoke on {topic}"
-
-    return FunctionModel(answer)
-
-
-def check(output: Any, topic: str) -> None:
-    """One deliberation of two rounds, on one topic."""
-    assert output.topic == topic
-    assert [entry.text for entry in output.history] == [f"spoke on {topic}"] * 4
-    assert output.summaries == [f"summed up on {topic}"] * 2
-    assert output.final_decision == f"decided on {topic}"
-
-
-async def test_one_pattern_deliberates_on_many_topics_at_once() -> None:
-    """100 runs of one object, in one session or in many: nothing is mixed."""
-    pattern = deal()
-    session = Session()
-    for options in ({}, {"session": session}):
-        runs = [pattern.run(f"Q{number}?", model=echoing(), **options) for number in range(100)]
-        for number, result in enumerate(await asyncio.gather(*runs)):
-            check(result.output, f"Q{number}?")
-            assert result.tasks.count("completed") == 4
-
-
-async def test_it_is_a_step_like_any_other() -> None:
-    """In `for_each`, in `parallel`, behind a step and before one."""
-    several = sequencer(name="several").for_each(deal())
-    for number, output in enumerate((await several.run(["Q0?", "Q1?"], model=echoing())).output):
-        check(output, f"Q{number}?")
-    both = sequencer(name="both").parallel({"one": deal(name="one"), "two": deal(name="two")})
-    for output in (await both.run(TOPIC, model=echoing())).output.values():
-        check(output, TOPIC)
-    chain = sequencer(name="chain").map(str.upper).then(deal()).map(lambda output: output.final_decision)
-    assert (await chain.run("q?", model=echoing())).output == "decided on Q?"
 
 
 def test_it_may_sit_in_a_debate_and_a_debate_in_it() -> None:
@@ -106,18 +57,6 @@ def test_a_shared_transcript_is_read_by_blocks_around_it() -> None:
 
     pipeline = sequencer(name="all").then(deal(transcript=transcript)).then(count)
     assert pipeline.run_sync(TOPIC, model=ScriptedModel("A", "B", SETTLED)).output == ["A", "B"]
-
-
-def test_a_second_run_of_a_session_begins_anew() -> None:
-    """Also where a debate has left another kind of transcript."""
-    session = Session()
-    sides = [Debater("a", "for"), Debater("b", "against")]
-    debate(name="rent", debaters=sides, max_rounds=1, synthesizer=False).run_sync(
-        TOPIC, model=ScriptedModel("A", "B", VERDICT), session=session
-    )
-    for _ in range(2):
-        result = deal().run_sync(TOPIC, model=by_role(), session=session)
-        assert len(result.transcript.entries) == len(result.output.history) == 2
 
 
 def test_the_audit_trail_has_one_task_for_each_turn() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -10,9 +9,8 @@ import pytest
 from flowdebate import Debater, HandoffOutput, Persona, debate, sequencer
 from flowdebate.errors import ResourceConflict
 from flowdebate.patterns.handoff import create_handoff_transcript
-from flowdebate.testing import FunctionModel
 
-from .speakers import NAMES, PROPOSITION, in_turn, morals, over
+from .speakers import PROPOSITION, in_turn, morals
 
 pytestmark = pytest.mark.anyio
 
@@ -49,34 +47,8 @@ def test_it_may_sit_in_a_role_of_another_pattern_and_the_other_way_round() -> No
     assert [entry.text for entry in output.transcript] == ["Yes.", "So?", "Yes."]
 
 
-async def test_one_pattern_holds_many_runs_at_once() -> None:
-    """Each has its own turn, transcript and lots."""
-    pattern = morals(max_turns=6)
-
-    async def answer(request: Any) -> Any:
-        await asyncio.sleep(0)
-        said = request.messages[0]["content"].split("Proposition: ")[1].split("\n")[0]
-        name = request.block.rsplit("-", 1)[1]
-        return over(f"{name} on {said}", NAMES[(NAMES.index(name) + 1) % 3])
-
-    model = FunctionModel(answer)
-    results = await asyncio.gather(*(pattern.run(f"p{number}", model=model) for number in range(30)))
-    for number, result in enumerate(results):
-        assert [entry.text for entry in result.output.transcript] == [
-            f"{NAMES[turn % 3]} on p{number}" for turn in range(6)
-        ]
-
-
 def test_two_transcripts_in_one_pipeline_are_refused() -> None:
     """Their blocks could not tell which one they read."""
     mine, other = create_handoff_transcript(), create_handoff_transcript()
     with pytest.raises(ResourceConflict, match="transcript"):
         sequencer(name="both").then(morals(transcript=mine)).then(morals(name="m2", transcript=other))
-
-
-def test_a_second_run_of_a_session_begins_anew() -> None:
-    """With an empty transcript."""
-    pattern = morals()
-    first = pattern.run_sync(PROPOSITION, model=in_turn())
-    second = pattern.run_sync(PROPOSITION, model=in_turn(), session=first.session)
-    assert len(second.output.transcript) == 3

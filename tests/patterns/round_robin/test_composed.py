@@ -2,58 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from flowdebate import Debater, Persona, Session, debate, handler, sequencer
+from flowdebate import Debater, Persona, debate, handler, sequencer
 from flowdebate.errors import ResourceConflict
 from flowdebate.patterns.round_robin import create_round_robin_transcript
-from flowdebate.testing import FunctionModel, ScriptedModel
+from flowdebate.testing import ScriptedModel
 
 from .panels import PANEL, QUESTION, REPORT, bridge, by_role, refereed, said
 
 if TYPE_CHECKING:
     from flowdebate.runs.context import Context
-    from flowdebate.testing import ModelRequest
 
 pytestmark = pytest.mark.anyio
 
 SIDES = (Debater("close", "close the bridge now"), Debater("wait", "keep it open"))
 FOUND = {"reasoning": "It was not answered.", "winner": "keep it open", "verdict": "Keep it open."}
-
-
-async def test_one_panel_is_held_many_times_at_once_without_mixing() -> None:
-    """100 runs of the same pattern object, with its referee, each with its own question, transcript and audits."""
-    pattern = bridge(**refereed())
-
-    async def answer(request: ModelRequest) -> Any:
-        about = request.messages[0]["content"].split("Question: ")[1].split("\n")[0]
-        await asyncio.sleep(0)
-        if request.block.endswith("-referee"):
-            return {"assessments": [], "notes": f"noted on {about}"}
-        shown = str(request.messages[-1]["content"])
-        assert all(line.endswith(about) for line in shown.splitlines() if line.startswith(("[", "Referee")))
-        return f"said on {about}"
-
-    results = await asyncio.gather(*[pattern.run(f"Q{n}?", model=FunctionModel(answer)) for n in range(100)])
-    for number, result in enumerate(results):
-        assert result.output.question == f"Q{number}?"
-        assert {entry.text for entry in result.output.transcript} == {f"said on Q{number}?"}
-        assert [audit.notes for audit in result.output.audits] == [f"noted on Q{number}?"] * 2
-        assert result.tasks.count("completed") == 4
-
-
-async def test_runs_that_share_a_session_do_not_mix() -> None:
-    """Also where a debate was held in it before: its transcript is of another kind."""
-    session = Session()
-    await debate(name="first", debaters=SIDES, synthesizer=False).run(
-        QUESTION, model=ScriptedModel(*"ABCD", FOUND), session=session
-    )
-    results = await asyncio.gather(*[bridge().run(f"Q{n}?", model=by_role(), session=session) for n in range(10)])
-    assert [result.output.question for result in results] == [f"Q{n}?" for n in range(10)]
-    assert {len(result.output.transcript) for result in results} == {4}
 
 
 async def test_a_panel_in_a_debaters_role_argues_for_it() -> None:
@@ -89,15 +55,6 @@ async def test_a_panel_feeds_a_debate_in_a_pipeline() -> None:
     result = await pipeline.run(QUESTION, model=ScriptedModel("A", "B", "Close it?", "Yes.", "No.", FOUND))
     assert result.output.question == "Close it?"
     assert [trail.collection_id for trail in result.task_collections] == ["bridge", "then"]
-
-
-@pytest.mark.parametrize("limit", [None, 1, 2])
-async def test_a_refereed_panel_is_held_on_each_of_several_questions(limit: int | None) -> None:
-    """`for_each`, with a shared transcript resource: outputs in the questions' order, nothing mixed."""
-    several = sequencer(name="several").for_each(bridge(**refereed()), max_concurrency=limit)
-    result = await several.run([f"Q{n}?" for n in range(4)], model=by_role())
-    assert [raw.question for raw in result.output] == [f"Q{n}?" for n in range(4)]
-    assert [(len(raw.transcript), len(raw.audits)) for raw in result.output] == [(4, 2)] * 4
 
 
 async def test_a_step_behind_a_panel_reads_its_transcript_by_reference() -> None:
