@@ -16,7 +16,7 @@ from flowdebate.resources.tasks import TaskChanged
 from flowdebate.testing import FunctionModel, ScriptedModel
 from flowdebate.testing.cases import Sabotage
 from flowdebate.testing.strategies import arguments, names, termination_predicates
-from tests.patterns.debates import asked, events, system_of
+from tests.patterns.debates import events, system_of
 
 from .panels import PANEL, QUESTION, bridge, by_role, refereed, said
 
@@ -132,14 +132,6 @@ def test_the_order_is_declared_whoever_sits_there(roster: list[str], rounds: int
         (number, name) for number in range(1, held + 1) for name in roster
     ]
     assert output.stop_reason == ("max_rounds" if held == rounds else "predicate")
-
-
-def test_default_blocks_are_called_after_pattern_and_role() -> None:
-    """`{name}-panelist-{panelist}`, `{name}-referee`, `{name}-synthesizer`."""
-    report = {"assessments": [], "notes": "-"}
-    model = ScriptedModel("A", "B", report, "The answer.")
-    round_robin(name="bridge", debaters=PANEL, max_rounds=1, **refereed()).run_sync(QUESTION, model=model)
-    assert asked(model) == ["bridge-panelist-ada", "bridge-panelist-ben", "bridge-referee", "bridge-synthesizer"]
 
 
 def calls(**options: Any) -> Sequence[RecordedCall]:

@@ -1,0 +1,308 @@
+"""The pipelines that patterns make, drawn: what a reviewer would read."""
+
+from __future__ import annotations
+
+from inline_snapshot import snapshot
+
+from flowdebate import Persona, StandIn, debate, outline, round_robin
+from flowdebate.patterns.consensus.agents import create_conclusive_judge
+from flowdebate.testing import ScriptedModel
+from tests.patterns.consensus.debates import plan
+from tests.patterns.debates import SIDES, moderated
+from tests.patterns.deliberation.deliberations import PERSONAS, deal
+from tests.patterns.round_robin.panels import PANEL, bridge, refereed
+
+
+def test_a_debate_without_a_moderator_has_a_turn_for_each_debater_in_a_loop() -> None:
+    """Opening, a loop over the turns in declared order, the judge once, the raw output."""
+    rent = debate(name="rent", debaters=SIDES, synthesizer=False)
+    assert str(outline(rent)) == snapshot("""\
+rent
+  → tap rent-init-transcript
+  → tap rent-stamp-question
+  → tap rent-increment-round
+  → tap rent-turn-anna
+    → rent-debater-anna
+    → rent-record-anna
+  → tap rent-turn-ben
+    → rent-debater-ben
+    → rent-record-ben
+  → loop_back (at most 2 passes) ↺ rent-increment-round
+  → rent-judge
+  → rent-build-raw-output\
+""")
+
+
+def test_a_synthesizer_stands_at_the_end() -> None:
+    """With a synthesizer there is one more step, after the raw output."""
+    lines = str(outline(debate(name="rent", debaters=SIDES))).splitlines()
+    assert lines[-2:] == snapshot(["  → rent-build-raw-output", "  → rent-synthesizer"])
+
+
+def test_a_synthesizer_of_ones_own_is_held_to_the_schema() -> None:
+    """A custom synthesizer and an `output_schema`: its output is validated in a step of its own."""
+    rent = debate(name="rent", debaters=SIDES, synthesizer=lambda raw: raw, output_schema=dict[str, int])
+    assert str(outline(rent)).splitlines()[-3:] == snapshot(
+        ["  → rent-build-raw-output", "  → rent-synthesizer", "  → rent-validate-output"]
+    )
+
+
+def test_a_moderator_opens_each_round_and_picks_who_speaks() -> None:
+    """The moderator stands at the top of the loop; the speakers are dispatched by name, one after the other."""
+    rent = debate(name="rent", debaters=SIDES, synthesizer=False, max_rounds=4, **moderated())
+    assert str(outline(rent)) == snapshot("""\
+rent
+  → tap rent-init-transcript
+  → tap rent-stamp-question
+  → tap rent-increment-round
+  → tap rent-open-round
+    → rent-moderator
+    → rent-stash-moderator-decision
+  → tap_each (max_concurrency 1)
+    → rent-dispatch (router)
+      → anna:
+        → rent-turn-anna
+          → rent-debater-anna
+          → rent-record-anna
+      → ben:
+        → rent-turn-ben
+          → rent-debater-ben
+          → rent-record-ben
+  → loop_back (at most 4 passes) ↺ rent-increment-round, unless done (moderator)
+  → rent-judge
+  → rent-build-raw-output\
+""")
+
+
+def test_the_drawing_as_a_flowchart() -> None:
+    """The same drawing as Mermaid, with the way back of the loop."""
+    assert outline(debate(name="rent", debaters=SIDES)).mermaid() == snapshot("""\
+flowchart TD
+  subgraph n1 ["rent"]
+    n2["tap rent-init-transcript"]
+    n3["tap rent-stamp-question"]
+    n4["tap rent-increment-round"]
+    subgraph n5 ["tap rent-turn-anna"]
+      n6["rent-debater-anna"]
+      n7["rent-record-anna"]
+    end
+    n6 --> n7
+    subgraph n8 ["tap rent-turn-ben"]
+      n9["rent-debater-ben"]
+      n10["rent-record-ben"]
+    end
+    n9 --> n10
+    n11{{"loop_back (at most 2 passes)"}}
+    n12["rent-judge"]
+    n13["rent-build-raw-output"]
+    n14["rent-synthesizer"]
+  end
+  n2 --> n3
+  n3 --> n4
+  n4 --> n5
+  n5 --> n8
+  n8 --> n11
+  n11 --> n12
+  n12 --> n13
+  n13 --> n14
+  n11 -. again .-> n4\
+""")
+
+
+def test_a_moderator_is_the_default_one_with_true_and_absent_with_none_or_false() -> None:
+    """`moderator=True` is the block that `create_moderator` makes; None and False leave it out."""
+    without = str(outline(debate(name="rent", debaters=SIDES)))
+    assert str(outline(debate(name="rent", debaters=SIDES, moderator=False))) == without
+    opened = str(outline(debate(name="rent", debaters=SIDES, moderator=True))).splitlines()
+    assert opened[4:7] == snapshot(
+        ["  → tap rent-open-round", "    → rent-moderator", "    → rent-stash-moderator-decision"]
+    )
+
+
+def test_all_speak_at_once_and_the_moderator_closes_the_round() -> None:
+    """A loop over the turns, which stand beside each other, what was said, and the report."""
+    assert str(outline(deal())) == snapshot("""\
+deal
+  → tap deal-init-transcript
+  → tap deal-stamp-question
+  → tap deal-increment-round
+  → tap deal-debate-round
+    → parallel
+      → bull: deal-turn-bull
+        → deal-debater-bull
+        → deal-hear-bull
+      → bear: deal-turn-bear
+        → deal-debater-bear
+        → deal-hear-bear
+    → deal-record-round
+  → tap deal-end-of-turns
+  → tap deal-close-round
+    → deal-moderator
+    → deal-stash-report
+  → loop_back (at most 3 passes) ↺ deal-increment-round, unless settled (moderator)
+  → deal-build-output\
+""")
+
+
+def test_failure_policies_change_nothing_of_the_drawing() -> None:
+    """What guards a role is no step."""
+    guarded = deal(on_failure=StandIn(ScriptedModel()), quorum=1, turn_timeout=5, round_timeout=9)
+    assert str(outline(guarded)) == str(outline(deal()))
+
+
+def test_blocks_of_ones_own_take_the_roles_of_a_deliberation() -> None:
+    """A persona's and the moderator's, under the names of their roles."""
+
+    def speak(topic: object) -> str:
+        return "said"
+
+    lines = str(outline(deal(debaters=[Persona("owl", block=speak), *PERSONAS], moderator=speak, max_rounds=1)))
+    assert "owl: deal-turn-owl\n        → deal-debater-owl\n" in lines
+    assert "→ tap deal-close-round\n    → deal-moderator\n" in lines
+
+
+def test_without_a_moderator_nothing_closes_a_round() -> None:
+    """`moderator=False` leaves the report out: the deliberation ends by its rounds, and without a decision."""
+    assert "deal-close-round" not in str(outline(deal(moderator=False)))
+    model = ScriptedModel("In.", "Out.")
+    output = deal(moderator=False, max_rounds=1).run_sync("Invest?", model=model).output
+    assert (output.stop_reason, output.reports, output.final_decision, output.is_settled) == (
+        "max_rounds",
+        [],
+        None,
+        False,
+    )
+
+
+def test_a_panel_is_a_loop_over_its_panelists() -> None:
+    """Opening, a loop over the turns in declared order, the raw output; nobody finds anything."""
+    assert str(outline(bridge())) == snapshot("""\
+bridge
+  → tap bridge-init-transcript
+  → tap bridge-stamp-question
+  → tap bridge-increment-round
+  → tap bridge-turn-ada
+    → bridge-panelist-ada
+    → bridge-record-ada
+  → tap bridge-turn-ben
+    → bridge-panelist-ben
+    → bridge-record-ben
+  → loop_back (at most 2 passes) ↺ bridge-increment-round
+  → bridge-build-output\
+""")
+
+
+def test_a_referee_stands_behind_the_turns_of_each_round() -> None:
+    """Inside the loop, after all who speak: it can neither choose them nor end it."""
+    assert str(outline(bridge(**refereed()))).splitlines()[4:-1] == snapshot(
+        [
+            "  → tap bridge-turn-ada",
+            "    → bridge-panelist-ada",
+            "    → bridge-record-ada",
+            "  → tap bridge-turn-ben",
+            "    → bridge-panelist-ben",
+            "    → bridge-record-ben",
+            "  → tap bridge-audit-round",
+            "    → tap bridge-end-of-turns",
+            "    → bridge-referee",
+            "    → bridge-stash-audit",
+            "  → loop_back (at most 2 passes) ↺ bridge-increment-round",
+        ]
+    )
+
+
+def test_a_panels_synthesizer_stands_at_the_end() -> None:
+    """By default there is one; one of the application's own is held to the schema in a step of its own."""
+    default = str(outline(round_robin(name="bridge", debaters=PANEL))).splitlines()
+    assert default[-2:] == snapshot(["  → bridge-build-output", "  → bridge-synthesizer"])
+    own = bridge(synthesizer=lambda raw: raw, output_schema=dict[str, int])
+    assert str(outline(own)).splitlines()[-3:] == snapshot(
+        ["  → bridge-build-output", "  → bridge-synthesizer", "  → bridge-validate-output"]
+    )
+
+
+def test_a_referee_is_the_default_one_with_true_and_absent_with_none_or_false() -> None:
+    """`referee=True` is the block that `create_referee` makes; None and False leave it out."""
+    assert str(outline(bridge(referee=False))) == str(outline(bridge()))
+    assert str(outline(bridge(referee=True))) == str(outline(bridge(**refereed())))
+
+
+def test_a_consensus_has_a_role_for_each_agent_in_each_phase() -> None:
+    """Context, proposals, a loop of critique and revision, the vote and its count."""
+    assert str(outline(plan(("ann", "bob")))) == snapshot("""\
+plan
+  → tap plan-stamp-question
+  → plan-phases
+    → tap plan-initializing
+    → tap plan-context
+    → tap plan-generating-proposals
+    → tap_each
+      → plan-proposal
+        → ann:
+          → plan-propose-ann
+        → bob:
+          → plan-propose-bob
+    → tap plan-check-proposals
+    → tap plan-open-round
+    → tap_each
+      → plan-critique
+        → ann:
+          → plan-criticise-ann
+        → bob:
+          → plan-criticise-bob
+    → tap plan-round-n-revision
+    → tap_each
+      → plan-revision
+        → ann:
+          → plan-revise-ann
+        → bob:
+          → plan-revise-bob
+    → tap plan-convergence
+    → loop_back (at most 3 passes) ↺ plan-open-round
+    → tap plan-voting
+    → tap_each
+      → plan-vote
+        → ann:
+          → plan-vote-ann
+        → bob:
+          → plan-vote-bob
+    → tap plan-count-votes\
+""")
+
+
+def test_the_judge_of_a_consensus_is_at_the_end_of_the_loop() -> None:
+    """A judge of the rounds has a step of its own; an agent's own block has its role in every phase."""
+    agents = [{"name": "ann", "block": lambda asked: asked}]
+    drawn = outline(plan(agents=agents, max_rounds=5, judge=create_conclusive_judge(name="plan")))
+    assert str(drawn) == snapshot("""\
+plan
+  → tap plan-stamp-question
+  → plan-phases
+    → tap plan-initializing
+    → tap plan-context
+    → tap plan-generating-proposals
+    → tap_each
+      → plan-proposal
+        → ann:
+          → plan-agent-ann
+    → tap plan-check-proposals
+    → tap plan-open-round
+    → tap_each
+      → plan-critique
+        → ann:
+          → plan-agent-ann
+    → tap plan-round-n-revision
+    → tap_each
+      → plan-revision
+        → ann:
+          → plan-agent-ann
+    → tap plan-convergence
+    → tap plan-conclusive
+    → loop_back (at most 5 passes) ↺ plan-open-round
+    → tap plan-voting
+    → tap_each
+      → plan-vote
+        → ann:
+          → plan-agent-ann
+    → tap plan-count-votes\
+""")
