@@ -1,6 +1,6 @@
 # Everything a checkout needs; each target makes the environment by itself.
 # The first of these that is there and runs.
-PYTHON ?= $(firstword $(foreach version,3.11 3.12 3.13,$(shell python$(version) -c 'print("python$(version)")' 2>/dev/null)) python3)
+PYTHON ?= $(firstword $(foreach version,3.11 3.12 3.13 3.14,$(shell python$(version) -c 'print("python$(version)")' 2>/dev/null)) python3)
 VENV ?= .venv
 BIN := $(VENV)/bin
 UV := $(BIN)/python -m uv
@@ -15,7 +15,7 @@ SUITE := --numprocesses=3 --dist=loadfile --no-loadscope-reorder --ignore=tests/
 export PYTHONDONTWRITEBYTECODE =
 
 .DEFAULT_GOAL := help
-.PHONY: help debate serve test test-web test-notebook test-adapters adapter-table test-lowest test-deployment lock coverage test-local simulations break-promises check format bench dist first-lines docs evidence injection event-schema code-table clean faults soak-cancel soak-kills soak
+.PHONY: help debate serve test test-web test-notebook test-adapters adapter-table test-newest test-lowest test-deployment lock coverage test-local simulations break-promises check format bench dist first-lines docs evidence injection event-schema code-table clean faults soak-cancel soak-kills soak
 
 help: ## what there is
 	@grep -hE '^[a-z0-9.%-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/; s/^test-3.%/test-3.12/' | expand -t 16
@@ -78,14 +78,24 @@ test-notebook: $(VENV)/.dev ## the tests in a kernel, and in JupyterLab in a rea
 	@python3 scripts/chromium install >/dev/null || echo "The tests that need Chromium are skipped"
 	$(BIN)/python -m pytest tests/notebook docs/notebooks.md
 
-test-adapters: $(VENV)/.dev ## the tests with the agents and models of other frameworks
-	@echo "Installing the other frameworks into $(VENV): 150 MB, once"
-	$(BIN)/python -m pip install --quiet --group adapters
-	LITELLM_LOCAL_MODEL_COST_MAP=True $(BIN)/python -m pytest tests/adapters docs/adapters.md docs/recipes.md docs/coming-from.md
+# Without instructor, which holds openai below what the newest frameworks want.
+.venv-newest/.made: pyproject.toml | $(VENV)/.dist
+	@echo "Installing what development takes, and the other frameworks, into .venv-newest: 1.4 GB, once"
+	$(UV) venv --quiet --allow-existing --python $(PYTHON) .venv-newest
+	$(UV) pip install --quiet --upgrade --python .venv-newest --group test --group adapters --editable ".[local]"
+	@touch $@
 
-adapter-table: $(VENV)/.dev ## the table of promises in docs/adapters.md, from the suite that tests them
-	$(BIN)/python -m pip install --quiet --group adapters
-	LITELLM_LOCAL_MODEL_COST_MAP=True $(BIN)/python -m tests.adapters.table
+test-adapters: .venv-newest/.made ## the tests with the agents and models of other frameworks, in their newest versions
+	LITELLM_LOCAL_MODEL_COST_MAP=True .venv-newest/bin/python -m pytest tests/adapters docs/adapters.md docs/recipes.md docs/coming-from.md
+
+adapter-table: .venv-newest/.made ## the table of promises in docs/adapters.md, from the suite that tests them
+	LITELLM_LOCAL_MODEL_COST_MAP=True .venv-newest/bin/python -m tests.adapters.table
+
+test-newest: $(VENV)/.dist ## all tests with the newest version of everything, and whether it all resolves with Python 3.11 to 3.15
+	rm -f .venv-newest/.made
+	$(MAKE) .venv-newest/.made
+	$(BIN)/python scripts/resolutions.py
+	LITELLM_LOCAL_MODEL_COST_MAP=True .venv-newest/bin/python -m pytest $(SUITE)
 
 test-lowest: $(VENV)/.dist ## the tests with Python 3.11 and the oldest versions that pyproject.toml allows
 	@echo "Installing what development takes into .venv-lowest: 1.2 GB, once"
@@ -94,10 +104,10 @@ test-lowest: $(VENV)/.dist ## the tests with Python 3.11 and the oldest versions
 	$(UV) pip install --quiet --python .venv-lowest -r .venv-lowest/oldest.txt --group dev --editable .
 	.venv-lowest/bin/python -m pytest $(SUITE)
 
-test-3.%: $(VENV)/.dist ## the tests with Python 3.12, or 3.13
+test-3.%: $(VENV)/.dist ## the tests with Python 3.12, 3.13 or 3.14
 	@echo "Installing what development takes into .venv-3.$*: 1.2 GB, once"
 	$(UV) venv --quiet --allow-existing --python 3.$* .venv-3.$*
-	$(UV) pip install --quiet --python .venv-3.$* --group dev --editable ".[local]"
+	$(UV) pip install --quiet --python .venv-3.$* --group test --editable ".[local]"
 	.venv-3.$*/bin/python -m pytest $(SUITE)
 
 test-deployment: $(VENV)/.dist ## what the Dockerfile and compose.yaml say, executed without containers; an install, and a debate over HTTP
@@ -133,7 +143,7 @@ faults: faults-$(OLDEST_OPENAI) faults-newest ## the table of faults, with both 
 faults-%:
 	$(PYTHON) -m venv .venv-faults-$*
 	.venv-faults-$*/bin/python -m pip install --quiet --upgrade "pip>=25.1"
-	.venv-faults-$*/bin/python -m pip install --quiet --editable . --group dev $(if $(filter newest,$*),,"openai==$*")
+	.venv-faults-$*/bin/python -m pip install --quiet --editable . --group test $(if $(filter newest,$*),,"openai==$*")
 	.venv-faults-$*/bin/python -c "import openai; print('openai', openai.__version__)"
 	.venv-faults-$*/bin/python -m pytest -q -m fault tests/faults
 	rm -rf .venv-faults-$*

@@ -80,6 +80,12 @@ debate_solver(ask), debate_scorer(ask, correct="yes"), debate_tool(ask)
 result = ask.run_sync("Should we?", model=InspectModel(get_model("mockllm/model", custom_outputs=[said])))
 assert (result.output, result.usage.total_tokens) == ("Yes.", 10)
 """,
+    "instructor": """
+from flowdebate.models import OutputSchema
+from flowdebate.models.openai.structured import instruction
+
+assert "genius" in instruction(OutputSchema.of(list[int]), "json")
+""",
     "langgraph": """
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from flowdebate import generator

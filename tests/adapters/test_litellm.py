@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     from flowdebate.models.base import ModelResponse as Response
     from flowdebate.testing.adapter import FakeAnswer, MakeAdapter, Script
 
-pytestmark = needs("litellm", "LiteLLM")
+pytestmark = [
+    needs("litellm", "LiteLLM"),
+    pytest.mark.filterwarnings("ignore:Item '.+' on TypedDict class:UserWarning"),  # LiteLLM's own
+]
 
 
 @pytest.fixture(autouse=True)

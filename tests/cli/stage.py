@@ -19,6 +19,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
+from flowdebate.models.resolve import PROVIDERS
 from tests.cli.emulator import screen_of
 from tests.models.server import ChatServer, Exchange, chunk, completion, usage_chunk
 from tests.warm import Warm
@@ -251,5 +252,5 @@ def command(*arguments: str) -> list[str]:
 def environment() -> dict[str, str]:
     """This process's environment, without what would change how the command looks or which model it takes."""
     looks = {"NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "PYTHONUNBUFFERED"}
-    models = {"OPENAI_API_KEY", "OPENAI_BASE_URL", "FLOWDEBATE_MODEL"}
+    models = {"OPENAI_BASE_URL", "FLOWDEBATE_MODEL", *(each.key_env for each in PROVIDERS.values() if each.key_env)}
     return {key: value for key, value in os.environ.items() if key not in looks | models}

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 from typer.testing import CliRunner
 
 from flowdebate.cli.app import app
+from flowdebate.models.resolve import PROVIDERS
 
 from .stage import Stage, environment
 
@@ -20,7 +23,8 @@ if TYPE_CHECKING:
     from typer.testing import Result
 
 SECRET = "sk-geheim-0123456789"  # noqa: S105 - of nobody
-CLEAN = {"FLOWDEBATE_MODEL": "", "OPENAI_API_KEY": "", "OPENAI_BASE_URL": "", "FLOWDEBATE_LOCAL_MODEL": ""}
+KEYS = [each.key_env for each in PROVIDERS.values() if each.key_env]
+CLEAN = dict.fromkeys(("FLOWDEBATE_MODEL", "OPENAI_BASE_URL", "FLOWDEBATE_LOCAL_MODEL", *KEYS), "")
 
 
 def models(*arguments: str, **env: str) -> Result:
@@ -32,8 +36,9 @@ def models(*arguments: str, **env: str) -> Result:
     ("env", "model", "source"),
     [
         ({"FLOWDEBATE_MODEL": "ollama/gemma3", "OPENAI_API_KEY": SECRET}, "ollama/gemma3", "FLOWDEBATE_MODEL names it"),
-        ({"OPENAI_API_KEY": SECRET}, "openai/gpt-5-mini", "OPENAI_API_KEY is set"),
-        ({"OPENAI_BASE_URL": "http://me:geheim@127.0.0.1:9/v1"}, "openai/gpt-5-mini", "OPENAI_BASE_URL is set"),
+        ({"OPENAI_API_KEY": SECRET}, "openai/gpt-5.6-luna", "OPENAI_API_KEY is set"),
+        ({"OPENAI_BASE_URL": "http://me:geheim@127.0.0.1:9/v1"}, "openai/gpt-5.6-luna", "OPENAI_BASE_URL is set"),
+        ({"ANTHROPIC_API_KEY": SECRET}, "anthropic/claude-haiku-5-5", "ANTHROPIC_API_KEY is set"),
     ],
 )
 def test_the_model_is_shown_with_where_it_comes_from(env: dict[str, str], model: str, source: str) -> None:
@@ -61,9 +66,44 @@ def test_the_local_model_is_told_with_its_weights(tmp_path: Path) -> None:
 def test_where_nothing_is_set_up_the_ways_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """With exit code 3."""
     monkeypatch.setattr("flowdebate.models.local.gguf.local_model_installed", lambda: False)
+    monkeypatch.setattr("flowdebate.models.resolve.running_servers", lambda: {"ollama": None})
     result = models()
     assert result.exit_code == 3
-    assert result.stdout.startswith("No model is set up.\nTo set one up: install it with ")
+    assert result.stdout.startswith(
+        "No model is set up.\nNeither FLOWDEBATE_MODEL nor the key of a provider is set, no "
+    )
+    assert "(ollama answers, but has none)" in result.stdout
+    assert re.search(r"^ollama +none needed +has no model +http", result.stdout, re.MULTILINE)
+    assert re.search(r"^vllm +none needed +does not answer +http", result.stdout, re.MULTILINE)
+
+
+def test_a_server_on_this_machine_is_shown_with_its_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it comes from, and in the first line of a run, before it is asked."""
+    monkeypatch.setattr("flowdebate.models.resolve.running_servers", lambda: {"ollama": "gemma3"})
+    page, document = models(), json.loads(models("--json").stdout)
+    assert "Model: ollama/gemma3\n" in page.stdout
+    assert "  From: it answers at http://127.0.0.1:11434/v1, and no key is set\n" in page.stdout
+    (ollama,) = [each for each in document["providers"] if each["name"] == "ollama"]
+    assert (ollama["model"], ollama["answers"], ollama["keySet"]) == ("gemma3", True, None)
+    sides = ("--debater", "ann=Trams", "--debater", "bob=Roads")
+    options = ("--rounds", "1", "--attempts", "1", "--no-store")
+    run = CliRunner(env=CLEAN).invoke(app, ["debate", "Trams or roads?", *sides, *options])
+    assert "Model: ollama/gemma3 (a server on this machine, at http://127.0.0.1:11434/v1)" in run.stderr
+
+
+def test_a_visitor_with_an_anthropic_key_alone_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Through Anthropic's endpoint for OpenAI's clients, with the key of Anthropic and no word of OpenAI's."""
+    with Stage() as stage:
+        there = {**PROVIDERS, "anthropic": replace(PROVIDERS["anthropic"], base_url=stage.base_url, default="staged")}
+        there["anthropic"] = replace(there["anthropic"], structured="json_schema")  # what the stage plays
+        monkeypatch.setattr("flowdebate.models.resolve.PROVIDERS", there)
+        sides = ("--debater", "ann=Trams", "--debater", "bob=Roads")
+        asked = ["debate", "Trams or roads?", *sides, "--rounds", "1", "--no-synthesizer", "--no-store"]
+        run = CliRunner(env={**CLEAN, "ANTHROPIC_API_KEY": SECRET}).invoke(app, asked, catch_exceptions=False)
+    assert run.exit_code == 0, run.output
+    assert "Model: anthropic/staged" in run.output
+    assert "openai" not in run.output.lower()
+    assert {each["authorization"] for each in stage.headers} == {f"Bearer {SECRET}"}
 
 
 def test_a_check_asks_once_and_tells_how_long_it_took() -> None:
@@ -74,7 +114,7 @@ def test_a_check_asks_once_and_tells_how_long_it_took() -> None:
         assert len(stage.bodies) == 1
         both = models("ollama/none", "openai/staged", "--check", "--json", **env)
     assert fine.exit_code == 0
-    assert "  Answers: openai/gpt-5-mini, in " in fine.stdout
+    assert "  Answers: openai/gpt-5.6-luna, in " in fine.stdout
     assert both.exit_code == 1
     failed, answered = json.loads(both.stdout)["checks"]
     assert failed["error"]

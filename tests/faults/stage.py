@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from flowdebate.errors import ModelError, ModelTimeout
 from flowdebate.models import ModelRequest, ModelSettings, OpenAIModel, OutputSchema, Retry, ToolSpec
 from flowdebate.models.call import ask
-from flowdebate.models.openai.structured import prepare
+from flowdebate.models.openai.structured import instruction
 from tests.models.server import ChatServer, fine
 
 from .fault import Fault, Played, Verdict
@@ -83,7 +83,7 @@ class Stage:
         )
 
 
-prepare()  # what is imported at the first call would count against its deadline
+instruction(OutputSchema.of(dict), "json")  # what it imports would count against the first call's deadline
 
 
 async def play(fault: Fault, transport: Transport) -> None:

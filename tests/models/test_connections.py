@@ -267,7 +267,7 @@ async def test_importing_the_package_imports_no_sdk() -> None:
 
 
 async def test_a_structured_answer_can_be_cancelled_too() -> None:
-    """The loop inside instructor lets a cancellation through."""
+    """As a text can."""
     async with ChatServer({"silent": silent}) as server:
         model = OpenAIModel("silent", base_url=server.base_url, retry=None)
         request = ModelRequest(messages=[], block="b", output=OutputSchema.of(list[int]))

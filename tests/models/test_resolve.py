@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
+import json
 import os
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+import subprocess
+import sys
+import threading
+import time
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import urlsplit
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from flowdebate.errors import ConfigurationError, ModelUnavailable
+from flowdebate.errors import AuthenticationFailed, ConfigurationError, ModelUnavailable
 from flowdebate.models import LocalModel, ModelRequest, ModelResponse, OpenAIModel, resolve_model
-from flowdebate.models.local.gguf import local_model_installed
-from flowdebate.models.resolve import PROVIDERS, ModelResolver, PinnedModel, check_model
+from flowdebate.models.openai.endpoint import NO_KEY
+from flowdebate.models.resolve import PROVIDERS, ModelResolver, PinnedModel, check_model, environment_choice
+from flowdebate.patterns import PATTERNS
+from flowdebate.service.plans.plan import make_plan
+from flowdebate.testing import forbid_real_models
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-NAMES = ("FLOWDEBATE_MODEL", "FLOWDEBATE_LOCAL_MODEL", "OPENAI_API_KEY", "OPENAI_BASE_URL")
+    from flowdebate.models import Model
+
+KEYS = [each.key_env for each in PROVIDERS.values() if each.key_env]
+NAMES = ("FLOWDEBATE_MODEL", "FLOWDEBATE_LOCAL_MODEL", "OPENAI_BASE_URL", *KEYS)
 
 
 class Mine:
@@ -94,8 +109,11 @@ CASES = [
     Case("a stand-in keeps its model", MINE, PinnedModel("ollama/c"), {}, "ollama/c"),
     Case("the run before the environment", MINE, None, {"FLOWDEBATE_MODEL": "ollama/b"}, "mine"),
     Case("the environment's name", None, None, {"FLOWDEBATE_MODEL": "ollama/b", "OPENAI_API_KEY": "k"}, "ollama/b"),
-    Case("a key", None, None, {"OPENAI_API_KEY": "k"}, "openai/gpt-5-mini"),
-    Case("an address", None, None, {"OPENAI_BASE_URL": "http://127.0.0.1:1/v1"}, "openai/gpt-5-mini"),
+    Case("a key", None, None, {"OPENAI_API_KEY": "k"}, "openai/gpt-5.6-luna"),
+    Case("an address", None, None, {"OPENAI_BASE_URL": "http://127.0.0.1:1/v1"}, "openai/gpt-5.6-luna"),
+    Case("another's key", None, None, {"ANTHROPIC_API_KEY": "k"}, "anthropic/claude-haiku-5-5"),
+    Case("the table's order", None, None, {"XAI_API_KEY": "k", "GROQ_API_KEY": "k"}, "groq/openai/gpt-oss-120b"),
+    Case("OpenAI first", None, None, {"ANTHROPIC_API_KEY": "k", "OPENAI_API_KEY": "k"}, "openai/gpt-5.6-luna"),
 ]
 
 
@@ -133,14 +151,200 @@ def test_the_nearest_pattern_says_what_an_intent_means(case: Around) -> None:
         assert ModelResolver().resolve(case.asked, case.defaults).name == case.name
 
 
-def test_with_nothing_set_up_the_local_model_is_meant_or_the_ways_out_are_told() -> None:
-    """Never a foreign error, and never silence."""
-    with environment():
-        if local_model_installed():
-            assert resolve_model(None).name == "local"
+@pytest.fixture
+def servers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Servers]:
+    """Servers in the places of Ollama, LM Studio, vLLM and llama-server."""
+    with Servers() as at:
+        placed = {
+            name: replace(each, base_url=f"http://127.0.0.1:{at.ports[name]}/v1") if name in at.ports else each
+            for name, each in PROVIDERS.items()
+        }
+        monkeypatch.setattr("flowdebate.models.resolve.PROVIDERS", placed)
+        monkeypatch.setattr("flowdebate.models.resolve._seen", (float("-inf"), {}))
+        monkeypatch.setattr("flowdebate.models.local.gguf.local_model_installed", lambda: False)
+        with environment():
+            yield at
+
+
+class Servers:
+    """Four servers, each with what it answers to a request for its models; None is silence."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, bytes | None] = {}
+        self.asked: list[str] = []
+        self.over = threading.Event()
+        self.ports: dict[str, int] = {}
+        self._open = ExitStack()
+
+    def __enter__(self) -> Self:
+        for name in (name for name, each in PROVIDERS.items() if each.key_env is None):
+            server = self._open.enter_context(ThreadingHTTPServer(("127.0.0.1", 0), self._handler(name)))
+            server.daemon_threads = True
+            self.ports[name] = server.server_address[1]
+            threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+            self._open.callback(server.shutdown)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.over.set()
+        self._open.close()
+
+    def _handler(self, name: str) -> type[BaseHTTPRequestHandler]:
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(handler) -> None:  # noqa: N805 - its name; `self` is the servers
+                self.asked.append(f"{name} {handler.path} {sorted(map(str.lower, handler.headers))}")
+                answer = self.answers.get(name, b"{}")
+                if answer is None:
+                    self.over.wait(20)
+                    return
+                handler.send_response(200)
+                handler.send_header("content-length", str(len(answer)))
+                handler.end_headers()
+                handler.wfile.write(answer)
+
+            def log_message(handler, *_: object) -> None:  # noqa: N805
+                """Print nothing."""
+
+        return Handler
+
+
+def listing(*names: str) -> bytes:
+    """What a server says that has these models."""
+    return json.dumps({"object": "list", "data": [{"id": name} for name in names]}).encode()
+
+
+def test_a_server_that_answers_on_this_machine_is_meant_where_no_key_is_set(servers: Servers) -> None:
+    """Its first model that can chat; each is asked once, at once with the others, without a key and not again."""
+    servers.answers = {"ollama": listing("nomic-embed-text", "gemma3:4b", "qwen3"), "vllm": listing("big")}
+    assert environment_choice() == (
+        "ollama/gemma3:4b",
+        f"it answers at http://127.0.0.1:{servers.ports['ollama']}/v1, and no key is set",
+    )
+    assert ModelResolver().resolve(None).name == "ollama/gemma3:4b"
+    assert sorted(servers.asked) == [f"{name} /v1/models ['accept-encoding', 'host']" for name in sorted(servers.ports)]
+
+
+def test_servers_that_keep_silent_cost_a_fifth_of_a_second_together(servers: Servers) -> None:
+    """Not each."""
+    servers.answers = dict.fromkeys(servers.ports) | {"llama-server": listing("small")}
+    began = time.monotonic()
+    assert environment_choice() == (
+        "llama-server/small",
+        f"it answers at http://127.0.0.1:{servers.ports['llama-server']}/v1, and no key is set",
+    )
+    assert 0.2 <= time.monotonic() - began < 0.6
+
+
+@pytest.mark.parametrize("named", [{"FLOWDEBATE_MODEL": "ollama/b"}, {"ANTHROPIC_API_KEY": "k"}], ids=str)
+def test_no_server_is_asked_where_a_model_or_a_key_is_set(named: dict[str, str], servers: Servers) -> None:
+    """Nor in an import, nor where real models are forbidden; the loopback may be allowed there."""
+    servers.answers = {"ollama": listing("gemma3")}
+    with environment(**named):
+        assert environment_choice() is not None
+    with forbid_real_models(), pytest.raises(ModelUnavailable):
+        ModelResolver().resolve(None)
+    assert servers.asked == []
+    with forbid_real_models(allow_local=True):
+        assert environment_choice() is not None
+    assert servers.asked != []
+
+
+def test_importing_everything_connects_to_nothing() -> None:
+    """No module looks for models."""
+    script = (
+        "import pkgutil, importlib, sys, flowdebate\n"
+        "sys.addaudithook(lambda event, _: event == 'socket.connect' and sys.exit(9))\n"
+        "for each in ('models', 'cli', 'service', 'patterns', 'blocks', 'evaluation'):\n"
+        "    package = importlib.import_module(f'flowdebate.{each}')\n"
+        "    for module in pkgutil.walk_packages(package.__path__, f'{package.__name__}.'):\n"
+        "        importlib.import_module(module.name)\n"
+    )
+    clean = {name: value for name, value in os.environ.items() if name not in NAMES}
+    subprocess.run([sys.executable, "-c", script], env=clean, check=True)  # noqa: S603 - our own
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"<html>",
+        b"[]",
+        b'{"data": {}}',
+        b'{"data": [{}]}',
+        b'{"data": [1]}',
+        b'{"data": null}',
+        listing("a\nb"),
+        b"\xff",
+    ],
+    ids=str,
+)
+def test_a_page_or_a_server_without_a_model_is_no_model(answer: bytes, servers: Servers) -> None:
+    """The error names what was looked for, what was found, and the ways out: never one provider's key alone."""
+    servers.answers = {"lmstudio": answer}
+    ways = r"^no model is set up: neither FLOWDEBATE_MODEL nor the key of a provider is set, no server .* has a model"
+    ways += (
+        r"( \(lmstudio answers, but has none\))?, and the local.*OPENAI_API_KEY, ANTHROPIC_API_KEY and others.*Ollama"
+    )
+    with pytest.raises(ModelUnavailable, match=ways) as caught:
+        resolve_model(None)
+    empty = answer in (b'{"data": null}', b'{"data": {}}', listing("a\nb"))
+    assert ("lmstudio answers" in str(caught.value)) is empty
+
+
+def test_with_nothing_set_up_the_local_model_is_meant(servers: Servers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it is installed."""
+    monkeypatch.setattr("flowdebate.models.local.gguf.local_model_installed", lambda: True)
+    assert resolve_model(None).name == "local"
+
+
+# Keys
+
+
+HOSTED = {name: each for name, each in PROVIDERS.items() if each.key_env}
+
+
+def key_sent(model: Model) -> tuple[str, str | None]:
+    """The host that a call would go to, and the key that it would carry; None for none."""
+    assert isinstance(model, OpenAIModel)
+    try:
+        endpoint = model._endpoint()
+    except AuthenticationFailed:
+        return "", None
+    return str(urlsplit(endpoint.base_url).hostname), None if endpoint.api_key == NO_KEY else endpoint.api_key
+
+
+@given(
+    keys=st.sets(st.sampled_from(KEYS)),
+    to=st.sampled_from(list(HOSTED)),
+    spelling=st.sampled_from([str, str.upper, lambda host: f"{host}.", lambda host: f"{host}:443"]),
+    variable=st.sampled_from(KEYS),
+    way=st.sampled_from(["name", "base_url", "variable", "plan", "environment"]),
+)
+def test_a_key_goes_to_no_other_provider(
+    keys: set[str], to: str, spelling: Callable[[str], str], variable: str, way: str
+) -> None:
+    """Whatever names the address: a name, an option, a plan, OPENAI_BASE_URL; whatever else is set, and however spelt.
+
+    Only a key in OPENAI_API_KEY goes where OPENAI_BASE_URL sends it, unless the provider that is there has its own.
+    """
+    address = PROVIDERS[to].base_url or "https://api.openai.com/v1"
+    host = str(urlsplit(address).hostname)
+    url = address.replace(host, spelling(host))
+    own = PROVIDERS[to].key_env
+    with environment(**{name: f"key of {name}" for name in keys}):
+        if way == "name":
+            model = resolve_model(f"{to}/m")
+        elif way == "plan":
+            plan = make_plan(PATTERNS["debate"], {"question": "Q?", "model": "m", "base_url": url})
+            model = resolve_model("intent/chat", default=plan.models)
+        elif way == "environment":
+            model = resolve_model("openai/m")
+            os.environ["OPENAI_BASE_URL"] = url
         else:
-            with pytest.raises(ModelUnavailable, match=r"local-model.*OPENAI_API_KEY.*Ollama"):
-                resolve_model(None)
+            options: dict[str, Any] = {} if way == "base_url" else {"api_key_env": variable}
+            model = OpenAIModel("m", base_url=url, **options)
+        _, key = key_sent(model)
+    paired = "key of OPENAI_API_KEY" if way == "environment" and "OPENAI_API_KEY" in keys else None
+    assert key == (f"key of {own}" if own in keys else paired)
 
 
 def test_one_resolver_gives_one_object_for_one_name() -> None:

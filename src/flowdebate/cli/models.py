@@ -37,8 +37,9 @@ def models(
     """Show which models would be asked, and whether their keys are set. Keys themselves are never shown."""
     from flowdebate.models.local.gguf import local_model_state
     from flowdebate.models.openai.endpoint import address_of
-    from flowdebate.models.resolve import PROVIDERS, check_model, environment_choice
+    from flowdebate.models.resolve import PROVIDERS, check_model, environment_choice, running_servers
 
+    running = running_servers()
     chosen = environment_choice()
     for spec in specs or ():
         check_model(spec, where=COMMAND, field="SPEC")
@@ -51,6 +52,8 @@ def models(
                 "address": address_of(provider.base_url or os.environ.get("OPENAI_BASE_URL") or _OPENAI),
                 "keyVariable": provider.key_env,
                 "keySet": None if provider.key_env is None else bool(os.environ.get(provider.key_env)),
+                "model": running.get(name) if provider.key_env is None else provider.default,
+                "answers": name in running if provider.key_env is None else None,
             }
             for name, provider in PROVIDERS.items()
         ],
@@ -85,12 +88,13 @@ async def _ask_once(spec: str) -> dict[str, Any]:
 
 
 def _show(data: dict[str, Any], asked: Sequence[str]) -> None:
-    from flowdebate.models.local.gguf import WAYS_OUT
+    from flowdebate.models.resolve import nothing_found
 
     page = open_page()
     if data["default"] is None:
         page.line("No model is set up.", style="bold")
-        page.line(f"To set one up: {WAYS_OUT}; or set FLOWDEBATE_MODEL.")
+        found = nothing_found()
+        page.line(f"{found[0].upper()}{found[1:]}.")
     else:
         page.labelled("Model", data["default"]["model"], "bold", indent="")
         page.labelled("For", f"{_ROLES}; --judge-model names another one for all but the debaters", "dim")
@@ -117,6 +121,7 @@ def _show(data: dict[str, Any], asked: Sequence[str]) -> None:
     for each in data["providers"]:
         state = "is set" if each["keySet"] else "is not set"
         key = "none needed" if each["keyVariable"] is None else f"{each['keyVariable']} {state}"
-        rows.append((each["name"], key, each["address"]))
+        none = "has no model" if each["answers"] else "does not answer"
+        rows.append((each["name"], key, each["model"] or none, each["address"]))
     page.line()
-    page.columns(("PROVIDER", "KEY", "ADDRESS"), rows)
+    page.columns(("PROVIDER", "KEY", "MODEL", "ADDRESS"), rows)

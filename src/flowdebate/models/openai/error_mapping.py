@@ -1,8 +1,8 @@
-"""Error mapping: exceptions of openai, instructor, aiohttp and httpx2 as errors of flowdebate.
+"""Error mapping: exceptions of openai, aiohttp and httpx2 as errors of flowdebate.
 
-The most specific class comes first. Anything else was raised while an answer was being read (openai and instructor let
-TypeError, IndexError, AttributeError, RecursionError, JSONDecodeError and more through), so it becomes a
-MalformedResponse: no exception of a library leaves this package.
+The most specific class comes first. Anything else was raised while an answer was being read (openai lets TypeError,
+IndexError, AttributeError, RecursionError, JSONDecodeError and more through), so it becomes a MalformedResponse: no
+exception of a library leaves this package.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from contextvars import ContextVar
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from flowdebate._util.text import one_line, redact
+from flowdebate._util.text import one_line
 from flowdebate.errors import (
     AuthenticationFailed,
     ConnectionLost,
@@ -31,8 +31,6 @@ from flowdebate.errors import (
     ProviderFailed,
     RateLimited,
     RequestRejected,
-    SchemaViolation,
-    problems_of,
     shown,
 )
 from flowdebate.models.openai.endpoint import address_of
@@ -93,11 +91,7 @@ def map_error(
     if own is not None:  # raised by a hook of ours, and wrapped by openai
         return own
     links = tuple(_chain(error, during))
-    mapped = (
-        _openai(error, links, base_url, secrets)
-        or _instructor(error, links, secrets)
-        or _transport(links, base_url, secrets)
-    )
+    mapped = _openai(error, links, base_url, secrets) or _transport(links, base_url, secrets)
     if mapped is None:
         if isinstance(error, UnicodeEncodeError):
             mapped = RequestRejected("the prompt is not valid Unicode, so it cannot be sent")
@@ -105,8 +99,8 @@ def map_error(
             text = one_line(f"{type(error).__name__}: {_safe_str(error)}", secrets=secrets)
             mapped = MalformedResponse(f"the answer could not be read ({text})")
     told = "".join(f"{_safe_str(link)}{_safe_str(link, repr)}" for link in _chain(error, None))
-    if not isinstance(mapped, SchemaViolation) and not any(secret in told for secret in secrets if secret):
-        mapped.__cause__ = error  # instructor's error would print the model's whole answer, several times
+    if not any(secret in told for secret in secrets if secret):
+        mapped.__cause__ = error
     return mapped
 
 
@@ -211,22 +205,6 @@ def _openai(  # noqa: PLR0911 - a table
         return inner_error(error.body or error.message, secrets=secrets, base_url=base_url)
     if isinstance(error, openai.OpenAIError):
         return RequestRejected(one_line(_safe_str(error), secrets=secrets))
-    return None
-
-
-def _instructor(error: Exception, links: Sequence[BaseException], secrets: Sequence[str]) -> ModelError | None:
-    import pydantic
-    from instructor.core import exceptions as instructor
-
-    if isinstance(error, instructor.IncompleteOutputException):
-        return OutputTruncated("the answer was cut off before its end: give it more room (max_tokens)")
-    for link in links:
-        if isinstance(link, pydantic.ValidationError):
-            problems = problems_of(link, got=False)  # fields have names that the model gave them
-            return SchemaViolation([(redact(field, secrets), redact(what, secrets)) for field, what in problems])
-    if isinstance(error, instructor.InstructorError):
-        kind = type(error.__cause__ or error).__name__
-        return SchemaViolation([("", f"the answer holds nothing that could be validated ({kind})")])
     return None
 
 

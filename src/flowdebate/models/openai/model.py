@@ -10,6 +10,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, get_args
+from urllib.parse import urlsplit
 
 from flowdebate._util.text import is_blank
 from flowdebate.errors import (
@@ -25,7 +26,9 @@ from flowdebate.models.openai.clients import Clients, PooledModel, Transport, lo
 from flowdebate.models.openai.endpoint import NO_KEY, Endpoint, address_of, check_address, check_headers
 from flowdebate.models.openai.error_mapping import map_error
 from flowdebate.models.openai.responses import Reader, logprobs_of, usage_of
+from flowdebate.models.openai.structured import instruction, parameters_of, read
 from flowdebate.models.output import find_object
+from flowdebate.models.resolve import PROVIDERS
 from flowdebate.models.retry import Retry
 
 if TYPE_CHECKING:
@@ -65,7 +68,8 @@ class OpenAIModel(PooledModel):
 
     - `base_url`: the endpoint, up to and with `/v1`; None reads OPENAI_BASE_URL, then means OpenAI itself. User and
       password in it are sent as basic authentication, its query with each request. All three are shown nowhere.
-    - `api_key`: None reads the environment variable `api_key_env` at each call. It is shown nowhere.
+    - `api_key`: None reads the environment variable `api_key_env` at each call. It is shown nowhere. A variable of one
+      provider is not read for the address of another one, whose own is read instead.
     - `default_headers`: additional headers of each request. Keys and tokens in them are shown nowhere.
     - `settings`: defaults where a request leaves the choice open; of two deadlines the shorter one counts, and a
       timeout that is left at its default is none.
@@ -185,13 +189,32 @@ class OpenAIModel(PooledModel):
                     return answered
 
     def _endpoint(self) -> Endpoint:
-        key = self._api_key or (os.environ.get(self._api_key_env) if self._api_key_env else None)
         url = self._address
         if self._base_url is None:
             check_address("OpenAIModel", _URL_ENV, url)
-        if not key and self._api_key_env and (url.startswith(_OPENAI) or self._api_key_env != _KEY_ENV):
-            raise AuthenticationFailed(f"there is no API key: set {self._api_key_env}, or pass api_key")
+        variable = self._key_variable(url)
+        key = self._api_key or (os.environ.get(variable) if variable else None)
+        if not key and variable and (url.startswith(_OPENAI) or variable != _KEY_ENV):
+            raise AuthenticationFailed(f"there is no API key: set {variable}, or pass api_key")
         return Endpoint.of(url, key or NO_KEY, self._headers)
+
+    def _key_variable(self, url: str) -> str | None:
+        """The environment variable whose key goes to `url`: a provider's key goes to no other provider.
+
+        OPENAI_BASE_URL comes with a key in OPENAI_API_KEY, which may be one of the provider that it names.
+        """
+        mine, theirs = self._api_key_env, _HOSTED.get(_host_of(url))
+        if mine not in _HOSTED.values() or theirs is None:
+            return mine
+        return mine if self._base_url is None and not os.environ.get(theirs) else theirs
+
+
+def _host_of(url: str) -> str:
+    return (urlsplit(url).hostname or "").rstrip(".")
+
+
+# Key variables by the host of the provider.
+_HOSTED = {_host_of(each.base_url or _OPENAI): each.key_env for each in PROVIDERS.values() if each.key_env}
 
 
 @dataclass(slots=True)
@@ -319,31 +342,12 @@ class Chat:
 
     async def _structured(self, request: ModelRequest, tools: Sequence[ToolSpec]) -> ModelResponse:
         assert request.output is not None  # noqa: S101 - checked by `answer`
-        if "flowdebate.models.openai.structured" not in sys.modules:
-
-            def import_structured() -> None:  # for a second: in a thread, so that other debates go on
-                from flowdebate.models.openai import structured
-
-                structured.prepare()
-
-            await load(import_structured)
-        from flowdebate.models.openai.structured import ask_structured
-
         mode = self.dialect.structured[min(request.skipped_modes, len(self.dialect.structured) - 1)]
-
-        async def send(parameters: Parameters) -> tuple[Any, ModelResponse]:
-            return await self._send(parameters, request, asked_as=mode)
-
-        response = await ask_structured(
-            send,
-            request.output,
-            mode=mode,
-            messages=request.messages,
-            tools=_as_tools(tools),
-            parameters=self._parameters(request),
-            secrets=self.endpoint.secrets,
-        )
-        return replace(response, asked_as=mode)
+        if mode in ("json", "md_json"):
+            await load(instruction, request.output, mode)
+        asked = parameters_of(request.output, mode=mode, messages=request.messages, tools=_as_tools(tools))
+        _, response = await self._send(self._parameters(request) | asked, request, asked_as=mode)
+        return replace(read(response, request.output, mode=mode, offered=bool(tools)), asked_as=mode)
 
     def _parameters(self, request: ModelRequest) -> Parameters:
         mine, theirs = self.dialect.settings, request.settings

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from flowdebate.errors import ConfigurationError, FlowDebateError
 from flowdebate.models.openai.endpoint import address_of
-from flowdebate.models.resolve import ModelResolver, ModelSpec
+from flowdebate.models.resolve import PROVIDERS, ModelResolver, ModelSpec
 from flowdebate.runs.limits import Price
 from flowdebate.service.plans.options import PRICE
 
@@ -192,6 +192,9 @@ def _title(plan: Plan, resolver: ModelResolver, spec: ModelSpec) -> str:
         from flowdebate.models.local.gguf import local_model_title
 
         return f"local ({local_model_title()}, on this machine)"
+    provider = PROVIDERS.get(name.partition("/")[0])
+    if provider is not None and provider.key_env is None and plan.options.base_url is None:
+        return f"{name} (a server on this machine, at {provider.base_url})"
     return _at_server(plan, name)
 
 

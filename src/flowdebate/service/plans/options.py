@@ -266,7 +266,8 @@ class PatternOptions(BaseModel):
 
     model: ModelName | None = option(
         '"local", or "provider/model" such as "openai/gpt-5-mini". '
-        "Default: FLOWDEBATE_MODEL, else OpenAI if a key is set, else the local model if it is installed.",
+        "Default: FLOWDEBATE_MODEL, else a small model of the first provider whose key is set, else that of a server "
+        "on this machine, else the local model if it is installed.",
         panel="Model",
         metavar="SPEC",
     )
@@ -275,7 +276,7 @@ class PatternOptions(BaseModel):
     )
     base_url: Address | None = option(
         "OpenAI-compatible server, up to and including /v1. --model is then the model's name on that "
-        "server; the key is OPENAI_API_KEY.",
+        "server; the key is OPENAI_API_KEY, or that of the provider whose server it is.",
         panel="Model",
         metavar="URL",
     )

@@ -1,0 +1,119 @@
+"""A debate of each framework's own models, which ask a server with the newest openai that the frameworks allow."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from flowdebate import Debater, debate
+from tests.models.server import ChatServer, Exchange, chunk, completion, tool_call, usage_chunk
+
+from .needs import needs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from flowdebate.models import Model
+
+pytestmark = pytest.mark.anyio
+
+VERDICT = {"reasoning": "The air.", "winner": "cars out", "verdict": "Close the centre."}
+KEY = "sk-of-nobody"
+KEPT: list[Model] = []
+"""Models that have answered: openai's client, when collected, closes its connections in the loop that runs then."""
+
+
+async def plays(exchange: Exchange) -> None:
+    """Answer as a debater, or as the judge where a verdict is asked for, in the way in which it is asked for."""
+    tools = [each["function"] for each in exchange.body.get("tools", ())]
+    judges = next((each["name"] for each in tools if "winner" in json.dumps(each["parameters"])), None)
+    message: dict[str, Any] = {"content": "Clean air."}
+    if judges is not None:
+        message = {"content": None, "tool_calls": [tool_call(judges, json.dumps(VERDICT))]}
+    elif "winner" in json.dumps(exchange.body.get("response_format", {})):
+        message = {"content": json.dumps(VERDICT)}
+    finish = "stop" if judges is None else "tool_calls"
+    if not exchange.body.get("stream"):
+        await exchange.json(completion(finish=finish, **message))
+        return
+    calls = [{**each, "index": index} for index, each in enumerate(message.pop("tool_calls", ()))]
+    delta = {**message, "tool_calls": calls} if calls else message
+    await exchange.events([chunk(**delta), chunk(finish=finish), usage_chunk()])
+
+
+def of_pydantic_ai(base_url: str) -> Model:
+    """An agent with pydantic-ai's own model."""
+    from pydantic_ai import Agent
+    from pydantic_ai.models.openai import OpenAIChatModel
+    from pydantic_ai.providers.openai import OpenAIProvider
+
+    from flowdebate.adapters.pydantic_ai import AgentModel
+
+    return AgentModel(Agent(OpenAIChatModel("staged", provider=OpenAIProvider(base_url=base_url, api_key=KEY))))
+
+
+def of_openai_agents(base_url: str) -> Model:
+    """An agent with the SDK's own model."""
+    from agents import Agent, OpenAIChatCompletionsModel, RunConfig
+    from openai import AsyncOpenAI
+
+    from flowdebate.adapters.openai_agents import AgentModel
+
+    asked = OpenAIChatCompletionsModel(model="staged", openai_client=AsyncOpenAI(base_url=base_url, api_key=KEY))
+    return AgentModel(Agent(name="a", model=asked), run_config=RunConfig(tracing_disabled=True))
+
+
+def of_langchain(base_url: str) -> Model:
+    """LangChain's own chat model."""
+    from langchain_openai import ChatOpenAI
+
+    from flowdebate.adapters.langgraph import RunnableModel
+
+    return RunnableModel(ChatOpenAI(model="staged", base_url=base_url, api_key=KEY))  # type: ignore[arg-type]  # it takes a str
+
+
+def of_litellm(base_url: str) -> Model:
+    """LiteLLM, with its provider for OpenAI."""
+    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # no prices are fetched at its import
+    from flowdebate.adapters.litellm import LiteLLM
+
+    return LiteLLM("openai/staged", api_base=base_url, api_key=KEY)
+
+
+def of_inspect(base_url: str) -> Model:
+    """Inspect's own model."""
+    from inspect_ai.model import get_model
+
+    from flowdebate.adapters.inspect_ai import InspectModel
+
+    return InspectModel(get_model("openai/staged", base_url=base_url, api_key=KEY, responses_api=False, memoize=False))
+
+
+MODELS = [
+    pytest.param(of_pydantic_ai, id="pydantic-ai", marks=needs("pydantic_ai", "pydantic-ai")),
+    pytest.param(of_openai_agents, id="openai-agents", marks=needs("agents", "the OpenAI Agents SDK")),
+    pytest.param(of_langchain, id="langchain", marks=needs("langchain_openai", "LangChain")),
+    pytest.param(of_litellm, id="litellm", marks=needs("litellm", "LiteLLM")),
+    pytest.param(of_inspect, id="inspect-ai", marks=needs("inspect_ai", "Inspect")),
+]
+
+
+@pytest.mark.filterwarnings("ignore")  # of the frameworks, which leave connections to the garbage collector
+@pytest.mark.parametrize("make", MODELS)
+async def test_a_debate_is_held_through_each_framework_s_own_openai_client(make: Callable[[str], Model]) -> None:
+    """Two turns and a verdict, three requests, and the tokens of all."""
+    sides = [Debater("ann", "cars out"), Debater("bob", "cars in")]
+    city = debate(name="city", debaters=sides, max_rounds=1, synthesizer=False)
+    async with ChatServer({"staged": plays}) as server:
+        model = make(server.base_url)
+        KEPT.append(model)
+        result = await city.run("May cars go?", model=model)
+    assert result.raw.verdict is not None
+    assert result.raw.verdict.winner == "cars out"
+    assert [entry.text for entry in result.raw.entries] == ["Clean air.", "Clean air."]
+    assert server.posts == 3
+    assert {each["authorization"] for each in server.headers} == {f"Bearer {KEY}"}
+    assert result.usage.prompt_tokens == 30
