@@ -88,7 +88,7 @@ def test_a_server_on_this_machine_is_shown_with_its_model(monkeypatch: pytest.Mo
     sides = ("--debater", "ann=Trams", "--debater", "bob=Roads")
     options = ("--rounds", "1", "--attempts", "1", "--no-store")
     run = CliRunner(env=CLEAN).invoke(app, ["debate", "Trams or roads?", *sides, *options])
-    assert "Model: ollama/gemma3 (a server on this machine, at http://127.0.0.1:11434/v1)" in run.stderr
+    assert "Model: ollama/gemma3 (a server on this machine, at http://127.0.0.1:11434/v1)" in run.output
 
 
 def test_a_visitor_with_an_anthropic_key_alone_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
