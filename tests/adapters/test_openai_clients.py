@@ -72,7 +72,7 @@ def of_langchain(base_url: str) -> Model:
 
     from flowdebate.adapters.langgraph import RunnableModel
 
-    return RunnableModel(ChatOpenAI(model="staged", base_url=base_url, api_key=KEY))  # type: ignore[arg-type]  # it takes a str
+    return RunnableModel(ChatOpenAI(model="staged", base_url=base_url, api_key=KEY))
 
 
 def of_litellm(base_url: str) -> Model:
