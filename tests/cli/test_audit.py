@@ -241,6 +241,16 @@ def test_what_was_argued_is_judged_again_by_letter() -> None:
     assert "by letter, the first slot is ahead by 1.50" in page
 
 
+def test_a_debate_that_was_judged_by_letter_is_judged_again_by_letter() -> None:
+    """Without an option that says so; a schedule that is asked for changes the orders alone."""
+    with Stage(answers={"scores": SCORES}, letters=lambda _: {"A": -0.2, "B": -1.7}) as on:
+        run_id = held(on, "--judge-answer", "letter")
+        again = (run_id, "--rejudge", "--base-url", on.base_url, "--model", "staged")
+        found, once = audit(*again), audit(*again, "--schedule", "single")
+    assert found["audit"]["slotLogOdds"]["value"] == pytest.approx(1.5)
+    assert (found["audit"]["ballots"], once["audit"]["ballots"]) == (2, 1)
+
+
 def test_what_cannot_be_judged_again_is_told(store: Path) -> None:
     """A run without a transcript is left out, one whose judge fails is told; the others are audited."""
     with Stage(answers={"scores": SCORES}) as on:

@@ -6,15 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from flowdebate import DebateContributionEntry, DebateRawOutput
+from flowdebate import DebateContributionEntry, Debater, DebateRawOutput, debate
 from flowdebate.errors import ConfigurationError
 from flowdebate.evaluation import ArguedDebate, audit, create_rejudge, rejudge
+from flowdebate.evaluation.rejudging import judge_again_as
 from flowdebate.patterns.debate.judging.options import JudgeOptions
 from flowdebate.testing import FunctionModel, SimJudge
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
+    from flowdebate.patterns.debate.judging.ballots import JudgeBallot
     from flowdebate.testing import ModelRequest
     from flowdebate.testing.models import Reply
 
@@ -47,6 +50,41 @@ class Judge:
         sides = list(schema["$defs"]["Scores"]["properties"])
         last = max(sides, key=lambda side: shown.rindex(f"[{side}]"))
         return {"reasoning": "R.", "scores": {side: 90 if side == last else 10 for side in sides}, "verdict": "V."}
+
+
+@pytest.mark.parametrize(
+    ("options", "mirror"),
+    [
+        ({"answer": "letter", "min_log_odds": 0.5}, False),
+        ({"answer": "letter", "min_log_odds": 0.5}, True),
+        ({"answer": "letter", "labels": "crossed"}, False),
+        ({"schedule": "swap", "decided_by": "vote"}, False),
+        ({"schedule": "full", "labels": True}, False),
+        ({"schedule": "cyclic", "labels": ["red", "blue"]}, True),
+        ({"schedule": "single", "answer": "scores"}, False),
+    ],
+)
+async def test_a_debate_is_judged_again_as_it_was_judged(options: dict[str, Any], mirror: bool) -> None:  # noqa: FBT001 - drawn
+    """In the same form, in as many orders, with the same labels and rule, unless something else is asked for."""
+    how = JudgeOptions(**options, quotes=False)
+    sides = [Debater("ann", "cats", block=lambda _: "A cat."), Debater("bea", "dogs", block=lambda _: "A dog.")]
+    pattern = debate(name="d", debaters=sides, max_rounds=1, judge=how, mirror=mirror, synthesizer=False)
+    raw = (await pattern.run("Q?", model=SimJudge())).raw
+    (found,) = await rejudge([DebateRawOutput.model_validate(raw.to_wire())], model=SimJudge(), store=False)
+    before = (raw.first_verdict or raw.verdict).judging
+    again = found.unwrap().output.ballots
+
+    def shape(ballots: Sequence[JudgeBallot]) -> list[Any]:
+        return sorted(
+            (len(each.order), sorted((each.labels or {}).values()), each.log_odds is None) for each in ballots
+        )
+
+    assert shape(again) == shape(before.ballots)
+    read = judge_again_as(before)
+    assert (read.form, read.rule, str(read.plan)) == (how.form, how.rule, str(how.plan))
+    assert read.min_log_odds == how.min_log_odds
+    assert judge_again_as(before, schedule="swap").form == how.form
+    assert judge_again_as(None).form == "scores"
 
 
 async def test_each_side_stands_in_each_slot_and_nobody_argues() -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from flowdebate.evaluation import JudgeAudit
     from flowdebate.evaluation.decision_rules import Countable
     from flowdebate.evaluation.rejudging import ArguedDebate
+    from flowdebate.patterns.debate.judging.options import JudgeOptions
     from flowdebate.service.audit import Items
     from flowdebate.service.documents.document import Document
     from flowdebate.store.base import Store, StoredRun
@@ -44,12 +45,15 @@ def audit(  # noqa: PLR0913 - the options of the command
     rejudge: Annotated[bool, Option(help="Judge the stored debates again, without arguing again.")] = False,
     schedule: Annotated[
         Text | None,
-        Option(metavar="NAME", help="The judge views: single, swap, cyclic, full, sampled(N). Default: cyclic."),
+        Option(
+            metavar="NAME",
+            help="The judge views: single, swap, cyclic, full, sampled(N). Default: as judged, else cyclic.",
+        ),
     ] = None,
     repeat: Annotated[Count | None, Option(metavar="N", help="How often each view is judged. Default: 1.")] = None,
     judge_answer: Annotated[
         Literal["scores", "letter", "letter_after_reasons"] | None,
-        Option(help="Form of the judge's answers; letters need a model that gives log-probabilities."),
+        Option(help="Form of the judge's answers; letters need log-probabilities. Default: as judged, else scores."),
     ] = None,
     labels: Annotated[bool, Option(help="Call the sides A, B, …, not by their stances.")] = False,
     model: Annotated[
@@ -146,18 +150,16 @@ def _read_judging(options: Mapping[str, Any], *, wanted: bool) -> tuple[dict[str
     make = Models(base_url)
     made = [make(spec, COMMAND, "--model") for spec in specs]
     labels, repeat = bool(options["labels"]), options["repeat"] or 1
+    given = {"answer": answer, "schedule": options["schedule"], "labels": labels or None}
+    changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    changes["models"] = made if len(made) > 1 else ()
     try:
-        judge = JudgeOptions(
-            answer=answer,
-            schedule=options["schedule"] or "cyclic",
-            labels=labels,
-            models=made if len(made) > 1 else (),
-        )
+        judge = JudgeOptions(**{"schedule": "cyclic", **changes})
     except ConfigurationError as error:
         flag = {"answer": "judge-answer", "models": "model"}.get(error.field, error.field)
         raise ConfigurationError(COMMAND, f"--{flag}", error.got, error.allowed) from None
     arguments = {
-        "judge": judge,
+        "changes": changes,
         "repeat": repeat,
         "model": made[0] if len(made) == 1 else None,
         "max_concurrency": options["max_concurrency"] or 8,
@@ -167,28 +169,36 @@ def _read_judging(options: Mapping[str, Any], *, wanted: bool) -> tuple[dict[str
 
 
 async def _judge_again(
-    runs: Iterable[StoredRun], store: Store, seed: int, arguments: Mapping[str, Any], fingerprint: str
+    runs: Iterable[StoredRun], store: Store, seed: int, arguments: dict[str, Any], fingerprint: str
 ) -> tuple[Items, int]:
     """Judge the debates of `runs` again: the items, and how many debates failed. Recorded answers cost nothing."""
     from flowdebate.evaluation.audit_report import AuditItem
-    from flowdebate.evaluation.rejudging import rejudge
+    from flowdebate.evaluation.rejudging import judge_again_as, rejudge
     from flowdebate.patterns.debate.mirror import speaking_order
     from flowdebate.runs.durable.resume import StoreOptions
-    from flowdebate.service.audit import Items, argued
+    from flowdebate.service.audit import Items, argued, judging_of
 
+    changes = arguments.pop("changes")
     debates: dict[str, tuple[str, ArguedDebate]] = {}
+    judges: dict[str, JudgeOptions] = {}
+    usual = judge_again_as(None, **changes)
     left_out = Counter[str]()
     for run in runs:
         debate = argued(run)
         if debate is None or len(debate.sides) < 2:  # noqa: PLR2004 - there is nothing to choose from one
             left_out["has no transcript of a debate of two sides"] += 1
         else:
-            debates.setdefault(debate.model_dump_json(), (run.header.run_id, debate))
+            how, about = judge_again_as(judging_of(run), **changes), debate.model_dump_json()
+            if how != usual:  # batches of earlier versions were all judged as usual
+                about += str([how.form, str(how.plan), how.labels, how.rule, how.min_log_odds])
+            debates.setdefault(about, (run.header.run_id, debate))
+            judges[about] = how
     if not debates:
         return Items(items=[], left_out=left_out), 0
     about = "\n".join([fingerprint, str(seed), *debates])
     result = await rejudge(
         [debate for _, debate in debates.values()],
+        judge=[judges[about] for about in debates],
         seed=seed,
         store=StoreOptions(store=store),
         batch_id=f"rejudge-{hashlib.blake2b(about.encode(), digest_size=5).hexdigest()}",

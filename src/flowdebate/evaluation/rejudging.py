@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import string
 from dataclasses import replace
 from itertools import chain
 from random import Random
@@ -15,6 +16,7 @@ from flowdebate.evaluation.audit_report import AuditItem
 from flowdebate.patterns.anonymity.aliases import Anonymity
 from flowdebate.patterns.debate.judging.judge import Judge
 from flowdebate.patterns.debate.judging.options import JudgeOptions
+from flowdebate.patterns.debate.judging.views import as_schedule
 from flowdebate.patterns.debate.schemas import (
     DebateContributionEntry,
     DebateInput,
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from flowdebate.models.resolve import ModelChoice
+    from flowdebate.patterns.debate.judging.ballots import Judging
     from flowdebate.patterns.debate.schemas import DebateVerdict
     from flowdebate.patterns.roles import BlockOptions
     from flowdebate.runs.batch.result import BatchResult
@@ -98,10 +101,35 @@ def create_rejudge(
     return sequencer(name=NAME).tap(take).parallel(judges).map(_item)
 
 
+def judge_again_as(judging: Judging | None, **changes: Any) -> JudgeOptions:  # noqa: ANN401 - those of `JudgeOptions`
+    """The options of the judge that cast the ballots of `judging`, with `changes`.
+
+    Its form of answers, schedule, labels, decision rule and threshold are those of the record; models and prompt are
+    not in it. A judge that only named a winner shows nothing of orders: it is asked for scores in cyclic ones.
+    """
+    how: dict[str, Any] = {"schedule": "cyclic"}
+    if judging is not None and any(ballot.scores is not None for ballot in judging.ballots):
+        answer = judging.answer or "scores"
+        if changes.get("answer", answer) != answer:  # labels and rule are of the other form
+            return JudgeOptions(**{"schedule": judging.schedule, **changes})
+        first, views = judging.ballots[0], {ballot.view for ballot in judging.ballots}
+        crossed = len(views) > as_schedule(judging.schedule, where=NAME).calls(len(first.order))
+        labels = sorted((first.labels or {}).values())
+        own = not set(labels) <= set(string.ascii_uppercase)
+        how = {
+            "answer": answer,
+            "schedule": judging.schedule,
+            "labels": "crossed" if crossed else False if judging.answer or not labels else labels if own else True,
+            "decided_by": judging.decided_by,
+            "min_log_odds": judging.min_log_odds,
+        }
+    return JudgeOptions(**{**how, **changes})
+
+
 async def rejudge(  # noqa: PLR0913 - those of a batch
     debates: Iterable[ArguedDebate | DebateRawOutput],
     *,
-    judge: JudgeOptions | None = None,
+    judge: JudgeOptions | Sequence[JudgeOptions] | None = None,
     repeat: int = 1,
     options: BlockOptions | None = None,
     model: ModelChoice = None,
@@ -114,19 +142,28 @@ async def rejudge(  # noqa: PLR0913 - those of a batch
     """Judge each of `debates` again: a batch whose outputs are the ballots.
 
     Each is a separate run, stored, limited and resumed like those of `Block.batch`; `judge`, `repeat` and `options` are
-    as in `create_rejudge`, `limits` those of each run. ConfigurationError, before any call, for a transcript of fewer
+    as in `create_rejudge`, `limits` those of each run. `judge` may be one for each; None judges each raw output as it
+    was judged (`judge_again_as`). ConfigurationError, before any call, for a transcript of fewer
     than two sides and for no transcript.
     """
     rows: list[tuple[int, ArguedDebate]] = []
+    judges = [] if judge is None or isinstance(judge, JudgeOptions) else list(judge)
     for index, debate in enumerate(debates):
+        judging = None
         if isinstance(debate, DebateRawOutput):
             argued = ArguedDebate(question=debate.question, transcript=debate.transcript)
+            verdict = debate.first_verdict or debate.verdict  # of a mirrored debate, that on this transcript
+            judging = None if verdict is None else verdict.judging
         else:
             argued = debate
         if len(argued.sides) < 2:  # noqa: PLR2004 - a choice takes two
             allowed = "arguments of two sides or more"
             raise ConfigurationError("rejudge()", f"debates[{index}]", list(argued.sides), allowed)
         rows.append((index, argued))
+        if judge is None or isinstance(judge, JudgeOptions):
+            judges.append(judge or judge_again_as(judging))
+    if len(judges) != len(rows):
+        raise ConfigurationError("rejudge()", "judge", judges, "one, or one for each of the debates")
     if not rows:
         raise ConfigurationError("rejudge()", "debates", rows, "at least one")
 
@@ -135,7 +172,9 @@ async def rejudge(  # noqa: PLR0913 - those of a batch
         own, sides = seed_of_item(seed, index), argued.sides
         names = tuple(dict.fromkeys(entry.agent_name for entry in argued.transcript))
         anonymity = Anonymity(names=names, stances=sides, question=argued.question)
-        return create_rejudge(stances=sides, judge=judge, repeat=repeat, seed=own, anonymity=anonymity, options=options)
+        return create_rejudge(
+            stances=sides, judge=judges[index], repeat=repeat, seed=own, anonymity=anonymity, options=options
+        )
 
     def each(row: tuple[int, ArguedDebate]) -> tuple[Sequencer[ArguedDebate, AuditItem], Mapping[str, Any] | None]:
         return made(*row), None

@@ -195,6 +195,15 @@ def argued(run: StoredRun) -> ArguedDebate | None:
         return None
 
 
+def judging_of(run: StoredRun) -> Judging | None:
+    """How the transcript of `run` was judged; None for a run that does not say."""
+    raw: Any = (run.outcome or {}).get("raw")
+    try:
+        return Judging.model_validate((raw.get("firstVerdict") or raw["verdict"])["judging"])
+    except (AttributeError, KeyError, TypeError, ValidationError):
+        return None
+
+
 def ballots_of_run(run: StoredRun) -> list[JudgeBallot] | str:
     """The ballots of `run`, or the reason why it has none."""
     if run.outcome is None:
