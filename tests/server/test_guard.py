@@ -206,6 +206,13 @@ def test_the_cookie_opens_nothing_outside_its_path(server: Stage) -> None:
     assert answer.json()["servers"] == [{"url": root}]
 
 
+def test_the_path_of_browsers_is_a_path_like_others(server: Stage) -> None:
+    """Also without a slash behind it, and where a request has no path at all."""
+    root, header = browser_root(TOKEN), {"authorization": f"Bearer {TOKEN}"}
+    assert send(server, Case("bare", 307, header, path=root, token=False)).headers["location"].endswith(f"{root}/")
+    assert send(server, Case("none", 405, header, path="*", method="OPTIONS", token=False)).status in (404, 405)
+
+
 def test_what_others_get_does_not_have_the_path_of_the_browser(server: Stage) -> None:
     """Neither a link for a person, nor a line for the shell, which all users of the machine can see."""
     root = browser_root(TOKEN)

@@ -147,7 +147,7 @@ class Guard:
     def _enter(self, scope: Scope) -> None:
         """Take the path of browsers for a part of the path under which the application is mounted."""
         token = self.options.token
-        _, name, *_ = path_of(scope).split("/", 2)
+        name, _, _ = path_of(scope).removeprefix("/").partition("/")
         if token is not None and name.startswith("~") and is_same(f"/{name}", root := browser_root(token)):
             scope["root_path"] = scope.get("root_path", "").rstrip("/") + root
             scope[_BROWSER] = root
