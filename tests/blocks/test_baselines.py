@@ -11,14 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flowdebate import DebateState, generator, sequencer
+from flowdebate import DebateState, debate, generator, sequencer
 from flowdebate.errors import AuthenticationFailed, ConfigurationError, ProviderFailed, RealModelForbidden
 from flowdebate.models.base import ModelResponse
 from flowdebate.models.usage import Usage
+from flowdebate.patterns import PATTERNS
 from flowdebate.patterns.debate.baselines import Baselines, create_baselines, read_baselines
 from flowdebate.patterns.debate.schemas import BASELINES, BaselineAnswer
 from flowdebate.runs.events import BlockAnswered, ModelCalled
 from flowdebate.runs.limits import Limits, Price
+from flowdebate.service.plans.plan import make_plan
 from flowdebate.store.memory import MemoryStore
 from flowdebate.testing import FunctionModel
 
@@ -121,6 +123,22 @@ async def test_samples_are_as_many_as_what_is_to_be_equal_pays_for(equal: Any, c
     limits = Limits(prices=prices)
     (found,) = (await town(block).run(QUESTION, model=Voters(argument=50, answer=10).model, limits=limits)).output
     assert found.calls == calls
+
+
+async def test_a_debate_and_its_plan_say_what_is_to_be_equal() -> None:
+    """Without assembling it: that the cost is unknown without prices is said by the baselines themselves."""
+    sides = [{"name": "ann", "stance": "cap"}, {"name": "bob", "stance": "free"}]
+    asked = debate(name="town", debaters=sides, max_rounds=1, synthesizer=False, baselines=True, equal="cost")
+    found = {"reasoning": "So.", "winner": "cap", "verdict": "Cap them."}
+    model = FunctionModel(
+        lambda request: (
+            {key: found[key] for key in request.output_schema["properties"]} if request.output_schema else "."
+        )
+    )
+    with pytest.raises(ConfigurationError, match="`equal` must be used with `prices`"):
+        await asked.run(QUESTION, model=model)
+    given = {"question": QUESTION, "baselines": True, "equal": "calls"}
+    assert make_plan(PATTERNS["debate"], given).options.equal == "calls"
 
 
 async def test_equal_cost_takes_prices_and_nothing_else_is_equal() -> None:

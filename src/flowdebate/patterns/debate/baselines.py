@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, Literal, Unpack, get_args
+from typing import TYPE_CHECKING, Any, Unpack, get_args
 
 from pydantic import Field, create_model
 
@@ -22,7 +22,7 @@ from flowdebate.errors import BadAnswer, ConfigurationError, LimitReached, error
 from flowdebate.measures import Ballot
 from flowdebate.measures.votes import tally
 from flowdebate.models.usage import Usage
-from flowdebate.patterns.debate.schemas import BASELINES, BaselineAnswer, DebateRawOutput
+from flowdebate.patterns.debate.schemas import BASELINES, BaselineAnswer, DebateRawOutput, Equal
 from flowdebate.patterns.output import publish
 from flowdebate.patterns.roles import generator_options
 from flowdebate.patterns.roster import check_roster
@@ -107,9 +107,6 @@ def answer_among(positions: tuple[str, ...]) -> type[WireModel]:
     )
 
 
-Equal = Literal["tokens", "completion_tokens", "cost", "calls"]
-"""What self-consistency may use as much of as the debate did. A debate reads more than it writes, and self-consistency
-the other way round: at equal tokens, where writing costs more than reading, it costs more than the debate."""
 _WAVE = 8  # samples at once: more of them could overdraw the budget before any tells what it took
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.patterns.debate.debater import DebaterTemplate
     from flowdebate.patterns.debate.judging.views import ScheduleLike
-    from flowdebate.patterns.debate.schemas import BaselineName, DebateRawOutput
+    from flowdebate.patterns.debate.schemas import BaselineName, DebateRawOutput, Equal
     from flowdebate.patterns.debate.transcript import Transcript
     from flowdebate.patterns.roles import ModeratorOptions, SynthesizerOptions
     from flowdebate.patterns.state import TurnOrder
@@ -54,6 +54,7 @@ class DebateKeywords(PatternKeywords, total=False):
     hide_names: bool
     sources: Mapping[str, str] | None
     baselines: bool | Sequence[BaselineName]
+    equal: Equal
     judge_visibility: Visibility | Mapping[str, bool] | None
 
 
@@ -140,6 +141,7 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
     hide_names: bool = True,
     sources: Mapping[str, str] | None = None,
     baselines: bool | Sequence[BaselineName] = False,
+    equal: Equal = "tokens",
     judge_visibility: Visibility | Mapping[str, bool] | None = None,
     synthesizer_visibility: Visibility | Mapping[str, bool] | None = None,
     debater_visibility: Visibility | Mapping[str, bool] | None = None,
@@ -179,6 +181,7 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
       learns which were not found, and `raw.quotes` lists them all.
     - `baselines`: what to compare the debate with once it has a verdict, in `raw.baselines`. True is a single call, a
       vote of first drafts, and a vote of as many answers as the debate's tokens pay for; or the names of some of these.
+    - `equal`: what that last vote may use as much of as the debate: "tokens", "completion_tokens", "cost" or "calls".
     - `collection_id`: the id of the audit trail (default: `name`).
     - `failures`: a `FailurePolicy`. `on_failure` is "fail" (default: the run raises the error), "skip" or
       `StandIn(model)`. With the latter two, all debaters speak in declared order if the moderator fails, and the debate
@@ -232,7 +235,7 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
     from flowdebate.patterns.debate.baselines import add_baselines
 
     options: Any = options_for_all(given)
-    return add_baselines(pipeline, roster, baselines=baselines, model=model, options=options)
+    return add_baselines(pipeline, roster, baselines=baselines, equal=equal, model=model, options=options)
 
 
 def check_mirror(mirror: object, turn_order: object, *, where: str) -> None:

@@ -33,6 +33,9 @@ from flowdebate.prompts.escaping import quoted, tag_text
 BaselineName = Literal["single", "drafts", "self_consistency"]
 """One call; the vote of independent first drafts, one for each debater; the vote of as many samples as the debate's
 tokens pay for."""
+Equal = Literal["tokens", "completion_tokens", "cost", "calls"]
+"""What self-consistency may use as much of as the debate did. A debate reads more than it writes, and self-consistency
+the other way round: at equal tokens, where writing costs more than reading, it costs more than the debate."""
 BASELINES: tuple[BaselineName, ...] = ("single", "drafts", "self_consistency")  # from the cheapest on
 Count = Annotated[int, Field(ge=0)]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns.debate.judging.ballots import Answer, DecidedBy, OnFlip  # noqa: TC001 - pydantic reads them
-from flowdebate.patterns.debate.schemas import BaselineName, MirrorStarted, ModeratorDecided, VerdictReached
+from flowdebate.patterns.debate.schemas import BaselineName, Equal, MirrorStarted, ModeratorDecided, VerdictReached
 from flowdebate.patterns.state import TurnOrder  # noqa: TC001 - pydantic reads it
 from flowdebate.service.documents.live import Live, OneByOne, OwnSections
 from flowdebate.service.pages.base import PatternPage, roster
@@ -114,6 +114,9 @@ class DebateOptions(OutputOptions):
         metavar="FILE",
     )
     baselines: _Baselines | None = option("Also ask without a debate: once, and by votes.", panel="Output")
+    equal: Equal | None = option(
+        "With baselines: what self-consistency may use as much of as the debate. Default: tokens.", panel="Output"
+    )
     judge_answer: Answer | None = option(
         "Form of the judge's answers; by letter, their probabilities decide, which takes a model that gives "
         "them. Default: by letter with concise prompts, else as the other options need.",
@@ -277,6 +280,7 @@ class DebatePage(PatternPage):
             judge=_human(plan, "judge") if "judge" in humans else self._judging(plan),
             sources=options.sources if isinstance(options.sources, dict) and options.sources else None,
             baselines=options.baselines or False,
+            equal=options.equal or "tokens",
             synthesizer=None if options.synthesizes else False,
             output_schema=plan.schema,
             failures=plan.failures,
