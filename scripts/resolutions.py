@@ -20,24 +20,23 @@ MOST = 40
 
 def main() -> None:
     """Print each resolution; ends with what is wrong."""
+    ours = [(), *((name,) for name in BESIDE), BESIDE]
+    asked = [(python, *names) for python in PYTHONS for names in ours]
+    alone = [(python, name) for python in PYTHONS for name in BESIDE]
+    with ThreadPoolExecutor(8) as pool:  # they wait for the index
+        found = dict(zip(asked, pool.map(lambda each: resolved(each[0], str(ROOT), *each[1:]), asked), strict=True))
+        newest = dict(zip(alone, pool.map(lambda each: resolved(*each), alone), strict=True))
     wrong = []
-    for python in PYTHONS:
-        base = resolved(python, str(ROOT))
-        base.pop("flowdebate", None)
-        print(f"{python}: the base has {len(base)} packages, with openai {base['openai']}")
-        if len(base) > MOST:
-            wrong.append(f"{python}: the base has {len(base)} packages, at most {MOST} are allowed")
-        with ThreadPoolExecutor(2) as pool:
-            alone = list(pool.map(lambda name: resolved(python, name), BESIDE))  # noqa: B023 - it is over by the next
-        for wanted, names in [(each, [each]) for each in BESIDE] + [("all of them", list(BESIDE))]:
-            found = resolved(python, str(ROOT), *names)
-            versions = {each: (found[bare(each)], alone[BESIDE.index(each)][bare(each)]) for each in names}
-            print(f"{python}: beside {wanted}: {', '.join(f'{bare(each)} {versions[each][0]}' for each in names)}")
-            wrong += [
-                f"{python}: beside {wanted}, {each} is {ours}, and {newest} without flowdebate"
-                for each, (ours, newest) in versions.items()
-                if ours != newest
-            ]
+    for (python, *names), versions in found.items():
+        versions.pop("flowdebate", None)
+        told = ", ".join(f"{name} {versions[name]}" for name in map(bare, names or ["openai"]))
+        print(f"{python}: {told}; {len(versions)} packages beside flowdebate")
+        if not names and len(versions) > MOST:
+            wrong.append(f"{python}: the base has {len(versions)} packages, at most {MOST} are allowed")
+        for name in names:
+            version = newest[python, name][bare(name)]
+            if versions[bare(name)] != version:
+                wrong.append(f"{python}: {name} is {versions[bare(name)]}, and {version} without flowdebate")
     sys.exit("\n".join(wrong))
 
 

@@ -16,6 +16,7 @@ from packaging.utils import canonicalize_name
 from typer.main import get_command
 
 from flowdebate.cli.app import app
+from flowdebate.models.resolve import PROVIDERS
 from flowdebate.server import create_app
 from flowdebate.service import Service
 from flowdebate.testing import ScriptedModel
@@ -69,6 +70,13 @@ def test_the_health_check_asks_an_endpoint_that_needs_no_token() -> None:
     application = create_app(Service(store="memory:", model=ScriptedModel()), token="a" * 20)
     (path,) = (each for each in application.openapi()["paths"] if each.endswith("/health"))
     assert f"http://127.0.0.1:8377{path}'" in IMAGE.health[-1]
+
+
+def test_a_key_of_any_provider_reaches_server_and_workers() -> None:
+    """As does the name of a model."""
+    keys = {each.key_env for each in PROVIDERS.values() if each.key_env}
+    for name in ("server", "worker"):
+        assert keys | {"FLOWDEBATE_MODEL"} <= set(COMPOSE[name]["environment"])
 
 
 def test_the_image_does_not_run_as_root() -> None:
