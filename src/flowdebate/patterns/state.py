@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, Self, TypeAlias, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, Self, TypeAlias, get_args
 
 from pydantic import AfterValidator, AliasChoices, BaseModel, Field, ValidationError
+from typing_extensions import TypeVar
 
 from flowdebate._util.frozen import FrozenList
 from flowdebate._util.wire import WireModel, new_list
@@ -146,7 +147,7 @@ class Contribution(WireModel):
         return name
 
 
-EntryT = TypeVar("EntryT", bound=Contribution)
+EntryT = TypeVar("EntryT", bound=Contribution, default=Any)
 
 
 class TranscriptState(WireModel, Generic[EntryT]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import aclosing, suppress
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
 
 from flowdebate.errors import ConfigurationError, RunExists, RunNotFound
 from flowdebate.service.archive import OWNER, archive_of
@@ -51,17 +51,17 @@ class OwnedService:
         self.owner = owner
         self.patterns: Mapping[str, Block[Any, Any]] = service.patterns
 
-    run = _of_owner(Service.run)
-    events = _of_owner(Service.events)
-    people = _of_owner(Service.people)
-    call = _of_owner(Service.call)
-    evidence = _of_owner(Service.evidence)
-    wait = _of_owner(Service.wait)
-    answer = _of_owner(Service.answer)
-    votes = _of_owner(Service.votes)
-    cancel = _of_owner(Service.cancel)
-    resume = _of_owner(Service.resume)
-    delete = _of_owner(Service.delete)
+    run: Final = _of_owner(Service.run)
+    events: Final = _of_owner(Service.events)
+    people: Final = _of_owner(Service.people)
+    call: Final = _of_owner(Service.call)
+    evidence: Final = _of_owner(Service.evidence)
+    wait: Final = _of_owner(Service.wait)
+    answer: Final = _of_owner(Service.answer)
+    votes: Final = _of_owner(Service.votes)
+    cancel: Final = _of_owner(Service.cancel)
+    resume: Final = _of_owner(Service.resume)
+    delete: Final = _of_owner(Service.delete)
 
     async def begin(
         self,

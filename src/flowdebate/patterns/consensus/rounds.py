@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from flowdebate._util.frozen import freeze
 from flowdebate._util.text import CutOff, clean_data, clean_text, is_blank
@@ -36,9 +36,10 @@ from flowdebate.patterns.state import accepted, as_model
 from flowdebate.patterns.turn import guarded, record_failure, start_clock, text_said
 
 if TYPE_CHECKING:
+    from flowdebate._util.wire import WireModel
     from flowdebate.blocks.base import Block
     from flowdebate.patterns.consensus.factory import ConsensusOptions
-    from flowdebate.patterns.consensus.schemas import ConsensusState
+    from flowdebate.patterns.consensus.schemas import AgentPhase, ConsensusState
     from flowdebate.patterns.state import Flag
     from flowdebate.runs.context import Context
 
@@ -49,7 +50,10 @@ if TYPE_CHECKING:
 class Proposing(Phase):
     """Each agent makes a proposal; one that ran out of room is cut at its last full sentence."""
 
-    name, verb, returns, has_length = "proposal", "propose", Proposal, True
+    name: ClassVar[AgentPhase] = "proposal"
+    verb: ClassVar[str] = "propose"
+    returns: ClassVar[Any] = Proposal
+    has_length: ClassVar[bool] = True
 
     def ask(self, _: object, ctx: Context) -> list[ProposalAsked]:
         start_clock(self.options.failures, ctx)
@@ -148,8 +152,10 @@ def current_round(ctx: Context) -> ConsensusRound:
 class Criticising(Phase):
     """Each critic is asked about each of its targets."""
 
-    name, verb, returns = "critique", "criticise", Critique
-    form = CritiqueForm
+    name: ClassVar[AgentPhase] = "critique"
+    verb: ClassVar[str] = "criticise"
+    returns: ClassVar[Any] = Critique
+    form: ClassVar[type[WireModel] | None] = CritiqueForm
 
     def ask(self, _: object, ctx: Context) -> list[CritiqueAsked]:
         state: ConsensusState = ctx.scope.handle.state
@@ -179,8 +185,11 @@ class Revising(Phase):
     If it fails, the proposal stays as it is, with its position.
     """
 
-    name, verb, returns, has_length = "revision", "revise", tuple[Proposal, bool], True
-    form = RevisionForm
+    name: ClassVar[AgentPhase] = "revision"
+    verb: ClassVar[str] = "revise"
+    returns: ClassVar[Any] = tuple[Proposal, bool]
+    form: ClassVar[type[WireModel] | None] = RevisionForm
+    has_length: ClassVar[bool] = True
 
     def ask(self, _: object, ctx: Context) -> list[RevisionAsked]:
         state: ConsensusState = ctx.scope.handle.state

@@ -33,7 +33,8 @@ class Voting(Phase):
     """
 
     name: ClassVar[AgentPhase] = "vote"
-    verb, returns = "vote", Ballot
+    verb: ClassVar[str] = "vote"
+    returns: ClassVar[Any] = Ballot
 
     def answer(self) -> dict[str, Any]:
         # all who may have a proposal, not those who have one: the form is the same whoever fails
@@ -75,7 +76,7 @@ class Voting(Phase):
 class Polling(Voting):
     """Every agent is asked the question of the vote after a round; nobody, if the rounds end anyway."""
 
-    name = "poll"
+    name: ClassVar[AgentPhase] = "poll"
 
     def ask(self, _: object, ctx: Context) -> list[VoteAsked]:
         return [] if rounds_are_over(self.options, ctx) else self.ask_all(ctx)

@@ -106,7 +106,7 @@ class DebateContributionEntry(Contribution):
 
 
 # without a parameter: that would build a validator at import, for which pydantic searches all installed packages
-class DebateTranscriptState(TranscriptState):  # type: ignore[type-arg]
+class DebateTranscriptState(TranscriptState):
     """The arguments so far, in the order in which they were made."""
 
     entries: list[DebateContributionEntry] = Field(default_factory=new_list)
