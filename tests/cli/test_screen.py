@@ -204,7 +204,8 @@ def test_models_are_named_by_what_they_are_asked_for() -> None:
     sides = [{"name": "anna", "stance": "a", "model": "openai/gpt-5"}, {"name": "ben", "stance": "b"}]
     given = {"question": "Q?", "model": "ollama/gemma3", "judge_model": "openai/gpt-5"}
     plan = make_plan(PATTERNS["debate"], given, file={"debaters": sides})
-    assert models_line(plan) == "Models: ollama/gemma3; moderator, judge, synthesizer, anna: openai/gpt-5"
+    here = "ollama/gemma3 (a server on this machine, at http://127.0.0.1:11434/v1)"
+    assert models_line(plan) == f"Models: {here}; moderator, judge, synthesizer, anna: openai/gpt-5"
     replay = make_plan(PATTERNS["debate"], {"question": "Q?", "replay": "answers.jsonl"})
     assert models_line(replay) == "Model: none is asked, the answers are those recorded in answers.jsonl"
 

@@ -260,7 +260,7 @@ def test_importing_everything_connects_to_nothing() -> None:
         "        importlib.import_module(module.name)\n"
     )
     clean = {name: value for name, value in os.environ.items() if name not in NAMES}
-    subprocess.run([sys.executable, "-c", script], env=clean, check=True)  # noqa: S603 - our own
+    subprocess.run([sys.executable, "-c", script], env=clean, check=True, timeout=100)  # noqa: S603 - our own
 
 
 @pytest.mark.parametrize(

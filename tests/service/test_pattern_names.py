@@ -30,6 +30,7 @@ ALLOWED = {
     "testing/": "drawn debates, simulated judges and the promises that only some patterns make",
     "server/protocols/chat_request.py": 'says "debate/" before the names of registered blocks, in the wire form',
     "resources/archive.py": "says how a debate ended that is stored for later ones, in the wire form",
+    "store/archive.py": "says which parameter was wrong: a stored debate",
     "measures/topologies.py": "has a topology that is called as a pattern is",
 }
 """What else may name one, with the reason; a folder ends in a slash."""
