@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import inspect
+import os
 import re
 import shlex
 import tomllib
+from contextlib import suppress
 from dataclasses import fields
 from fnmatch import fnmatch
 from pathlib import Path
@@ -17,7 +20,7 @@ from typer import Exit
 from typer.main import get_command
 
 import flowdebate
-from flowdebate import DebateRawOutput, errors
+from flowdebate import Debater, DebateRawOutput, debate, errors
 from flowdebate.blocks.base import Block
 from flowdebate.blocks.sequencer import Sequencer
 from flowdebate.cli.app import app
@@ -25,12 +28,14 @@ from flowdebate.models import OpenAIModel
 from flowdebate.models.local import gguf
 from flowdebate.patterns.debate.schemas import StopReason
 from flowdebate.runs.result import RunResult
-from flowdebate.testing import strategies
+from flowdebate.testing import FunctionModel, strategies
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from pydantic import BaseModel
+
+    from flowdebate.testing import ModelRequest
 
 SIBLING_OUTPUTS: dict[type[BaseModel], str] = {
     flowdebate.ConsensusOutput: "consensus",
@@ -308,3 +313,20 @@ def test_the_hops_of_the_architecture_are_where_it_says(owner: str, name: str, p
     source = (ROOT / "docs" / path).resolve().read_text("utf-8")
     assert re.search(rf"\b(def|class|function) {name}\b", source)
     assert not owner or re.search(rf"\bclass {owner}\b|^from .* import .*\b{owner}\b", source, re.MULTILINE)
+
+
+def test_the_call_stack_is_as_deep_as_the_architecture_says() -> None:
+    """So that a reader of a traceback, and whoever adds a layer, knows what is between a run and its model."""
+    stacks: list[list[str]] = []
+
+    def reply(_: ModelRequest) -> str:
+        ours = f"{Path(flowdebate.__file__).parent}{os.sep}"
+        stacks.append([each.filename for each in inspect.stack(context=0)[2:] if each.filename.startswith(ours)])
+        return "An argument."
+
+    sides = [Debater("ada", "build dams"), Debater("ben", "build turbines")]
+    jury = debate(name="power", debaters=sides, max_rounds=1, moderator=False, synthesizer=False)
+    with suppress(errors.FlowDebateError):  # the judge's answer is no verdict
+        asyncio.run(jury.run("How should we make power?", model=FunctionModel(reply)))
+    said = f"the call stack has {len(stacks[0])} functions in {len(set(stacks[0]))} modules."
+    assert said in TEXTS[ROOT / "docs" / "architecture.md"]
