@@ -143,6 +143,8 @@ class ChatServer:
     """The server: `async with ChatServer({"some-model": handler}) as server:`."""
 
     scenarios: Mapping[str, Handler] = field(default_factory=dict)
+    otherwise: Handler = fine
+    """What answers where no scenario does."""
     bodies: list[dict[str, Json]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     paths: list[str] = field(default_factory=list)
@@ -224,14 +226,14 @@ class ChatServer:
         head = (begin + await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
         first, *lines = head.split("\r\n")
         headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines) if name}
-        body = json.loads(await reader.readexactly(int(headers.get("content-length", "0"))))
+        body = json.loads(await reader.readexactly(int(headers.get("content-length", "0"))) or b"{}")
         async with self.arrived:
             self.bodies.append(body)
             self.headers.append(headers)
             self.paths.append(first.split(" ")[1])
             self.arrived.notify_all()
         exchange = Exchange(body, headers, self.paths[-1], reader, writer)
-        await self.scenarios.get(body.get("model", ""), fine)(exchange)
+        await self.scenarios.get(body.get("model", ""), self.otherwise)(exchange)
         return exchange.close
 
 

@@ -1,0 +1,109 @@
+"""The stub servers of `tests.vendors`: as strict as the vendors are, and they count what their caches would have."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from flowdebate import Debater, debate
+from flowdebate.errors import AuthenticationFailed, ModelNotFound, RequestRejected
+from flowdebate.models import ModelRequest, resolve_model
+from flowdebate.models.call import ask
+from flowdebate.models.resolve import environment_choice
+
+from .vendors import vendors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .vendors import Vendor, VendorName
+
+pytestmark = pytest.mark.anyio
+
+MODELS = ("openai/gpt-5-mini", "anthropic/claude-sonnet-4-6", "gemini/gemini-3-pro", "ollama/gemma3")
+
+
+def question(end: str = "x") -> ModelRequest:
+    """A request with a long beginning."""
+    messages = [{"role": "system", "content": "rule " * 2_000}, {"role": "user", "content": end}]
+    return ModelRequest(messages=messages, block="b")
+
+
+@pytest.fixture
+def found() -> Iterator[dict[VendorName, Vendor]]:
+    """All four."""
+    with vendors() as running:
+        yield running
+
+
+def test_four_vendors_hold_a_debate(found: dict[VendorName, Vendor]) -> None:
+    """Each argues, the judge's answer fits its schema, and every vendor was sent its own key and no other."""
+    sides = [Debater(name.split("/")[0], f"side {name}", model=name) for name in MODELS]
+    held = debate(name="rent", debaters=sides, max_rounds=2, synthesizer=False)
+    result = held.run_sync("Should rents be capped?", model={"synthesize": "openai/gpt-5.6-luna"})
+    assert result.status == "complete"
+    assert [entry.agent_name for entry in result.raw.transcript] == ["openai", "anthropic", "gemini", "ollama"] * 2
+    assert {name: len(vendor.asked) for name, vendor in found.items()} == {
+        "openai": 3, "anthropic": 2, "gemini": 2, "ollama": 2,
+    }  # fmt: skip
+    for name, vendor in found.items():
+        told = str([each.headers for each in vendor.asked])
+        assert all((other.key in told) is (other is vendor) for other in found.values() if other.key), name
+        assert vendor.refused == 0
+
+
+@pytest.mark.parametrize("model", MODELS[:3])
+async def test_a_wrong_key_is_refused_in_the_vendor_s_words(
+    model: str, found: dict[VendorName, Vendor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Gemini says 400 where the others say 401."""
+    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"):
+        monkeypatch.setenv(name, "wrong")
+    refused = RequestRejected if model.startswith("gemini") else AuthenticationFailed
+    with pytest.raises(refused, match=r"(?i)key"):
+        await ask(resolve_model(model), question())
+    assert sum(vendor.refused for vendor in found.values()) == 1
+
+
+async def test_an_unknown_model_is_not_found(found: dict[VendorName, Vendor]) -> None:
+    """By all of them."""
+    for name in found:
+        with pytest.raises(ModelNotFound):
+            await ask(
+                resolve_model(f"{name}/none"), ModelRequest(messages=[{"role": "user", "content": "x"}], block="b")
+            )
+
+
+def test_the_environment_has_their_keys_and_ollama_answers(
+    found: dict[VendorName, Vendor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So what is asked where no model is named can be tried, key by key."""
+    for variable, name in (
+        ("OPENAI_API_KEY", "openai/gpt-5.6-luna"),
+        ("ANTHROPIC_API_KEY", "anthropic/claude-haiku-5-5"),
+        ("GEMINI_API_KEY", "gemini/gemini-flash-latest"),
+    ):
+        assert (environment_choice() or "")[0] == name
+        monkeypatch.delenv(variable)
+    assert (environment_choice() or "")[0] == f"ollama/{found['ollama'].models[0]}"
+
+
+async def test_a_repeated_beginning_is_counted_as_cached(found: dict[VendorName, Vendor]) -> None:
+    """By OpenAI in steps of 128 tokens, by Gemini exactly, by Ollama not at all."""
+    for name, model in (
+        ("openai", "openai/gpt-5-mini"),
+        ("gemini", "gemini/gemini-3-pro"),
+        ("ollama", "ollama/gemma3"),
+    ):
+        for end in ("first", "second"):
+            messages = [{"role": "system", "content": "rule " * 2_000}, {"role": "user", "content": end}]
+            response = await ask(resolve_model(model), ModelRequest(messages=messages, block="b"))
+        cached = response.usage.cached_tokens
+        if name == "ollama":
+            assert cached is None
+        else:
+            assert cached is not None
+            assert 2_300 < cached < 2_600
+            assert cached == found[name].asked[-1].cached_tokens  # type: ignore[index]
+            assert cached % 128 == 0 or name == "gemini"
