@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate import Debater, JudgeOptions, create_debate_transcript, create_judge, debate
-from flowdebate.errors import ConfigurationError, ProviderFailed
+from flowdebate.errors import ConfigurationError, MalformedResponse, ProviderFailed
 from flowdebate.models import ModelResponse, OpenAIModel
 from flowdebate.patterns.debate.judging.ballots import (
     MIN_LOG_ODDS,
@@ -334,6 +334,29 @@ def test_letters_of_little_probability_are_a_problem_and_never_a_coin() -> None:
     assert found.winner is None
     assert found.judging.scores == {SIDES[0]: 0.5, SIDES[1]: 0.5}
     assert found.verdict == ("No winner: the answers of the judge were not among the letters that it was asked for.")
+
+
+def test_a_ballot_that_failed_takes_the_judge_s_other_ballot_with_it() -> None:
+    """Slots cancel in all orders only: one order of a judge of its own decides nothing, as in a panel."""
+
+    def likely(request: ModelRequest) -> Any:
+        if SAID[SIDES[0]].split(".")[0] in request.messages[-1]["content"].split("Side B")[0]:
+            raise MalformedResponse("no letters")
+        return {"A": -0.1, "B": -3.0}
+
+    found = verdict(FunctionModel(likely), quotes=False)
+    assert found.judging is not None
+    assert [ballot.problem is None for ballot in found.judging.ballots].count(True) == 1
+    assert {ballot.model for ballot in found.judging.ballots} == {"function"}
+    assert found.winner is None
+    assert found.judging.scores == {SIDES[0]: 0.5, SIDES[1]: 0.5}
+
+
+def test_an_unnamed_ballot_that_failed_may_be_anyone_s() -> None:
+    """Earlier versions stored it without its model; the judge of its own had no other."""
+    lost = JudgeBallot(order=["yes", "no"], problem="the answer has no text")
+    kept = JudgeBallot(view=1, order=["no", "yes"], model="m", log_odds={"yes": 1.0, "no": -1.0}, winner="yes")
+    assert decide([lost, kept], sides=["yes", "no"], by="log_odds").winner is None
 
 
 def test_a_lead_below_the_threshold_is_no_clear_winner() -> None:

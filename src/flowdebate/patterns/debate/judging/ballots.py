@@ -251,9 +251,9 @@ def softmax(log_odds: Mapping[str, float]) -> dict[str, float]:
 
 
 def balanced(ballots: Sequence[JudgeBallot]) -> list[JudgeBallot]:
-    """The ballots of those models of which each ballot has log-odds and no problem."""
+    """The ballots of those models of which each ballot has log-odds and no problem; a spoiled one of none is of all."""
     spoiled = {ballot.model for ballot in ballots if ballot.problem is not None or ballot.log_odds is None}
-    return [ballot for ballot in ballots if ballot.model not in spoiled]
+    return [ballot for ballot in ballots if None not in spoiled and ballot.model not in spoiled]
 
 
 def _only(sides: Sequence[str]) -> str | None:

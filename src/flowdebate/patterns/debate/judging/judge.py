@@ -316,14 +316,8 @@ class Judge(Block[Any, JudgedVerdict]):
             if not (isinstance(failure, BadAnswer) or (self.how.quorum is not None and is_provider_failure(failure))):
                 raise
             error = failure
-        ballot = JudgeBallot(
-            view=shown.number,
-            order=list(shown.view.order),
-            labels=None if shown.view.labels is None else dict(shown.view.labels),
-            model=shown.model,
-            problem=one_line(error_text(error)),
-        )
-        return BallotCall(ballot, juror, ctx, error)
+        lost = self._setup.open_ballot(shown, ctx, problem=one_line(error_text(error)))
+        return BallotCall(lost, juror, ctx, error)
 
     async def _usable(self, cast: Sequence[BallotCall], ctx: Context) -> list[JudgeBallot]:
         """The ballots, if enough models answered; else the first failure. Failed calls are discarded."""
@@ -335,8 +329,8 @@ class Judge(Block[Any, JudgedVerdict]):
         for each, error in failed:
             await discard(each.ctx, error, block=self.name)  # a resumed run leaves out the same ballots
             if is_provider_failure(error) and not isinstance(error, BadAnswer):
-                model = each.ballot.model or self.name
-                record_failure(error, ctx, block=self.name, role="judge", name=model, instead="skipped")
+                voter = each.juror.voter or self.name
+                record_failure(error, ctx, block=self.name, role="judge", name=voter, instead="skipped")
         return [each.ballot for each in cast]
 
     async def _decide(
