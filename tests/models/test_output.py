@@ -18,7 +18,7 @@ from typing_extensions import TypedDict
 from flowdebate import DebateVerdict
 from flowdebate.blocks.human.answers import check_answer
 from flowdebate.errors import ConfigurationError, SchemaViolation
-from flowdebate.models.output import OutputSchema
+from flowdebate.models.output import OutputSchema, inline_definitions
 from tests.ids import shown
 
 if TYPE_CHECKING:
@@ -224,10 +224,54 @@ def test_a_part_with_an_address_of_its_own_may_refer_to_itself() -> None:
         schema.validate({"a": "x", "b": 5})
 
 
-def test_a_schema_that_refers_to_itself_without_an_end_is_refused() -> None:
-    """Before an answer to it is paid for, and not as a RecursionError."""
+def nested(levels: int) -> dict[str, Any]:
+    """A schema of so many levels."""
+    schema: dict[str, Any] = {"type": "object"}
+    for _ in range(levels - 1):
+        schema = {"type": "object", "properties": {"a": schema}}
+    return schema
+
+
+def chained(length: int) -> dict[str, Any]:
+    """A schema whose field is what a chain of so many references ends in."""
+    links = {f"d{at}": {"$ref": f"#/$defs/d{at + 1}"} for at in range(length)}
+    last = {f"d{length}": {"type": "string"}}
+    return {"type": "object", "properties": {"a": {"$ref": "#/$defs/d0"}}, "$defs": {**last, **links}}
+
+
+ENDLESS: dict[str, dict[str, Any]] = {
+    "the top": {"$ref": "#/$defs/a", "$defs": {"a": {"allOf": [{"$ref": "#/$defs/a"}]}}},
+    "a field": {"properties": {"a": {"$ref": "#/$defs/a"}}, "$defs": {"a": {"$ref": "#/$defs/a"}}},
+    "two": {
+        "properties": {"a": {"$ref": "#/$defs/a"}},
+        "$defs": {"a": {"anyOf": [{"type": "null"}, {"$ref": "#/$defs/b"}]}, "b": {"not": {"$ref": "#/$defs/a"}}},
+    },
+    "a dependency": {"properties": {"a": {"dependentSchemas": {"x": {"$ref": "#/properties/a"}}}}},
+    "an anchor": {"properties": {"a": {"$dynamicAnchor": "n", "if": {"$dynamicRef": "#n"}}}},
+    "many levels": nested(51),
+    "too many levels to copy": nested(2_000),
+    "a long chain": chained(51),
+    "a chain of all": chained(2_000),
+}
+
+
+@pytest.mark.parametrize("schema", ENDLESS.values(), ids=ENDLESS)
+def test_a_schema_that_refers_to_itself_without_an_end_is_refused(schema: dict[str, Any]) -> None:
+    """Before an answer to it is paid for, and not as a RecursionError; also as the schema of a human's answer."""
+    with pytest.raises(ConfigurationError, match=r"debate 'x': `output_schema` must be .* without an end"):
+        OutputSchema.of(schema, where="debate 'x'")
     with pytest.raises(ConfigurationError, match="without an end"):
-        OutputSchema.of({"$ref": "#/$defs/a", "$defs": {"a": {"allOf": [{"$ref": "#/$defs/a"}]}}})
+        check_answer(schema, '{"a": {}}', block="judge")
+
+
+@pytest.mark.parametrize("schema", [nested(50), chained(48), {"properties": {"a": {"items": {"$ref": "#"}}}}])
+def test_a_schema_with_an_end_may_be_deep_and_refer_to_itself(schema: dict[str, Any]) -> None:
+    """A tree ends where the answer does."""
+    said: dict[str, Any] = {"a": "x"} if "$defs" in schema else {"a": {"a": {}}}
+    assert OutputSchema.of(schema).validate(said) == said
+    assert check_answer(schema, said, block="judge") == said
+    assert OutputSchema.of(schema).digest
+    assert inline_definitions(schema)
 
 
 @pytest.mark.parametrize("schema", [{"$id": 5}, {"$schema": 5}, {"type": 5}, {"properties": []}])

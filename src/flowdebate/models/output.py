@@ -100,7 +100,7 @@ class OutputSchema:
         if isinstance(spec, type) and issubclass(spec, BaseModel):
             return _schema_of_model(spec)
         if isinstance(spec, Mapping):
-            return cls(_model_of_json_schema(deepcopy(dict(spec)), where, field), unwrap="root")
+            return cls(_model_of_json_schema(spec, where, field), unwrap="root")
         return _schema_of_type(spec, where, field)
 
     @property
@@ -194,18 +194,16 @@ def _with_object_on_top(schema: dict[str, Any]) -> dict[str, Any]:
     return {**top, "$defs": definitions} if definitions else top
 
 
-def _model_of_json_schema(schema: dict[str, Any], where: str, field: str) -> type[BaseModel]:
+def _model_of_json_schema(given: Mapping[str, Any], where: str, field: str) -> type[BaseModel]:
     from pydantic import RootModel
 
+    try:
+        schema = deepcopy(dict(given))
+    except RecursionError:
+        raise _endless(where, field, given) from None
     validator = validator_of(schema, where=where, field=field)
     if schema.get("type", "object") != "object":
         raise ConfigurationError(where, field, schema, "a JSON Schema whose top level has type 'object'")
-
-    try:
-        next(validator.iter_errors({}), None)
-    except RecursionError:  # no answer would fit, and each of them would be paid for
-        allowed = "a JSON Schema that does not refer to itself without an end"
-        raise ConfigurationError(where, field, schema, allowed) from None
 
     def check(value: Any) -> Any:  # noqa: ANN401 - plain JSON data
         try:
@@ -215,7 +213,7 @@ def _model_of_json_schema(schema: dict[str, Any], where: str, field: str) -> typ
                 for problem in validator.iter_errors(value)
             ]
         except RecursionError:
-            problems = ["the answer: nests too deeply, or its schema refers to itself without an end"]
+            problems = ["the answer: nests too deeply"]
         if problems:
             raise ValueError("; ".join(problems))
         return value
@@ -233,7 +231,8 @@ def _model_of_json_schema(schema: dict[str, Any], where: str, field: str) -> typ
 def validator_of(schema: Mapping[str, Any], *, where: str, field: str) -> Any:  # noqa: ANN401 - jsonschema's own
     """The `jsonschema` validator of `schema`, which reads no file and asks no server for what the schema refers to.
 
-    ConfigurationError for an invalid schema, and for a reference that leads to nothing inside the schema.
+    ConfigurationError for an invalid schema, for one that applies itself to the same value again and again, and for a
+    reference that leads to nothing inside the schema.
     """
     import jsonschema
     from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]  # it has no types
@@ -244,22 +243,30 @@ def validator_of(schema: Mapping[str, Any], *, where: str, field: str) -> Any:  
     default = jsonschema.Draft202012Validator
     named = isinstance(schema.get("$schema", ""), str)  # else it cannot be looked up
     kind = jsonschema.validators.validator_for(schema, default=default) if named else default
+    root = dict(schema)
+    got: Mapping[str, Any] = schema
     try:
-        kind.check_schema(dict(schema))
+        kind.check_schema(root)
+        resource = Resource.from_contents(root, default_specification=DRAFT202012)
+        base = resource.id() or ""
+        heights: dict[int, int | None] = {}
+        for part, near in _schemas_in(root, REGISTRY.with_resource(base, resource).crawl().resolver(base)):
+            got = part
+            _height(part, near, heights)
     except jsonschema.SchemaError as error:
         place = ".".join(map(str, error.absolute_path)) or "the top level"
         raise ConfigurationError(where, field, schema, f"a valid JSON Schema ({place}: {error.message})") from None
-    got: Mapping[str, Any] = schema
-    try:
-        root = Resource.from_contents(dict(schema), default_specification=DRAFT202012)
-        base = root.id() or ""
-        for reference, near in _references(dict(schema), REGISTRY.with_resource(base, root).crawl().resolver(base)):
-            got = {"$ref": reference}
-            near.lookup(reference)
+    except RecursionError:  # no answer would fit, and each of them would be paid for
+        raise _endless(where, field, got) from None
     except (Unresolvable, ValueError):
         allowed = "a JSON Schema that refers to nothing outside of itself"
         raise ConfigurationError(where, field, got, allowed) from None
     return kind(schema, registry=REGISTRY)
+
+
+def _endless(where: str, field: str, got: object) -> ConfigurationError:
+    allowed = f"a JSON Schema of at most {_DEEPEST} levels that does not refer to itself without an end"
+    return ConfigurationError(where, field, got, allowed)
 
 
 def _parts_of(schema: Any) -> Iterator[Any]:  # noqa: ANN401 - a part of a schema
@@ -274,18 +281,52 @@ def _parts_of(schema: Any) -> Iterator[Any]:  # noqa: ANN401 - a part of a schem
                 yield value
 
 
-def _references(part: Any, resolver: Any) -> Iterator[tuple[str, Any]]:  # noqa: ANN401 - a part of a schema, and referencing's own
-    """Each reference in a schema, and the resolver of its place: it is relative to the nearest `$id` around it."""
+def _schemas_in(part: Any, resolver: Any, level: int = 1) -> Iterator[tuple[dict[str, Any], Any]]:  # noqa: ANN401 - a part of a schema, and referencing's own
+    """Each schema in a schema, and the resolver of its place; RecursionError beyond the deepest level."""
+    if isinstance(part, dict):
+        if level > _DEEPEST:
+            raise RecursionError
+        resolver = _resolver_in(part, resolver)
+        yield part, resolver
+    for inner in _parts_of(part):
+        yield from _schemas_in(inner, resolver, level + isinstance(part, dict))
+
+
+def _resolver_in(part: Mapping[str, Any], resolver: Any) -> Any:  # noqa: ANN401 - referencing's own
+    """The resolver inside of a schema: references are relative to the nearest `$id` around them."""
     from referencing.jsonschema import DRAFT202012
 
-    if isinstance(part, dict):
-        if isinstance(part.get("$id"), str):
-            resolver = resolver.in_subresource(DRAFT202012.create_resource(part))
-        yield from ((part[word], resolver) for word in ("$ref", "$dynamicRef") if isinstance(part.get(word), str))
-    for inner in _parts_of(part):
-        yield from _references(inner, resolver)
+    named = isinstance(part.get("$id"), str)
+    return resolver.in_subresource(DRAFT202012.create_resource(part)) if named else resolver
 
 
+def _height(part: Any, resolver: Any, known: dict[int, int | None]) -> int:  # noqa: ANN401 - as in `_schemas_in`
+    """The number of schemas that `part` applies to one value, one inside of the other; RecursionError for no end.
+
+    `known` has the heights so far, by identity, and None for a schema in progress.
+    """
+    if not isinstance(part, dict):
+        return 0
+    height = known.setdefault(id(part), 0)
+    if height == 0:
+        known[id(part)] = None
+        found = [resolver.lookup(part[word]) for word in ("$ref", "$dynamicRef") if isinstance(part.get(word), str)]
+        inner = [(each.contents, each.resolver) for each in found]
+        for word in _IN_PLACE & part.keys():
+            value = part[word]
+            several = value.values() if word == "dependentSchemas" else value if isinstance(value, list) else [value]
+            inner += [(each, resolver) for each in several]
+        below = (_height(each, _resolver_in(each, near), known) for each, near in inner if isinstance(each, dict))
+        height = known[id(part)] = 1 + max(below, default=0)
+    if height is None or height > _DEEPEST:
+        raise RecursionError
+    return height
+
+
+_DEEPEST = 50
+"""Levels of a schema: who follows them, here and in jsonschema, needs several of Python's for each."""
+# Keywords whose schemas apply to the very value that the schema around them applies to.
+_IN_PLACE = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"})
 _PREFIX = "#/$defs/"
 # Keywords whose values are schemas by name: a field may be called "title" or "$ref".
 _NAMED = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"})

@@ -65,8 +65,8 @@ def check_answer(schema: Mapping[str, Any], answer: object, *, block: str) -> An
     """`answer` as data that satisfies `schema`; OutputError names each invalid field."""
     from flowdebate.models.output import validator_of
 
-    data = parse_data(answer, schema, block=block)
     validator = validator_of(schema, where=block, field="schema of the answer")
+    data = parse_data(answer, schema, block=block)
     known = schema.get("$defs", {})
     errors = validator.iter_errors(data)
     problems = dict.fromkeys(problem for error in errors for problem in _field_problems(error, known))
