@@ -44,8 +44,10 @@ def test_a_report_is_verified_without_a_store_or_a_model(folder: Path) -> None:
         done = command("verify", str(folder / name))
         assert done.exit_code == 0, done.output
         assert "verified: what is shown follows from the journal" in done.output
+        assert "Not checked: votes of readers, dates and durations" in done.output
         [finding] = json.loads(command("verify", "-", "--json", text=(folder / name).read_text()).stdout)
         assert (finding["outcome"], finding["problems"], finding["answers"]) == ("verified", [], 4)
+        assert "votes of readers" in finding["unchecked"]
     assert (folder / "r.md").read_text().startswith("# Debate")
     assert (folder / "r.html").stat().st_mode & 0o777 == 0o600
 

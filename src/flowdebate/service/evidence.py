@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 Outcome: TypeAlias = Literal["verified", "differs", "unknown"]
 """Whether what is shown of a run follows from its journal; "unknown" where that could not be checked."""
 
+UNCHECKED = ("votes of readers", "dates and durations", "the id and the seed", "tokens and costs", "words of errors")
+"""What follows from no journal: whoever wrote an export may have written anything there."""
 _NAMED = 3
 _AROUND = 40
 """Characters of an excerpt on either side of a difference."""
@@ -44,6 +46,8 @@ class Finding(WireModel):
     """What differs, or why it could not be checked, in sentences."""
     answers: int = 0
     """Recorded answers of models and humans."""
+    unchecked: tuple[str, ...] = UNCHECKED
+    """What no outcome says anything about, such as the votes of readers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

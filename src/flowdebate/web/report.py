@@ -14,7 +14,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.errors import BadFile, FlowDebateError
-from flowdebate.service.evidence import Finding, evidence_of, excerpts
+from flowdebate.service.evidence import UNCHECKED, Finding, evidence_of, excerpts
 from flowdebate.service.plans.files import read_text
 from flowdebate.service.state import RunState
 from flowdebate.service.steps import StepState
@@ -77,6 +77,7 @@ async def _page(evidence: Evidence, journal: bytes, packed: str) -> str:
         packed=packed,
         journal_hash=sha256(journal).hexdigest(),
         replayed=replay is not None,
+        unchecked=UNCHECKED,
     )
 
 

@@ -266,6 +266,7 @@ def verify(
             page.labelled("About", finding.question, "bold", indent="")
             page.labelled("Journal", counted(finding.answers, "answer"), "dim")
             page.labelled("Outcome", _WORDS[finding.outcome], "dim")
+            page.labelled("Not checked", ", ".join(finding.unchecked), "dim")
             for problem in finding.problems:
                 page.labelled("Problem", problem, "yellow")
     if any(finding.outcome == "differs" for finding in findings):
