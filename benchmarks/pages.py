@@ -88,19 +88,19 @@ def main() -> None:
 
 
 def _body(run_id: str, rounds: int) -> dict[str, object]:
-    options = {"rounds": rounds, "debaters": _SIDES, "synthesizer": False}
+    options = {"max_rounds": rounds, "debaters": _SIDES, "synthesizer": False}
     return {"pattern": "debate", "question": "Should rents be capped?", "runId": run_id, "options": options}
 
 
 async def _serve(writer: _Writer, urls: list[str], ready: threading.Event) -> None:
     service = Service(store="memory:", model=writer, max_concurrency=64)
-    options = {"rounds": 1, "debaters": _SIDES, "synthesizer": False}
+    options = {"max_rounds": 1, "debaters": _SIDES, "synthesizer": False}
     for number in range(_RUNS):
         run = await service.begin("debate", f"Should rents be capped in district {number}?", options=options)
         await service.wait(run.run_id)
     writer.characters = _CHARACTERS
     long = await service.begin(
-        "debate", "Should rents be capped?", options={**options, "rounds": _TURNS // 2}, run_id="long"
+        "debate", "Should rents be capped?", options={**options, "max_rounds": _TURNS // 2}, run_id="long"
     )
     await service.wait(long.run_id)
 

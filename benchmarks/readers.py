@@ -131,7 +131,7 @@ async def _look(app: FastAPI, run_id: str) -> int:
 async def cpu_of_pages(turns: int, readers: int) -> tuple[float, int]:
     """Seconds of CPU of one debate with so many turns, and the bytes that a reader of its page gets."""
     sides = [{"name": f"side {number}", "stance": f"answer {number}"} for number in range(5)]
-    options = {"rounds": turns // 5, "debaters": sides, "synthesizer": False}
+    options = {"max_rounds": turns // 5, "debaters": sides, "synthesizer": False}
     async with Service(store="memory:", model=Answering()) as service:
         app = create_app(service, token=False, close_service=False)
         app.state.front.readers._most = max(readers, 1)  # noqa: SLF001 - the usual bound is 64

@@ -247,7 +247,7 @@ def try_one_line(wheel: Path, extra: str, python: str) -> None:
     source = f"{wheel}[local,local-model]" if local else str(wheel)
     uvx = [sys.executable, "-m", "uv", "--quiet", "tool", "run", "--isolated", "--python", python, "--from", source]
     debate = [*uvx, "flowdebate", "debate", "Trams or roads?", "--debater", "ann=Trams", "--debater", "bob=Roads"]
-    options = ["--rounds", "1", "--no-synthesizer", "--no-store", "--json"]
+    options = ["--max-rounds", "1", "--no-synthesizer", "--no-store", "--json"]
     with tempfile.TemporaryDirectory() as folder, model_server() as address:
         asked = ["--model", "local"] if local else ["--base-url", address, "--model", "check"]
         run(folder, [*uvx, "flowdebate", "--help"])

@@ -62,7 +62,7 @@ def test_the_text_beside_a_form_follows_it(stage: Stage, visit: Callable[[str], 
     assert tomllib.loads(page.locator("[data-as=toml]").inner_text()) == {
         "pattern": "debate",
         "question": 'Why "so"?',
-        "rounds": 3,
+        "max_rounds": 3,
         "turn_order": "shuffled",
         "moderator": True,
         "debaters": [
@@ -115,7 +115,7 @@ def test_sides_that_the_question_does_not_name_are_asked_for(stage: Stage, visit
 
 def test_two_people_argue_and_judge_next_to_models(stage: Stage, chromium: Browser) -> None:
     """In two browsers without a token: each page turns into a form when it is their turn, and says when all is over."""
-    run_id = stage.begin(options={"rounds": 1, "debaters": SIDES, "humans": ["Ann", "judge"]})
+    run_id = stage.begin(options={"max_rounds": 1, "debaters": SIDES, "humans": ["Ann", "judge"]})
     stage.get(f"/runs/{run_id}?wait=30")
     owner, ann, judge = (Visit(chromium, stage.url, token=token) for token in (TOKEN, None, None))
     shared = owner.open(f"/runs/{run_id}")

@@ -76,7 +76,7 @@ def stage(writer: Writer) -> Iterator[Stage]:
 
 def finished(stage: Stage, *, question: str = HARMLESS, **options: Any) -> str:
     """The id of a debate that is over; "" for one that the server refuses."""
-    body = {"pattern": "debate", "question": question, "options": {"rounds": 1, "debaters": PAIR, **options}}
+    body = {"pattern": "debate", "question": question, "options": {"max_rounds": 1, "debaters": PAIR, **options}}
     answer = stage.post("/runs", content=json.dumps(body), headers={"content-type": "application/json"})
     if answer.status_code == 422:
         return ""

@@ -44,7 +44,7 @@ def stage() -> Iterator[Stage]:
         for name in PATTERNS:
             stage.post("/runs", {"pattern": name, "question": QUESTION, "runId": name})
             assert stage.get(f"/runs/{name}?wait=30").json()["status"] in ("complete", "degraded"), name
-        judged = {"rounds": 1, "humans": ["judge"]}
+        judged = {"max_rounds": 1, "humans": ["judge"]}
         stage.post("/runs", {"pattern": "debate", "question": QUESTION, "options": judged, "runId": "waits"})
         assert stage.get("/runs/waits?wait=30").json()["status"] == "awaiting"
         yield stage

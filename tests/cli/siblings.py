@@ -34,9 +34,9 @@ ANSWERS: dict[str, Any] = {
 
 VERBS = {
     "deliberation": ("deliberation", ()),
-    "handoff": ("handoff", ("--turns", "2", "--seed", "5")),
-    "round-robin": ("round_robin", ("--rounds", "1", "--referee")),
-    "consensus": ("consensus", ("--rounds", "1", "--seed", "5")),
+    "handoff": ("handoff", ("--max-turns", "2", "--seed", "5")),
+    "round-robin": ("round_robin", ("--max-rounds", "1", "--referee")),
+    "consensus": ("consensus", ("--max-rounds", "1", "--seed", "5")),
 }
 """Each verb's pattern, and options by which it is short."""
 

@@ -16,7 +16,7 @@ from .stage import OnTerminal, Stage
 if TYPE_CHECKING:
     from typer.testing import Result
 
-SIDES = ("--debater", "pro=cap rents", "--debater", "con=free rents", "--rounds", "1", "--no-synthesizer")
+SIDES = ("--debater", "pro=cap rents", "--debater", "con=free rents", "--max-rounds", "1", "--no-synthesizer")
 VERDICT = json.dumps({"reasoning": "It answered.", "winner": "cap rents", "verdict": "Cap them."})
 
 

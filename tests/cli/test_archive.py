@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 VOTES = {"Planner": "Planner", "Maker": "Planner", "Guardian": "Guardian"}
-SHORT = ("--rounds", "1", "--seed", "5", "--voting", "weighted")
+SHORT = ("--max-rounds", "1", "--seed", "5", "--voting", "weighted")
 
 
 @dataclass(eq=False)
@@ -129,7 +129,7 @@ def test_a_batch_has_an_archive_only_if_it_asks_for_one(tmp_path: Path, monkeypa
     (tmp_path / "q.txt").write_text("Cap rents?\nCap all rents?\n")
     (tmp_path / "asked.toml").write_text("archive = true\n")
     with voters() as on:
-        batch = ("batch", "q.txt", "--pattern", "consensus", "--rounds", "1", "--model", "staged", "--base-url")
+        batch = ("batch", "q.txt", "--pattern", "consensus", "--max-rounds", "1", "--model", "staged", "--base-url")
         options = (on.base_url, "--max-concurrency", "1")
         assert command(*batch, *options).exit_code == 0
         assert "earlier debate" not in shown(on)

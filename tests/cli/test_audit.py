@@ -56,7 +56,7 @@ def data(tmp_path: Path) -> Path:
 
 def held(on: Stage, *more: str) -> str:
     """The id of a debate that is kept."""
-    result = command(*on.options(*SIDES, "--rounds", "1", "--json", *more))
+    result = command(*on.options(*SIDES, "--max-rounds", "1", "--json", *more))
     assert result.exit_code == 0
     return str(json.loads(result.stdout)["runId"])
 
@@ -122,7 +122,7 @@ def test_a_file_that_is_no_data_set_is_refused(tmp_path: Path, content: str, pro
     ("arguments", "problem"),
     [
         (("--data", "x", "abcd"), "Leave RUN out where --data is given"),
-        (("--data", "x", "--block", "debate"), "Leave --block out where --data is given"),
+        (("--data", "x", "--pattern", "debate"), "Leave --pattern out where --data is given"),
         (("abcd", "--limit", "3"), "Leave --limit out where the runs are named"),
         (("--status", "done"), "--status must be 'queued', 'running', "),
         (("--limit", "0"), "--limit must be an int >= 1, got 0"),
@@ -174,8 +174,8 @@ def test_runs_that_are_kept_are_audited(store: Path) -> None:
     assert "Left out: 1 run: has not ended\n" in command("audit").stdout
     assert audit(first, second[:8], first)["audit"]["items"] == 2
     assert audit("--limit", "5")["audit"]["items"] == 1
-    assert audit("--search", "rents", "--block", "debate", "--status", "complete")["leftOut"].keys() != set()
-    assert command("audit", "--search", "nothing like it").exit_code == 3
+    assert audit("--text", "rents", "--pattern", "debate", "--status", "complete")["leftOut"].keys() != set()
+    assert command("audit", "--text", "nothing like it").exit_code == 3
     assert command("audit", "nothing").exit_code == 2
 
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from typer.testing import Result
 
 QUESTIONS = 'id,question\n1,Cap rents?\n2,"Ban cars,\nall of them?"\n3,Tea?\n'
-SHORT = ("--rounds", "1")
+SHORT = ("--max-rounds", "1")
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ def test_lines_of_json_hold_the_whole_document(folder: Path) -> None:
     """A line shows as any document that is saved; fields of the row go with it."""
     (folder / "q.jsonl").write_text('{"question": "Cap rents?", "tags": ["a"]}\n\n"Tea?"\n')
     with Stage() as played:
-        result = batch(played, "q.jsonl", "--out", "r.jsonl", "--batch", "rents")
+        result = batch(played, "q.jsonl", "--out", "r.jsonl", "--batch-id", "rents")
     assert (result.exit_code, warnings_of(result)) == (0, "")
     first, second = lines(folder / "r.jsonl")
     assert (first["row"], second["row"], second["question"]) == ({"tags": ["a"]}, {}, "Tea?")
@@ -145,9 +145,9 @@ def test_what_fails_does_not_end_the_others_and_is_tried_again(folder: Path) -> 
 def test_limits_leave_questions_without_a_result(folder: Path) -> None:
     """Of each question, and of all: exit code 3; a higher total goes on."""
     with Stage() as played:
-        each = batch(played, "q.csv", "--max-calls", "1", "--batch", "each", "--out", "each.jsonl")
-        total = batch(played, "q.csv", "--max-total-calls", "3", "--max-concurrency", "1", "--batch", "all")
-        more = batch(played, "q.csv", "--max-total-tokens", "60", "--max-concurrency", "1", "--batch", "all")
+        each = batch(played, "q.csv", "--max-calls", "1", "--batch-id", "each", "--out", "each.jsonl")
+        total = batch(played, "q.csv", "--max-total-calls", "3", "--max-concurrency", "1", "--batch-id", "all")
+        more = batch(played, "q.csv", "--max-total-tokens", "60", "--max-concurrency", "1", "--batch-id", "all")
     assert (each.exit_code, total.exit_code, more.exit_code) == (3, 3, 3)
     assert "Limit reached: 3\n" in each.stdout
     assert "calls=1" in lines(folder / "each.jsonl")[0]["error"]
@@ -162,7 +162,7 @@ def test_the_patterns_own_options_stand_in_a_file(folder: Path) -> None:
     """Sides with models of their own, a schema beside the file; each is one object for all questions."""
     (folder / "answer.json").write_text('{"type": "object", "properties": {"answer": {"type": "integer"}}}')
     (folder / "plan.toml").write_text(
-        'schema = "answer.json"\nmoderator = true\nrounds = 5\n[[debaters]]\nname = "ann"\nstance = "for"\n'
+        'output_schema = "answer.json"\nmoderator = true\nmax_rounds = 5\n[[debaters]]\nname = "ann"\nstance = "for"\n'
         'model = "ann-model"\n[[debaters]]\nname = "bob"\nstance = "against"\n'
     )
     decision = {"nextSpeakers": ["ann", "bob"], "briefing": "B.", "newAngle": None, "done": True}
@@ -211,7 +211,7 @@ def test_a_bad_row_is_an_error_before_anything_is_paid(folder: Path, content: st
     [
         (("--pattern", "duel"), "There is no pattern 'duel'. Patterns: debate, "),
         (("--max-concurrency", "0"), "--max-concurrency must be an int >= 1"),
-        (("--batch", " "), "--batch must be text"),
+        (("--batch-id", " "), "--batch-id must be text"),
         (("--format", "xml"), "--format must be 'csv', "),
         (("--seed", "x"), "Invalid value"),
         (("--max-calls", "0"), "--max-calls must be an int >= 1"),
@@ -256,13 +256,13 @@ def test_what_cannot_be_is_one_message(folder: Path, options: tuple[str, ...], p
 def test_another_question_in_a_batch_of_that_name_is_refused(folder: Path) -> None:
     """Before anything is paid; more questions at the end are welcome."""
     with Stage() as played:
-        batch(played, "q.csv", "--batch", "b", "--limit", "2")
+        batch(played, "q.csv", "--batch-id", "b", "--limit", "2")
         asked = len(played.bodies)
         (folder / "q.csv").write_text(QUESTIONS.replace("Cap", "Free"))
-        changed = batch(played, "q.csv", "--batch", "b")
+        changed = batch(played, "q.csv", "--batch-id", "b")
         assert len(played.bodies) == asked
         (folder / "q.csv").write_text(f"{QUESTIONS}4,Coffee?\n")
-        longer = batch(played, "q.csv", "--batch", "b")
+        longer = batch(played, "q.csv", "--batch-id", "b")
     assert (changed.exit_code, longer.exit_code) == (2, 0)
     assert "run b-0 was started with other options" in changed.stderr
     assert "Questions: 4 (2 done before)\n" in longer.stdout
@@ -470,13 +470,13 @@ def test_an_interrupted_batch_keeps_what_was_answered(folder: Path) -> None:
 
         thread = threading.Thread(target=interrupt, daemon=True)
         thread.start()
-        result = batch(played, "q.csv", "--max-concurrency", "1", "--batch", "b", "--limit", "1")
+        result = batch(played, "q.csv", "--max-concurrency", "1", "--batch-id", "b", "--limit", "1")
         thread.join(PATIENCE)
         played.let_go()
-        again = batch(played, "q.csv", "--max-concurrency", "1", "--batch", "b", "--limit", "1")
+        again = batch(played, "q.csv", "--max-concurrency", "1", "--batch-id", "b", "--limit", "1")
         assert len(played.bodies) == 2 + 2
     assert (result.exit_code, again.exit_code) == (130, 0)
-    assert result.stderr == "Interrupted. To continue: the same command, or any with --batch b\n"
+    assert result.stderr == "Interrupted. To continue: the same command, or any with --batch-id b\n"
     assert folder.joinpath("runs.sqlite3").exists()
 
 
@@ -509,7 +509,7 @@ def failed(question: str) -> BatchItem[Any]:
 def test_what_all_questions_would_warn_of_is_said_once(folder: Path) -> None:
     """Five rounds are suspicious; three questions are no three warnings."""
     with Stage() as played:
-        result = CliRunner().invoke(app, [*on(played, "q.csv"), "--rounds", "5"], catch_exceptions=False)
+        result = CliRunner().invoke(app, [*on(played, "q.csv"), "--max-rounds", "5"], catch_exceptions=False)
     assert result.exit_code == 0
     assert result.stderr.startswith("Warning: ")
     assert result.stderr.count("\n") == 1
@@ -551,7 +551,7 @@ def test_ctrl_c_in_a_terminal_leaves_all_and_says_how_to_go_on(folder: Path) -> 
     """A bar shows how far it is; exit code 130; the same command finishes it."""
     (folder / "q.txt").write_text("One?\nTwo?\nThree?\n")
     with Stage(hold=(3, 0)) as played:
-        arguments = on(played, "q.txt", "--max-concurrency", "1", "--batch", "b", "--out", "r.jsonl")
+        arguments = on(played, "q.txt", "--max-concurrency", "1", "--batch-id", "b", "--out", "r.jsonl")
         with OnTerminal(*arguments) as terminal:
             played.wait_for_turn(4)
             terminal.until("1/3")
@@ -560,26 +560,26 @@ def test_ctrl_c_in_a_terminal_leaves_all_and_says_how_to_go_on(folder: Path) -> 
         seen = OWN_ESCAPES.sub("", terminal.seen)
         assert "3 calls, 39 tokens" in seen
         assert "Questions: 3 (2 not done)" in seen
-        assert "Interrupted. To continue: the same command, or any with --batch b\n" in terminal.seen
+        assert "Interrupted. To continue: the same command, or any with --batch-id b\n" in terminal.seen
         assert "Traceback" not in terminal.seen
         assert len(lines(folder / "r.jsonl")) == 1
         played.let_go()
-        again = batch(played, "q.txt", "--max-concurrency", "1", "--batch", "b", "--out", "r.jsonl")
+        again = batch(played, "q.txt", "--max-concurrency", "1", "--batch-id", "b", "--out", "r.jsonl")
     assert again.exit_code == 0
     assert len(lines(folder / "r.jsonl")) == 3
 
 
 def test_a_batch_is_one_row_among_the_runs(folder: Path) -> None:
-    """With how many of its runs came to what; --batch lists them one by one."""
+    """With how many of its runs came to what; --batch-id lists them one by one."""
     with Stage(broken={1}) as played:
-        command = ("q.csv", "--max-concurrency", "1", "--batch", "rents", "--attempts", "1", "--rounds", "1")
+        command = ("q.csv", "--max-concurrency", "1", "--batch-id", "rents", "--attempts", "1", "--max-rounds", "1")
         batch(played, *command)
     runner, where = CliRunner(), ("--store", str(folder / "runs.sqlite3"))
     listed = runner.invoke(app, ["runs", "--limit", "1", *where]).stdout
     assert re.search(r"^rents \(\d runs\) .* 1 failed", listed, re.MULTILINE)
-    assert "The runs of a batch, one by one: --batch rents" in listed
+    assert "The runs of a batch, one by one: --batch-id rents" in listed
     assert "There are more" not in listed
-    alone = runner.invoke(app, ["runs", "--batch", "rents", *where]).stdout
+    alone = runner.invoke(app, ["runs", "--batch-id", "rents", *where]).stdout
     numbers = re.findall(r"^rents-(\d) ", alone, re.MULTILINE)
     assert sorted(numbers) == [str(index) for index in range(len(numbers))]
     assert f"rents ({len(numbers)} runs)" in listed

@@ -21,7 +21,7 @@ MISUSE = {
     "or put `proposition` into the file of --file.",
     "consensus": 'Give a task, for example: flowdebate consensus "Name the product"; '
     "or put `task` into the file of --file.",
-    "debate Q --rounds 0": "--rounds must be an int >= 1, got 0",
+    "debate Q --max-rounds 0": "--max-rounds must be an int >= 1, got 0",
     "debate Q --debater pro": "--debater must be name=stance, got 'pro'",
     "debate Q --max-seconds -1": "--max-seconds must be a number of seconds > 0, got -1.0",
     "debate Q --on-flip x": "--on-flip must be 'average', 'abstain', 'tie' or 'human', got 'x'",
@@ -31,7 +31,7 @@ MISUSE = {
     "debate Q --record a --replay b": "Leave --replay out where answers are recorded",
     "debate Q --base-url http://x/v1": "--model must be the model's name as the server at http://x/v1 has it",
     "debate Q --model gpt-5-mini": None,
-    "debate Q --schema none.json": "none.json: cannot be read: No such file or directory",
+    "debate Q --output-schema none.json": "none.json: cannot be read: No such file or directory",
     "debate Q --file none.toml": "none.toml: cannot be read: No such file or directory",
     "run none.toml": "There is no plan file 'none.toml'. To debate a question: flowdebate debate \"…\"",
     "batch none.txt": "none.txt: cannot be read: No such file or directory",
@@ -55,7 +55,7 @@ MISUSE = {
     "recount": "Say which debate to recount: the id of its run, or --last, or --data FILE.",
     "recount --last": "No run in STORE has ballots.",
     "recount --data x --store y": "Leave --store out where --data is given",
-    "audit --data x --block debate": "Leave --block out where --data is given",
+    "audit --data x --pattern debate": "Leave --pattern out where --data is given",
     "audit --schedule full": "Leave --schedule out without --rejudge",
 }
 """What is said of a command line; None where only the form is looked at."""
@@ -63,7 +63,7 @@ TYPER = {
     "debat Q": ("No such command 'debat'", "Did you mean 'debate'"),
     "debate Q --moderater": ("No such option: --moderater", "--moderator"),
     "render": ("Missing argument 'FILE'",),
-    "debate Q --rounds x": ("Invalid value for '--rounds'",),
+    "debate Q --max-rounds x": ("Invalid value for '--max-rounds'",),
 }
 """What the parser says, in parts."""
 

@@ -68,7 +68,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def run(stage: Stage | None, *more: str) -> Result:
     """An evaluation in this process."""
     url = "http://127.0.0.1:9/v1" if stage is None else stage.base_url
-    options = ("--model", "staged", "--base-url", url, "--store", "runs.sqlite3", "--rounds", "1", "--seed", "1")
+    options = ("--model", "staged", "--base-url", url, "--store", "runs.sqlite3", "--max-rounds", "1", "--seed", "1")
     return CliRunner().invoke(app, ["evaluate", *more, *options], catch_exceptions=False)
 
 
@@ -133,7 +133,7 @@ def test_what_failed_counts_as_wrong_and_is_tried_again(folder: Path) -> None:
     with School(broken=range(3)) as school:
         first = run(school, "facts.jsonl", "--attempts", "1", "--max-concurrency", "1", "--json")
     with School() as school:
-        again = run(school, "facts.jsonl", "--attempts", "1", "--json", "--batch", json.loads(first.stdout)["batch"])
+        again = run(school, "facts.jsonl", "--attempts", "1", "--json", "--batch-id", json.loads(first.stdout)["batch"])
     assert first.exit_code == 1
     report = json.loads(first.stdout)["report"]
     assert (report["n"], report["attempted"], report["failed"], report["methods"][0]["right"]) == (4, 4, 3, 1)
@@ -152,7 +152,7 @@ def test_debates_that_were_not_started_or_failed_stand_below_the_report(folder: 
     assert "Left out: 2 (not started)\nBaseline answers that failed: 1\n" in result.stdout
     assert re.search(r"^the debate +2 of 2 ", result.stdout, re.MULTILINE)
     assert re.search(r"^one call +\d of 1 ", result.stdout, re.MULTILINE)
-    assert "To continue: the same command, or any with --batch evaluation-" in result.stderr
+    assert "To continue: the same command, or any with --batch-id evaluation-" in result.stderr
 
 
 def test_nothing_to_compare_is_said(folder: Path) -> None:
@@ -269,7 +269,7 @@ def test_questions_of_a_column_are_one_cluster_and_failed_ones_may_be_left_out(f
     assert gone.exit_code == 2
     assert "a column of all rows" in gone.stderr
     with School(broken=range(3)) as school:
-        options = ("--attempts", "1", "--max-concurrency", "1", "--missing", "left-out", "--batch", "lost")
+        options = ("--attempts", "1", "--max-concurrency", "1", "--missing", "left-out", "--batch-id", "lost")
         found = json.loads(run(school, "facts.jsonl", *options, "--json").stdout)["report"]
         page = run(school, "facts.jsonl", *options, "--missing", "gone")
     assert (found["n"], found["attempted"], found["failed"], found["missing"]) == (1, 4, 3, "left out")

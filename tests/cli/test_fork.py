@@ -43,7 +43,7 @@ def test_with_another_judge_only_the_judge_is_paid_for(store: Path, tmp_path: Pa
     """The first line says what is reused; page, report, JSON and `show` end with what was; the parent stays."""
     report = tmp_path / "fork.md"
     with Stage(turns=SAID) as on:
-        command(*on.options(*SIDES, "--rounds", "1", "--seed", "7"))
+        command(*on.options(*SIDES, "--max-rounds", "1", "--seed", "7"))
         parent = newest(store)
         before = parent, steps_of(store, parent.header.run_id)
         with OnTerminal("fork", "--last", "--judge-model", "other", "--markdown", str(report)) as terminal:
@@ -79,7 +79,7 @@ def test_an_answer_is_edited_by_its_place_or_its_ends(tmp_path: Path, store: Pat
     reply = tmp_path / "reply.txt"
     reply.write_text("No = never.\n")
     with Stage(turns=SAID) as on:
-        command(*on.options(*SIDES, "--rounds", "2"))
+        command(*on.options(*SIDES, "--max-rounds", "2"))
         parent = newest(store).header.run_id
         documents = [
             forked(parent, "--edit", "round[1]/con=No = never."),
@@ -104,7 +104,7 @@ def test_an_answer_is_edited_by_its_place_or_its_ends(tmp_path: Path, store: Pat
 def test_a_fork_has_the_id_that_it_is_given(store: Path) -> None:
     """So that a script need not look for it; a taken one is refused before anything is asked."""
     with Stage(turns=SAID) as on:
-        command(*on.options(*SIDES, "--rounds", "1"))
+        command(*on.options(*SIDES, "--max-rounds", "1"))
         document = forked("--last", "--judge-model", "other", "--fork-id", "rents-2")
         asked = len(on.bodies)
         taken = command("fork", "rents-2", "--judge-model", "third", "--fork-id", "rents-2")
@@ -119,7 +119,7 @@ def test_a_fork_has_the_id_that_it_is_given(store: Path) -> None:
 def test_from_a_place_on_everything_is_asked_for_anew(store: Path) -> None:
     """Although the requests are the same."""
     with Stage(turns=SAID) as on:
-        command(*on.options(*SIDES, "--rounds", "2"))
+        command(*on.options(*SIDES, "--max-rounds", "2"))
         asked = len(on.bodies)
         result = command("fork", "--last", "--at", "round[2]/pro", "--quiet")
         assert len(on.bodies) == asked + 3
@@ -148,12 +148,12 @@ def test_a_fork_of_each_command_without_changes_asks_nothing(verb: str) -> None:
 def test_any_option_of_a_plan_can_be_changed() -> None:
     """As in a plan file; a stop condition is evaluated again, so that further rounds ask only for themselves."""
     with Stage(turns=SAID) as on:
-        command(*on.options(*SIDES, "--rounds", "3", "--stop", "rounds(1)"))
+        command(*on.options(*SIDES, "--max-rounds", "3", "--stop", "rounds(1)"))
         asked = len(on.bodies)
         longer = forked("--last", "--set", "stop=rounds(2)")
         assert len(on.bodies) == asked + 3
-        brief = forked("--last", "--rounds", "2", "--set", "stop=", "--set", 'instructions = "Be brief."')
-        limited = command("fork", "--last", "--rounds", "3", "--max-calls", "1")
+        brief = forked("--last", "--max-rounds", "2", "--set", "stop=", "--set", 'instructions = "Be brief."')
+        limited = command("fork", "--last", "--max-rounds", "3", "--max-calls", "1")
         resumed = command("resume", "--last", "--max-calls", "99", "--json")
     assert longer["raw"]["rounds"] == brief["raw"]["rounds"] == 2
     assert (longer["fork"]["reused"], brief["fork"]["reused"]) == (2, 0)
@@ -170,7 +170,7 @@ def test_a_fork_has_the_models_of_its_run_not_of_the_environment(store: Path, mo
         monkeypatch.setenv("OPENAI_BASE_URL", on.base_url)
         monkeypatch.setenv("OPENAI_API_KEY", "k")
         monkeypatch.setenv("FLOWDEBATE_MODEL", "openai/staged")
-        command("debate", "Cap rents?", *SIDES, "--rounds", "1")
+        command("debate", "Cap rents?", *SIDES, "--max-rounds", "1")
         monkeypatch.setenv("FLOWDEBATE_MODEL", "openai/ann-model")
         forked("--last", "--judge-model", "openai/other")
         assert [body["model"] for body in on.bodies] == ["staged", "staged", "staged", "other"]
@@ -182,7 +182,7 @@ def test_what_cannot_be_forked_is_one_message(store: Path) -> None:
     block = handler(_mine, name="mine")
     asyncio.run(block.run("Cap rents?", store=store, run_id="my-run"))
     with Stage(turns=SAID) as on:
-        command(*on.options(*SIDES, "--rounds", "1"))
+        command(*on.options(*SIDES, "--max-rounds", "1"))
         run_id, count = newest(store).header.run_id, len(on.bodies)
         cases: dict[tuple[str, ...], str] = {
             (): "Say which run: flowdebate fork RUN, or --last.",
@@ -197,9 +197,9 @@ def test_what_cannot_be_forked_is_one_message(store: Path) -> None:
             (run_id, "--edit", "judge=nonsense"): "an answer that the step takes",
             (run_id, "--set", "rounds"): "--set must be KEY=VALUE, with a key of a plan file, got 'rounds'",
             (run_id, "--set", "roundz=3"): "--set: `roundz` must be one of the keys",
-            (run_id, "--set", "rounds=0"): "--set: `rounds` must be an int >= 1, got 0",
+            (run_id, "--set", "max_rounds=0"): "--set: `max_rounds` must be an int >= 1, got 0",
             (run_id, "--set", "question=Why?"): "`question` must be left out: a fork has the question of its run",
-            (run_id, "--rounds", "0"): "--rounds must be an int >= 1, got 0",
+            (run_id, "--max-rounds", "0"): "--max-rounds must be an int >= 1, got 0",
         }
         for arguments, words in cases.items():
             result = command("fork", *arguments)

@@ -57,7 +57,7 @@ def test_options_are_listed_in_panels() -> None:
 def test_every_option_of_a_pattern_has_a_panel(name: str) -> None:
     """One that is declared without would be listed between file and seed."""
     options = PATTERNS[name].load_page().options
-    offered = [key for key in options.keys().values() if key not in (options.SUBJECT, "seed", "weights")]
+    offered = [key for key in options.names() if key not in (options.SUBJECT, "seed", "weights")]
     assert [key for key in offered if option_of(options, key).panel is None] == []
 
 

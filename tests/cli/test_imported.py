@@ -98,7 +98,11 @@ def test_what_is_given_again_is_used_and_what_is_not_is_asked_for(theirs: Stage,
 
 def test_a_server_given_again_is_enough_where_nothing_else_is_named(theirs: Stage, tmp_path: Path) -> None:
     """Texts of sources and schemas inside the file are its content: nothing else is used for them."""
-    content: dict[str, Any] = {"sources": {"report": "Homes first."}, "schema": {"type": "object"}, "synthesizer": True}
+    content: dict[str, Any] = {
+        "sources": {"report": "Homes first."},
+        "output_schema": {"type": "object"},
+        "synthesizer": True,
+    }
     run_id, file = forged(theirs, tmp_path, **content)
     command("import", str(file))
     with Stage() as mine:
@@ -124,7 +128,7 @@ def test_a_terminal_shows_what_is_named_and_asks(theirs: Stage, tmp_path: Path) 
 def test_an_answer_to_an_imported_run_reaches_nobody_unasked(theirs: Stage, secret: Path, tmp_path: Path) -> None:
     """The answer is recorded; resuming the run needs what `resume` needs."""
     store = ("--store", str(tmp_path / "theirs.db"))
-    held = command(*theirs.options("--human", "pro", *SIDES, "--rounds", "1", "--suspend", "--json", *store))
+    held = command(*theirs.options("--human", "pro", *SIDES, "--max-rounds", "1", "--suspend", "--json", *store))
     run_id = json.loads(held.stdout)["runId"]
     file = tmp_path / "gift.jsonl"
     file.write_text(command("export", run_id, *store).stdout)
@@ -168,7 +172,7 @@ def test_a_plan_file_is_the_user_s_own(theirs: Stage, secret: Path, tmp_path: Pa
         "question": "Should we ship?",
         "model": "staged",
         "base_url": theirs.base_url,
-        "rounds": 1,
+        "max_rounds": 1,
     }
     lines = [f"{key} = {json.dumps(value)}" for key, value in {**options, "sources": [secret.name]}.items()]
     plan.write_text("\n".join(lines))

@@ -27,7 +27,7 @@ def _scored(first: float, second: float) -> dict[str, Any]:
 
 
 def _run(stage: Stage, *more: str) -> Result:
-    return CliRunner().invoke(app, stage.options(*SIDES, "--rounds", "1", *more), catch_exceptions=False)
+    return CliRunner().invoke(app, stage.options(*SIDES, "--max-rounds", "1", *more), catch_exceptions=False)
 
 
 def test_a_judge_that_changes_its_mind_is_told(tmp_path: Path) -> None:

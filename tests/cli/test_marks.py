@@ -16,12 +16,12 @@ from .test_stored import command
 if TYPE_CHECKING:
     from pathlib import Path
 
-DEBATE = ("--rounds", "1", "--debater", "pro=cap rents", "--debater", "con=free rents")
+DEBATE = ("--max-rounds", "1", "--debater", "pro=cap rents", "--debater", "con=free rents")
 SHORT = {
     "debate": (DEBATE, "transcript"),
-    "deliberation": (("--rounds", "1"), "history"),
-    "handoff": (("--turns", "2", "--transition", "text"), "transcript"),
-    "round-robin": (("--rounds", "1"), "transcript"),
+    "deliberation": (("--max-rounds", "1"), "history"),
+    "handoff": (("--max-turns", "2", "--transition", "text"), "transcript"),
+    "round-robin": (("--max-rounds", "1"), "transcript"),
     "council": (("--review", "none"), "opinions"),
 }
 """Options by which a verb is short, and where its contributions are."""

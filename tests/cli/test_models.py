@@ -86,7 +86,7 @@ def test_a_server_on_this_machine_is_shown_with_its_model(monkeypatch: pytest.Mo
     (ollama,) = [each for each in document["providers"] if each["name"] == "ollama"]
     assert (ollama["model"], ollama["answers"], ollama["keySet"]) == ("gemma3", True, None)
     sides = ("--debater", "ann=Trams", "--debater", "bob=Roads")
-    options = ("--rounds", "1", "--attempts", "1", "--no-store")
+    options = ("--max-rounds", "1", "--attempts", "1", "--no-store")
     run = CliRunner(env=CLEAN).invoke(app, ["debate", "Trams or roads?", *sides, *options])
     assert "Model: ollama/gemma3 (a server on this machine, at http://127.0.0.1:11434/v1)" in run.output
 
@@ -98,7 +98,7 @@ def test_a_visitor_with_an_anthropic_key_alone_is_served(monkeypatch: pytest.Mon
         there["anthropic"] = replace(there["anthropic"], structured="json_schema")  # what the stage plays
         monkeypatch.setattr("flowdebate.models.resolve.PROVIDERS", there)
         sides = ("--debater", "ann=Trams", "--debater", "bob=Roads")
-        asked = ["debate", "Trams or roads?", *sides, "--rounds", "1", "--no-synthesizer", "--no-store"]
+        asked = ["debate", "Trams or roads?", *sides, "--max-rounds", "1", "--no-synthesizer", "--no-store"]
         run = CliRunner(env={**CLEAN, "ANTHROPIC_API_KEY": SECRET}).invoke(app, asked, catch_exceptions=False)
     assert run.exit_code == 0, run.output
     assert "Model: anthropic/staged" in run.output

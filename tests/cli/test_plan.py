@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from flowdebate.cli.app import app
-from flowdebate.errors import BadFile, ConfigurationError, FlowDebateError
+from flowdebate.errors import BadFile, ConfigurationError, FlowDebateError, FlowDebateWarning
 from flowdebate.patterns import PATTERNS
 from flowdebate.service.plans.options import parse_entry, read_plan_file
 from flowdebate.service.plans.plan import make_plan
@@ -21,7 +21,7 @@ from flowdebate.service.plans.plan import make_plan
 DEBATE = PATTERNS["debate"]
 TOML = """
 question = "Cap rents?"
-rounds = 3
+max_rounds = 3
 moderator = true
 model = "ollama/gemma3"
 instructions = "Be brief."
@@ -37,7 +37,7 @@ name = "ben"
 stance = "free rents"
 model = "ollama/qwen3"
 
-[schema]
+[output_schema]
 type = "object"
 """
 
@@ -55,9 +55,9 @@ class Case:
 SIDES = 'debaters = [{name = "a", stance = "x"}, {name = "b", stance = "y"}]\n'
 BAD = [
     Case(id="unknown key", text="round = 2", message="`round` must be one of the keys "),
-    Case(id="wrong type", text='rounds = "two"', message="`rounds` must be an int >= 1, got 'two'"),
-    Case(id="a bool is not an int", text="rounds = true", message="`rounds` must be an int >= 1, got True"),
-    Case(id="no round", text="rounds = 0", message="`rounds` must be an int >= 1, got 0"),
+    Case(id="wrong type", text='max_rounds = "two"', message="`max_rounds` must be an int >= 1, got 'two'"),
+    Case(id="a bool is not an int", text="max_rounds = true", message="`max_rounds` must be an int >= 1, got True"),
+    Case(id="no round", text="max_rounds = 0", message="`max_rounds` must be an int >= 1, got 0"),
     Case(id="blank question", text='question = " "', message="`question` must be text that is not blank, got ' '"),
     Case(id="moderator", text='moderator = "yes"', message="`moderator` must be true or false, got 'yes'"),
     Case(id="seed", text="seed = 1.5", message="`seed` must be an int, got 1.5"),
@@ -89,12 +89,16 @@ BAD = [
         text='base_url = "http://me:pw@x/v1"',
         message="`--model` must be the model's name as the server at http://x/v1 has",
     ),
-    Case(id="schema is a list", text="schema = [1]", message="`schema` must be a JSON Schema, or the path of one"),
-    Case(id="schema", text='schema = {type = "nothing"}', message="`schema` must be a valid JSON Schema"),
-    Case(id="no schema file", text='schema = "none.json"', message="none.json: cannot be read: No such file"),
+    Case(
+        id="schema is a list",
+        text="output_schema = [1]",
+        message="`output_schema` must be a JSON Schema, or the path of one",
+    ),
+    Case(id="schema", text='output_schema = {type = "nothing"}', message="`output_schema` must be a valid JSON Schema"),
+    Case(id="no schema file", text='output_schema = "none.json"', message="none.json: cannot be read: No such file"),
     Case(
         id="schema, but no synthesizer",
-        text='synthesizer = false\nschema = {type = "object"}',
+        text='synthesizer = false\noutput_schema = {type = "object"}',
         message="`synthesizer` must be left out where there is a schema",
     ),
     Case(id="not TOML", text="question = \nx", message="is not TOML: Invalid value (at line 1, column 12)"),
@@ -153,6 +157,39 @@ def test_json_says_the_same_as_toml(tmp_path: Path) -> None:
     assert read_plan_file(str(also)) == read_plan_file(str(toml))
 
 
+@pytest.mark.parametrize(
+    ("pattern", "former", "name", "value"),
+    [
+        ("debate", "rounds", "max_rounds", 3),
+        ("handoff", "turns", "max_turns", 4),
+        ("council", "schema", "output_schema", {}),
+    ],
+)
+def test_a_key_of_an_earlier_version_is_taken_with_a_hint(
+    pattern: str, former: str, name: str, value: Any, tmp_path: Path
+) -> None:
+    """In a file; where a program or a stored run says it, nobody reads a hint."""
+    info = PATTERNS[pattern]
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps({info.subject: "Why not?", former: value}))
+    with pytest.warns(FlowDebateWarning, match=f"plan.json: `{former}` is called `{name}`"):
+        plan = make_plan(info, {}, file=str(path))
+    assert plan.options.stored()[name] == value
+    told = make_plan(info, {}, file={info.subject: "Why not?", former: value}, where="options")
+    assert getattr(told.options, name) == value
+
+
+def test_an_option_of_an_earlier_version_is_taken_with_a_hint(tmp_path: Path) -> None:
+    """Also with its value behind a sign; a command that never had it refuses it."""
+    where = ("--store", str(tmp_path / "runs.sqlite3"))
+    found = CliRunner().invoke(app, ["runs", "--block=debate", "--search", "rents", *where])
+    assert (found.exit_code, found.stderr) == (0, "--block is called --pattern.\n--search is called --text.\n")
+    assert CliRunner().invoke(app, ["show", "--block=debate", "--last", *where]).exit_code == 2
+    refused = CliRunner().invoke(app, ["debate", "Q", "--rounds", "0"])
+    assert "--rounds is called --max-rounds." in refused.stderr
+    assert "--max-rounds must be an int >= 1, got 0" in refused.stderr
+
+
 def test_options_win_over_the_file(tmp_path: Path) -> None:
     """Each by itself; what is not given stays as the file has it."""
     path = tmp_path / "debate.toml"
@@ -160,7 +197,7 @@ def test_options_win_over_the_file(tmp_path: Path) -> None:
     plan = plan_of(
         path,
         question="Why?",
-        rounds=1,
+        max_rounds=1,
         moderator=False,
         judge_model="local",
         debaters=["c=one", "d=two=2"],
@@ -174,7 +211,7 @@ def test_a_schema_s_path_is_relative_to_the_file_that_names_it(tmp_path: Path) -
     """A folder with both can be moved."""
     (tmp_path / "answer.json").write_text('{"type": "object", "required": ["x"]}')
     path = tmp_path / "debate.toml"
-    path.write_text('question = "Why?"\nschema = "answer.json"')
+    path.write_text('question = "Why?"\noutput_schema = "answer.json"')
     assert plan_of(path).schema.json_schema["required"] == ["x"]
 
 
@@ -210,10 +247,10 @@ def test_a_side_is_read_back_or_refused(name: str, stance: str) -> None:
         (["debate", "Q", "--debater", "pro"], "--debater must be name=stance, got 'pro'"),
         (["debate", "Q", "--debater", "a=b"], "--debater must be given at least twice, got ['a']"),
         (["debate", "Q", "--debater", "=b"], "--debater must be name=stance, got '=b'"),
-        (["debate", "Q", "--rounds", "0"], "--rounds must be an int >= 1, got 0"),
+        (["debate", "Q", "--max-rounds", "0"], "--max-rounds must be an int >= 1, got 0"),
         (["debate", "Q", "--model", "\x1b[2J"], "--model must be"),
         (["debate", "Q", "--file", "none\x1b.toml"], "none\\x1b.toml: cannot be read: No such file"),
-        (["debate", "Q", "--schema", "."], ".: cannot be read: Is a directory"),
+        (["debate", "Q", "--output-schema", "."], ".: cannot be read: Is a directory"),
         (["debate", "Q", "--markdown", "no/folder/x.md"], "no/folder/x.md: cannot be written: there is no folder"),
         (["debate", "Q", "--markdown", "."], ".: cannot be written: it is a folder"),
         (["debate", "Q\ud800"], "QUESTION must be text that is not blank"),
@@ -257,7 +294,7 @@ def test_what_is_mistyped_is_answered_with_what_is_meant(
 
 @given(
     st.dictionaries(
-        st.sampled_from(["question", "debaters", "rounds", "model", "schema", "x"]),
+        st.sampled_from(["question", "debaters", "max_rounds", "model", "output_schema", "x"]),
         st.recursive(
             st.none() | st.booleans() | st.integers() | st.text(max_size=5),
             lambda inner: (

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def prompts(*options: str) -> list[str]:
     """The system messages of one debate by the command."""
     with Stage() as stage:
-        result = run(stage, *SIDES, "--rounds", "1", *options)
+        result = run(stage, *SIDES, "--max-rounds", "1", *options)
     assert result.exit_code == 0, result.stderr
     return [str(body["messages"][0]["content"]) for body in stage.bodies]
 

@@ -29,7 +29,7 @@ POINTS = [
     {"reasoning": "It answered.", "scores": {"yes": 80, "no": 20}, "verdict": "Yes."},
     {"reasoning": "It came last.", "scores": {"yes": 45, "no": 55}, "verdict": "No."},
 ]
-DEBATE = ("--debater", "pro=yes", "--debater", "con=no", "--rounds", "1")
+DEBATE = ("--debater", "pro=yes", "--debater", "con=no", "--max-rounds", "1")
 
 
 def decided(*arguments: str, stdin: str | None = None) -> Result:
@@ -137,7 +137,7 @@ def test_what_a_rule_is_told_changes_what_it_says(tmp_path: Path) -> None:
 def test_a_kept_consensus_is_decided_again() -> None:
     """Its votes; its own rule finds what it found."""
     with stage() as on:
-        run_id = held(on, "--rounds", "1", "--seed", "5", verb="consensus")["runId"]
+        run_id = held(on, "--max-rounds", "1", "--seed", "5", verb="consensus")["runId"]
         asked = len(on.bodies)
         found = document(run_id)
         assert len(on.bodies) == asked
@@ -228,7 +228,7 @@ def test_what_cannot_be_asked_is_refused(arguments: tuple[str, ...], problem: st
 def test_a_rule_that_there_is_not_is_refused() -> None:
     """With all that there are."""
     with Stage() as on:
-        run_id = held(on, *SIDES, "--rounds", "1")["runId"]
+        run_id = held(on, *SIDES, "--max-rounds", "1")["runId"]
     result = decided(run_id, "--rule", "dice")
     assert result.exit_code == 2
     assert "`rules` must be some of mean, median, " in result.stderr

@@ -30,7 +30,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("reports")
     store = ("--store", str(folder / "runs.sqlite3"))
     with Stage() as on:
-        held = command(*on.options(*SIDES, "--rounds", "1", *store))
+        held = command(*on.options(*SIDES, "--max-rounds", "1", *store))
         assert held.exit_code == 0, held.output
     written = command("report", "--last", "--html", str(folder / "r.html"), "--markdown", str(folder / "r.md"), *store)
     assert (written.exit_code, written.output) == (0, "")

@@ -27,7 +27,7 @@ def texts(result: Result) -> list[str]:
 def test_a_server_that_fails_once_is_asked_again_and_the_reader_is_told() -> None:
     """The debate is whole, and nothing is lost."""
     with Stage(broken={0}) as stage:
-        plain = run(stage, *SIDES, "--rounds", "1")
+        plain = run(stage, *SIDES, "--max-rounds", "1")
         posts = len(stage.bodies)
     assert plain.exit_code == 0
     assert posts == 4
@@ -38,7 +38,7 @@ def test_a_server_that_fails_once_is_asked_again_and_the_reader_is_told() -> Non
 def test_one_attempt_is_one_request() -> None:
     """`--attempts 1` fails at once."""
     with Stage(broken={0}) as stage:
-        result = run(stage, *SIDES, "--rounds", "1", "--attempts", "1", "--json")
+        result = run(stage, *SIDES, "--max-rounds", "1", "--attempts", "1", "--json")
         posts = len(stage.bodies)
     assert (result.exit_code, posts) == (1, 1)
     assert "503" in result.stderr
@@ -48,7 +48,7 @@ def test_one_attempt_is_one_request() -> None:
 def test_a_debate_may_go_on_without_a_turn(tmp_path: Path) -> None:
     """Screen, document, report and `render` say what is missing."""
     report = tmp_path / "report.md"
-    options = (*SIDES, "--rounds", "2", "--attempts", "1", "--on-failure", "skip")
+    options = (*SIDES, "--max-rounds", "2", "--attempts", "1", "--on-failure", "skip")
     with Stage(broken={2}) as stage:
         failed = run(stage, *options)
     assert failed.exit_code == 1
@@ -74,7 +74,7 @@ def test_a_debate_may_go_on_without_a_turn(tmp_path: Path) -> None:
 def test_a_lost_judge_leaves_a_debate_without_a_verdict() -> None:
     """Exit code 3: scripts see that there is nothing to route on."""
     with Stage(broken={2}) as stage:
-        result = run(stage, *SIDES, "--rounds", "1", "--attempts", "1", "--on-failure", "skip", "--json")
+        result = run(stage, *SIDES, "--max-rounds", "1", "--attempts", "1", "--on-failure", "skip", "--json")
     assert result.exit_code == 3
     document = json.loads(result.stdout)
     assert (document["status"], document["raw"]["verdict"]) == ("no_verdict", None)
@@ -92,9 +92,9 @@ def test_a_lost_judge_leaves_a_debate_without_a_verdict() -> None:
 def test_a_limit_ends_the_debate_with_what_there_is(limit: tuple[str, str], told: str) -> None:
     """Exit code 3; the screen and the document say which limit it was."""
     with Stage(hold=(1, 0)) as stage:
-        result = run(stage, *SIDES, "--rounds", "1", *limit, "--json")
+        result = run(stage, *SIDES, "--max-rounds", "1", *limit, "--json")
     with Stage(hold=(1, 0)) as stage:
-        plain = run(stage, *SIDES, "--rounds", "1", *limit)
+        plain = run(stage, *SIDES, "--max-rounds", "1", *limit)
     assert (result.exit_code, plain.exit_code) == (3, 3)
     assert result.stderr.startswith("To resume: flowdebate resume ")
     document = json.loads(result.stdout)
@@ -106,7 +106,7 @@ def test_a_limit_ends_the_debate_with_what_there_is(limit: tuple[str, str], told
 
 def test_another_model_is_asked_where_the_first_one_failed() -> None:
     """`--fallback`, with the server's own names, for that call; the reader is told."""
-    options = (*SIDES, "--rounds", "1", "--attempts", "1", "--fallback", "spare")
+    options = (*SIDES, "--max-rounds", "1", "--attempts", "1", "--fallback", "spare")
     with Stage(broken={0}) as stage:
         result = run(stage, *options, "--json")
         asked = [body["model"] for body in stage.bodies]
@@ -162,14 +162,14 @@ def test_a_condition_ends_a_debate_in_order(tmp_path: Path) -> None:
     file.write_text(f'stop = "{condition}"')
     for options in (("--stop", condition), ("--file", str(file))):
         with Stage() as stage:
-            result = run(stage, *SIDES, "--rounds", "4", *options, "--json")
+            result = run(stage, *SIDES, "--max-rounds", "4", *options, "--json")
         document = json.loads(result.stdout)
         assert (result.exit_code, document["status"]) == (0, "complete")
         assert (document["raw"]["rounds"], document["raw"]["stopReason"]) == (2, "rounds(2) & ~seconds(1000)")
         assert document["raw"]["verdict"]["verdict"] == "Both are right."
     report = tmp_path / "report.md"
     with Stage() as stage:
-        run(stage, *SIDES, "--rounds", "4", "--stop", "rounds(1)", "--markdown", str(report))
+        run(stage, *SIDES, "--max-rounds", "4", "--stop", "rounds(1)", "--markdown", str(report))
     assert r"Rounds: 1, ended by rounds(1)" in report.read_text().replace("\\", "")
 
 
@@ -213,11 +213,11 @@ def test_a_replay_that_asks_for_something_else_fails_loudly(tmp_path: Path) -> N
     """The difference is shown; a recording never takes the place of a file."""
     cassette = tmp_path / "debate.cassette"
     with Stage() as stage:
-        assert run(stage, *SIDES, "--rounds", "1", "--record", str(cassette)).exit_code == 0
-        refused = run(stage, *SIDES, "--rounds", "1", "--record", str(cassette))
+        assert run(stage, *SIDES, "--max-rounds", "1", "--record", str(cassette)).exit_code == 0
+        refused = run(stage, *SIDES, "--max-rounds", "1", "--record", str(cassette))
     assert refused.exit_code == 2
     assert "already exists" in refused.stderr
-    drifted = CliRunner().invoke(app, ["debate", "Free rents?", *SIDES, "--rounds", "1", "--replay", str(cassette)])
+    drifted = CliRunner().invoke(app, ["debate", "Free rents?", *SIDES, "--max-rounds", "1", "--replay", str(cassette)])
     assert drifted.exit_code == 1
     assert "Free rents?" in drifted.stderr
     missing = CliRunner().invoke(app, ["debate", "Q?", "--replay", str(tmp_path / "none")])
@@ -228,6 +228,6 @@ def test_a_recording_holds_the_answers_of_every_role_s_own_model(tmp_path: Path)
     """One file for all of them."""
     cassette = tmp_path / "debate.cassette"
     with Stage() as stage:
-        held = run(stage, *SIDES, "--rounds", "1", "--judge-model", "staged", "--record", str(cassette))
+        held = run(stage, *SIDES, "--max-rounds", "1", "--judge-model", "staged", "--record", str(cassette))
     assert held.exit_code == 0
     assert len(cassette.read_text().splitlines()) == 1 + 3

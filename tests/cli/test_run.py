@@ -30,7 +30,7 @@ def test_json_is_one_document_and_nothing_else(tmp_path: Path) -> None:
     """The raw output as it goes over the wire, with output, usage, seed and status; the same as a plain run shows."""
     schema = tmp_path / "answer.json"
     schema.write_text('{"type": "object", "properties": {"answer": {"type": "integer"}}, "required": ["answer"]}')
-    options = (*SIDES, "--seed", "5", "--moderator", "--synthesizer", "--schema", str(schema))
+    options = (*SIDES, "--seed", "5", "--moderator", "--synthesizer", "--output-schema", str(schema))
     with Stage() as stage:
         result = run(stage, *options, "--json")
         plain = run(stage, *options)
@@ -79,7 +79,7 @@ def test_a_synthesizer_writes_text_without_a_schema() -> None:
     """Which is streamed like an argument."""
     turns = (("Homes ", "first."), ("Build ", "more."), ("Do ", "both."))
     with Stage(turns=turns) as stage:
-        result = run(stage, *SIDES, "--rounds", "1", "--synthesizer")
+        result = run(stage, *SIDES, "--max-rounds", "1", "--synthesizer")
     assert "\nOutput\n  Do both.\n" in result.stdout
 
 
@@ -88,8 +88,8 @@ def test_a_failure_keeps_what_was_argued(tmp_path: Path) -> None:
     report = tmp_path / "report.md"
     wrong = {"reasoning": "r", "winner": "nobody \x1b[2J", "verdict": "v"}
     with Stage(verdict=wrong) as stage:
-        result = run(stage, *SIDES, "--rounds", "1", "--json", "--markdown", str(report))
-        plain = run(stage, *SIDES, "--rounds", "1")
+        result = run(stage, *SIDES, "--max-rounds", "1", "--json", "--markdown", str(report))
+        plain = run(stage, *SIDES, "--max-rounds", "1")
     assert result.exit_code == plain.exit_code == 1
     document = json.loads(result.stdout)
     assert document["status"] == "failed"
@@ -117,7 +117,7 @@ def test_a_server_that_is_not_there_is_one_message() -> None:
 def test_what_the_library_warns_of_is_a_line_on_stderr() -> None:
     """Five rounds are allowed, and suspicious."""
     with Stage() as stage:
-        result = run(stage, *SIDES, "--rounds", "5", "--json")
+        result = run(stage, *SIDES, "--max-rounds", "5", "--json")
     assert result.exit_code == 0
     assert result.stderr.startswith("Warning: ")
     assert result.stderr.count("\n") == 1
@@ -131,7 +131,7 @@ def test_a_report_takes_the_place_of_an_older_one_as_a_whole(tmp_path: Path) -> 
     report.chmod(0o640)
     link.symlink_to(report)
     with Stage() as stage:
-        result = run(stage, *SIDES, "--rounds", "1", "--markdown", str(link))
+        result = run(stage, *SIDES, "--max-rounds", "1", "--markdown", str(link))
     assert result.exit_code == 0
     assert report.read_text().startswith("# Debate\n\n> Cap rents?\n")
     assert report.stat().st_mode & 0o777 == 0o640

@@ -122,7 +122,7 @@ def test_who_speaks_at_the_same_time_is_shown_whole_and_one_after_the_other() ->
     """Pieces of several answers do not mingle: an answer stands there once it is finished, while others are awaited."""
     turns = (("alpha ", "beta."), ("gamma ", "delta."))
     with Stage(turns=turns, answers=ANSWERS, hold=(0, 1)) as on:
-        options = on.options("--rounds", "1", "--debater", "Ann=first", "--debater", "Ben", verb="deliberation")
+        options = on.options("--max-rounds", "1", "--debater", "Ann=first", "--debater", "Ben", verb="deliberation")
         with OnTerminal(*options, cold=True) as terminal:  # the first import of the SDK leaves time to see both
             terminal.until("gamma delta.")
             assert "alpha" not in terminal.seen
@@ -174,9 +174,9 @@ Decision
 def test_a_deliberation_without_a_decision_has_no_result() -> None:
     """Exit code 3, also where all rounds were held; with a decision it is 0, settled or not."""
     with Stage(answers={"SETTLED": REPORTS[0]}) as on:
-        undecided = hold(on, "deliberation", "--rounds", "1")
+        undecided = hold(on, "deliberation", "--max-rounds", "1")
     with Stage(answers={"SETTLED": REPORTS[1] | {"status": "CONTINUE"}}) as on:
-        decided = hold(on, "deliberation", "--rounds", "1")
+        decided = hold(on, "deliberation", "--max-rounds", "1")
     assert (undecided.exit_code, decided.exit_code) == (3, 0)
     assert "Decision\n  Settled: no\n  Decision: none\n" in undecided.stdout
     assert "Decision\n  Settled: no\n  Decision: Cap them at 3%.\n" in decided.stdout
@@ -233,7 +233,7 @@ def test_each_way_of_handing_over_can_be_asked_for(transition: str) -> None:
     """As the model's last line, as a call of a function, as JSON; the first turn can be anybody's."""
     answers = {"next_agent_name": {"response": "So I say.", "next_agent_name": "Neutral"}}
     with Stage(turns=(("So I say.\n", "Transition to neutral"),), answers=answers) as on:
-        result = hold(on, "handoff", "--transition", transition, "--turns", "1", "--first", "Opponent", "--json")
+        result = hold(on, "handoff", "--transition", transition, "--max-turns", "1", "--first", "Opponent", "--json")
         (asked,) = on.bodies
     assert ("tools" in asked, "response_format" in asked) == (transition == "tool", transition == "structured")
     (turn,) = json.loads(result.stdout)["raw"]["transcript"]
@@ -254,7 +254,7 @@ def test_a_panel_reads_well(tmp_path: Path) -> None:
     schema = tmp_path / "answer.json"
     schema.write_text('{"type": "object", "properties": {"answer": {"type": "integer"}}, "required": ["answer"]}')
     with stage() as on:
-        result = hold(on, "round-robin", "--schema", str(schema))
+        result = hold(on, "round-robin", "--output-schema", str(schema))
     assert result.exit_code == 0
     assert shown(result.stdout) == snapshot("""\
 Question: Cap rents?
@@ -393,7 +393,7 @@ def test_an_answer_that_is_late_has_failed() -> None:
 
     info = find_pattern("consensus")
     assert info is not None
-    plan = make_plan(info, {"task": "Cap rents?", "rounds": 1, "turn_timeout": "0.5"})
+    plan = make_plan(info, {"task": "Cap rents?", "max_rounds": 1, "turn_timeout": "0.5"})
     result = warped(plan.pattern().run(plan.subject, model=FunctionModel(answer), store=False))
     (failure,) = result.raw.failures
     assert (failure.phase, failure.kind) == ("proposal", "ModelTimeout")
@@ -406,7 +406,7 @@ def test_the_options_of_a_consensus_reach_the_pattern(tmp_path: Path) -> None:
     star = ("--topology", "star", "--hub", "Maker", "--seed", "5")
     off = ("--turn-timeout", "off")
     with stage() as on:
-        result = hold(on, "consensus", *star, "--rounds", "2", "--file", str(plan), "--judge", *off, "--json")
+        result = hold(on, "consensus", *star, "--max-rounds", "2", "--file", str(plan), "--judge", *off, "--json")
         judged = [body for body in on.bodies if "conclusive" in json.dumps(body)]
     raw = json.loads(result.stdout)["raw"]
     assert all("Maker" in edge for edge in raw["rounds"][0]["edges"])
@@ -414,9 +414,9 @@ def test_the_options_of_a_consensus_reach_the_pattern(tmp_path: Path) -> None:
     assert raw["tally"]["weights"]["Planner"] + raw["tally"]["weights"]["Guardian"] == 11.0
     assert len(judged) == 1
     with stage() as on:
-        early = hold(on, "consensus", "--rounds", "3", "--convergence", "0.9", "--json")
-        all_rounds = hold(on, "consensus", "--rounds", "3", "--convergence", "off", "--json")
-        polled = hold(on, "consensus", "--rounds", "2", "--convergence", "off", "--confidence", "0", "--json")
+        early = hold(on, "consensus", "--max-rounds", "3", "--convergence", "0.9", "--json")
+        all_rounds = hold(on, "consensus", "--max-rounds", "3", "--convergence", "off", "--json")
+        polled = hold(on, "consensus", "--max-rounds", "2", "--convergence", "off", "--confidence", "0", "--json")
     assert json.loads(early.stdout)["raw"]["earlyEnd"]["source"] == "convergence"
     assert [len(one.get("poll", ())) for one in json.loads(polled.stdout)["raw"]["rounds"]] == [3]
     again = CliRunner().invoke(app, ["render", "-"], input=polled.stdout)
@@ -433,9 +433,9 @@ def test_a_speaker_who_is_asked_again_is_told_of() -> None:
         ]
     }
     with Stage(answers=answers) as on:
-        result = hold(on, "handoff", "--turns", "1", "--json")
+        result = hold(on, "handoff", "--max-turns", "1", "--json")
     with Stage(answers=answers) as on:
-        plain = hold(on, "handoff", "--turns", "1")
+        plain = hold(on, "handoff", "--max-turns", "1")
     again = CliRunner().invoke(app, ["render", "-"], input=result.stdout)
     for page in (plain.stdout, again.stdout):
         assert "\n  So I say.\nHands over, when asked again, to: Neutral (" in page
@@ -444,7 +444,7 @@ def test_a_speaker_who_is_asked_again_is_told_of() -> None:
 
 def test_a_round_without_a_report_is_told() -> None:
     """The moderator failed, and the deliberation goes on."""
-    options = ("--rounds", "2", "--attempts", "1", "--on-failure", "skip")
+    options = ("--max-rounds", "2", "--attempts", "1", "--on-failure", "skip")
     with stage(broken={2}) as on:
         result = hold(on, "deliberation", *options, "--json")
     with stage(broken={2}) as on:

@@ -13,7 +13,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from flowdebate.cli.app import app
-from flowdebate.errors import ConfigurationError
+from flowdebate.errors import ConfigurationError, FlowDebateWarning
 from flowdebate.patterns import PATTERNS
 from flowdebate.service.documents.document import document_of
 from flowdebate.service.pages.handoff import HandoffOptions
@@ -228,9 +228,9 @@ MISUSE = [
         ["handoff", "Q", "--transition", "sign"],
         "--transition must be 'text', 'tool' or 'structured', got 'sign'",
     ),
-    (["handoff", "Q", "--turns", "0"], "--turns must be an int >= 1, got 0"),
+    (["handoff", "Q", "--max-turns", "0"], "--max-turns must be an int >= 1, got 0"),
     (["round-robin", "Q", "--debater", "a", "--debater", "A"], "different from that of debaters[0]"),
-    (["round-robin", "Q", "--schema", "none.json"], "none.json: cannot be read: No such file"),
+    (["round-robin", "Q", "--output-schema", "none.json"], "none.json: cannot be read: No such file"),
     (["consensus", "Q", "--hub", "Maker"], "--hub must be None: only the star has a hub, got 'Maker'"),
     (["consensus", "Q", "--topology", "star", "--hub", "x"], "--hub must be"),
     (["consensus", "Q", "--convergence", "2"], "--convergence must be a number from 0 to 1, or off"),
@@ -267,7 +267,7 @@ BAD = [
     ("round-robin", "referee = 1", "`referee` must be true or false, got 1"),
     (
         "round-robin",
-        'synthesizer = false\nschema = {type = "object"}',
+        'synthesizer = false\noutput_schema = {type = "object"}',
         "`synthesizer` must be left out where there is a schema",
     ),
 ]
@@ -287,13 +287,13 @@ def test_a_bad_file_is_one_line_with_file_and_key(verb: str, text: str, message:
 def test_what_a_pattern_refuses_is_placed_where_it_was_given(tmp_path: Path) -> None:
     """The key stands for the pattern's field, with what is inside of it; other errors pass as they are."""
     path = tmp_path / "plan.toml"
-    path.write_text("turns = 3")
+    path.write_text("max_turns = 3")
     given = HandoffOptions.read({"first": "Ann"}, file=str(path))
-    fields = {"first": "first", "max_turns": "turns"}
+    fields = {"first": "first", "max_turns": "max_turns"}
     with pytest.raises(ConfigurationError, match=r"^command line: `--first` must be x, got 1$"), given.placing(fields):
         raise ConfigurationError("handoff", "first", 1, "x")
     with (
-        pytest.raises(ConfigurationError, match=rf"^{re.escape(str(path))}: `turns\[0\]` must be x"),
+        pytest.raises(ConfigurationError, match=rf"^{re.escape(str(path))}: `max_turns\[0\]` must be x"),
         given.placing(fields),
     ):
         raise ConfigurationError("handoff", "max_turns[0]", 1, "x")
@@ -341,11 +341,12 @@ def test_every_option_is_documented_with_its_verb(verb: str) -> None:
 
 
 def test_debaters_of_a_round_robin_may_be_called_panelists_as_before(tmp_path: Path) -> None:
-    """In plan files and in documents of earlier versions."""
+    """In plan files, with a hint, and in documents of earlier versions."""
     people = [{"name": "ann", "role": "tenant"}, {"name": "bob"}]
     file = tmp_path / "plan.json"
     file.write_text(json.dumps({"question": "Free rents?", "panelists": people}))
-    plan = make_plan(PATTERNS["round_robin"], {}, file=str(file))
+    with pytest.warns(FlowDebateWarning, match="plan.json: `panelists` is called `debaters`"):
+        plan = make_plan(PATTERNS["round_robin"], {}, file=str(file))
     assert [speaker.name for speaker in plan.speakers] == ["ann", "bob"]
     raw = {"question": "Free rents?", "rounds": 0, "transcript": []}
     document = document_of({"pattern": "panel", "status": "complete", "panelists": people, "raw": raw}, where="here")

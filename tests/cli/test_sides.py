@@ -31,7 +31,7 @@ def stage(**options: Any) -> Stage:
 
 def arguments(on: Stage, *more: str) -> list[str]:
     """A debate whose question does not say what the sides are."""
-    return ["debate", ASKED, *on.options("--rounds", "1", "--no-synthesizer", *more)[2:]]
+    return ["debate", ASKED, *on.options("--max-rounds", "1", "--no-synthesizer", *more)[2:]]
 
 
 def run(on: Stage, *more: str) -> Result:
@@ -143,7 +143,7 @@ def test_a_batch_proposes_sides_where_a_question_needs_them(tmp_path: Path) -> N
     """Once: the same command again asks nothing. Plain questions have those of their words."""
     (tmp_path / "q.txt").write_text(f"Should we cap rents?\n{ASKED}\n")
     with stage() as on:
-        options = ["batch", str(tmp_path / "q.txt"), *on.options("--rounds", "1", "--no-synthesizer")[2:]]
+        options = ["batch", str(tmp_path / "q.txt"), *on.options("--max-rounds", "1", "--no-synthesizer")[2:]]
         options += ["--out", str(tmp_path / "r.jsonl")]
         first = CliRunner().invoke(app, options, catch_exceptions=False)
         asked = len(on.bodies)

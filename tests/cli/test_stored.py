@@ -83,7 +83,7 @@ def add_like(
 
 def ended_early(on: Stage, *more: str) -> str:
     """The id of a debate that a limit has ended after one argument."""
-    result = command(*on.options(*SIDES, "--rounds", "1", "--max-calls", "1", "--json", *more))
+    result = command(*on.options(*SIDES, "--max-rounds", "1", "--max-calls", "1", "--json", *more))
     assert result.exit_code == 3
     return str(json.loads(result.stdout)["runId"])
 
@@ -96,7 +96,7 @@ def newest_of(on: Stage, path: Path) -> StoredRun:
 
 def test_a_run_that_is_killed_is_resumed_to_the_same_end(store: Path) -> None:
     """SIGKILL in the middle of a call: what was answered is not asked for again, and the document is the same."""
-    options = (*SIDES, "--rounds", "2", "--seed", "7")
+    options = (*SIDES, "--max-rounds", "2", "--seed", "7")
     with Stage(turns=ONE_TURN) as on:
         whole = command(*on.options(*options, "--json", "--no-store"))
         asked = len(on.bodies)
@@ -210,9 +210,9 @@ def test_where_a_run_is_kept_is_what_the_user_says(store: Path, tmp_path: Path) 
     own = tmp_path / "own runs.db"
     with Stage() as on:
         run_id = ended_early(on, "--store", str(own))
-        named = command(*on.options(*SIDES, "--rounds", "1", "--max-calls", "1", "--store", str(own)))
+        named = command(*on.options(*SIDES, "--max-rounds", "1", "--max-calls", "1", "--store", str(own)))
         assert not store.exists()
-        unkept = command(*on.options(*SIDES, "--rounds", "1", "--max-calls", "1", "--no-store", "--json"))
+        unkept = command(*on.options(*SIDES, "--max-rounds", "1", "--max-calls", "1", "--no-store", "--json"))
         assert not store.exists()
         ended_early(on)
         assert store.exists()
@@ -238,7 +238,7 @@ def test_a_store_that_cannot_be_used_costs_nothing(tmp_path: Path) -> None:
         assert (both.exit_code, len(on.bodies)) == (2, 0)
         del os.environ["FLOWDEBATE_STORE"]
         os.environ["XDG_DATA_HOME"] = str(blocked)
-        held = command(*on.options(*SIDES, "--rounds", "1", "--json"))
+        held = command(*on.options(*SIDES, "--max-rounds", "1", "--json"))
     assert held.exit_code == 0
     assert held.stderr.startswith("Warning: the run is not stored: store ")
     assert json.loads(held.stdout)["runId"] is None
@@ -339,14 +339,14 @@ def test_runs_are_listed_by_what_is_asked_for(store: Path) -> None:
         return [run["runId"] for run in json.loads(command("runs", "--json", *options).stdout)]
 
     assert ids() == ["other", run_id, "older"]
-    assert ids("--status", "complete") == ids("--search", "FREE") == ["older"]
-    assert ids("--block", "panel") == ["other"]
+    assert ids("--status", "complete") == ids("--text", "FREE") == ["older"]
+    assert ids("--pattern", "panel") == ["other"]
     assert ids("--limit", "1") == ["other"]
     lines = command("runs", "--limit", "2").stdout.splitlines()
     assert [line.split()[0] for line in lines[:-1]] == ["RUN", "other", run_id[:8]]
     assert lines[-1] == f"There are more: flowdebate runs --limit 2 --before {run_id[:8]}"
     assert "2001-09-09  debate  complete " in command("runs").stdout
-    for option, value in (("--status", "lost"), ("--limit", "0"), ("--search", " "), ("--block", "\udcff")):
+    for option, value in (("--status", "lost"), ("--limit", "0"), ("--text", " "), ("--pattern", "\udcff")):
         result = command("runs", option, value)
         assert (result.exit_code, result.stdout) == (2, "")
         assert f"Error: {option} must be " in result.stderr
@@ -375,7 +375,7 @@ def test_a_list_says_the_command_of_its_next_page(store: Path, tmp_path: Path, s
     for number in range(3):
         header = replace(like.header, run_id=f"r{number}", created_at=1e9 + number)
         in_store(elsewhere, partial(SqliteStore.add, run=replace(like, header=header), steps=[]))
-    for options in ((), ("--search", "cap RENTS?"), ("--batch", "the b"), ("--store", str(elsewhere))):
+    for options in ((), ("--text", "cap RENTS?"), ("--batch-id", "the b"), ("--store", str(elsewhere))):
         whole = command("runs", *options).stdout.splitlines()[1:]
         pages = rows_of_all_pages("--limit", str(size), *options)
         rows = [row for page in pages for row in page]
@@ -403,7 +403,7 @@ def test_a_page_begins_behind_a_run_of_the_store(store: Path) -> None:
 def test_a_run_is_shown_step_by_step(store: Path) -> None:
     """Each with its place, model, tokens, seconds and text; as lines and as JSON. The end says what it came to."""
     with Stage() as on:
-        result = command(*on.options(*SIDES, "--rounds", "1", "--json"))
+        result = command(*on.options(*SIDES, "--max-rounds", "1", "--json"))
         run_id = json.loads(result.stdout)["runId"]
         asked = len(on.bodies)
         shown = command("show", run_id[:6])
@@ -468,7 +468,7 @@ def test_files_of_the_command_are_their_owner_s_alone(tmp_path: Path) -> None:
             command("report", run_id, "--markdown", old)
             command("export", run_id, "-o", exported)
             for out in (lines, table):
-                shared = ("--model", "staged", "--base-url", on.base_url, "--rounds", "1")
+                shared = ("--model", "staged", "--base-url", on.base_url, "--max-rounds", "1")
                 command("batch", questions, "--out", out, *shared)
     finally:
         os.umask(before)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.anyio
 
 SIDES = [{"name": name, "stance": "a tenant"} for name in ("ann", "bob", "cy")]
-CONSENSUS = {"question": TASK, "pattern": "consensus", "sides": SIDES, "rounds": 1, "wait": 50}
+CONSENSUS = {"question": TASK, "pattern": "consensus", "sides": SIDES, "max_rounds": 1, "wait": 50}
 
 
 @pytest.mark.parametrize("mode", ERAS)

@@ -31,15 +31,15 @@ QUESTION = "Should we build trams?"
         ("start_debate", {"question": " "}, "`question` must be text that is not blank"),
         ("start_debate", {"question": 5}, "`question`: Input should be a valid string, got 5"),
         ("start_debate", {}, "`question`: Field required"),
-        ("start_debate", {"question": QUESTION, "rounds": 99}, "`rounds`: Input should be less than or equal to 10"),
+        ("start_debate", {"question": QUESTION, "max_rounds": 99}, "`max_rounds`: Input should be less than or equal"),
         ("start_debate", {"question": QUESTION, "wait": 51}, "`wait`: Input should be less than or equal to 50"),
         ("start_debate", {"question": QUESTION, "pattern": "zzz"}, "`pattern` must be one of"),
         ("start_debate", {"question": "Which one?"}, "`sides` must be given: the question names no sides"),
-        ("start_debate", {"question": QUESTION, "pattern": "city", "rounds": 2}, "`rounds` must be left out: city"),
+        ("start_debate", {"question": QUESTION, "pattern": "city", "max_rounds": 2}, "`max_rounds` must be left out"),
         ("start_debate", {"question": QUESTION, "sides": [{"stance": "a"}]}, "`sides`: List should have at least 2"),
         ("start_debate", {"question": QUESTION, "sides": "[]"}, "`sides`: List should have at least 2"),
-        ("start_debate", {"question": QUESTION, "sides": [{"stance": "a"}] * 2, "pattern": "council", "rounds": 1},
-         "`rounds` must be left out: council has no rounds"),
+        ("start_debate", {"question": QUESTION, "sides": [{"stance": "a"}] * 2, "pattern": "council", "max_rounds": 1},
+         "`max_rounds` must be left out: council has no rounds"),
         ("start_debate", {"question": QUESTION, "pattern": "consensus",
           "sides": [{"stance": "a", "human": True}, {"stance": "b"}]}, "in consensus only models speak"),
         ("start_debate", {"question": QUESTION, "sides": [{"stance": "a", "name": "x"}, {"stance": "b", "name": "x"}]},
@@ -80,7 +80,7 @@ _JSON = st.recursive(
     max_leaves=6,
 )
 _TOOLS = ("start_debate", "wait_for_run", "get_run", "list_runs", "fork_run", "take_turn", "answer_turn", "judge")
-_NAMES = ("question", "sides", "rounds", "run_id", "seconds", "seen", "edits", "answer", "place", "texts", "status")
+_NAMES = ("question", "sides", "max_rounds", "run_id", "seconds", "seen", "edits", "answer", "place", "texts", "status")
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=50)
@@ -106,7 +106,7 @@ def _call(tool: str, arguments: dict[str, Any]) -> tuple[Any, Any]:
 async def test_markup_in_texts_stays_text(here: Stage) -> None:
     """A debater who writes the host's own tags, another speaker or a control token is only quoted."""
     async with here.connect() as client:
-        given = {"question": "Should we use markup?", "rounds": 1, "wait": 30}
+        given = {"question": "Should we use markup?", "max_rounds": 1, "wait": 30}
         run = told(await client.call_tool("start_debate", given))
         report = await client.read_resource(run["resource"])
         transcript = await client.read_resource(f"{run['resource']}/transcript")

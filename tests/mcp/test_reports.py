@@ -57,7 +57,7 @@ async def test_every_built_in_pattern_can_be_started_and_read(pattern: str) -> N
         Client(create_server(service)) as client,
     ):
         sides = [{"name": name, "stance": f"{name} is right"} for name in ("Ada", "Ben", "Cleo")]
-        rounds = {} if pattern == "council" else {"rounds": 2}
+        rounds = {} if pattern == "council" else {"max_rounds": 2}
         given = {"question": "Who is right?", "pattern": pattern, "sides": sides, "wait": 0, **rounds}
         run = await until_over(client, told(await client.call_tool("start_debate", given))["run_id"])
     assert run["status"] in ("complete", "degraded"), run["error"]
@@ -72,7 +72,9 @@ async def test_the_person_at_the_host_may_argue_a_side(tmp_path: Path) -> None:
     """`human` on a side is all that it takes."""
     async with connected(tmp_path) as client:
         sides = [{"name": "Ada", "stance": "Trams"}, {"name": "me", "stance": "Roads", "human": True}]
-        run = told(await client.call_tool("start_debate", {"question": "What to build?", "sides": sides, "rounds": 1}))
+        run = told(
+            await client.call_tool("start_debate", {"question": "What to build?", "sides": sides, "max_rounds": 1})
+        )
         assert (run["status"], run["pending"][0]["expects"]) == ("awaiting", "Answer in text.")
         assert "You argue for this position: Roads" in run["pending"][0]["shown"]
 

@@ -29,7 +29,9 @@ async def test_a_debate_is_started_waited_for_and_read(stage: Stage) -> None:
     async with stage.connect() as client:
         started = told(
             await client.call_tool(
-                "start_debate", {"question": "Should we build trams?", "rounds": 1, "wait": 50}, progress_callback=note
+                "start_debate",
+                {"question": "Should we build trams?", "max_rounds": 1, "wait": 50},
+                progress_callback=note,
             )
         )
         again = told(await client.call_tool("get_run", {"run_id": started["run_id"], "seen": started["parts"]}))

@@ -34,9 +34,9 @@ _OPTIONS: dict[str, list[dict[str, Any]]] = {
         {"debaters": _SIDES},
         {"debaters": _SIDES, "moderator": True, "synthesizer": False},
         {"debaters": _SIDES, "turn_order": "simultaneous", "on_failure": "skip"},
-        {"debaters": _SIDES, "mirror": True, "rounds": 1},
+        {"debaters": _SIDES, "mirror": True, "max_rounds": 1},
         {"debaters": _SIDES, "humans": ["con"], "suspend": True},
-        {"debaters": _SIDES, "humans": ["pro", "con"], "turn_order": "simultaneous", "suspend": True, "rounds": 1},
+        {"debaters": _SIDES, "humans": ["pro", "con"], "turn_order": "simultaneous", "suspend": True, "max_rounds": 1},
     ],
     "round_robin": [{}, {"referee": True, "on_failure": "skip"}],
 }

@@ -131,7 +131,7 @@ def test_text_comes_while_it_is_said() -> None:
 
 def test_options_of_built_in_patterns(stage: Stage) -> None:
     """In `forwardedProps.flowdebate`, as in a plan file; none that reads a file here."""
-    given = {"flowdebate": {"options": {"rounds": 1, "synthesizer": False}, "seed": 7}}
+    given = {"flowdebate": {"options": {"max_rounds": 1, "synthesizer": False}, "seed": 7}}
     client = hold(stage, "debate", AgUiClient("options", "1"), forwardedProps=given)
     assert client.steps == ["round 1"]
     assert runs_of(stage, "options")[0]["seed"] == 7

@@ -65,7 +65,7 @@ def test_a_debater_writes_text(stage: Stage) -> None:
 
 def test_everybody_can_be_sent_a_link_at_once(stage: Stage) -> None:
     """Also those who are asked later; nobody once the run is over."""
-    run_id = waiting(stage, options={"rounds": 1, "debaters": SIDES, "humans": ["Ann", "judge"]})
+    run_id = waiting(stage, options={"max_rounds": 1, "debaters": SIDES, "humans": ["Ann", "judge"]})
     page = stage.http.get(f"/runs/{run_id}").text
     assert re.findall(r'data-link="&#34;(.*?)&#34;"', page) == ["debate-debater-Ann", "debate-judge"]
     assert "data-link" not in stage.http.get(f"/runs/{stage.finished()}").text
@@ -155,7 +155,7 @@ def test_hostile_text_is_text_in_a_form(stage: Stage) -> None:
     for said in ["A plain text.", *HOSTILE[:6]]:
         text = said.encode(errors="replace").decode()
         sides = [{"name": f"{text} 1", "stance": f"{text} 1"}, {"name": "B", "stance": "y"}]
-        run_id = waiting(stage, question=text, options={"rounds": 1, "debaters": sides, "humans": ["judge"]})
+        run_id = waiting(stage, question=text, options={"max_rounds": 1, "debaters": sides, "humans": ["judge"]})
         page = stage.http.get(f"/runs/{run_id}/answer").text + stage.http.get(f"/new?question={quote(text)}").text
         parts = Parts(page.replace(run_id, ""))
         plain = plain or parts

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SIDES = [{"name": "Ann", "stance": "Ship"}, {"name": "Ben", "stance": "Wait"}]
-WAITING = {**BRIEF, "options": {"rounds": 1, "debaters": SIDES, "humans": ["judge"]}, "runId": "waiting"}
+WAITING = {**BRIEF, "options": {"max_rounds": 1, "debaters": SIDES, "humans": ["judge"]}, "runId": "waiting"}
 
 texts = st.text(max_size=30) | st.sampled_from(
     ["\ud83d", "\x00", "NaN", "a" * 20_001, "../..", "debate", "waiting", "ended"]
@@ -81,10 +81,13 @@ def check(answer: Any) -> None:
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(path=st.sampled_from(POSTS), body=bodies)
-@example(path="", body={**BRIEF, "options": {"schema": {"$ref": "#"}}})
+@example(path="", body={**BRIEF, "options": {"output_schema": {"$ref": "#"}}})
 @example(
     path="",
-    body={**BRIEF, "options": {"schema": {"type": "object", "properties": {"a": {"$ref": "file:///etc/passwd"}}}}},
+    body={
+        **BRIEF,
+        "options": {"output_schema": {"type": "object", "properties": {"a": {"$ref": "file:///etc/passwd"}}}},
+    },
 )
 @example(path="", body={**BRIEF, "question": "\u0000"})
 @example(path="", body={**BRIEF, "question": " "})

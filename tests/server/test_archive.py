@@ -47,7 +47,7 @@ def held(http: Any, run_id: str, task: str = TASK, **options: Any) -> dict[str, 
         "pattern": "consensus",
         "question": task,
         "runId": run_id,
-        "options": {"agents": AGENTS, "rounds": 1, **options},
+        "options": {"agents": AGENTS, "max_rounds": 1, **options},
     }
     answer = http.post("/api/v1/runs", json=body)
     assert answer.status_code == 201, answer.text

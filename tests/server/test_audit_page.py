@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tests.server.stage import Stage
 
 QUESTION = "Should we ship release {}?"
-OPTIONS = {"rounds": 1, "schedule": "swap", "synthesizer": False}
+OPTIONS = {"max_rounds": 1, "schedule": "swap", "synthesizer": False}
 RUNS = 12
 
 

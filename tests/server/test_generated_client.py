@@ -64,7 +64,7 @@ class Client:
 
     def begin(self, wants: int = 201, *, question: str = QUESTION, humans: Sequence[str] = (), **given: Any) -> Any:
         """Begin a debate of four calls."""
-        options = self.models.BeginBodyOptionsType0.from_dict({"rounds": 1, "humans": list(humans)})
+        options = self.models.BeginBodyOptionsType0.from_dict({"max_rounds": 1, "humans": list(humans)})
         body = self.models.BeginBody(pattern="debate", question=question, options=options, **given)
         return self("begin", body=body, wants=wants)
 

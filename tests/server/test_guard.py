@@ -216,7 +216,7 @@ def test_the_path_of_browsers_is_a_path_like_others(server: Stage) -> None:
 def test_what_others_get_does_not_have_the_path_of_the_browser(server: Stage) -> None:
     """Neither a link for a person, nor a line for the shell, which all users of the machine can see."""
     root = browser_root(TOKEN)
-    begun = server.http.post(f"{root}/api/v1/runs", json={**BRIEF, "options": {"rounds": 1, "humans": ["judge"]}})
+    begun = server.http.post(f"{root}/api/v1/runs", json={**BRIEF, "options": {"max_rounds": 1, "humans": ["judge"]}})
     run_id = begun.json()["runId"]
     assert server.get(f"/runs/{run_id}?wait=30").json()["status"] == "awaiting"
     made = server.http.post(f"{root}/api/v1/runs/{run_id}/links", json={}).json()
@@ -300,7 +300,7 @@ def test_a_question_is_bounded(server: Stage, length: int) -> None:
     [
         ({"record": "answers.jsonl"}, "record"),
         ({"replay": "/etc/passwd"}, "replay"),
-        ({"schema": "/etc/passwd"}, "schema"),
+        ({"output_schema": "/etc/passwd"}, "output_schema"),
         ({"sources": ["/etc/passwd"]}, "sources"),
         ({"model": "m", "base_url": "http://127.0.0.1:9/v1"}, "base_url"),
         ({"model": "m", "base_url": "http://user:canary@evil.example/v1"}, "base_url"),
@@ -320,9 +320,11 @@ def test_a_fifo_is_not_opened(server: Stage, tmp_path: Path) -> None:
     import os
 
     os.mkfifo(tmp_path / "pipe")
-    assert server.post("/runs", {**BRIEF, "options": {"schema": str(tmp_path / "pipe")}}).status_code == 422
+    assert server.post("/runs", {**BRIEF, "options": {"output_schema": str(tmp_path / "pipe")}}).status_code == 422
     run_id = server.finished()
-    assert server.post(f"/runs/{run_id}/fork", {"options": {"schema": str(tmp_path / "pipe")}}).status_code == 422
+    assert (
+        server.post(f"/runs/{run_id}/fork", {"options": {"output_schema": str(tmp_path / "pipe")}}).status_code == 422
+    )
 
 
 @pytest.mark.parametrize(
@@ -340,7 +342,9 @@ def test_a_fifo_is_not_opened(server: Stage, tmp_path: Path) -> None:
 def test_base_urls_may_be_allowed(url: str, status: int) -> None:
     """Those at an allowed address or below it, and no other."""
     with staged(lambda: Service(store="memory:"), allow_base_urls=["http://127.0.0.1:9/v1"]) as stage:
-        answer = stage.post("/runs", {**BRIEF, "options": {"rounds": 1, "model": "m", "base_url": url, "attempts": 1}})
+        answer = stage.post(
+            "/runs", {**BRIEF, "options": {"max_rounds": 1, "model": "m", "base_url": url, "attempts": 1}}
+        )
         assert answer.status_code == status, answer.text
 
 
@@ -351,7 +355,7 @@ def test_limits_of_the_server_bound_every_run(gate: Gate) -> None:
     with staged(lambda: Service(store="memory:", model=FunctionModel(debater), limits=Limits(calls=2))) as stage:
         for changes, calls in (
             ({"limits": {"calls": 100}}, 2),
-            ({"options": {"rounds": 1, "max_calls": 100}}, 2),
+            ({"options": {"max_rounds": 1, "max_calls": 100}}, 2),
             ({"limits": {"seconds": 100}}, 2),
             ({"limits": {"calls": 1}}, 1),
         ):
@@ -439,7 +443,7 @@ def test_a_request_cannot_name_a_server_of_this_machine(server: Stage, model: st
         {"debaters": sides},
     ):
         for path, body in (
-            ("/runs", {**BRIEF, "options": {"rounds": 1, **options}}),
+            ("/runs", {**BRIEF, "options": {"max_rounds": 1, **options}}),
             (f"/runs/{run_id}/fork", {"options": options}),
         ):
             refused = server.post(path, body)
@@ -455,7 +459,7 @@ def test_models_may_be_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that match a pattern and the server's own default, and then no other."""
 
     def status(stage: Stage, model: str) -> int:
-        return stage.post("/runs", {**BRIEF, "options": {"rounds": 1, "model": model, "attempts": 1}}).status_code
+        return stage.post("/runs", {**BRIEF, "options": {"max_rounds": 1, "model": model, "attempts": 1}}).status_code
 
     monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
     with staged(lambda: Service(store="memory:", model="vllm/own"), allow_models=["ollama/gem*"]) as stage:

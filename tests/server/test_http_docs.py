@@ -70,7 +70,7 @@ def test_the_problem_on_the_page_is_one_of_ours() -> None:
 
     shown = json.loads(PAGE.split("```json\n")[1].split("```")[0])
     with staged(lambda: Service(store="memory:")) as stage:
-        got = stage.post("/runs", {"pattern": "debate", "question": "Should we?", "options": {"rounds": 0}}).json()
+        got = stage.post("/runs", {"pattern": "debate", "question": "Should we?", "options": {"max_rounds": 0}}).json()
     assert got == shown
 
 

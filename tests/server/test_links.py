@@ -16,8 +16,8 @@ from flowdebate.testing import FunctionModel
 from tests.server.stage import TOKEN, Stage, debater, staged
 
 SIDES = [{"name": "Ann", "stance": "Ship"}, {"name": "Ben", "stance": "Wait"}]
-WITH_ANN = {"options": {"rounds": 1, "debaters": SIDES, "humans": ["Ann"]}}
-WITH_JUDGE = {"options": {"rounds": 1, "debaters": SIDES, "humans": ["judge"]}}
+WITH_ANN = {"options": {"max_rounds": 1, "debaters": SIDES, "humans": ["Ann"]}}
+WITH_JUDGE = {"options": {"max_rounds": 1, "debaters": SIDES, "humans": ["judge"]}}
 
 
 def waiting(stage: Stage, **changes: object) -> str:
@@ -71,7 +71,7 @@ def test_a_link_shows_one_request_and_takes_its_answer(stage: Stage) -> None:
     assert stage.get(f"/runs/{run_id}").json()["document"]["raw"]["transcript"][0]["text"] == "We have tested it."
 
 
-WITH_BOTH = {"options": {"rounds": 2, "debaters": SIDES, "humans": ["Ann", "Ben", "judge"]}}
+WITH_BOTH = {"options": {"max_rounds": 2, "debaters": SIDES, "humans": ["Ann", "Ben", "judge"]}}
 ANN, BEN, JUDGE = "debate-debater-Ann", "debate-debater-Ben", "debate-judge"
 
 
@@ -267,7 +267,7 @@ def test_a_link_is_valid_for_a_while(stage: Stage, seconds: float) -> None:
 
 def test_an_answer_that_is_sent_twice_answers_once(stage: Stage) -> None:
     """Not the next round as well: who means it names the place. Another answer is another answer."""
-    run_id = waiting(stage, options={"rounds": 3, "debaters": SIDES, "humans": ["Ann"]})
+    run_id = waiting(stage, options={"max_rounds": 3, "debaters": SIDES, "humans": ["Ann"]})
     assert stage.post(f"/runs/{run_id}/answers", {"answer": "Ship it."}).status_code == 200
     assert stage.get(f"/runs/{run_id}?wait=30").json()["status"] == "awaiting"
     again = stage.post(f"/runs/{run_id}/answers", {"answer": "Ship it."})

@@ -59,7 +59,7 @@ def texts(messages: list[dict[str, Any]]) -> list[str]:
 
 async def hold(service: Service, rounds: int) -> str:
     """The id of a debate that has started."""
-    options = {"rounds": rounds, "debaters": SIDES, "synthesizer": False}
+    options = {"max_rounds": rounds, "debaters": SIDES, "synthesizer": False}
     return (await service.begin("debate", QUESTION, options=options)).run_id
 
 

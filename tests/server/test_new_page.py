@@ -104,7 +104,13 @@ SIDES: list[dict[str, Any]] = [
 REQUEST: dict[str, Any] = {
     "pattern": "debate",
     "question": "Should we ship?",
-    "options": {"rounds": 1, "debaters": SIDES, "synthesizer": False, "sources": {"a b": "One."}, "length": "short"},
+    "options": {
+        "max_rounds": 1,
+        "debaters": SIDES,
+        "synthesizer": False,
+        "sources": {"a b": "One."},
+        "length": "short",
+    },
 }
 
 

@@ -95,7 +95,7 @@ def test_hostile_text_is_text() -> None:
         for said in ["A\n\nplain text.", " ".join(HOSTILE), *HOSTILE[:6]]:
             question = said.encode(errors="replace").decode()[:1_000]
             sides = [{"name": question[:60], "stance": question}, {"name": "B", "stance": "y"}]
-            stage.begin(question=question, options={"rounds": 1, "debaters": sides}, runId="one")
+            stage.begin(question=question, options={"max_rounds": 1, "debaters": sides}, runId="one")
             stage.get("/runs/one?wait=30")
             pages = [stage.http.get(path).text for path in ("/?limit=1", "/runs/one")]
             parts = Parts("".join(pages))

@@ -62,9 +62,9 @@ def read(error: Exception) -> dict[str, Any]:
 
 def test_a_problem_names_the_field() -> None:
     """What was given, and what is allowed."""
-    problem = read(ConfigurationError("options", "rounds", 0, "an int >= 1", hint="Two are usual"))
+    problem = read(ConfigurationError("options", "max_rounds", 0, "an int >= 1", hint="Two are usual"))
     assert problem["errors"] == [
-        {"field": "rounds", "problem": "must be an int >= 1. Two are usual", "given": "0", "allowed": "an int >= 1"}
+        {"field": "max_rounds", "problem": "must be an int >= 1. Two are usual", "given": "0", "allowed": "an int >= 1"}
     ]
     assert problem["type"] == "urn:flowdebate:error:ConfigurationError"
     assert problem["title"] == "Configuration error"
@@ -137,7 +137,7 @@ def test_unknown_paths_and_methods_are_problems(shared: Stage, method: str, path
         ({**BRIEF, "labels": {"team": 7}}, {"labels.team"}),
         ({**BRIEF, "question": "half a pair: \ud83d"}, {"question"}),
         ({**BRIEF, "pattern": "quarrel"}, {"pattern"}),
-        ({**BRIEF, "options": {"rounds": 0}}, {"rounds"}),
+        ({**BRIEF, "options": {"max_rounds": 0}}, {"max_rounds"}),
         ({**BRIEF, "options": {"round": 1}}, {"round"}),
         ({**BRIEF, "options": {"debaters": [{"name": "Ann"}]}}, {"debaters[0].stance"}),
         ({"pattern": "debate"}, {"question"}),

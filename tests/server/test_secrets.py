@@ -37,7 +37,7 @@ def test_nothing_shows_a_secret(monkeypatch: pytest.MonkeyPatch, caplog: pytest.
     for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "MISTRAL_API_KEY"):
         monkeypatch.setenv(name, KEY)
     base_url = f"http://user:{PASSWORD}@127.0.0.1:9/v1?key={PASSWORD}"
-    options = {"rounds": 1, "model": "m", "attempts": 1}
+    options = {"max_rounds": 1, "model": "m", "attempts": 1}
     said: list[str] = []
     with staged(
         lambda: Service(store="memory:", model=FunctionModel(debater)),
@@ -51,7 +51,7 @@ def test_nothing_shows_a_secret(monkeypatch: pytest.MonkeyPatch, caplog: pytest.
         for body in (
             {**BRIEF, "options": {**options, "base_url": base_url}},
             {**BRIEF, "options": {**options, "base_url": f"ftp://user:{PASSWORD}@x"}},
-            {**BRIEF, "options": {**options, "base_url": f"http://user:{PASSWORD}@127.0.0.1:9/v1", "rounds": 0}},
+            {**BRIEF, "options": {**options, "base_url": f"http://user:{PASSWORD}@127.0.0.1:9/v1", "max_rounds": 0}},
             {**BRIEF, "options": {"record": f"/{PASSWORD}"}},
         ):
             refused = stage.post("/runs", body)

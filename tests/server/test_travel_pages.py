@@ -99,7 +99,7 @@ def test_an_edit_of_data_is_checked_before_a_run_begins(stage: Stage) -> None:
 
 def test_what_a_person_said_is_a_step(stage: Stage) -> None:
     """It can be changed as well, as text or as the data that was asked for; and the fork says so."""
-    stage.begin(options={"rounds": 1, "humans": ["judge", "pro"], "synthesizer": False}, runId="people")
+    stage.begin(options={"max_rounds": 1, "humans": ["judge", "pro"], "synthesizer": False}, runId="people")
     stage.get("/runs/people?wait=30")
     stage.post("/runs/people/answers", {"answer": "I say it."})
     stage.get("/runs/people?wait=30")

@@ -113,4 +113,6 @@ def test_a_registered_pattern_is_started_by_its_name() -> None:
         assert stage.get(f"/runs/{run_id}/report.html").status_code == 404
         assert stage.http.get(f"/runs/{run_id}").status_code == 200
         assert stage.post("/runs", BRIEF).status_code == 422
-        assert stage.post("/runs", {"pattern": "shout", "question": "x", "options": {"rounds": 1}}).status_code == 422
+        assert (
+            stage.post("/runs", {"pattern": "shout", "question": "x", "options": {"max_rounds": 1}}).status_code == 422
+        )

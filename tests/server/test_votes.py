@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 SHIP, WAIT = "We should ship", "We should not ship"
 SIDES = [{"name": "mira", "stance": SHIP}, {"name": "jonas", "stance": WAIT}]
-DEBATE: dict[str, Any] = {"options": {"rounds": 2, "debaters": SIDES}, "runId": "d"}
+DEBATE: dict[str, Any] = {"options": {"max_rounds": 2, "debaters": SIDES}, "runId": "d"}
 READERS = [f"reader-of-these-tests-{number}" for number in range(4)]
 
 
@@ -121,7 +121,7 @@ def test_only_a_debate_that_is_over_is_voted_on(stage: Stage) -> None:
     """Neither a pattern without sides nor a run that waits; their pages say so."""
     stage.begin(pattern="consensus", options={}, runId="other")
     stage.get("/runs/other?wait=30")
-    stage.begin(options={"rounds": 1, "humans": ["judge"]}, runId="waits")
+    stage.begin(options={"max_rounds": 1, "humans": ["judge"]}, runId="waits")
     stage.get("/runs/waits?wait=30")
     for run_id in ("other", "waits"):
         assert stage.post(f"/runs/{run_id}/votes", {"winner": None}).status_code == 409
@@ -202,7 +202,7 @@ def test_hostile_text_is_text() -> None:
     with staged(lambda: Service(store="memory:", model=FunctionModel(hostile))) as stage:
         parts = []
         for said in ("A plain text.", " ".join(HOSTILE)):
-            stage.finished(runId="d", options={"rounds": 1, "debaters": SIDES})
+            stage.finished(runId="d", options={"max_rounds": 1, "debaters": SIDES})
             why = said.encode(errors="replace").decode()[:1_900]
             assert vote(stage, READERS[0], None, why=why).status_code == 201
             pages = [page_of(stage, f"/runs/d/blind?view=0&reader={reader}") for reader in READERS[:2]]

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.anyio
 
 TASK = "How can rents be affordable?"
 AGENTS = [{"name": name} for name in ("ann", "bob", "cy")]
-SHORT = {"agents": AGENTS, "rounds": 1}
+SHORT = {"agents": AGENTS, "max_rounds": 1}
 VOTES = {"ann": "ann", "bob": "ann", "cy": "cy"}
 
 

@@ -45,7 +45,7 @@ async def exported() -> list[str]:
     """The lines of a debate with a vote."""
     store = MemoryStore()
     async with Service(store=store, model=FunctionModel(answer)) as service:
-        await service.begin("debate", "Should we ship?", options={"rounds": 1}, run_id="r")
+        await service.begin("debate", "Should we ship?", options={"max_rounds": 1}, run_id="r")
         assert (await service.wait("r")).status == "complete"
         await service.vote("r", "reader-1", None, why="Neither.")
         return [line async for line in export_run(store, "r")]

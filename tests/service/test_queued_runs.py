@@ -276,7 +276,7 @@ async def test_forks_of_queued_runs_are_executed_by_workers(fleet: Fleet) -> Non
         assert len(fleet.models.asked) == CALLS + 1
         with pytest.raises(RunExists):
             await service.fork(run.run_id, fork_id=edited.run_id)
-        for wrong in ({"edits": {"nowhere": "x"}}, {"at": "nowhere"}, {"options": {"rounds": 3}}):
+        for wrong in ({"edits": {"nowhere": "x"}}, {"at": "nowhere"}, {"options": {"max_rounds": 3}}):
             with pytest.raises(ConfigurationError):
                 await service.fork(run.run_id, **wrong)
 

@@ -196,7 +196,7 @@ async def test_the_document_of_a_run_in_progress_has_what_was_said() -> None:
     """From its journal: without a call, and without touching it."""
     model = Gate(at=2)
     async with Service(store="memory:", model=model) as service:
-        run = await service.begin("debate", "Should we ship?", options={"rounds": 2})
+        run = await service.begin("debate", "Should we ship?", options={"max_rounds": 2})
         await model.reached.wait()
         now = await service.run(run.run_id)
         assert (now.status, now.here, now.steps) == ("running", True, 2)
@@ -224,15 +224,15 @@ async def test_the_same_request_under_the_same_id_is_one_run() -> None:
     """Another one is refused; so are other options and other seeds."""
     model = answering()
     async with Service({"it": rent()}, store="memory:", model=model) as service:
-        first = await service.begin("debate", "Should we ship?", options={"rounds": 1}, run_id="r", seed=1)
+        first = await service.begin("debate", "Should we ship?", options={"max_rounds": 1}, run_id="r", seed=1)
         await service.wait("r")
-        again = await service.begin("debate", "Should we ship?", options={"rounds": 1}, run_id="r", seed=1)
+        again = await service.begin("debate", "Should we ship?", options={"max_rounds": 1}, run_id="r", seed=1)
         assert again.run_id == first.run_id
         assert len((await service.runs()).runs) == 1
         for question, options, seed in (
-            ("Should we wait?", {"rounds": 1}, 1),
-            ("Should we ship?", {"rounds": 2}, 1),
-            ("Should we ship?", {"rounds": 1}, 2),
+            ("Should we wait?", {"max_rounds": 1}, 1),
+            ("Should we ship?", {"max_rounds": 2}, 1),
+            ("Should we ship?", {"max_rounds": 1}, 2),
         ):
             with pytest.raises(RunChanged):
                 await service.begin("debate", question, options=options, run_id="r", seed=seed)
@@ -404,7 +404,7 @@ async def test_a_reader_waits_for_a_run_that_is_still_to_be_recovered() -> None:
 async def test_forks_say_what_they_took_and_what_they_asked() -> None:
     """Of a plan with other options, and of a registered pattern with an edit."""
     async with Service({"it": rent()}, store="memory:", model=answering()) as service:
-        plan = await service.begin("debate", "Should we ship?", options={"rounds": 1}, run_id="plan")
+        plan = await service.begin("debate", "Should we ship?", options={"max_rounds": 1}, run_id="plan")
         await service.begin("it", QUESTION, run_id="own")
         await service.wait(plan.run_id)
         await service.wait("own")
@@ -418,7 +418,7 @@ async def test_forks_say_what_they_took_and_what_they_asked() -> None:
         assert edited.fork is not None
         assert (edited.fork.reused, edited.fork.edited, edited.fork.asked) == (3, (place,), 2)
         with pytest.raises(ConfigurationError):
-            await service.fork("own", options={"rounds": 3})
+            await service.fork("own", options={"max_rounds": 3})
 
 
 async def test_a_fork_has_the_question_the_seed_and_the_models_of_its_run() -> None:
@@ -435,7 +435,7 @@ async def test_a_fork_has_the_question_the_seed_and_the_models_of_its_run() -> N
         return model
 
     store = MemoryStore()
-    options = {"rounds": 1, "synthesizer": False}
+    options = {"max_rounds": 1, "synthesizer": False}
     async with Service(store=store, model=named("one")) as service:
         await service.begin("debate", "Should we ship?", options=options, run_id="run", seed=5)
         await service.wait("run")
@@ -444,11 +444,11 @@ async def test_a_fork_has_the_question_the_seed_and_the_models_of_its_run() -> N
         assert (again.seed, third.seed) == (6, 6)
         with pytest.raises(ConfigurationError, match="left out: a fork has the question of its run"):
             await service.fork("run", options={"question": "Should we wait?"})
-        with pytest.raises(ConfigurationError, match="options: `rounds`"):
-            await service.fork("run", options={"rounds": 0})
+        with pytest.raises(ConfigurationError, match="options: `max_rounds`"):
+            await service.fork("run", options={"max_rounds": 0})
     assert asked == {"one": 3, "two": 0}
     async with Service(store=store, model=named("two")) as service:
-        judged = await service.wait((await service.fork("run", options={"rounds": 1})).run_id)
+        judged = await service.wait((await service.fork("run", options={"max_rounds": 1})).run_id)
     assert judged.fork is not None
     assert (judged.fork.reused, judged.fork.asked, asked["two"]) == (0, 3, 3)
 
@@ -456,7 +456,7 @@ async def test_a_fork_has_the_question_the_seed_and_the_models_of_its_run() -> N
 async def test_a_run_is_resumed_and_forked_as_a_given_plan() -> None:
     """In place of the stored one: here with a limit that lets it end."""
     store = MemoryStore()
-    given = {"question": "Should we ship?", "rounds": 1}
+    given = {"question": "Should we ship?", "max_rounds": 1}
     short, whole = (make_plan(DEBATE, {**given, "max_calls": number}) for number in (1, 9))
     async with Service(store=store, model=answering()) as service:
         run = await service.begin(short)
@@ -484,11 +484,11 @@ async def test_nobody_waits_for_a_run_whose_process_is_gone() -> None:
     ("pattern", "question", "options", "words"),
     [
         ("nothing", "Q?", {}, "one of it, debate"),
-        ("it", "Q?", {"rounds": 1}, "registered"),
+        ("it", "Q?", {"max_rounds": 1}, "registered"),
         ("it", " ", {}, "question.*not blank"),
         ("debate", 5, {}, "question"),
         ("debate", "Should we ship?", {"roundz": 1}, "options"),
-        ("debate", "Should we ship?", {"rounds": 0}, "rounds"),
+        ("debate", "Should we ship?", {"max_rounds": 0}, "max_rounds"),
         ("debate", "Which database?", {}, "debaters"),
     ],
 )

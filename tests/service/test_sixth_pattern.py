@@ -92,7 +92,7 @@ def test_the_help_lists_it_and_has_its_options_and_examples() -> None:
     assert listed.split(maxsplit=1)[1] == "Solve a riddle: solvers guess in turn, and a sphinx rules."
     own = command("riddle", "--help").stdout
     assert "--solver NAME[=ROLE]  Who guesses; repeat for each." in own
-    assert 'flowdebate riddle "What has keys and opens no lock?" --rounds 2' in own
+    assert 'flowdebate riddle "What has keys and opens no lock?" --max-rounds 2' in own
     assert f"Documentation: docs/{PAGE.name}" in own
     assert command("riddle", RIDDLE, "--solver", "=nobody").exit_code == 2
 
@@ -175,7 +175,9 @@ def test_its_form_begins_it_and_its_page_shows_it(stage: Stage) -> None:
     """Unchanged, the form is a run to the end; the page has its rounds, its rulings and its result."""
     form = stage.http.get("/new?pattern=riddle").text
     assert "Solve a riddle" in form
-    assert {"riddle", "debaters", "rounds", "name", "role", "model"} <= set(re.findall(r'data-name="([^"]*)"', form))
+    assert {"riddle", "debaters", "max_rounds", "name", "role", "model"} <= set(
+        re.findall(r'data-name="([^"]*)"', form)
+    )
     assert "riddle" in [each["name"] for each in stage.get("/patterns").json()]
     texts = stage.post("/plans", BRIEF).json()
     assert 'pattern = "riddle"' in texts["toml"]
@@ -195,7 +197,7 @@ def test_its_live_page_says_who_speaks_and_who_is_at_work() -> None:
     """While solvers guess and while the sphinx rules, in its own words; then the ruling, as the run's page has it."""
     gate = Gate(answer)
     with staged(lambda: service(gate)) as stage:
-        run_id = stage.begin(pattern="riddle", question=RIDDLE, options={"rounds": 1})
+        run_id = stage.begin(pattern="riddle", question=RIDDLE, options={"max_rounds": 1})
         for _ in GUESSES:
             gate.wait_for_call()
             gate.let()
@@ -254,7 +256,7 @@ async def test_hosts_of_mcp_find_it_and_start_it() -> None:
         assert "riddle" in (tools["start_debate"].description or "")
         assert {prompt.name for prompt in (await client.list_prompts()).prompts} == {"debate_this", "steelman"}
         sides = [{"name": "Ada", "stance": "pilot"}, {"name": "Ben", "stance": "pianist"}]
-        given = {"question": RIDDLE, "pattern": "riddle", "sides": sides, "rounds": 1, "wait": 50}
+        given = {"question": RIDDLE, "pattern": "riddle", "sides": sides, "max_rounds": 1, "wait": 50}
         report = told(await client.call_tool("start_debate", given))
         run_id = report["run_id"]
         resource = await client.read_resource(f"flowdebate://runs/{run_id}")

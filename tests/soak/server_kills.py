@@ -61,7 +61,7 @@ def service():
     return Service(store="runs.sqlite3", model=FunctionModel(slowly), recover=True)
 """
 TOKEN = "a-token-of-this-soak-test"  # noqa: S105 - it opens nothing else
-OPTIONS = {"rounds": 4}
+OPTIONS = {"max_rounds": 4}
 LONGEST_LIFE = 1.5
 """Seconds after which a server that answers is killed at the latest."""
 

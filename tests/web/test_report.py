@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.anyio
 
 SIDES = [{"name": "ann", "stance": "cap rents"}, {"name": "bob", "stance": "build homes"}]
-SHORT: dict[str, Any] = {"debaters": SIDES, "rounds": 1}
+SHORT: dict[str, Any] = {"debaters": SIDES, "max_rounds": 1}
 WORDS = ("reasoning", "verdict", "briefing")
 JOURNAL = re.compile(r"(?<=base64,)[^\"]+")
 
@@ -141,11 +141,11 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "mirrored": ("debate", {**SHORT, "mirror": True}),
     "at once": ("debate", {**SHORT, "turn_order": "simultaneous", "schedule": "full"}),
     "with baselines": ("debate", {**SHORT, "baselines": True}),
-    "stopped": ("debate", {"debaters": SIDES, "rounds": 4, "stop": "rounds(2) | tokens(100000)"}),
+    "stopped": ("debate", {"debaters": SIDES, "max_rounds": 4, "stop": "rounds(2) | tokens(100000)"}),
     "concise": ("debate", {**SHORT, "profile": "concise", "moderator": True}),
     "refereed": ("round_robin", {"referee": True, "turn_order": "shuffled"}),
-    "as text": ("handoff", {"transition": "text", "turns": 4}),
-    "drawn": ("consensus", {"rounds": 2, "topology": "random-graph", "confidence": 0.5, "judge": True}),
+    "as text": ("handoff", {"transition": "text", "max_turns": 4}),
+    "drawn": ("consensus", {"max_rounds": 2, "topology": "random-graph", "confidence": 0.5, "judge": True}),
 }
 
 
@@ -426,7 +426,7 @@ async def test_hostile_text_is_text() -> None:
 
         stance = said.encode(errors="replace").decode()[:500]
         sides = [{"name": "A", "stance": stance}, {"name": "B", "stance": "y"}]
-        html = await report_of("debate", {"debaters": sides, "rounds": 1}, model=FunctionModel(answer))
+        html = await report_of("debate", {"debaters": sides, "max_rounds": 1}, model=FunctionModel(answer))
         parts = Parts(html)
         plain = plain or parts
         assert parts.found <= plain.found | {("h1", "class"), ("p", "class")}, said

@@ -39,8 +39,8 @@ def audit(  # noqa: PLR0913 - the options of the command
         FilePath | None, Option(metavar="FILE", help='Ballots of this JSON Lines file; "-" is stdin.')
     ] = None,
     status: opt.Status = None,
-    block: opt.Block = None,
-    search: opt.Search = None,
+    pattern: opt.Pattern = None,
+    text: opt.Search = None,
     limit: Annotated[Count | None, Option(metavar="N", help="Only the newest N runs.")] = None,
     rejudge: Annotated[bool, Option(help="Judge the stored debates again, without arguing again.")] = False,
     schedule: Annotated[
@@ -75,7 +75,7 @@ def audit(  # noqa: PLR0913 - the options of the command
     from flowdebate.service.audit import audit_of, audited_runs, has_intervals, read_items
     from flowdebate.service.runs import find_run, list_runs, opened
 
-    filters: dict[str, Any] = {"status": status, "block": block, "search": search, "limit": limit}
+    filters: dict[str, Any] = {"status": status, "pattern": pattern, "text": text, "limit": limit}
     reason = "the runs are named" if runs else "--data is given"
     for name, value in filters.items():
         check(value is None or not (runs or data is not None), f"--{name}", value, f"left out where {reason}")
@@ -90,7 +90,7 @@ def audit(  # noqa: PLR0913 - the options of the command
     async def select(store: Store) -> Sequence[StoredRun]:
         if runs:
             return list({run.header.run_id: run for run in [await find_run(store, name) for name in runs]}.values())
-        return await list_runs(store, state=status, block=block, search=search, limit=limit)
+        return await list_runs(store, state=status, block=pattern, search=text, limit=limit)
 
     async def read(store: Store) -> tuple[Items, int]:
         selected = await select(store)

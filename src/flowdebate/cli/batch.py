@@ -65,7 +65,7 @@ def batch(  # noqa: PLR0913 - the options of the command
         Option(flag="--format", help="Format of the questions. Default: by the file's name."),
     ] = None,
     file: opt.File = None,
-    rounds: Annotated[int | None, Option(help="Maximum number of rounds; of a handoff, turns.")] = None,
+    max_rounds: Annotated[int | None, Option(help="Maximum number of rounds; of a handoff, turns.")] = None,
     synthesizer: Annotated[bool | None, Option(help="A synthesizer writes each output.")] = None,
     max_total_calls: opt.TotalCalls = None,
     max_total_tokens: opt.TotalTokens = None,
@@ -83,7 +83,7 @@ def batch(  # noqa: PLR0913 - the options of the command
 
     rows = read_rows(questions, form)
     with warn_once(), opened(store) as place:
-        options = {"rounds": rounds, "synthesizer": synthesizer, **given}
+        options = {"max_rounds": max_rounds, "synthesizer": synthesizer, **given}
         plans = Plans(pattern, options, file, first=rows[0].question, store=place.store)
         name = name or plans.name(rows)
         finished = asyncio.run(
@@ -101,7 +101,7 @@ def batch(  # noqa: PLR0913 - the options of the command
     page = Page(sys.stderr, ()) if out == "-" else open_page()
     show_summary(page, name, summary, models=plans.models, out=None if out == "-" else out)
     if finished.signal is not None:
-        tell(f"Interrupted. To continue: the same command, or any with --batch {name}")
+        tell(f"Interrupted. To continue: the same command, or any with --batch-id {name}")
         raise typer.Exit(exit_code_of_signal(finished.signal))
     if summary.total is not None and summary.done < summary.total:
         tell("The total is used up. To continue: the same command with a higher --max-total-calls (or -tokens)")
@@ -223,6 +223,8 @@ def warn_once() -> Iterator[None]:
 
 _BOUNDS = ("max_calls", "max_tokens", "max_seconds", "attempts", "fallback")
 """Options that may change when a batch is continued, so they are no part of its default name."""
+_HASHED = {"max_rounds": "rounds", "max_turns": "turns", "output_schema": "schema"}
+"""What options were called when default names were first made: a batch of an earlier version is found by its name."""
 
 
 class Plans:
@@ -272,7 +274,9 @@ class Plans:
     def name(self, rows: Sequence[Row]) -> str:
         """Default name of the batch: the same for the same plan and rows."""
         options = {
-            key: value for key, value in self.stored["options"].items() if key not in (*_BOUNDS, self._info.subject)
+            _HASHED.get(key, key): value
+            for key, value in self.stored["options"].items()
+            if key not in (*_BOUNDS, self._info.subject)
         }
         return hash_name("batch", [self.stored["pattern"], options, [[row.question, dict(row.others)] for row in rows]])
 

@@ -372,7 +372,9 @@ class JsonOut(Out):
         for index, run_id, _, _ in lines:
             if run_id != f"{self._batch_id}-{index}":
                 problem = f"holds results of something else ({run_id!r}, not of {self._batch_id!r})"
-                raise BadFile(str(self._path), f"{problem}: name another file, or the batch to continue with --batch")
+                raise BadFile(
+                    str(self._path), f"{problem}: name another file, or the batch to continue with --batch-id"
+                )
         stored = {index: text for index, _, status, text in lines if status in COMPLETE}
         whole = head + "".join(stored.values())
         if whole != content:

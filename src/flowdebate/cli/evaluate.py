@@ -87,7 +87,7 @@ def evaluate(  # noqa: PLR0913 - the options of the command
     name: opt.BatchName = None,
     limit: opt.FirstOnly = None,
     file: opt.File = None,
-    rounds: Annotated[int | None, Option(help="Maximum number of rounds.")] = None,
+    max_rounds: Annotated[int | None, Option(help="Maximum number of rounds.")] = None,
     max_total_calls: opt.TotalCalls = None,
     max_total_tokens: opt.TotalTokens = None,
     store: opt.StoreName = None,
@@ -114,7 +114,7 @@ def evaluate(  # noqa: PLR0913 - the options of the command
     )
     with warn_once(), opened(store) as place:
         judging = {"schedule": schedule, "panel": panel or None, "labels": labels or None}
-        options = {"debaters": debaters, "rounds": rounds, **judging, **given}
+        options = {"debaters": debaters, "max_rounds": max_rounds, **judging, **given}
         plans = EvaluationPlans(
             options, file, rows, path=questions, truth=truth, choices=choices or (), baselines=compared
         )
@@ -155,7 +155,7 @@ def evaluate(  # noqa: PLR0913 - the options of the command
     if report is None:
         tell("There is nothing to compare: no debate has a verdict and an answer of a baseline")
     if unfinished:
-        tell(f"To continue: the same command, or any with --batch {name}")
+        tell(f"To continue: the same command, or any with --batch-id {name}")
     if finished.signal is not None:
         raise typer.Exit(exit_code_of_signal(finished.signal))
     if finished.summary.failed:
@@ -318,7 +318,7 @@ class EvaluationPlans(Plans):
         baselines: Sequence[BaselineName] | None,
     ) -> None:
         super().__init__("debate", options, file, first=rows[0].question)
-        if "schema" not in self.stored["options"]:
+        if "output_schema" not in self.stored["options"]:
             self.stored["options"].setdefault("synthesizer", False)  # only verdicts are compared
         self._baselines = baselines
         self.questions: list[LabelledQuestion] = [

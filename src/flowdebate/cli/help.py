@@ -8,6 +8,7 @@ from typing import Any, TypeAlias, get_args
 
 from typer.core import TyperCommand, TyperGroup
 
+from flowdebate.cli.terminal.process import tell
 from flowdebate.patterns import find_pattern
 from flowdebate.service.plans.options import Panel
 
@@ -63,14 +64,14 @@ EXAMPLES = {
     "watch": ("flowdebate watch 3f2a91c0", "flowdebate watch --last --json"),
     "runs": (
         "flowdebate runs",
-        "flowdebate runs --status interrupted --search rents",
+        "flowdebate runs --status interrupted --text rents",
         "flowdebate runs --before 3f2a91c0",
     ),
     "show": ("flowdebate show 3f2a91c0 --page", "flowdebate show --last --json"),
     "report": ("flowdebate report 3f2a91c0 --html report.html", "flowdebate report --last --markdown report.md"),
     "verify": ("flowdebate verify report.html", "flowdebate verify runs.jsonl --json"),
     "delete": ("flowdebate delete 3f2a91c0", "flowdebate delete --older-than 30 --status complete"),
-    "export": ("flowdebate export --all --output runs.jsonl", "flowdebate export 3f2a91c0 > run.jsonl"),
+    "export": ("flowdebate export --all --out runs.jsonl", "flowdebate export 3f2a91c0 > run.jsonl"),
     "import": ("flowdebate import runs.jsonl --store other.sqlite3",),
     "render": ("flowdebate render debate.json", "flowdebate render debate.json --markdown report.md"),
     "evaluate": (
@@ -125,8 +126,24 @@ class Commands(TyperGroup):
         formatter.write_text("The options of a command: flowdebate COMMAND --help. Documentation: docs/cli.md")
 
 
+FORMER = {
+    "--rounds": "--max-rounds", "--turns": "--max-turns", "--schema": "--output-schema", "--batch": "--batch-id",
+    "--block": "--pattern", "--search": "--text", "--output": "--out",
+}  # fmt: skip
+"""Options, by what earlier versions called them: taken, with a hint."""
+
+
 class Command(TyperCommand):
     """Command whose options are listed in panels, with examples and exit codes at the end."""
+
+    def parse_args(self, ctx: _Click, args: list[str]) -> list[str]:
+        known = {flag for parameter in self.get_params(ctx) for flag in parameter.opts}
+        for at, (flag, sign, value) in enumerate(each.partition("=") for each in args):
+            name = FORMER.get(flag)
+            if name in known and flag not in known:
+                tell(f"{flag} is called {name}.")
+                args[at] = f"{name}{sign}{value}"
+        return super().parse_args(ctx, args)
 
     def format_options(self, ctx: _Click, formatter: _Click) -> None:
         panels: dict[str, list[tuple[str, str]]] = {}

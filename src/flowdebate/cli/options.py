@@ -70,8 +70,8 @@ Status: TypeAlias = Annotated[
         "failed, awaiting, dead_letter, or ended by a limit (limit).",
     ),
 ]
-Block: TypeAlias = Annotated[
-    Text | None, Option(panel="Selection", metavar="NAME", help="Only runs of this block: debate, consensus, …")
+Pattern: TypeAlias = Annotated[
+    Text | None, Option(panel="Selection", metavar="NAME", help="Only runs of this pattern: debate, consensus, …")
 ]
 Search: TypeAlias = Annotated[
     Text | None, Option(panel="Selection", metavar="TEXT", help="Only runs with this text in their question.")
@@ -84,7 +84,7 @@ BatchName: TypeAlias = Annotated[
     Text | None,
     Option(
         panel="Storage",
-        flag="--batch",
+        flag="--batch-id",
         metavar="NAME",
         help="Name of the batch in the store. Default: made of its questions and options.",
     ),

@@ -128,10 +128,10 @@ def select_options(info: PatternInfo, given: dict[str, Any]) -> dict[str, Any]:
     """What was given; ConfigurationError for an option that the pattern does not have."""
     options = info.load_page().options
     given = {key: value for key, value in given.items() if value is not None and value != []}
-    if "rounds" in given:
-        given[options.LENGTH] = given.pop("rounds")
+    if "max_rounds" in given:
+        given[options.LENGTH] = given.pop("max_rounds")
     for key, value in given.items():
-        if key not in options.keys().values():
+        if key not in options.names():
             option = f"--{key.replace('_', '-')}"
             raise misuse(option, value, f"{info.verb} has no option {option}.")
     return given
@@ -140,7 +140,7 @@ def select_options(info: PatternInfo, given: dict[str, Any]) -> dict[str, Any]:
 def parameters_of(options: type[PatternOptions]) -> Iterator[Parameter]:
     """The parameter of each option: the pattern's own come first, those that all patterns have last."""
     shared = dict.fromkeys(OutputOptions.model_fields, 1) | dict.fromkeys(PatternOptions.model_fields, 2)
-    for name in sorted(options.keys().values(), key=lambda name: shared.get(name, 0)):
+    for name in sorted(options.names(), key=lambda name: shared.get(name, 0)):
         option, kind = option_of(options, name), options.model_fields[name].annotation
         if name == options.SUBJECT or option.flag != "":
             yield opt.parameter(name, kind, option, argument=name == options.SUBJECT)

@@ -235,8 +235,8 @@ def _lines(sections: Iterable[Section]) -> Iterator[str]:  # noqa: C901 - one ca
 
 _LONGEST = 2_000
 """Characters of a message, which is in the context of the host's model from then on."""
-_ARGUMENTS = re.compile(r"\b(debaters|agents|members|humans|turns)(?=[`\[])")
-"""Options of plans that a tool calls `sides`, and turns, which it calls `rounds`."""
+_ARGUMENTS = re.compile(r"\b(debaters|agents|members|humans|max_turns)(?=[`\[])")
+"""Options of plans that a tool calls `sides`, and turns, which it calls `max_rounds`."""
 
 
 def sentence_of(error: BaseException) -> str | None:
@@ -246,7 +246,7 @@ def sentence_of(error: BaseException) -> str | None:
             return _line("; ".join(f"`{field}`: {problem}" for field, problem in problems_of(error)))
         case ConfigurationError():
             text = str(error).removeprefix(f"{error.where}: ")
-            return _line(_ARGUMENTS.sub(lambda found: "rounds" if found[1] == "turns" else "sides", text))
+            return _line(_ARGUMENTS.sub(lambda found: "max_rounds" if found[1] == "max_turns" else "sides", text))
         case StoreError():  # where the store is concerns nobody at the host
             return _line(f"{error.problem[:1].upper()}{error.problem[1:]}")
         case FlowDebateError():

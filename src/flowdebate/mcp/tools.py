@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 from mcp.server.mcpserver import AcceptedElicitation, Context, Elicit, ElicitationResult, MCPServer, Resolve
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import ToolAnnotations
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, create_model
 
 from flowdebate.blocks.human.prompt import kind_of
 from flowdebate.blocks.human.terminal import value_typed
@@ -55,7 +55,14 @@ Sides: TypeAlias = Annotated[
         "patterns have speakers of their own.",
     ),
 ]
-Rounds: TypeAlias = Annotated[int, Field(ge=1, le=10, description="Rounds at most (turns in a handoff).")]
+Rounds: TypeAlias = Annotated[
+    int,
+    Field(
+        ge=1,
+        le=10,
+        description="Rounds at most (turns in a handoff).",
+    ),
+]
 Archived: TypeAlias = Annotated[
     bool, Field(description="In a consensus: show what earlier debates found, and remember this one. Default: true.")
 ]
@@ -69,7 +76,7 @@ Place: TypeAlias = Annotated[
 Seen: TypeAlias = Annotated[int, Field(ge=0, description="Parts that you have read: `said` has only later ones.")]
 
 
-def make_options(pattern: str, sides: Sequence[Side] | None, rounds: int | None) -> dict[str, Any] | None:
+def make_options(pattern: str, sides: Sequence[Side] | None, max_rounds: int | None) -> dict[str, Any] | None:
     """The options of a plan of the built-in `pattern`; None without any.
 
     ConfigurationError for what the pattern does not have.
@@ -90,10 +97,10 @@ def make_options(pattern: str, sides: Sequence[Side] | None, rounds: int | None)
         options[kind.ROSTER] = [{"name": name, key: side.stance} for name, side in zip(names, sides, strict=True)]
         if humans:
             options |= {"humans": humans, "suspend": True}
-    if rounds is not None:
+    if max_rounds is not None:
         if kind.LENGTH not in kind.model_fields:
-            raise ConfigurationError("start_debate", "rounds", rounds, f"left out: {info.name} has no rounds")
-        options[kind.LENGTH] = rounds
+            raise ConfigurationError("start_debate", "max_rounds", max_rounds, f"left out: {info.name} has no rounds")
+        options[kind.LENGTH] = max_rounds
     return options or None
 
 
@@ -119,7 +126,7 @@ class RunTools:
         question: Question,
         *,
         sides: Sides | None = None,
-        rounds: Rounds | None = None,
+        max_rounds: Annotated[Rounds | None, Field(validation_alias=AliasChoices("max_rounds", "rounds"))] = None,
         pattern: Annotated[str, Field(max_length=200)] = DEFAULT,
         archive: Archived | None = None,
         wait: Seconds = 20,
@@ -130,13 +137,13 @@ class RunTools:
         """
         service = self._of(ctx)
         if pattern in self._patterns:
-            for field, given in (("sides", sides), ("rounds", rounds), ("archive", archive)):
+            for field, given in (("sides", sides), ("max_rounds", max_rounds), ("archive", archive)):
                 if given is not None:
                     allowed = f"left out: {pattern} has its own"
                     raise ConfigurationError("start_debate", field, given, allowed)
             options = None
         else:
-            options = make_options(pattern, sides, rounds)
+            options = make_options(pattern, sides, max_rounds)
         if archive is not None:
             options = {**(options or {}), "archive": archive}
         run = await service.begin(pattern, question, options=options)

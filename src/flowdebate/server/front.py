@@ -86,8 +86,7 @@ class Front:
     def check_options(self, options: PatternOptions) -> None:
         """ConfigurationError for options that would make this server read a file or connect to an address."""
         for name in options.reached("file"):  # of this machine, and a model would be shown it
-            field = type(options).model_fields[name].alias or name
-            raise ConfigurationError("options", field, "a path", "left out over HTTP, or given by value")
+            raise ConfigurationError("options", name, "a path", "left out over HTTP, or given by value")
         for name, addresses in options.reached("server").items():
             if not all(any(_is_below(each, allowed) for allowed in self.base_urls) for each in addresses):
                 places = f", or at or below one of: {', '.join(self.base_urls)}" if self.base_urls else ""
@@ -98,7 +97,7 @@ class Front:
         for name, models in options.reached("model").items():
             if refused := [each for each in models if not self._may_ask(each)]:
                 allowed = f"one that this server allows: {', '.join(self.models) or 'none of a server on its machine'}"
-                raise ConfigurationError("options", type(options).model_fields[name].alias or name, refused[0], allowed)
+                raise ConfigurationError("options", name, refused[0], allowed)
 
     def _may_ask(self, model: str) -> bool:
         if model in (self.service.model_name, (environment_choice() or [None])[0]):

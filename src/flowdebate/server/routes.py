@@ -313,17 +313,16 @@ async def models(front: FrontOf) -> ModelsState:
 def _built_in(info: PatternInfo, front: Front) -> PatternDescription:
     options = info.load_page().options
     schema = options.model_json_schema(by_alias=True)
-    for name, field in options.model_fields.items():
-        key = field.alias or name
+    for name in options.model_fields:
         if name in options.WITHOUT or name == info.subject or not front.may_be_given(options, name):
-            del schema["properties"][key]
+            del schema["properties"][name]
         else:
-            schema["properties"][key]["description"] = option_of(options, name).help
+            schema["properties"][name]["description"] = option_of(options, name).help
     return PatternDescription(
         name=info.name,
         registered=False,
         subject=info.subject,
         help=info.help,
-        roster=options.model_fields[options.ROSTER].alias or options.ROSTER,
+        roster=options.ROSTER,
         options=schema,
     )

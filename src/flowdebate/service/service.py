@@ -87,7 +87,7 @@ class Service:
     ...     verdict = {"reasoning": "It was not measured.", "winner": None, "verdict": "Wait."}
     ...     model = ScriptedModel("It is safe.", "It is slow.", verdict, "Wait.")
     ...     async with Service(store="memory:", model=model) as service:
-    ...         run = await service.begin("debate", "Should we ship?", options={"rounds": 1})
+    ...         run = await service.begin("debate", "Should we ship?", options={"max_rounds": 1})
     ...         async for update in service.follow(run.run_id):
     ...             if update.kind == "event" and update.event.kind == "turn_finished":
     ...                 print(update.event.agent_name)

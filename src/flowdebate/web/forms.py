@@ -115,13 +115,13 @@ def form_of(
     options: type[PatternOptions] = page.options
     schema = options.model_json_schema(by_alias=True)
     folded: dict[str, list[Field]] = {panel: [] for panel in (*get_args(Panel), "Other")}
-    for name, found in options.model_fields.items():
+    for name in options.model_fields:
         # people are chosen beside the speakers, and what the server would refuse is not asked for
         hidden = options.WITHOUT | _ELSEWHERE | _SPECIAL | {info.subject, options.ROSTER}
         if name in hidden or not may_be_given(options, name):
             continue
-        key, option = found.alias or name, option_of(options, name)
-        made = _field(key, schema["properties"][key], schema)
+        option = option_of(options, name)
+        made = _field(name, schema["properties"][name], schema)
         made = replace(
             made,
             help=_in_words(option.help),
@@ -142,7 +142,7 @@ def form_of(
         subject=info.subject,
         question=sample if filled else question or "",
         sample=filled,
-        roster=options.model_fields[options.ROSTER].alias or options.ROSTER if blank else "",
+        roster=options.ROSTER if blank else "",
         speakers=entries,
         blank=blank,
         proposes=page.proposes,
@@ -158,7 +158,7 @@ def _speakers(
     """The fields of a speaker, and those of each one that the form comes with."""
     page = info.load_page()
     options = page.options
-    entry = _alternatives(schema["properties"][options.model_fields[options.ROSTER].alias or options.ROSTER], schema)
+    entry = _alternatives(schema["properties"][options.ROSTER], schema)
     items = entry[0].get("items", {}) if entry else {}
     blank = tuple(replace(each, **_ONE_LINE.get(each.name, {})) for each in _parts(items, schema))
     sample = page.sample.get(options.ROSTER) if filled else None

@@ -223,7 +223,7 @@ def fork(  # noqa: PLR0913 - the options of the command
         ModelName | None,
         Option(panel="Judge", metavar="SPEC", help="Another model for moderator, referee, judge and synthesizer."),
     ] = None,
-    rounds: Annotated[
+    max_rounds: Annotated[
         Count | None, Option(panel="Rounds", metavar="N", help="Another maximum number of rounds, or of turns.")
     ] = None,
     setting: Annotated[
@@ -255,7 +255,7 @@ def fork(  # noqa: PLR0913 - the options of the command
     check_target(markdown)
     if say is not None and at is None:
         raise misuse("--say", say, "--say replaces the answer at --at PLACE: say which one.")
-    given |= {"model": model, "judge_model": judge_model, "rounds": rounds}
+    given |= {"model": model, "judge_model": judge_model, "max_rounds": max_rounds}
     with opened(store) as place:
         stored = asyncio.run(chosen_run(place.store, run, last=last, verb="fork"))
         steps = asyncio.run(place.store.steps(stored.header.run_id))
@@ -285,8 +285,8 @@ def fork(  # noqa: PLR0913 - the options of the command
 def _read_setting(given: str) -> tuple[str, Any]:
     """An option as `--set` names it, with its value as in a TOML file, or as text; None for an empty one.
 
-    >>> _read_setting("rounds=3"), _read_setting("schedule=swap"), _read_setting("stop=")
-    (('rounds', 3), ('schedule', 'swap'), ('stop', None))
+    >>> _read_setting("max_rounds=3"), _read_setting("schedule=swap"), _read_setting("stop=")
+    (('max_rounds', 3), ('schedule', 'swap'), ('stop', None))
     >>> _read_setting('panel=["a", "b"]')
     ('panel', ['a', 'b'])
     """

@@ -43,9 +43,9 @@ _Days = Annotated[float, Field(ge=0, allow_inf_nan=False), allowed("a number of 
 def runs(
     *,
     status: opt.Status = None,
-    block: opt.Block = None,
-    search: opt.Search = None,
-    batch: Annotated[
+    pattern: opt.Pattern = None,
+    text: opt.Search = None,
+    batch_id: Annotated[
         Text | None, Option(metavar="NAME", help="Only runs of this batch, each in a row of its own.")
     ] = None,
     limit: Annotated[Count, Option(metavar="N", help="Maximum number of rows in the list.")] = _MOST,
@@ -58,15 +58,15 @@ def runs(
     """List the stored runs, the newest first. The runs of a batch are one row."""
     from flowdebate.service.runs import opened, short_id
 
-    labels = None if batch is None else {BATCH_LABEL: batch}
-    filters = {"state": status, "block": block, "search": search, "labels": labels}
+    labels = None if batch_id is None else {BATCH_LABEL: batch_id}
+    filters = {"state": status, "block": pattern, "search": text, "labels": labels}
     with opened(store) as place:
         # one row more than is shown tells whether there is a next page
-        rows = asyncio.run(_rows(place.store, filters, limit + 1, before, fold=batch is None and not as_json))
+        rows = asyncio.run(_rows(place.store, filters, limit + 1, before, fold=batch_id is None and not as_json))
     following = None
     if len(rows) > limit:
         options = {
-            "status": status, "block": block, "search": search, "batch": batch,
+            "status": status, "pattern": pattern, "text": text, "batch-id": batch_id,
             "limit": None if limit == _MOST else str(limit), "before": short_id(rows[limit - 1][0].header.run_id),
         }  # fmt: skip
         words = [f" --{name} {shlex.quote(value)}" for name, value in options.items() if value is not None]
@@ -280,9 +280,7 @@ def export(
     runs: opt.RunNames = None,
     *,
     everything: Annotated[bool, Option(flag="--all", help="All runs of the store.")] = False,
-    output: Annotated[
-        Path | None, Option(flag="--output -o", metavar="FILE", help="A new file. Default: stdout.")
-    ] = None,
+    out: Annotated[Path | None, Option(flag="--out -o", metavar="FILE", help="A new file. Default: stdout.")] = None,
     store: opt.StoreName = None,
 ) -> None:
     """Export runs to a file. Each run and each step is one line of JSON."""
@@ -293,17 +291,17 @@ def export(
     if everything == bool(runs):
         say = "Name the runs, or give --all, not both." if runs else "Say which runs to export: their ids, or --all."
         raise misuse("RUN", runs or None, say)
-    check_target(output)
-    if output is not None and output.exists():
-        raise BadFile(str(output), "is there already: write to another file")
+    check_target(out)
+    if out is not None and out.exists():
+        raise BadFile(str(out), "is there already: write to another file")
 
     async def write(store: Store) -> None:
         if runs:
             run_ids = list(dict.fromkeys([(await find_run(store, name)).header.run_id for name in runs]))
         else:
             run_ids = [run.header.run_id async for run in each_run(store)]
-        if output is not None:
-            await write_export(output, store, run_ids)
+        if out is not None:
+            await write_export(out, store, run_ids)
             return
         for run_id in run_ids:
             async for line in export_run(store, run_id):

@@ -109,7 +109,7 @@ class PatternPage(ABC):
             raw = empty_output(plan.info.load_output(), about)
         own: dict[str, Any] = {
             options.ROSTER: speakers_of(plan.speakers),
-            f"max_{options.LENGTH}": self.length(options),
+            options.LENGTH: self.length(options),
             "output": self.output_of(plan, output),
         }
         # a council has no number of rounds, and only patterns with a synthesizer have an output

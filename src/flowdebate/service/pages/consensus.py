@@ -87,7 +87,7 @@ class ConsensusOptions(PatternOptions):
     agents: list[PersonaEntry] | None = roster_option(
         "--agent", "An agent and its role; repeat for each. Default: a planner, a maker and a guardian."
     )
-    rounds: Count | None = option("Maximum number of rounds of critique. Default: 3.", panel="Rounds")
+    max_rounds: Count | None = option("Maximum number of rounds of critique. Default: 3.", panel="Rounds")
     topology: Literal["all-to-all", "round-robin", "ring", "star", "sparse", "random-graph"] | None = option(
         "Who criticises whom: all-to-all (default), round-robin, ring, star, sparse or random-graph.",
         panel="Rounds",

@@ -87,7 +87,7 @@ class DebateOptions(OutputOptions):
         key="stance",
         needed=True,
     )
-    rounds: Count | None = option("Maximum number of rounds. Default: 2.", panel="Rounds")
+    max_rounds: Count | None = option("Maximum number of rounds. Default: 2.", panel="Rounds")
     turn_order: TurnOrder | None = option(
         "Order of the turns in each round; with simultaneous, all speak at once. Default: declared.", panel="Rounds"
     )
@@ -185,7 +185,7 @@ class DebatePage(PatternPage):
     examples: ClassVar[tuple[str, ...]] = (
         'flowdebate debate "Should private cars be banned from city centres?"',
         'flowdebate debate "Which database?" --debater anna="Postgres is enough" --debater ben="We need Cassandra"',
-        'flowdebate debate "Should we cap rents?" --moderator --rounds 3 --schedule swap --markdown rents.md',
+        'flowdebate debate "Should we cap rents?" --moderator --max-rounds 3 --schedule swap --markdown rents.md',
     )
     docs = "docs/debate.md"
     diagram = (

@@ -49,7 +49,7 @@ class DeliberationOptions(PatternOptions):
     debaters: list[PersonaEntry] | None = roster_option(
         "--debater", "A participant and its role; repeat for each. Default: an optimist and a skeptic."
     )
-    rounds: Count | None = option("Maximum number of rounds. Default: 3.", panel="Rounds")
+    max_rounds: Count | None = option("Maximum number of rounds. Default: 3.", panel="Rounds")
     report: Literal["structured", "text"] | None = option(
         "Ask the moderator's model by a JSON Schema, or for lines of text. Default: structured.", panel="Rounds"
     )

@@ -65,14 +65,14 @@ class HandoffOptions(PatternOptions):
     """Options of a handoff."""
 
     SUBJECT: ClassVar[str] = "proposition"
-    LENGTH: ClassVar[str] = "turns"
+    LENGTH: ClassVar[str] = "max_turns"
     WITHOUT: ClassVar[frozenset[str]] = frozenset({"judge_model"})
 
     proposition: Text | None = option("The proposition; may be in --file instead.")
     debaters: list[PersonaEntry] | None = roster_option(
         "--debater", "A participant and its role; repeat for each. Default: a proponent, an opponent and a neutral one."
     )
-    turns: Count | None = option("Number of turns. Default: 10.", panel="Rounds")
+    max_turns: Count | None = option("Number of turns. Default: 10.", panel="Rounds")
     transition: TransitionForm | None = option(
         "How a model names the next speaker: in JSON, by a tool call, in its last line. Default: structured.",
         panel="Rounds",
@@ -191,7 +191,7 @@ class HandoffPage(PatternPage):
     example = "Homework should be abolished"
     sample: ClassVar[Mapping[str, Any]] = {"proposition": "Homework should be abolished"}
     examples: ClassVar[tuple[str, ...]] = (
-        'flowdebate handoff "Machines should make moral decisions" --turns 6',
+        'flowdebate handoff "Machines should make moral decisions" --max-turns 6',
         'flowdebate handoff "Homework should be abolished" --debater Ann=teacher --debater Ben=pupil --first Ben',
     )
     docs = "docs/handoff.md"

@@ -51,7 +51,7 @@ class RoundRobinOptions(OutputOptions):
     debaters: list[PersonaEntry] | None = roster_option(
         "--debater", "A debater and its role; repeat for each. Default: an analyst, a practitioner and a critic."
     )
-    rounds: Count | None = option("Maximum number of rounds. Default: 2.", panel="Rounds")
+    max_rounds: Count | None = option("Maximum number of rounds. Default: 2.", panel="Rounds")
     turn_order: TurnOrder | None = option(
         "Order of the turns in each round; with simultaneous, all speak at once. Default: declared.", panel="Rounds"
     )
@@ -117,7 +117,7 @@ class RoundRobinPage(PatternPage):
     sample: ClassVar[Mapping[str, Any]] = {"question": "What should a small town do with its empty railway station?"}
     examples: ClassVar[tuple[str, ...]] = (
         'flowdebate round-robin "What should the launch plan say?" --referee',
-        'flowdebate round-robin "What should the launch plan say?" --schema plan.json --json',
+        'flowdebate round-robin "What should the launch plan say?" --output-schema plan.json --json',
     )
     docs = "docs/round_robin.md"
     diagram = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import warnings
 from collections.abc import Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from flowdebate.errors import BadFile, ConfigurationError
+from flowdebate.errors import BadFile, ConfigurationError, FlowDebateWarning
 from flowdebate.models.openai.endpoint import ADDRESS, address_of, check_address
 from flowdebate.prompts.template import Profile
 from flowdebate.service.plans.files import parse_json, parse_toml, read_text
@@ -164,14 +165,14 @@ class Option:
     """Whether a flag is on where it is not given."""
 
 
-def option(help: str, *, alias: str | None = None, **about: Any) -> Any:  # noqa: A002, ANN401 - as in Option; a field
+def option(help: str, **about: Any) -> Any:  # noqa: A002, ANN401 - as in Option; a field
     """A field that front ends offer and that may be left out; `about` are fields of its `Option`.
 
-    As in `rounds: Count | None = option("Maximum number of rounds.", panel="Rounds")`. An option is declared nowhere
-    else: its name on the command line, its key in a plan file, its check, and its place in the help, in the form and
-    in the arguments over HTTP and MCP all come from the field.
+    As in `max_rounds: Count | None = option("Maximum number of rounds.", panel="Rounds")`. An option is declared
+    nowhere else: its name on the command line, its key in a plan file, its check, and its place in the help, in the
+    form and in the arguments over HTTP and MCP all come from the field.
     """
-    field: Any = Field(default=None, alias=alias)
+    field: Any = Field(default=None)
     field.metadata.append(Option(help=help, **about))  # where pydantic puts what `Annotated` says
     return field
 
@@ -251,7 +252,7 @@ class PatternOptions(BaseModel):
     """Field of what it is about."""
     ROSTER: ClassVar[str] = "debaters"
     """Field of who speaks."""
-    LENGTH: ClassVar[str] = "rounds"
+    LENGTH: ClassVar[str] = "max_rounds"
     """Field of how long it may get."""
     WITHOUT: ClassVar[frozenset[str]] = frozenset()
     """Fields that this pattern does not have."""
@@ -261,7 +262,10 @@ class PatternOptions(BaseModel):
     """Roles that `judge_model` is asked for."""
     MODELS: ClassVar[Mapping[str, str]] = {}
     """Fields that name the model of one more role, and what that role is called."""
-    FORMER: ClassVar[Mapping[str, str]] = {"synthesize": "synthesizer", "park": "suspend", "panelists": "debaters"}
+    FORMER: ClassVar[Mapping[str, str]] = {
+        "synthesize": "synthesizer", "park": "suspend", "panelists": "debaters", "rounds": "max_rounds",
+        "turns": "max_turns", "schema": "output_schema",
+    }  # fmt: skip
     """Keys of plans, by what earlier versions called them."""
 
     model: ModelName | None = option(
@@ -328,9 +332,9 @@ class PatternOptions(BaseModel):
     _of_file: frozenset[str] = PrivateAttr(default=frozenset())
 
     @classmethod
-    def keys(cls) -> dict[str, str]:
-        """Names of the fields, by what a file calls them."""
-        return {field.alias or name: name for name, field in cls.model_fields.items() if name not in cls.WITHOUT}
+    def names(cls) -> list[str]:
+        """Names of the fields, which are the keys of a file."""
+        return [name for name in cls.model_fields if name not in cls.WITHOUT]
 
     @classmethod
     def flag_of(cls, name: str) -> str:
@@ -350,12 +354,15 @@ class PatternOptions(BaseModel):
         where = file if isinstance(file, str) else where or _STORED
         content = read_plan_file(file) if isinstance(file, str) else dict(file or {})
         content.pop("pattern", None)  # of a file for `flowdebate run`, which has read it
-        keys = cls.keys()
-        content = {cls.FORMER.get(key, key) if key not in keys else key: value for key, value in content.items()}
+        keys = cls.names()
+        former = {key: cls.FORMER[key] for key in content if key not in keys and cls.FORMER.get(key) in keys}
+        for key, name in former.items() if isinstance(file, str) else ():
+            warnings.warn(f"{where}: `{key}` is called `{name}`", FlowDebateWarning, stacklevel=2)
+        content = {former.get(key, key): value for key, value in content.items()}
         for key, value in content.items():
             if key not in keys:
-                raise unknown_key(where, key, value, list(keys))
-        of_file = {keys[key]: value for key, value in content.items() if value is not None}
+                raise unknown_key(where, key, value, keys)
+        of_file = {key: value for key, value in content.items() if value is not None}
         # an option that may be repeated is [] where the command line does not have it
         over = {key: value for key, value in given.items() if value is not None and value != []}
         over = {
@@ -375,8 +382,8 @@ class PatternOptions(BaseModel):
         problems: Any = error.errors()
         problem = next((each for each in problems if each["type"] == "extra_forbidden"), problems[0])
         first, *rest = problem["loc"]
-        name = cls.keys().get(str(first), str(first))
-        field = cls.flag_of(name) if name in over else cls.model_fields[name].alias or name
+        name = str(first)
+        field = cls.flag_of(name) if name in over else name
         field += "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in rest)
         where = COMMAND if name in over else where
         entry = _entry_model(cls.model_fields[name].annotation)
@@ -419,7 +426,7 @@ class PatternOptions(BaseModel):
     def place(self, name: str) -> tuple[str, str]:
         """Where a field was, or should have been, given; and what it is called there."""
         if self.from_file(name):
-            return self._file, type(self).model_fields[name].alias or name
+            return self._file, name
         return COMMAND, self.flag_of(name)
 
     def replaced(self, **fields: Any) -> Self:  # noqa: ANN401 - values of fields
@@ -451,9 +458,7 @@ class OutputOptions(PatternOptions):
     output_schema: Annotated[Table | FilePath, allowed("a JSON Schema, or the path of one")] | None = option(
         "JSON Schema of the output that the synthesizer makes.",
         panel="Output",
-        flag="--schema",
         metavar="FILE",
-        alias="schema",
     )
     synthesizer: Flag | None = option(
         "A synthesizer writes the output at the end. Default: on.", panel="Output", on=True

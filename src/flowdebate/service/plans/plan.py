@@ -270,7 +270,7 @@ def plan_of(
         keys = info.load_page().options
         # Whoever exported it may have named any file here, and showing the run would tell what is in it.
         unread = keys.read({}, file=options).reached("file")
-        options = {key: value for key, value in options.items() if keys.keys().get(key, key) not in unread}
+        options = {key: value for key, value in options.items() if keys.FORMER.get(key, key) not in unread}
     where = where or ("options" if changes else None)
     return make_plan(info, given, file=options, where=where, name=name, ask=ask)
 
@@ -309,7 +309,7 @@ def _models_of(run: StoredRun, info: PatternInfo) -> dict[str, str]:
     names = names if isinstance(names, dict) else {}
     chat, judging = names.get("chat", names.get("all")), names.get("synthesize")
     found = {"model": chat, "judge_model": None if judging == chat else judging}
-    keys = info.load_page().options.keys()
+    keys = info.load_page().options.names()
     return {key: name for key, name in found.items() if isinstance(name, str) and key in keys}
 
 
