@@ -244,23 +244,121 @@ def test_a_chat_before_the_question_is_data() -> None:
         assert '**pro**: The answer to "Should Berlin adopt a cap?" is yes' in completion.choices[0].message.content
 
 
+# Responses
+
+ASKED = "Should rents be capped?"
+
+
+def test_a_response_is_a_whole_debate(stage: Stage, client: openai.OpenAI) -> None:
+    """The newer form of the API has the same text, and the same run."""
+    response = client.responses.create(model=RENT, input=ASKED, temperature=0.2, metadata={"team": "x"})
+    assert (response.output_text, response.status, response.model) == (WHOLE, "completed", RENT)
+    run = stage.get(f"/runs/{response.id.removeprefix('resp_')}").json()
+    assert (run["status"], run["question"], run["labels"]) == ("complete", ASKED, {"team": "x"})
+    assert response.usage is None
+    assert response.model_extra == {"flowdebate": {"runId": run["runId"], "status": "complete"}}
+
+
+def test_a_response_streams_its_text(client: openai.OpenAI) -> None:
+    """The events are numbered, and the last one has the whole response."""
+    events: list[Any] = list(client.responses.create(model=RENT, input=QUESTION, stream=True))
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    assert "".join(event.delta for event in events if event.type == "response.output_text.delta") == WHOLE
+    kinds = list(dict.fromkeys(event.type.removeprefix("response.") for event in events))
+    assert kinds == [
+        "created", "in_progress", "output_item.added", "content_part.added", "output_text.delta", "output_text.done",
+        "content_part.done", "output_item.done", "completed",
+    ]  # fmt: skip
+    assert events[-1].response.output_text == WHOLE
+    with client.responses.stream(model=f"{RENT}:answer", input=ASKED) as stream:
+        assert stream.get_final_response().output_text == "rent-synthesizer is sure.\nSo it is."
+
+
+def test_a_response_has_instructions_a_schema_and_tokens() -> None:
+    """Instructions and earlier messages are data for the debaters, the schema is filled by the synthesizer."""
+    from flowdebate.models.base import ModelResponse
+    from flowdebate.models.usage import Usage
+
+    prompts: list[str] = []
+
+    def counted(request: ModelRequest) -> Any:
+        prompts.append("\n".join(str(message["content"]) for message in request.messages))
+        said, usage = answer(request), Usage(calls=1, prompt_tokens=10, completion_tokens=2)
+        return ModelResponse(**{"text" if isinstance(said, str) else "data": said}, usage=usage)
+
+    schema = {"type": "object", "properties": {"steps": {"type": "array", "items": {"type": "string"}}}}
+    chat: Any = [
+        {"role": "assistant", "content": [{"type": "output_text", "text": "Hello."}]},
+        {"role": "user", "content": [{"type": "input_text", "text": ASKED}]},
+    ]
+    with staged(lambda: service(FunctionModel(counted)), openai=True) as stage, client_of(stage) as client:
+        response = client.responses.create(
+            model="flowdebate/debate:answer",
+            instructions="Be kind.",
+            input=chat,
+            text={"format": {"type": "json_schema", "name": "plan", "schema": schema}},
+        )
+    assert json.loads(response.output_text) == {"steps": ["cap", "build"]}
+    assert "[system] Be kind." in prompts[0]
+    assert "[assistant] Hello." in prompts[0]
+    assert response.usage is not None
+    assert (response.usage.input_tokens, response.usage.output_tokens) == (60, 12)
+
+
+def test_a_response_that_fails_or_is_cut_short_says_so() -> None:
+    """A failed run is an error; in a stream the last event; a limit makes a response incomplete."""
+
+    def broken(_: ModelRequest) -> Any:
+        raise ValueError("no")
+
+    with staged(lambda: service(FunctionModel(broken)), openai=True) as stage, client_of(stage) as client:
+        with pytest.raises(openai.InternalServerError) as caught:
+            client.responses.create(model=RENT, input=ASKED)
+        assert caught.value.response.headers["x-should-retry"] == "false"
+        *_, last = client.responses.create(model=RENT, input=ASKED, stream=True)
+        assert last.type == "response.failed"
+        assert last.response.error is not None
+    limited = staged(lambda: service(limits=Limits(calls=1)), openai=True)
+    with limited as stage, client_of(stage) as client:
+        response = client.responses.create(model=RENT, input=ASKED)
+    assert response.status == "incomplete"
+    assert "The run ended early" in response.output_text
+
+
+@pytest.mark.parametrize(
+    ("options", "param"),
+    [
+        ({"previous_response_id": "resp_1"}, "previous_response_id"),
+        ({"background": True}, "background"),
+        ({"tools": [{"type": "web_search"}]}, "tools"),
+        ({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}]}, None),
+        ({"input": []}, None),
+        ({"input": " "}, "messages"),
+        ({"extra_body": {"mood": "angry"}}, "mood"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else None,
+)
+def test_what_a_response_cannot_honour_is_refused(
+    client: openai.OpenAI, options: dict[str, Any], param: str | None
+) -> None:
+    """As for chat completions."""
+    with pytest.raises(openai.BadRequestError) as caught:
+        client.responses.create(**{"model": RENT, "input": ASKED, **options})
+    body: Any = caught.value.body
+    assert param is None or body["param"] == param
+
+
 # Refusals
 
 
 @pytest.mark.parametrize(
     ("options", "param"),
     [
-        ({"temperature": 0.3}, "temperature"),
-        ({"top_p": 0.5}, "top_p"),
         ({"n": 2}, "n"),
-        ({"max_tokens": 100}, "max_tokens"),
-        ({"max_completion_tokens": 100}, "max_completion_tokens"),
-        ({"stop": ["\n"]}, "stop"),
         ({"logprobs": True}, "logprobs"),
         ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools"),
         ({"tool_choice": "required"}, "tool_choice"),
         ({"modalities": ["text", "audio"]}, "modalities"),
-        ({"reasoning_effort": "high"}, "reasoning_effort"),
         ({"response_format": {"type": "json_object"}}, "response_format.type"),
         ({"extra_body": {"mood": "angry"}}, "mood"),
         ({"metadata": {"flowdebate_on_disconnect": "explode"}}, "metadata.flowdebate_on_disconnect"),
@@ -288,6 +386,21 @@ def test_what_asks_for_nothing_is_accepted(client: openai.OpenAI) -> None:
     neutral |= {"tools": [], "tool_choice": "auto", "response_format": {"type": "text"}, "store": False, "stop": None}
     neutral |= {"prompt_cache_key": "k", "safety_identifier": "s", "parallel_tool_calls": True}
     assert ask(client, f"{RENT}:answer", **neutral).choices[0].finish_reason == "stop"
+
+
+def test_sampling_parameters_are_ignored_and_the_answer_says_so(client: openai.OpenAI) -> None:
+    """Stock clients send them always; a header names them, also of a stream, and those without effect are not named."""
+    sent: dict[str, Any] = {"temperature": 0.2, "top_p": 1, "max_tokens": 4096, "presence_penalty": 0, "stop": ["END"]}
+    sent |= {"frequency_penalty": 0.5, "reasoning_effort": "high", "extra_body": {"top_k": 40}}
+    named = "temperature, max_tokens, stop, frequency_penalty, reasoning_effort, top_k"
+    for stream in (False, True):
+        raw = client.chat.completions.with_raw_response.create(
+            model=f"{RENT}:answer", messages=QUESTION, stream=stream, **sent
+        )
+        assert set(raw.headers["x-flowdebate-ignored"].split(", ")) == set(named.split(", "))
+        raw.http_response.read()
+    plain = client.chat.completions.with_raw_response.create(model=f"{RENT}:answer", messages=QUESTION, temperature=1)
+    assert "x-flowdebate-ignored" not in plain.headers
 
 
 def test_a_question_without_sides_is_refused(client: openai.OpenAI) -> None:
@@ -506,16 +619,17 @@ _BODIES = _JSON | st.fixed_dictionaries(
         "seed": _JSON,
         "response_format": _JSON,
         "temperature": _JSON,
+        "input": st.just("Should rents be capped?") | _JSON,
+        "instructions": _JSON,
+        "text": _JSON,
     },
 )
 
 
-@given(_BODIES)
-def test_no_body_breaks_the_server(stage: Stage, body: Any) -> None:
+@given(_BODIES, st.sampled_from(["/v1/chat/completions", "/v1/responses"]))
+def test_no_body_breaks_the_server(stage: Stage, body: Any, path: str) -> None:
     """Whatever is sent: an answer, or an error in OpenAI's form that is the client's fault."""
-    response = stage.http.post(
-        "/v1/chat/completions", content=json.dumps(body), headers={"content-type": "application/json"}
-    )
+    response = stage.http.post(path, content=json.dumps(body), headers={"content-type": "application/json"})
     if response.status_code != 200:
         assert 400 <= response.status_code < 500
         error = response.json()["error"]

@@ -1,10 +1,10 @@
-"""Requests for chat completions: what of the OpenAI parameters is meant here, and the question in a chat."""
+"""Requests of OpenAI clients: what of their parameters is meant here, and the question in a chat."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -25,35 +25,40 @@ if TYPE_CHECKING:
 WHERE = "chat completion"
 """The place of parameters in errors."""
 
-_NEUTRAL: Mapping[str, tuple[object, ...]] = {
+_SAMPLING: Mapping[str, tuple[object, ...]] = {
     "temperature": (1,),
     "top_p": (1,),
-    "n": (1,),
     "presence_penalty": (0,),
     "frequency_penalty": (0,),
     "logit_bias": ({},),
+    "stop": ([],),
+    "service_tier": ("auto", "default"),
+    **dict.fromkeys(("max_tokens", "max_completion_tokens", "max_output_tokens"), ()),
+    **dict.fromkeys(("reasoning", "reasoning_effort", "verbosity", "truncation"), ()),
+    # of other servers
+    **dict.fromkeys(("top_k", "min_p", "typical_p", "repetition_penalty", "repeat_penalty", "keep_alive"), ()),
+}
+"""Parameters that clients send without being asked, with the values of them that ask for nothing: models have the
+settings that their pattern gives them. They are ignored, and the answer says so in a header."""
+_NEUTRAL: Mapping[str, tuple[object, ...]] = {
+    "n": (1,),
     "logprobs": (False,),
     "top_logprobs": (0,),
-    "stop": ([],),
     "tools": ([],),
     "functions": ([],),
     "tool_choice": ("none", "auto"),
     "function_call": ("none", "auto"),
     "parallel_tool_calls": (True, False),
     "modalities": (["text"],),
-    "service_tier": ("auto", "default"),
     "store": (True, False),
+    "background": (False,),
+    "include": ([],),
 }
-"""Values of parameters that ask for nothing but what happens anyway."""
-_HINTS = ("prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "safety_identifier")
+"""Values of other parameters that ask for nothing but what happens anyway."""
+_HINTS = ("prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "safety_identifier", "max_tool_calls")
 """Parameters that never affect an answer: taken as they are."""
-_SETTINGS = "Models have the settings that their pattern gives them."
-_LENGTH = "The pattern decides how long turns are, and the limits of the server how long a run is."
 _TOOLS = "Debaters have the tools of their pattern; those of a client are not called."
 _WHY: Mapping[str, str] = {
-    **dict.fromkeys(("temperature", "top_p", "presence_penalty", "frequency_penalty", "logit_bias"), _SETTINGS),
-    **dict.fromkeys(("reasoning_effort", "verbosity", "service_tier"), _SETTINGS),
-    **dict.fromkeys(("max_tokens", "max_completion_tokens", "stop"), _LENGTH),
     **dict.fromkeys(("tools", "functions", "tool_choice", "function_call", "web_search_options"), _TOOLS),
     "n": "Each completion is a run of its own: send several requests.",
     "logprobs": "The answer of a debate has no log-probabilities.",
@@ -62,6 +67,10 @@ _WHY: Mapping[str, str] = {
     "audio": "Answers are text.",
     "prediction": "An answer cannot be predicted.",
     "moderation": "Nothing is moderated here.",
+    **dict.fromkeys(("previous_response_id", "conversation"), "Send the messages before the last one as well."),
+    "prompt": "The prompts are those of the pattern.",
+    "background": "Begin a run over HTTP, and look at it whenever you like.",
+    "include": "An answer is text alone.",
 }
 """Why a parameter cannot be given; whatever is neither here nor a field is unknown."""
 
@@ -105,31 +114,29 @@ class _ResponseFormat(BaseModel):
     json_schema: _Schema | None = None
 
 
-class ChatRequest(BaseModel):
-    """Body of a request for a chat completion.
-
-    Parameters that cannot be honoured are refused, unless they have a value that asks for nothing.
-    """
+class _Request(BaseModel):
+    """What requests for chat completions and for responses have in common."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
     model: str
-    messages: list[ChatMessage] = Field(min_length=1)
     stream: bool | None = None
     stream_options: StreamOptions | None = None
-    seed: int | None = Field(None, ge=-(2**63), lt=2**63)
     user: str | None = Field(None, max_length=200)
     metadata: dict[str, str] | None = Field(None, max_length=16)
-    response_format: _ResponseFormat | None = None
 
     @model_validator(mode="before")
     @classmethod
     def _fits(cls, value: Any) -> Any:  # noqa: ANN401 - whatever was sent
         return check_data(value)
 
-    def check(self) -> None:
-        """ConfigurationError for a parameter that cannot be honoured."""
+    def check(self) -> list[str]:
+        """The parameters that are ignored; ConfigurationError for one that has to be refused."""
+        ignored = []
         for name, value in (self.model_extra or {}).items():
-            if value is None or name in _HINTS or value in _NEUTRAL.get(name, ()):
+            if value is None or name in _HINTS or value in _NEUTRAL.get(name, _SAMPLING.get(name, ())):
+                continue
+            if name in _SAMPLING:
+                ignored.append(name)
                 continue
             if name not in _WHY:
                 raise ConfigurationError(WHERE, name, value, "left out: there is no such parameter")
@@ -137,12 +144,72 @@ class ChatRequest(BaseModel):
             raise ConfigurationError(
                 WHERE, name, value, f"{same}, or left out" if same else "left out", hint=_WHY[name]
             )
+        return ignored
+
+
+class ChatRequest(_Request):
+    """Body of a request for a chat completion.
+
+    Parameters that cannot be honoured are refused, unless clients send them without being asked.
+    """
+
+    messages: list[ChatMessage] = Field(min_length=1)
+    seed: int | None = Field(None, ge=-(2**63), lt=2**63)
+    response_format: _ResponseFormat | None = None
 
     @property
     def answer_schema(self) -> dict[str, Any] | None:
         """The JSON Schema of the answer; None for text."""
         given = self.response_format
         return None if given is None or given.json_schema is None else given.json_schema.json_schema
+
+
+class _InputPart(BaseModel):
+    model_config = ConfigDict(extra="allow")
+    type: Literal["input_text", "output_text"]
+    text: str
+
+
+class _InputMessage(BaseModel):
+    model_config = ConfigDict(extra="allow")
+    type: Literal["message"] = "message"
+    role: Literal["system", "developer", "user", "assistant"]
+    content: str | list[_InputPart]
+
+
+class _TextFormat(BaseModel):
+    model_config = ConfigDict(extra="allow")
+    type: Literal["text", "json_schema"]
+    json_schema: dict[str, Any] | None = Field(None, alias="schema")
+
+
+class _TextOptions(BaseModel):
+    model_config = ConfigDict(extra="allow")  # verbosity, which is ignored
+    format: _TextFormat | None = None
+
+
+class ResponseRequest(_Request):
+    """Body of a request for a response; parameters are treated as those of `ChatRequest`."""
+
+    input: str | Annotated[list[_InputMessage], Field(min_length=1)]
+    instructions: str | None = None
+    text: _TextOptions | None = None
+
+    def chat(self) -> ChatRequest:
+        """The same as a request for a chat completion; instructions are its first message."""
+        given = [_InputMessage(role="user", content=self.input)] if isinstance(self.input, str) else self.input
+        lead = [] if self.instructions is None else [_InputMessage(role="system", content=self.instructions)]
+        messages = [
+            {
+                "role": each.role,
+                "content": each.content if isinstance(each.content, str) else "\n".join(p.text for p in each.content),
+            }
+            for each in (*lead, *given)
+        ]
+        chat = {"model": self.model, "messages": messages, "user": self.user, "metadata": self.metadata}
+        if self.text is not None and self.text.format is not None and self.text.format.json_schema is not None:
+            chat["response_format"] = {"type": "json_schema", "json_schema": {"schema": self.text.format.json_schema}}
+        return ChatRequest.model_validate(chat)
 
 
 def chat_context(messages: Sequence[tuple[str, str]]) -> str:
@@ -239,7 +306,7 @@ class ChatModel:
             if not self.answer_only or self.info is None or not _writes_output(self.info):
                 allowed = 'text, or left out: only built-in patterns with a synthesizer, as "flowdebate/debate:answer"'
                 raise ConfigurationError(WHERE, "response_format", "json_schema", f"{allowed}, answer in a schema")
-            options["schema"] = schema
+            options["output_schema"] = schema
         return options, whole
 
 

@@ -1,12 +1,14 @@
-"""OpenAI-compatible endpoint: each pattern is a model, and each chat completion a run of it."""
+"""OpenAI-compatible endpoint: each pattern is a model, and each chat completion or response a run of it."""
 
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from contextlib import aclosing
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import TYPE_CHECKING, Annotated, Any
+from itertools import count
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from fastapi import APIRouter, Header
 from fastapi.exceptions import RequestValidationError
@@ -19,14 +21,22 @@ from flowdebate.errors import ConfigurationError, FlowDebateError
 from flowdebate.server.front import FrontOf, ServiceOf, stored_run
 from flowdebate.server.guard import owner_of
 from flowdebate.server.problems import JSONData, problem_of, problem_response
-from flowdebate.server.protocols.chat_request import WHERE, ChatModel, ChatRequest, chat_models, find_chat_model
+from flowdebate.server.protocols.chat_request import (
+    WHERE,
+    ChatModel,
+    ChatRequest,
+    ResponseRequest,
+    chat_models,
+    find_chat_model,
+)
 from flowdebate.server.protocols.chat_text import ChatText, answer_of
 from flowdebate.server.protocols.streams import PING, data_frame, unless_disconnected
 from flowdebate.server.sse import EventStream
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Coroutine
+    from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 
+    from flowdebate.server.front import Front
     from flowdebate.server.problems import Problem
     from flowdebate.server.protocols.streams import Reader
     from flowdebate.service.owned import OwnedService
@@ -100,31 +110,57 @@ async def chat_model(model: str, front: FrontOf) -> Response:
     return JSONData(_listed(_known(front.service, model)))
 
 
+_Key: TypeAlias = Annotated[str | None, Header(max_length=200)]
+
+
 @router.post("/chat/completions")
 async def chat_completion(
-    body: ChatRequest,
-    request: Request,
-    front: FrontOf,
-    service: ServiceOf,
-    idempotency_key: Annotated[str | None, Header(max_length=200)] = None,
+    body: ChatRequest, request: Request, front: FrontOf, service: ServiceOf, idempotency_key: _Key = None
 ) -> Response:
     """Run a pattern on the last message of a chat; the answer is what is said, and what it comes to."""
     front.check_writable()
-    body.check()
+    ignored = body.check()
+    return await _answer(_Completion, body, ignored, request, front, service, idempotency_key)
+
+
+@router.post("/responses")
+async def response(
+    body: ResponseRequest, request: Request, front: FrontOf, service: ServiceOf, idempotency_key: _Key = None
+) -> Response:
+    """The same as a response, the newer form of OpenAI's API."""
+    front.check_writable()
+    ignored = body.check()
+    chat = body.chat().model_copy(update={"stream": body.stream})
+    return await _answer(_Response, chat, ignored, request, front, service, idempotency_key)
+
+
+async def _answer(
+    kind: type[_Answer],
+    body: ChatRequest,
+    ignored: Sequence[str],
+    request: Request,
+    front: Front,
+    service: Service | OwnedService,
+    key: str | None,
+) -> Response:
+    """The answer to a request, whole or as a stream; it cancels its run if its client leaves."""
     model = _known(front.service, body.model)
     run_id: str | None = None
-    if idempotency_key is not None:  # each user has keys of their own
-        named = json.dumps([owner_of(request.scope), idempotency_key]).encode()
-        run_id = f"chat-{sha256(named).hexdigest()[:32]}"
+    if key is not None:  # each user has keys of their own
+        run_id = f"chat-{sha256(json.dumps([owner_of(request.scope), key]).encode()).hexdigest()[:32]}"
     run = await _begin(service, model, body, run_id=run_id)
     reader = front.audience.join(service, run.run_id, cancel=_DISCONNECT not in (body.metadata or {}))
-    completion = _Completion(run=run, model=model, body=body, service=service, reader=reader)
+    answer = kind(run=run, model=model, body=body, service=service, reader=reader)
     if body.stream:
-        return EventStream(completion.frames(), ended=reader.leave)
-    try:
-        return await unless_disconnected(request, completion.whole()) or Response(status_code=499)
-    finally:
-        reader.leave()
+        response: Response = EventStream(answer.frames(), ended=reader.leave)
+    else:
+        try:
+            response = await unless_disconnected(request, answer.whole()) or Response(status_code=499)
+        finally:
+            reader.leave()
+    if ignored:
+        response.headers["x-flowdebate-ignored"] = ", ".join(ignored)
+    return response
 
 
 def _listed(model: ChatModel) -> dict[str, Any]:
@@ -159,9 +195,9 @@ async def _begin(
     return await service.resume(run.run_id) if run.status == "interrupted" else run
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Completion:
-    """A chat completion: the answer as a whole, or in chunks."""
+@dataclass(frozen=True, kw_only=True)
+class _Answer(ABC):
+    """What is said in a run, and what it comes to, as a whole or piece by piece."""
 
     run: RunState
     model: ChatModel
@@ -169,32 +205,19 @@ class _Completion:
     service: Service | OwnedService
     reader: Reader
 
+    @abstractmethod
     async def whole(self) -> Response:
         """The response with the whole answer, once the run has ended."""
+
+    @abstractmethod
+    def frames(self) -> AsyncGenerator[bytes]:
+        """The frames of a stream; a failure of the run is the last one."""
+
+    async def _said(self) -> tuple[str, RunDetails]:
+        """The whole text, and the run that has ended."""
         async with aclosing(self._texts()) as texts:
             said = "".join([text async for text in texts if text is not None])
-        details = await self.service.run(self.run.run_id)
-        message = {"role": "assistant", "content": said, "refusal": None}
-        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _finish_reason(details)}
-        return JSONData(self._object("chat.completion", [choice], usage=_usage(details), details=details))
-
-    async def frames(self) -> AsyncGenerator[bytes]:
-        """The frames of a stream; a failure of the run is the last one."""
-        with_usage = self.body.stream_options is not None and bool(self.body.stream_options.include_usage)
-        nothing = {"usage": None} if with_usage else {}
-        yield self._frame([_delta({"role": "assistant", "content": ""})], **nothing)
-        try:
-            async with aclosing(self._texts()) as texts:
-                async for text in texts:
-                    yield PING if text is None else self._frame([_delta({"content": text})], **nothing)
-            details = await self.service.run(self.run.run_id)
-        except (FlowDebateError, HTTPException) as error:
-            yield data_frame(_error_body(error))
-            return
-        yield self._frame([_delta({}, _finish_reason(details))], **nothing, details=details)
-        if with_usage:
-            yield self._frame([], usage=_usage(details))
-        yield b"data: [DONE]\n\n"
+        return said, await self.service.run(self.run.run_id)
 
     async def _texts(self) -> AsyncGenerator[str | None]:
         """The pieces of the answer; None in a pause. An exception if the run has no answer."""
@@ -220,6 +243,33 @@ class _Completion:
         else:
             raise HTTPException(502, f"Run {run_id} has no answer: it ended as {details.status!r}.", _ONLY_ONCE)
 
+
+class _Completion(_Answer):
+    """A chat completion, whole or in chunks."""
+
+    async def whole(self) -> Response:
+        said, details = await self._said()
+        message = {"role": "assistant", "content": said, "refusal": None}
+        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _finish_reason(details)}
+        return JSONData(self._object("chat.completion", [choice], usage=_usage(details), details=details))
+
+    async def frames(self) -> AsyncGenerator[bytes]:
+        with_usage = self.body.stream_options is not None and bool(self.body.stream_options.include_usage)
+        nothing = {"usage": None} if with_usage else {}
+        yield self._frame([_delta({"role": "assistant", "content": ""})], **nothing)
+        try:
+            async with aclosing(self._texts()) as texts:
+                async for text in texts:
+                    yield PING if text is None else self._frame([_delta({"content": text})], **nothing)
+            details = await self.service.run(self.run.run_id)
+        except (FlowDebateError, HTTPException) as error:
+            yield data_frame(_error_body(error))
+            return
+        yield self._frame([_delta({}, _finish_reason(details))], **nothing, details=details)
+        if with_usage:
+            yield self._frame([], usage=_usage(details))
+        yield b"data: [DONE]\n\n"
+
     def _frame(self, choices: list[dict[str, Any]], *, details: RunDetails | None = None, **more: object) -> bytes:
         return data_frame(self._object("chat.completion.chunk", choices, details=details, **more))
 
@@ -236,6 +286,97 @@ class _Completion:
             **more,
             **about,
         }
+
+
+class _Response(_Answer):
+    """A response: one message of the assistant's, whole or in events."""
+
+    async def whole(self) -> Response:
+        said, details = await self._said()
+        return JSONData(self._object(details, said))
+
+    async def frames(self) -> AsyncGenerator[bytes]:
+        number = count()
+
+        def event(kind: str, **data: object) -> bytes:
+            return f"event: {kind}\n".encode() + data_frame({"type": kind, "sequence_number": next(number), **data})
+
+        place = {"item_id": self._item, "output_index": 0, "content_index": 0}
+        yield event("response.created", response=self._object())
+        yield event("response.in_progress", response=self._object())
+        yield event("response.output_item.added", output_index=0, item=self._message(None))
+        yield event("response.content_part.added", **place, part=_part(""))
+        said: list[str] = []
+        try:
+            async with aclosing(self._texts()) as texts:
+                async for text in texts:
+                    if text is None:
+                        yield PING
+                    else:
+                        said.append(text)
+                        yield event("response.output_text.delta", **place, delta=text, logprobs=[])
+            details = await self.service.run(self.run.run_id)
+        except (FlowDebateError, HTTPException) as error:
+            problem = {"code": "server_error", "message": _error_body(error)["error"]["message"]}
+            failed = {**self._object(), "status": "failed", "error": problem}
+            yield event("response.failed", response=failed)
+            return
+        whole = "".join(said)
+        yield event("response.output_text.done", **place, text=whole, logprobs=[])
+        yield event("response.content_part.done", **place, part=_part(whole))
+        done = self._object(details, whole)
+        yield event("response.output_item.done", output_index=0, item=done["output"][0])
+        yield event(f"response.{done['status']}", response=done)
+
+    @property
+    def _item(self) -> str:
+        return f"msg_{self.run.run_id}"
+
+    def _message(self, text: str | None, status: str = "in_progress") -> dict[str, Any]:
+        content = [] if text is None else [_part(text)]
+        return {"id": self._item, "type": "message", "role": "assistant", "status": status, "content": content}
+
+    def _object(self, details: RunDetails | None = None, said: str | None = None) -> dict[str, Any]:
+        """The response, which is in progress without `details` of its run."""
+        status, about = "in_progress", {}
+        if details is not None:
+            status = "completed" if _finish_reason(details) == "stop" else "incomplete"
+            about = {"flowdebate": {"runId": details.run_id, "status": details.status}}
+        return {
+            "id": f"resp_{self.run.run_id}",
+            "object": "response",
+            "created_at": int(self.run.created_at),
+            "status": status,
+            "model": self.model.id,
+            "output": [] if details is None else [self._message(said, status)],
+            "error": None,
+            "incomplete_details": {"reason": "max_output_tokens"} if status == "incomplete" else None,
+            "instructions": None,
+            "metadata": self.body.metadata or {},
+            "parallel_tool_calls": False,
+            "tool_choice": "none",
+            "tools": [],
+            "usage": None if details is None else _response_usage(details),
+            **about,
+        }
+
+
+def _part(text: str) -> dict[str, Any]:
+    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+
+
+def _response_usage(details: RunDetails) -> dict[str, Any] | None:
+    """`_usage` in the words of responses."""
+    counts = _usage(details)
+    if counts is None or details.usage is None:
+        return None
+    return {
+        "input_tokens": counts["prompt_tokens"],
+        "input_tokens_details": {"cached_tokens": details.usage.cached_tokens or 0},
+        "output_tokens": counts["completion_tokens"],
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": counts["total_tokens"],
+    }
 
 
 _FAILED = ("failed", "dead_letter")
