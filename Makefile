@@ -15,7 +15,7 @@ SUITE := --numprocesses=3 --dist=loadfile --no-loadscope-reorder --ignore=tests/
 export PYTHONDONTWRITEBYTECODE =
 
 .DEFAULT_GOAL := help
-.PHONY: help debate serve test test-web test-notebook test-adapters adapter-table test-newest test-lowest test-deployment lock coverage test-local simulations break-promises check format bench dist first-lines docs evidence injection event-schema code-table clean faults soak-cancel soak-kills soak
+.PHONY: help debate serve test test-web test-notebook test-adapters adapter-table test-newest test-lowest test-deployment lock coverage test-local simulations break-promises check workflows format bench dist first-lines docs evidence injection event-schema code-table clean faults soak-cancel soak-kills soak
 
 help: ## what there is
 	@grep -hE '^[a-z0-9.%-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/; s/^test-3.%/test-3.12/' | expand -t 16
@@ -53,7 +53,7 @@ debate: $(VENV)/.run ## a moderated debate in the terminal, on the local model
 	$(BIN)/flowdebate debate "Is it better to work from home or in an office?" \
 	  --debater remy="Working from home is better" \
 	  --debater olga="Working in an office is better" \
-	  --rounds 2 --moderator --no-synthesizer --model local
+	  --max-rounds 2 --moderator --no-synthesizer --model local
 
 serve: $(VENV)/.run ## runs over HTTP and in the browser, on the local model
 	$(BIN)/python -m pip install --quiet --editable ".[local,local-model,server]"
@@ -129,6 +129,12 @@ check: $(VENV)/.dev ## format, lint, layers, types
 	$(BIN)/mypy
 	$(BIN)/basedpyright
 	$(BIN)/python scripts/type_completeness.py
+
+workflows: $(BIN)/python ## the workflows of .github, and what agents install from here: skills, plugin, server.json
+	$(BIN)/python -m pip install --quiet --group workflows
+	$(BIN)/actionlint
+	$(BIN)/zizmor --offline --quiet .github
+	$(BIN)/skillsaw lint .
 
 format: $(VENV)/.dev ## put the code into shape
 	$(BIN)/ruff format .

@@ -1,0 +1,40 @@
+"""Check that a tag such as v0.2.0 is the version that all files say, and that the changelog has it."""
+
+from __future__ import annotations
+
+import ast
+import json
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def main() -> None:
+    """Ends with what is missing."""
+    if len(sys.argv) != 2:  # noqa: PLR2004 - the program, and the tag
+        sys.exit("Which tag? For example: python scripts/release_check.py v0.2.0")
+    version = sys.argv[1].removeprefix("v")
+    wrong = [f"{place} says {said}, not {version}" for place, said in versions().items() if said != version]
+    if f"\n## {version}" not in (ROOT / "CHANGELOG.md").read_text("utf-8"):
+        wrong.append(f"CHANGELOG.md has no heading for {version}")
+    sys.exit("\n".join(wrong))
+
+
+def versions() -> dict[str, str]:
+    """The version that each file says, by its place."""
+    module = ast.parse((ROOT / "src/flowdebate/__init__.py").read_text("utf-8"))
+    (own,) = (
+        str(ast.literal_eval(line.value))
+        for line in module.body
+        if isinstance(line, ast.Assign) and ast.unparse(line.targets[0]) == "__version__"
+    )
+    server = json.loads((ROOT / "server.json").read_text("utf-8"))
+    plugin = json.loads((ROOT / ".claude-plugin/plugin.json").read_text("utf-8"))
+    found = {"src/flowdebate/__init__.py": own, "server.json": server["version"]}
+    found |= {f"server.json, {each['identifier']}": each["version"] for each in server["packages"]}
+    return {**found, ".claude-plugin/plugin.json": plugin["version"]}
+
+
+if __name__ == "__main__":
+    main()
