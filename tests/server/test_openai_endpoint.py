@@ -286,7 +286,7 @@ def test_a_response_has_instructions_a_schema_and_tokens() -> None:
         said, usage = answer(request), Usage(calls=1, prompt_tokens=10, completion_tokens=2)
         return ModelResponse(**{"text" if isinstance(said, str) else "data": said}, usage=usage)
 
-    schema = {"type": "object", "properties": {"steps": {"type": "array", "items": {"type": "string"}}}}
+    schema: Any = {"type": "object", "properties": {"steps": {"type": "array", "items": {"type": "string"}}}}
     chat: Any = [
         {"role": "assistant", "content": [{"type": "output_text", "text": "Hello."}]},
         {"role": "user", "content": [{"type": "input_text", "text": ASKED}]},

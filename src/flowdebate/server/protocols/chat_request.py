@@ -178,13 +178,13 @@ class _InputMessage(BaseModel):
 
 
 class _TextFormat(BaseModel):
-    model_config = ConfigDict(extra="allow")
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
     type: Literal["text", "json_schema"]
     json_schema: dict[str, Any] | None = Field(None, alias="schema")
 
 
 class _TextOptions(BaseModel):
-    model_config = ConfigDict(extra="allow")  # verbosity, which is ignored
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")  # verbosity, which is ignored
     format: _TextFormat | None = None
 
 
@@ -206,7 +206,7 @@ class ResponseRequest(_Request):
             }
             for each in (*lead, *given)
         ]
-        chat = {"model": self.model, "messages": messages, "user": self.user, "metadata": self.metadata}
+        chat: dict[str, Any] = {"model": self.model, "messages": messages, "user": self.user, "metadata": self.metadata}
         if self.text is not None and self.text.format is not None and self.text.format.json_schema is not None:
             chat["response_format"] = {"type": "json_schema", "json_schema": {"schema": self.text.format.json_schema}}
         return ChatRequest.model_validate(chat)
