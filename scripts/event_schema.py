@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 from pydantic.alias_generators import to_camel
 from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
+from flowdebate._util.json_data import sparse_defaults
 from flowdebate.events import EVENT_FORMAT, Event
 
 if TYPE_CHECKING:
@@ -133,7 +134,10 @@ class _Schema(GenerateJsonSchema):
         return _described(made, _EVENTS.get(schema["cls"], schema["cls"]))
 
     def dataclass_schema(self, schema: Any) -> dict[str, Any]:  # noqa: ANN401 - pydantic's
-        return _described(super().dataclass_schema(schema), schema["cls"])
+        made = super().dataclass_schema(schema)
+        sparse = {to_camel(name) for name in sparse_defaults(schema["cls"])}
+        made["required"] = [key for key in made.get("required", ()) if key not in sparse]
+        return _described(made, schema["cls"])
 
     def field_is_required(self, field: Any, total: bool) -> bool:  # noqa: ANN401, ARG002, FBT001 - pydantic's
         return "serialization_exclude_if" not in field and not field.get("serialization_exclude")

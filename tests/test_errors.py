@@ -32,6 +32,7 @@ ARGUMENTS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "OutputError": (("block", "text", [("field", "is missing")]), {}),
     "PromiseBroken": (("counts", "It counts.", "it does not"), {"example": "one", "reproduce": "check(…)"}),
     "ProviderFailed": (("it failed",), {"status": 503, "retry_after": 2.0}),
+    "LostToThinking": ((), {"room": 400, "thought": 380, "model": "m"}),
     "QuorumLost": (("debate",), {"round": 1, "heard": ["for"], "quorum": 2}),
     "RateLimited": (("slow down",), {"retry_after": 1.0, "quota_exhausted": True}),
     "ReadOnly": (("`round` of 'rent'", "answer instead"), {"block": "pro"}),

@@ -298,6 +298,7 @@ CASES: dict[str, Callable[[Path], Any]] = {
     ),
     "EmptyResponse": lambda _: served(answering("")),
     "OutputTruncated": lambda _: served(answering('{"winner": "cap', finish="length"), schema={"type": "object"}),
+    "LostToThinking": lambda _: served(answering("", finish="length")),
     "Refused": lambda _: served(answering(None, refusal="I will not argue that.")),
     "ContentFiltered": lambda _: served(answering("", finish="content_filter")),
     "SchemaViolation": lambda _: rent().run(

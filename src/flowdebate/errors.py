@@ -19,6 +19,7 @@
     │   │   ├── ResponseTooLarge             it is longer than allowed
     │   │   ├── EmptyResponse                it has no text
     │   │   ├── OutputTruncated              it was cut off before its end
+    │   │   │   └── LostToThinking           the model used all the room that it had to think
     │   │   ├── Refused                      the model declined to answer
     │   │   │   └── ContentFiltered          a filter of the provider stopped the answer
     │   │   └── SchemaViolation              it does not fit the schema
@@ -83,6 +84,7 @@ __all__ = (
     "JournalMismatch",
     "LimitReached",
     "LoopLimitExceeded",
+    "LostToThinking",
     "MalformedResponse",
     "ModelError",
     "ModelNotFound",
@@ -394,6 +396,19 @@ class EmptyResponse(BadAnswer):
 
 class OutputTruncated(BadAnswer):
     """The answer was cut off before its end: give it more room (`max_tokens`)."""
+
+
+class LostToThinking(OutputTruncated):
+    """The model thought until its room was used up, and had none left for the answer; `room` is None for its own."""
+
+    def __init__(self, *, room: int | None = None, thought: int | None = None, **asker: Unpack[_Asker]) -> None:
+        self.room = room
+        self.thought = thought
+        used = "" if not thought else f" ({thought:,} tokens)"
+        most = "set max_tokens, which is left to the endpoint now" if room is None else f"raise max_tokens ({room:,})"
+        super().__init__(
+            f"the model thought until its room was used up{used}, and wrote no answer: {most}, or lower effort", **asker
+        )
 
 
 class Refused(BadAnswer):

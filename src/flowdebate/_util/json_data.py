@@ -56,6 +56,16 @@ def wire_names(kind: type[Any]) -> tuple[tuple[str, str], ...]:
     return tuple((field.name, to_camel(field.name)) for field in fields(kind))
 
 
+SPARSE: Mapping[str, Any] = {"sparse": True}
+"""Metadata of a dataclass's field that is written only where it differs from its default."""
+
+
+@lru_cache(maxsize=512)
+def sparse_defaults(kind: type[Any]) -> Mapping[str, Any]:
+    """The defaults of the sparse fields of a dataclass, by name."""
+    return {field.name: field.default for field in fields(kind) if field.metadata.get("sparse")}
+
+
 def _shown(value: object) -> str:
     """A text that describes a foreign value, whose repr may be anything."""
     return clean_text(str.__str__(shown(value)))
@@ -94,7 +104,10 @@ class _Writer:
         if callable(getattr(kind, "to_wire", None)):
             return self.write(value.to_wire(), depth)
         if is_dataclass(kind):
-            return {key: self.write(getattr(value, name), depth) for name, key in wire_names(kind)}
+            left_out = {name for name, default in sparse_defaults(kind).items() if getattr(value, name) == default}
+            return {
+                key: self.write(getattr(value, name), depth) for name, key in wire_names(kind) if name not in left_out
+            }
         if isinstance(value, AbstractSet):
             return sorted(self._all(value, depth), key=json.dumps)  # sets have another order in each process
         if isinstance(value, Enum):

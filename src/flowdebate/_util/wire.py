@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
-from functools import lru_cache
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
-from flowdebate._util.json_data import json_data, wire_names
+from flowdebate._util.json_data import SPARSE as SPARSE
+from flowdebate._util.json_data import json_data, sparse_defaults, wire_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -68,10 +68,6 @@ def as_list(value: object) -> object:
     return list(value) if isinstance(value, tuple) else value
 
 
-SPARSE: Mapping[str, Any] = {"sparse": True}
-"""Metadata of a field that is written only where it differs from its default."""
-
-
 @dataclass(slots=True, kw_only=True)
 class BaseEvent:
     """An event of a run. Emitting it fills in `at`, and `path` where it is not given."""
@@ -88,7 +84,7 @@ class BaseEvent:
     def to_wire(self) -> dict[str, Any]:
         """The event as JSON data: its `kind`, then its fields with camelCase keys."""
         kind: Any = type(self)
-        defaults = _sparse_defaults(kind)
+        defaults = sparse_defaults(kind)
         wire: dict[str, Any] = {"kind": self.kind}
         for name, key in wire_names(kind):
             value = getattr(self, name)
@@ -103,8 +99,3 @@ class BlockEvent(BaseEvent):
 
     role: str | None = field(default=None, compare=False, repr=False, metadata=SPARSE)
     """What the block does in its pattern, such as "judge"; None, and not written, for one outside of all roles."""
-
-
-@lru_cache(maxsize=512)
-def _sparse_defaults(kind: type[BaseEvent]) -> Mapping[str, Any]:
-    return {each.name: each.default for each in fields(kind) if each.metadata.get("sparse")}

@@ -107,7 +107,7 @@ class InspectModel(AdaptedModel):
         from inspect_ai.tool import ToolInfo, ToolParams
         from inspect_ai.util import JSONSchema
 
-        chosen: dict[str, Any] = {**sampling_of(request), "max_retries": 0}
+        chosen: dict[str, Any] = {**sampling_of(request, effort="reasoning_effort"), "max_retries": 0}
         messages = [_message(message) for message in request.messages]
         if request.output is not None:
             schema = JSONSchema.model_validate(inline_definitions(request.output.json_schema))

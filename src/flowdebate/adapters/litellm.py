@@ -77,7 +77,7 @@ class LiteLLM(AdaptedModel):
             await wait_for_callbacks()
 
     def _parameters(self, request: ModelRequest) -> dict[str, Any]:
-        parameters: dict[str, Any] = {**self._options, **sampling_of(request)}
+        parameters: dict[str, Any] = {**self._options, **sampling_of(request, effort="reasoning_effort")}
         if request.output is not None:
             schema = {"name": request.output.name, "schema": request.output.json_schema, "strict": False}
             parameters["response_format"] = {"type": "json_schema", "json_schema": schema}

@@ -106,10 +106,17 @@ def chat_of(request: ModelRequest) -> list[tuple[str, str]]:
     return [(role, text) for role, text in chat if role != "system"]
 
 
-def sampling_of(request: ModelRequest) -> dict[str, Any]:
-    """Return the settings that a request makes: `temperature`, `max_tokens`, and its `extra`."""
+def sampling_of(request: ModelRequest, *, effort: str | None = None) -> dict[str, Any]:
+    """Return the settings that a request makes: `temperature`, `max_tokens`, its effort, and its `extra`.
+
+    `effort` is what the framework calls the effort; None where it cannot be told, which is a ConfigurationError.
+    """
     settings = request.settings
-    chosen = {"temperature": settings.temperature, "max_tokens": settings.max_tokens}
+    if settings.effort is not None and effort is None:
+        allowed = "None: this framework's model is told how much to think where it is built"
+        raise ConfigurationError(request.block, "effort", settings.effort, allowed)
+    chosen: dict[str, Any] = {"temperature": settings.temperature, "max_tokens": settings.max_tokens}
+    chosen[effort or ""] = settings.effort
     return {**{name: value for name, value in chosen.items() if value is not None}, **settings.extra}
 
 

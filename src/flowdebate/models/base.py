@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias, get_args, runtime_checkable
 
 from flowdebate._util.wire import BlockEvent
+from flowdebate.errors import ConfigurationError
 from flowdebate.models.usage import Attempts, Usage
 from flowdebate.prompts.template import check_profile
 
@@ -20,6 +21,9 @@ Message = dict[str, Any]
 """Chat message in the format of the chat completions API: `{"role": …, "content": …}`."""
 
 MOST_LOGPROB = 1e-3  # the most that the logarithm of a probability may be: servers round
+
+Effort: TypeAlias = Literal["low", "medium", "high"]
+"""How much a model is to think before it answers."""
 
 FinishReason = Literal["stop", "length", "tool_calls"]
 """Reason for the end of an answer: complete, out of room, or tools to be called."""
@@ -38,13 +42,19 @@ class ModelSettings:
 
     temperature: float | None = None
     max_tokens: int | None = None
-    """Maximum length of the answer, in tokens."""
+    """Maximum length of the answer in tokens, those of thinking included."""
+    effort: Effort | None = None
+    """How much the model thinks; ConfigurationError for a model that cannot be told."""
     timeout: float | None = 300.0
     """Deadline of the whole call in seconds, retries and backoff included; None for none."""
     max_chars: int = 200_000
     """Maximum length of the answer in characters; a longer one raises `ResponseTooLarge`."""
     extra: Mapping[str, Any] = field(default_factory=dict)
     """Further request parameters, named as the provider names them."""
+
+    def __post_init__(self) -> None:
+        if self.effort is not None and self.effort not in get_args(Effort):
+            raise ConfigurationError("ModelSettings", "effort", self.effort, "'low', 'medium', 'high' or None")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 ErrorT = TypeVar("ErrorT", bound=Exception)
 _USAGE = tuple(field.name for field in fields(Usage))
+_FORMER = 4  # counts of a usage that earlier versions knew
 
 
 def json_text(value: object) -> str:
@@ -70,6 +71,8 @@ def digest_of(request: ModelRequest) -> str:
     }
     if request.begins or request.sentences is not None:
         given["form"] = [request.begins, request.sentences]
+    if settings.effort is not None:
+        given["effort"] = settings.effort
     if request.choices:  # hashes of other requests are those of stored runs
         given["choices"] = request.choices
     return blake2b(json_text(given).encode(), digest_size=16).hexdigest()
@@ -88,7 +91,7 @@ def attempts_of(recorded: Iterable[Sequence[Any]]) -> list[Attempt]:
     for model, asked_as, waited, seconds, usage, error in recorded:
         _check_types((model, asked_as, waited, seconds, error), _ATTEMPT)
         attempts.append(
-            Attempt(model=model, asked_as=asked_as, waited=waited, seconds=seconds, usage=_usage_of(usage), error=error)
+            Attempt(model=model, asked_as=asked_as, waited=waited, seconds=seconds, usage=usage_of(usage), error=error)
         )
     return attempts
 
@@ -138,7 +141,7 @@ def response_of(recorded: Mapping[str, Any], output: OutputSchema | None) -> Mod
         data=None if calls or output is None else output.validate(json_text(recorded["data"])),
         tool_calls=calls,
         finish=recorded["finish"],
-        usage=_usage_of(recorded["usage"]),
+        usage=usage_of(recorded["usage"]),
         model=recorded["model"],
         asked_as=recorded.get("asked_as"),
         flags=tuple(recorded.get("flags", ())),
@@ -175,7 +178,8 @@ def edited_text(body: str, edit: Any) -> str:  # noqa: ANN401 - JSON data
 
 
 def _usage_row(usage: Usage) -> list[int | None]:
-    return [getattr(usage, name) for name in _USAGE]
+    counts = [getattr(usage, name) for name in _USAGE]
+    return counts[:_FORMER] if counts[_FORMER:] == [None, None] else counts
 
 
 _NUMBER, _MAYBE_TEXT, _MAYBE_COUNT = (int, float), (str, NoneType), (int, NoneType)
@@ -189,9 +193,11 @@ def _check_types(values: Iterable[object], kinds: Iterable[type | tuple[type, ..
             raise TypeError(f"{shown(value)} is no {kind}")
 
 
-def _usage_of(values: list[Any]) -> Usage:
-    _check_types(values, (int, _MAYBE_COUNT, _MAYBE_COUNT, _MAYBE_COUNT))
-    return Usage(**dict(zip(_USAGE, values, strict=True)))
+def usage_of(values: list[Any]) -> Usage:
+    """Read the counts of a row of `attempts_row` or `call_row`; ValueError or TypeError for what is no such row."""
+    counts = [*values, *[None] * (len(_USAGE) - _FORMER)] if len(values) == _FORMER else values
+    _check_types(counts, (int, *[_MAYBE_COUNT] * (len(_USAGE) - 1)))
+    return Usage(**dict(zip(_USAGE, counts, strict=True)))
 
 
 def failure_text(error: BaseException) -> str:

@@ -116,6 +116,8 @@ class Failure(_Strict):
     problems: tuple[tuple[Redacted, Redacted], ...] | None = None
     answer: Redacted | None = None
     rounds: int | None = None
+    room: int | None = None
+    thought: int | None = None
 
     @model_validator(mode="after")
     def _is_known(self) -> Self:
@@ -180,7 +182,8 @@ class Notice(_Strict):
         return event
 
 
-_Tokens = tuple[int, int | None, int | None, int | None]
+_Former = tuple[int, int | None, int | None, int | None]
+_Tokens = _Former | tuple[int, int | None, int | None, int | None, int | None, int | None]
 _Attempts = tuple[tuple[str, str | None, float, float, _Tokens, str | None], ...]
 
 

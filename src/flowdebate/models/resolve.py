@@ -81,15 +81,16 @@ class Provider:
     structured: StructuredMode = "json_schema"
     tools_with_schema: bool = True
     logprobs: bool = True
+    effort: str | None = "reasoning_effort"
 
 
 def _hosted(base_url: str, key_env: str, default: str, **options: object) -> Provider:
     return Provider(base_url=base_url, key_env=key_env, default=default, **options)  # type: ignore[arg-type]  # Provider's own options
 
 
-def _own(port: int) -> Provider:
+def _own(port: int, effort: str = "reasoning_effort") -> Provider:
     """Describe a server on this machine: no key, and tools or a schema, not both, since a schema is a grammar."""
-    return Provider(base_url=f"http://127.0.0.1:{port}/v1", key_env=None, tools_with_schema=False)
+    return Provider(base_url=f"http://127.0.0.1:{port}/v1", key_env=None, tools_with_schema=False, effort=effort)
 
 
 # In the order in which their keys are looked for.
@@ -120,7 +121,9 @@ PROVIDERS: Mapping[str, Provider] = MappingProxyType(
         "mistral": _hosted(
             "https://api.mistral.ai/v1", "MISTRAL_API_KEY", "mistral-large-latest", tools_with_schema=False
         ),
-        "openrouter": _hosted("https://openrouter.ai/api/v1", "OPENROUTER_API_KEY", "openai/gpt-oss-120b"),
+        "openrouter": _hosted(
+            "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY", "openai/gpt-oss-120b", effort="reasoning.effort"
+        ),
         "together": _hosted(
             "https://api.together.xyz/v1", "TOGETHER_API_KEY", "openai/gpt-oss-120b", tools_with_schema=False
         ),
@@ -128,7 +131,7 @@ PROVIDERS: Mapping[str, Provider] = MappingProxyType(
         "ollama": _own(11434),
         "lmstudio": _own(1234),
         "vllm": _own(8000),
-        "llama-server": _own(8080),
+        "llama-server": _own(8080, effort="chat_template_kwargs.reasoning_effort"),
     }
 )
 
@@ -342,6 +345,7 @@ def _named(spec: str, field: str, where: str = "model") -> Model:
         api_key_env=provider.key_env,
         structured=provider.structured,
         tools_with_schema=provider.tools_with_schema,
+        effort=provider.effort,
         logprobs=provider.logprobs,
         label=spec,
     )

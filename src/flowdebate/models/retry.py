@@ -15,6 +15,7 @@ from flowdebate._util.validation import check_count
 from flowdebate.errors import (
     ConfigurationError,
     EmptyResponse,
+    LostToThinking,
     ModelError,
     OutputTruncated,
     SchemaViolation,
@@ -119,7 +120,8 @@ def _amend(request: ModelRequest, error: ModelError, seen: Counter[type[ModelErr
         # one retry in the same mode, then the next mode
         skipped = request.skipped_modes + (seen[SchemaViolation] + 1) % 2
         return replace(request, messages=[*request.messages, *rejected, reason], skipped_modes=skipped)
-    if isinstance(error, OutputTruncated) and request.output is not None and request.settings.max_tokens:
+    cut_off = isinstance(error, OutputTruncated) and (request.output is not None or isinstance(error, LostToThinking))
+    if cut_off and request.settings.max_tokens:
         more = replace(request.settings, max_tokens=2 * request.settings.max_tokens)
         return replace(request, settings=more)
     return request

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields, replace
 from random import Random
 from typing import TYPE_CHECKING, Protocol
 
+from flowdebate._util.json_data import SPARSE
 from flowdebate.errors import ConnectionLost, ModelUnavailable, ProviderFailed, RequestRejected
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def estimate_tokens(characters: int) -> int:
     return characters // 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Usage:
     """Calls and tokens of one or many calls; None means unknown, which is not 0.
 
@@ -42,7 +43,16 @@ class Usage:
     cached_tokens: int | None = None
     """Prompt tokens that the server took from its cache."""
     completion_tokens: int | None = None
-    """Tokens of the answers."""
+    """Tokens of the answers, those of thinking included."""
+    reasoning_tokens: int | None = field(default=None, metadata=SPARSE)
+    """Completion tokens that the model has only thought."""
+    cache_written_tokens: int | None = field(default=None, metadata=SPARSE)
+    """Prompt tokens that the server wrote into its cache, where it asks money for that."""
+
+    def __repr__(self) -> str:
+        counts = [(each.name, getattr(self, each.name)) for each in fields(self)]
+        shown = [f"{name}={count}" for place, (name, count) in enumerate(counts) if place < _ALWAYS or count]
+        return f"Usage({', '.join(shown)})"
 
     @classmethod
     def unknown(cls) -> Usage:
@@ -70,6 +80,8 @@ class Usage:
             prompt_tokens=_sum(self.prompt_tokens, other.prompt_tokens),
             cached_tokens=_sum(self.cached_tokens, other.cached_tokens),
             completion_tokens=_sum(self.completion_tokens, other.completion_tokens),
+            reasoning_tokens=_sum(self.reasoning_tokens, other.reasoning_tokens),
+            cache_written_tokens=_sum(self.cache_written_tokens, other.cache_written_tokens),
         )
 
 
@@ -77,10 +89,14 @@ def _sum(one: int | None, other: int | None) -> int | None:
     return None if one is None or other is None else one + other
 
 
+_ALWAYS = 4  # counts that are shown also where they are unknown
+
 # frozen, so that every call may share them
-_NONE = Usage(calls=0, prompt_tokens=0, cached_tokens=0, completion_tokens=0)
+_NONE = Usage(
+    calls=0, prompt_tokens=0, cached_tokens=0, completion_tokens=0, reasoning_tokens=0, cache_written_tokens=0
+)
 _UNKNOWN = Usage(calls=1)
-_NO_TOKENS = Usage(calls=1, prompt_tokens=0, cached_tokens=0, completion_tokens=0)
+_NO_TOKENS = replace(_NONE, calls=1)
 
 
 @dataclass(slots=True, kw_only=True)

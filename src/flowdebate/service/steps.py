@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, ValidationError
@@ -11,8 +10,7 @@ from pydantic import Field, ValidationError
 from flowdebate._util.json_data import json_data
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import error_text
-from flowdebate.models.codec import digest_of, failure_of
-from flowdebate.models.usage import Usage
+from flowdebate.models.codec import digest_of, failure_of, usage_of
 from flowdebate.service.documents.text import as_json
 
 if TYPE_CHECKING:
@@ -21,10 +19,6 @@ if TYPE_CHECKING:
 
     from flowdebate.models.base import ModelRequest
     from flowdebate.store.base import StepRow, StoredRun
-
-
-_USAGE = tuple(item.name for item in fields(Usage))
-"""The counts of a stored call, in their order."""
 
 
 class StepTokens(WireModel):
@@ -214,12 +208,10 @@ def _model(body: dict[str, Any]) -> str | None:
 
 def _usage(body: dict[str, Any]) -> StepTokens | None:
     numbers = body.get("usage")
-    if not isinstance(numbers, list) or len(numbers) != len(_USAGE):  # of another version, or imported from anybody
-        return None
-    counts = dict(zip(_USAGE, numbers, strict=True))
     try:
-        return StepTokens(**{name: counts.get(name) for name in StepTokens.model_fields})
-    except ValidationError:
+        usage = usage_of(numbers)  # type: ignore[arg-type]  # of another version, or imported from anybody
+        return StepTokens(**{name: getattr(usage, name) for name in StepTokens.model_fields})
+    except (ValueError, TypeError, ValidationError):
         return None
 
 

@@ -213,7 +213,9 @@ class _Chat(_Current):
         tokens = {
             names.INPUT_TOKENS: usage.prompt_tokens,
             names.CACHED_TOKENS: usage.cached_tokens,
+            names.CACHE_WRITTEN_TOKENS: usage.cache_written_tokens,
             names.OUTPUT_TOKENS: usage.completion_tokens,
+            names.REASONING_TOKENS: usage.reasoning_tokens,
         }
         self.span.set_attributes({name: count for name, count in tokens.items() if count is not None and made})
         for kind, count in (("input", usage.prompt_tokens), ("output", usage.completion_tokens)):

@@ -167,6 +167,7 @@ def _dialect(settings: ModelSettings, request: ModelRequest) -> Dialect:
     preset = ModelSettings(
         temperature=_TEMPERATURE if settings.temperature is None else settings.temperature,
         max_tokens=settings.max_tokens or room,
+        effort=settings.effort,
         extra={**sampling, **settings.extra},
     )
     return Dialect(

@@ -192,6 +192,8 @@ class PooledModel:
 
     tells_attempts = True
     """Tells the call boundary that the model records its attempts."""
+    takes_effort = False
+    """Whether it can be told how much to think."""
     _settings: ModelSettings
     _clients: Clients
 

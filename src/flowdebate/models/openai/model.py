@@ -16,6 +16,7 @@ from flowdebate._util.text import is_blank
 from flowdebate.errors import (
     AuthenticationFailed,
     ConfigurationError,
+    LostToThinking,
     MalformedResponse,
     RequestRejected,
     ResponseTooLarge,
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
     from flowdebate.errors import FlowDebateError
-    from flowdebate.models.base import ModelRequest, ToolSpec
+    from flowdebate.models.base import Effort, ModelRequest, ToolSpec
     from flowdebate.models.usage import Attempt, Usage
 
 
@@ -79,6 +80,8 @@ class OpenAIModel(PooledModel):
       process to the same model there.
     - `tools_with_schema`: False for servers that cannot take tools and a response format in one request: then the
       tools are offered first, and once the model calls none of them it is asked again for the structured answer.
+    - `effort`: the parameter in which the server is told how much to think, as "reasoning_effort" or
+      "reasoning.effort"; None for servers that cannot be told.
     - `logprobs`: False for servers that give no log-probabilities, which `JudgeOptions(answer="letter")` needs.
     - `retry`: the retry policy; None for no retries.
     - `transport`: "aiohttp", or "httpx2" where necessary: it is slower, and opens a connection for each call.
@@ -103,6 +106,7 @@ class OpenAIModel(PooledModel):
         settings: ModelSettings | None = None,
         structured: StructuredMode = "json_schema",
         tools_with_schema: bool = True,
+        effort: str | None = "reasoning_effort",
         logprobs: bool = True,
         default_headers: Mapping[str, str] | None = None,
         retry: Retry | None = _RETRY,
@@ -127,6 +131,8 @@ class OpenAIModel(PooledModel):
         self._settings = settings or ModelSettings()
         self._modes = STRUCTURED_MODES[STRUCTURED_MODES.index(structured) :]
         self._tools_with_schema = tools_with_schema
+        self._effort = effort
+        self.takes_effort = effort is not None
         self.gives_logprobs = logprobs
         self._strict_model = strict_model
         self._headers = check_headers("OpenAIModel", default_headers)
@@ -165,6 +171,7 @@ class OpenAIModel(PooledModel):
                     settings=self._settings,
                     structured=modes,
                     tools_with_schema=self._tools_with_schema,
+                    effort=self._effort,
                     strict_model=self._strict_model,
                     # OpenAI's reasoning models know only the newer name, most other servers only the older one
                     room="max_completion_tokens" if endpoint.base_url.startswith(_OPENAI) else "max_tokens",
@@ -286,6 +293,8 @@ class Dialect:
     tools_with_schema: bool
     room: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     """Name of the parameter that limits an answer's length."""
+    effort: str | None = None
+    """Name of the parameter that says how much to think, with a dot before the name inside of it; None for none."""
     strict_model: bool = False
     """Whether the answer of a model by another name is rejected."""
     amend: Callable[[Parameters], Parameters] | None = None
@@ -332,6 +341,7 @@ class Chat:
             parameters |= {"stream": True, "stream_options": {"include_usage": True}}
             with request.attempts.sending(self.dialect.label, request) as attempt:
                 response = await self._streamed(parameters, request, request.on_text, attempt)
+                self._check_room(response, parameters)
         if self.dialect.reread is not None:
             response = self.dialect.reread(response, request)
         if response.tool_calls and not request.tools:  # models call tools that they were never offered
@@ -358,9 +368,18 @@ class Chat:
         room = theirs.max_tokens or mine.max_tokens
         if room is not None:
             parameters[self.dialect.room] = room
-        if mine.extra or theirs.extra:
-            parameters["extra_body"] = {**mine.extra, **theirs.extra}
+        extra = {**self._effort(theirs.effort or mine.effort), **mine.extra, **theirs.extra}
+        if extra:
+            parameters["extra_body"] = extra
         return parameters
+
+    def _effort(self, effort: Effort | None) -> Parameters:
+        if effort is None:
+            return {}
+        if self.dialect.effort is None:
+            raise ConfigurationError(self.dialect.label, "effort", effort, "None: it cannot be told how much to think")
+        name, _, inner = self.dialect.effort.partition(".")
+        return {name: {inner: effort} if inner else effort}
 
     async def _send(
         self, parameters: Parameters, request: ModelRequest, *, asked_as: str | None = None
@@ -371,16 +390,23 @@ class Chat:
             try:
                 completion = await self.client.chat.completions.create(**self._amend(parameters))
                 attempt.usage = usage_of(completion)  # an unusable answer is billed, too
-                return completion, self._read(completion, request)
+                return completion, self._read(completion, request, parameters)
             except Exception as error:  # noqa: BLE001 - all exceptions of libraries are mapped here
                 failure = self._map(error, during)
             raise failure  # out here, since Python would chain it to `error`, which may show a key
 
-    def _read(self, completion: Any, request: ModelRequest) -> ModelResponse:  # noqa: ANN401 - openai's own
+    def _check_room(self, response: ModelResponse, parameters: Parameters) -> None:
+        """LostToThinking for an answer that is nothing but thought."""
+        if response.finish == "length" and is_blank(response.text) and not response.tool_calls:
+            raise LostToThinking(room=parameters.get(self.dialect.room), thought=response.usage.reasoning_tokens)
+
+    def _read(self, completion: Any, request: ModelRequest, parameters: Parameters) -> ModelResponse:  # noqa: ANN401 - openai's own
         response = self._reader.completion(completion)
         max_chars = request.settings.max_chars  # checked here as well, before the answer is validated
         if len(response.text) > max_chars or any(len(call.arguments) > max_chars for call in response.tool_calls):
             raise ResponseTooLarge(max_chars, "characters")
+        if not request.choices:  # for which one token is enough
+            self._check_room(response, parameters)
         return response
 
     async def _streamed(
@@ -398,7 +424,7 @@ class Chat:
         except _Whole as whole:
             completion = whole.completion
         attempt.usage = usage_of(completion)
-        response = self._read(completion, request)
+        response = self._read(completion, request, parameters)
         if response.text:
             on_text(response.text)
         return response

@@ -318,12 +318,15 @@ def _list(value: object) -> list[Json]:
 def usage_of(completion: Json) -> Usage:
     """Read the usage of a completion or chunk; missing parts are None."""
     usage = getattr(completion, "usage", None)
-    details = getattr(usage, "prompt_tokens_details", None)
+    read = getattr(usage, "prompt_tokens_details", None)
+    written = getattr(usage, "completion_tokens_details", None)
     return Usage(
         calls=1,
         prompt_tokens=_count(getattr(usage, "prompt_tokens", None)),
-        cached_tokens=_count(getattr(details, "cached_tokens", None)),
+        cached_tokens=_count(getattr(read, "cached_tokens", None)),
         completion_tokens=_count(getattr(usage, "completion_tokens", None)),
+        reasoning_tokens=_count(getattr(written, "reasoning_tokens", None)),
+        cache_written_tokens=_count(getattr(read, "cache_write_tokens", None)),
     )
 
 

@@ -121,7 +121,9 @@ class AgUi:
                 model=model.partition("/")[2] or model,
                 input_tokens=usage.prompt_tokens,
                 cached_input_tokens=usage.cached_tokens,
+                cache_write_input_tokens=usage.cache_written_tokens,
                 output_tokens=usage.completion_tokens,
+                reasoning_tokens=usage.reasoning_tokens,
                 total_tokens=usage.total_tokens,
             )
             for model, usage in self._usage.items()

@@ -404,4 +404,6 @@ def _usage(details: RunDetails) -> dict[str, Any] | None:
     }
     if usage.cached_tokens is not None:
         counts["prompt_tokens_details"] = {"cached_tokens": usage.cached_tokens}
+    if usage.reasoning_tokens is not None:
+        counts["completion_tokens_details"] = {"reasoning_tokens": usage.reasoning_tokens}
     return counts

@@ -5,9 +5,9 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from flowdebate._util.importing import InNotebooks
 from flowdebate._util.wire import WireModel
@@ -61,6 +61,9 @@ class Side(Speaker):
         return self.stance if self.role is None else f"{self.stance} ({self.role})"
 
 
+_WHERE_TOLD = Field(exclude_if=lambda count: count is None)
+
+
 class Tokens(WireModel):
     """Usage of a run; None is unknown."""
 
@@ -68,6 +71,9 @@ class Tokens(WireModel):
     prompt_tokens: int | None = None
     cached_tokens: int | None = None
     completion_tokens: int | None = None
+    reasoning_tokens: Annotated[int | None, _WHERE_TOLD] = None
+    """Those of the completion that were only thought."""
+    cache_written_tokens: Annotated[int | None, _WHERE_TOLD] = None
 
     @classmethod
     def of(cls, usage: Usage) -> Self:
@@ -90,7 +96,8 @@ class Tokens(WireModel):
                 "unknown" if count is None else f"{count:,}" for count in (self.prompt_tokens, self.completion_tokens)
             )
             cached = f" (cached {self.cached_tokens:,})" if self.cached_tokens else ""
-            tokens = f"prompt {prompt}{cached}, completion {completion}"
+            thought = f" (thinking {self.reasoning_tokens:,})" if self.reasoning_tokens else ""
+            tokens = f"prompt {prompt}{cached}, completion {completion}{thought}"
         return [f"Tokens: {tokens}", f"Calls: {self.calls:,}"]
 
 

@@ -1,0 +1,122 @@
+"""How much a model is told to think, what that costs, and what is said where nothing but thought came of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from flowdebate.errors import ConfigurationError, LostToThinking, RequestRejected
+from flowdebate.models import LocalModel, ModelRequest, ModelSettings, OpenAIModel, Retry, Usage, resolve_model
+from flowdebate.models.call import ask
+from flowdebate.models.resolve import PROVIDERS
+from tests.vendors import THOUGHT, vendors
+
+from .server import ChatServer, completion
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from flowdebate.models.base import Effort
+    from tests.vendors import Vendor, VendorName
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def found() -> Iterator[dict[VendorName, Vendor]]:
+    """All stub servers."""
+    with vendors() as running:
+        yield running
+
+
+def question(**settings: Any) -> ModelRequest:
+    """A request for text."""
+    listener = settings.pop("on_text", None)
+    messages = [{"role": "user", "content": "Why?"}]
+    return ModelRequest(messages=messages, block="b", settings=ModelSettings(**settings), on_text=listener)
+
+
+@pytest.mark.parametrize("model", ["openai/gpt-5-mini", "gemini/gemini-3-pro", "ollama/gemma3"])
+@pytest.mark.parametrize("effort", ["low", "high"])
+async def test_each_vendor_is_told_the_effort_in_its_own_field(
+    model: str, effort: Effort, found: dict[VendorName, Vendor]
+) -> None:
+    """And those that tell how much was thought have it in the usage."""
+    response = await ask(resolve_model(model), question(effort=effort))
+    vendor = found[model.partition("/")[0]]  # type: ignore[index]
+    assert vendor.asked[-1].effort == effort
+    assert response.usage.reasoning_tokens == (None if vendor.name == "ollama" else THOUGHT[effort])
+
+
+async def test_a_field_may_be_inside_another_one() -> None:
+    """As OpenRouter's is; what the application adds itself comes last."""
+    async with ChatServer() as server:
+        dotted = OpenAIModel("m", base_url=server.base_url, effort=PROVIDERS["openrouter"].effort)
+        await ask(dotted, question(effort="low"))
+        await ask(dotted, question(effort="low", extra={"reasoning": {"max_tokens": 9}}))
+    assert [body["reasoning"] for body in server.bodies] == [{"effort": "low"}, {"max_tokens": 9}]
+
+
+async def test_a_model_s_own_effort_holds_where_the_request_leaves_it_open() -> None:
+    """As all settings do."""
+    async with ChatServer() as server:
+        model = OpenAIModel("m", base_url=server.base_url, settings=ModelSettings(effort="low"))
+        await ask(model, question())
+        await ask(model, question(effort="high"))
+    assert [body["reasoning_effort"] for body in server.bodies] == ["low", "high"]
+
+
+async def test_an_effort_that_cannot_be_told_is_refused_before_anything_is_sent() -> None:
+    """By the local model, by a server that is said to have no such field; an unknown level by the settings."""
+    async with ChatServer() as server:
+        with pytest.raises(ConfigurationError, match="cannot be told how much to think"):
+            await ask(OpenAIModel("m", base_url=server.base_url, effort=None), question(effort="low"))
+        assert server.posts == 0
+    with pytest.raises(ConfigurationError, match="'low', 'medium', 'high' or None"):
+        ModelSettings(effort="max")  # type: ignore[arg-type]
+    assert LocalModel().takes_effort is False
+
+
+async def test_a_model_that_does_not_think_says_so(found: dict[VendorName, Vendor]) -> None:
+    """In its provider's words; only the provider knows which of its models think."""
+    with pytest.raises(RequestRejected, match="reasoning_effort"):
+        await ask(resolve_model("openai/gpt-4o"), question(effort="low"))
+    assert found["openai"].asked == []
+
+
+@pytest.mark.parametrize("on_text", [None, lambda _: None], ids=["whole", "streamed"])
+async def test_an_answer_lost_to_thinking_says_which_number_to_raise(
+    on_text: Any, found: dict[VendorName, Vendor]
+) -> None:
+    """It is asked for once more with twice the room; what was thought is paid for, and counted."""
+    request = question(effort="high", max_tokens=100, on_text=on_text)
+    with pytest.raises(LostToThinking, match=r"raise max_tokens \(200\), or lower effort") as caught:
+        await ask(resolve_model("openai/gpt-5-mini"), request)
+    assert (caught.value.room, caught.value.thought) == (200, 200)
+    assert [each.body["max_completion_tokens"] for each in found["openai"].asked] == [100, 200]
+    assert request.attempts.usage.reasoning_tokens == 300
+
+
+async def test_an_answer_lost_to_thinking_names_the_setting_where_none_was_made() -> None:
+    """The endpoint has a limit of its own then."""
+    thought = {"completion_tokens_details": {"reasoning_tokens": 4_096}}
+    body = completion("", finish="length")
+    body["usage"] |= thought
+
+    async def think(exchange: Any) -> None:
+        await exchange.json(body)
+
+    async with ChatServer({"m": think}) as server:
+        with pytest.raises(LostToThinking, match=r"\(4,096 tokens\), and wrote no answer: set max_tokens"):
+            await ask(OpenAIModel("m", base_url=server.base_url, retry=Retry(first_wait=0)), question())
+
+
+def test_thinking_is_part_of_the_completion_and_known_or_not() -> None:
+    """Sums are unknown where a part is; a usage shows what there is."""
+    known = Usage(calls=1, prompt_tokens=9, cached_tokens=0, completion_tokens=5, reasoning_tokens=3)
+    assert (known + known).reasoning_tokens == 6
+    assert (known + Usage.unknown()).reasoning_tokens is None
+    assert known.total_tokens == 14
+    assert "reasoning_tokens=3" in repr(known)
+    assert "reasoning" not in repr(Usage.unknown())
