@@ -192,7 +192,7 @@ class PooledModel:
 
     tells_attempts = True
     """Tells the call boundary that the model records its attempts."""
-    takes_effort = False
+    takes_effort: bool = False
     """Whether it can be told how much to think."""
     _settings: ModelSettings
     _clients: Clients

@@ -132,7 +132,7 @@ class OpenAIModel(PooledModel):
         self._modes = STRUCTURED_MODES[STRUCTURED_MODES.index(structured) :]
         self._tools_with_schema = tools_with_schema
         self._effort = effort
-        self.takes_effort = effort is not None
+        self.takes_effort: bool = effort is not None
         self.gives_logprobs = logprobs
         self._strict_model = strict_model
         self._headers = check_headers("OpenAIModel", default_headers)
