@@ -190,6 +190,34 @@ async def test_nobody_sees_anything_of_the_debate_or_of_another() -> None:
         assert request.output_schema["properties"]["winner"]["enum"] == shown(request)
 
 
+@LAW
+@given(argument=st.integers(1, 400), answer=st.integers(1, 90), turns=st.integers(1, 5), cap=st.integers(1, 30))
+def test_revisions_never_take_more_tokens_than_the_debate_but_for_the_drafts(
+    argument: int, answer: int, turns: int, cap: int
+) -> None:
+    """The law: one draft each; then all are revised as often as fits. The last editions vote."""
+    voters = Voters(argument=argument, answer=answer)
+    block = asked_for("revision", max_samples=cap)
+    (found,) = town(block, turns=turns).run_sync(QUESTION, model=voters.model).output
+    rounds = max(min(argument * turns // answer // 2, -(-cap // 2)), 1)
+    assert found.calls == 2 * rounds
+    assert sum(found.votes.values()) == 2
+
+
+async def test_each_revises_its_own_answer_and_reads_nothing_of_others() -> None:
+    """Who changed their mind votes so, and who was lost in a revision votes as before."""
+    votes = {1: "for", 2: "against", 3: "against", 4: ProviderFailed("away", status=500)}
+    voters = Voters(lambda number, _: votes[number], argument=15)
+    (found,) = (await town(asked_for("revision", max_samples=4)).run(QUESTION, model=voters.model)).output
+    assert (found.votes, found.calls, found.lost) == ({"for": 0, "against": 2}, 4, 1)
+    drafts = [str(request.messages[-1]["content"]) for request in voters.asked]
+    assert ["Your answer was: " in text for text in drafts] == [False, False, True, True]
+    assert "Your answer was: for\n" in drafts[2]
+    assert "Your answer was: against\n" in drafts[3]
+    assert "Your reasoning was: It follows.\n" in drafts[2]
+    assert not any("Rents eat wages" in text for text in drafts)
+
+
 async def test_a_model_that_takes_the_first_position_is_no_baseline_for_one_side() -> None:
     """Orders are drawn anew for each call, so that a pull to the first slot is no vote for a position."""
     first = Voters(lambda _, positions: positions[0], argument=500)
@@ -350,7 +378,12 @@ async def test_baselines_are_seen_in_the_audit_alone() -> None:
 def test_what_is_asked_for_is_put_in_order_and_checked() -> None:
     """True is all, False none; what is no baseline, or is there twice, is refused with the option's name."""
     given_: Any
-    for given_, names in ((True, BASELINES), (False, ()), (["drafts", "single"], ("single", "drafts"))):
+    for given_, names in (
+        (True, BASELINES),
+        (False, ()),
+        (["drafts", "single"], ("single", "drafts")),
+        (["revision", "single"], ("single", "revision")),
+    ):
         assert read_baselines(given_, where="debate 'x'") == names
     wrong: Any
     for wrong in ("single", ["double"], ["single", "single"], 1, None):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import fsum
 from statistics import fmean
 from typing import TYPE_CHECKING, Annotated, Literal, TypeVar, get_args
 
@@ -12,9 +11,10 @@ from flowdebate._util.importing import InNotebooks
 from flowdebate._util.validation import check_share
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import ConfigurationError
+from flowdebate.evaluation.paired import compare_credits
 from flowdebate.evaluation.sample_sizes import required_n
-from flowdebate.evaluation.statistics import effective_size, holm, newcombe, sign_flip_test, wilson
-from flowdebate.patterns.debate.schemas import BASELINES, BaselineName
+from flowdebate.evaluation.statistics import effective_size, holm, wilson
+from flowdebate.patterns.debate.schemas import BaselineName
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 _Amount = TypeVar("_Amount", int, float)
 _WHERE = "benefit_report()"
 DRAFTS = 3  # from so many first drafts on, their vote can differ from one call
-_SURE = 1e-9  # credits of ties are floats: those that differ by less are the same
 Method = Literal["debate", BaselineName]
+NAMES: tuple[BaselineName, ...] = get_args(BaselineName)
 Finding = Literal["helped", "harmed", "none_worth_it", "too_few"]
 """Better than the baseline; worse; a gain of `min_gain` or more is ruled out; inconclusive."""
 Missing = Literal["wrong", "left out"]
@@ -224,10 +224,10 @@ def benefit_report(
     check_report_options(_WHERE, confidence=confidence, min_gain=min_gain, missing=missing)
     known = [item for item in items if item.truth is not None]
     counted = [item for item in known if not item.failed or missing == "wrong"]
-    methods: list[Method] = ["debate", *(n for n in BASELINES if any(n in item.baselines for item in counted))]
+    methods: list[Method] = ["debate", *(n for n in NAMES if any(n in item.baselines for item in counted))]
     names = [
         name
-        for name in BASELINES
+        for name in NAMES
         if any(
             # a vote of two drafts, whose ties count one half, is one call
             answer is not None and (name != "drafts" or answer.votes is None or answer.votes >= DRAFTS)
@@ -335,32 +335,22 @@ def _compare_with(
     paired = [*both, *(item for item in items if item.failed)]
     ones = [item.debate.credit(str(item.truth)) for item in paired]
     others = [*asked, *[fmean(asked)] * (len(paired) - len(both))]  # a failed debate's baselines were not asked
-    differences = [one - other for one, other in zip(ones, others, strict=True)]
-    clusters = _clusters(paired)
-    size = effective_size(differences, clusters)  # intervals are as wide as their clusters ask for
-    low, high = newcombe(ones, others, confidence=confidence, size=size)
-    # Bonferroni: each of several comparisons may rule out a gain that is there
-    _, most = newcombe(ones, others, confidence=1 - (1 - confidence) / tests, size=size)
-    seen = fsum(differences[: len(both)])
-    sums: dict[object, list[float]] = {}
-    for value, cluster in zip(differences, clusters, strict=True):
-        sums.setdefault(cluster, []).append(value)
-    p = sign_flip_test([fsum(own) for own in sums.values()])
+    found = compare_credits(ones, others, _clusters(paired), answered=len(both), confidence=confidence, tests=tests)
     return PairedComparison(
         baseline=name,
         n=len(paired),
         debate_right=sum(ones),
         baseline_right=sum(others),
-        better=sum(difference > _SURE for difference in differences[: len(both)]),
-        worse=sum(difference < -_SURE for difference in differences[: len(both)]),
-        difference=fmean(differences),
-        low=low,
-        high=high,
-        worst=(seen - len(paired) + len(both)) / len(paired),
-        best=(seen + len(paired) - len(both)) / len(paired),
-        clusters=len(set(clusters)),
-        p=p,
-        p_holm=p,
+        better=found.better,
+        worse=found.worse,
+        difference=found.difference,
+        low=found.low,
+        high=found.high,
+        worst=(found.answered - len(paired) + len(both)) / len(paired),
+        best=(found.answered + len(paired) - len(both)) / len(paired),
+        clusters=found.clusters,
+        p=found.p,
+        p_holm=found.p,
         calls_ratio=_ratio([(item.debate.calls, item.baselines[name].calls) for item in both]),
         tokens_ratio=_ratio([(item.debate.tokens, item.baselines[name].tokens) for item in both]),
         completion_tokens_ratio=_ratio(
@@ -370,7 +360,7 @@ def _compare_with(
         required_n=0,
         finding="too_few",
         summary="",
-    ), most
+    ), found.most
 
 
 def _ratio(pairs: Sequence[tuple[float | None, float | None]]) -> float | None:
@@ -387,6 +377,7 @@ METHODS: Mapping[Method, str] = {
     "single": "one call",
     "drafts": "the vote of first drafts",
     "self_consistency": "self-consistency",
+    "revision": "the vote of drafts revised alone",
 }
 """The names of methods in sentences."""
 _LEADS: Mapping[Finding, str] = {

@@ -1,12 +1,13 @@
-"""Baselines of a debate: one call, the vote of first drafts, the vote of as many samples as it had tokens."""
+"""Baselines of a debate: one call, the vote of first drafts, and as many samples or revisions as it had tokens for."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, Unpack, get_args
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any, Self, Unpack, get_args
 
 from pydantic import Field, create_model
 
@@ -22,7 +23,7 @@ from flowdebate.errors import BadAnswer, ConfigurationError, LimitReached, error
 from flowdebate.measures import Ballot
 from flowdebate.measures.votes import tally
 from flowdebate.models.usage import Usage
-from flowdebate.patterns.debate.schemas import BASELINES, BaselineAnswer, DebateRawOutput, Equal
+from flowdebate.patterns.debate.schemas import BASELINES, BaselineAnswer, BaselineName, DebateRawOutput, Equal
 from flowdebate.patterns.output import publish
 from flowdebate.patterns.roles import generator_options
 from flowdebate.patterns.roster import check_roster
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 
     from flowdebate.models.base import Model, ModelResponse
     from flowdebate.models.resolve import ModelChoice
-    from flowdebate.patterns.debate.schemas import BaselineName
     from flowdebate.patterns.roles import BlockOptions
     from flowdebate.patterns.roster import Debater
     from flowdebate.runs.context import Context
@@ -57,6 +57,15 @@ class BaselineTemplate(Template):
         metadata=uses("positions"),
     )
     turn: str = field(default="Question: {question}\n\nWhich position is right, and why?", metadata=uses("question"))
+    revision: str = field(
+        default=(
+            "Question: {question}\n\nYou have answered it before. Your reasoning was: {reasoning}\n\n"
+            "Your answer was: {winner}\n\nThink it over by yourself: look for mistakes in your reasoning, and for what "
+            "it left out. Then answer anew: which position is right, and why?"
+        ),
+        metadata=uses("question", "reasoning", "winner"),
+    )
+    """The same, with an earlier answer that is to be revised."""
 
 
 BASELINE = BaselineTemplate()
@@ -67,24 +76,42 @@ def render_baseline_system(*, positions: Sequence[str], template: BaselineTempla
     return filled(template.system, positions=listed(*map(tag_text, positions)))
 
 
-def render_baseline_turn(*, question: str, template: BaselineTemplate = BASELINE) -> str:
-    """The question."""
-    return filled(template.turn, question=quoted(question))
+def render_baseline_turn(*, question: str, draft: Draft | None = None, template: BaselineTemplate = BASELINE) -> str:
+    """The question, and the `draft` that is to be revised."""
+    if draft is None:
+        return filled(template.turn, question=quoted(question))
+    own = {"reasoning": quoted(draft.reasoning), "winner": tag_text(draft)}
+    return filled(template.revision, question=quoted(question), **own)
+
+
+class Draft(str):
+    """The position that an answer named, with its reasoning, which a revision reads."""
+
+    __slots__ = ("reasoning",)
+
+    reasoning: str
+
+    def __new__(cls, winner: str, reasoning: str) -> Self:
+        made = super().__new__(cls, winner)
+        made.reasoning = reasoning
+        return made
 
 
 def direct_answer(
     name: str, order: tuple[str, ...], template: BaselineTemplate, options: Mapping[str, Any]
-) -> Generator[str]:
-    """The block `name`: takes a question, gives the position that is right; they are shown in this `order`.
+) -> Generator[Draft]:
+    """The block `name`: takes a question, or one with a draft of its own; gives the position that is right.
 
-    `options` are those of `generator`. It can name nothing but a position: `SchemaViolation`.
+    The positions are shown in this `order`. `options` are those of `generator`. It can name nothing but a position:
+    `SchemaViolation`.
     """
 
-    def turn(question: str) -> str:
-        return render_baseline_turn(question=question, template=template)
+    def turn(asked: str | tuple[str, Draft]) -> str:
+        question, draft = (asked, None) if isinstance(asked, str) else asked
+        return render_baseline_turn(question=question, draft=draft, template=template)
 
-    def winner(answer: Any, _: ModelResponse, __: Context) -> str:  # noqa: ANN401 - the model made below
-        return str(answer.winner)
+    def winner(answer: Any, _: ModelResponse, __: Context) -> Draft:  # noqa: ANN401 - the model made below
+        return Draft(answer.winner, answer.reasoning)
 
     return generator(
         name=name,
@@ -118,10 +145,11 @@ def read_baselines(given: bool | Sequence[BaselineName], *, where: str) -> tuple
     """
     if isinstance(given, bool):
         return BASELINES if given else ()
-    wrong = isinstance(given, str) or not isinstance(given, Sequence) or any(name not in BASELINES for name in given)
+    names: tuple[BaselineName, ...] = get_args(BaselineName)
+    wrong = isinstance(given, str) or not isinstance(given, Sequence) or any(name not in names for name in given)
     if wrong or len(set(given)) < len(given):
-        raise ConfigurationError(where, "baselines", given, f"True, False, or different ones of {list(BASELINES)}")
-    return tuple(name for name in BASELINES if name in given)
+        raise ConfigurationError(where, "baselines", given, f"True, False, or different ones of {list(names)}")
+    return tuple(name for name in names if name in given)
 
 
 def create_baselines(
@@ -135,7 +163,7 @@ def create_baselines(
     template: BaselineTemplate = BASELINE,
     **options: Unpack[BlockOptions],
 ) -> Baselines:
-    """The block `{name}-baselines`: which of `stances` is right, found without a debate, in up to three ways.
+    """The block `{name}-baselines`: which of `stances` is right, found without a debate, in up to four ways.
 
     - "single": one call of the default model (`options["model"]`, None for `"intent/chat"`).
     - "drafts": the vote of independent answers, one for each of `models`, which are those of the debaters (None
@@ -144,8 +172,12 @@ def create_baselines(
       the block has used so far, 1 at least and `max_samples` at most. `equal` names something else than tokens:
       "completion_tokens", "cost" (by the `prices` of the run's limits) or "calls". Where a server does not tell its
       tokens, as many as the debate made calls.
+    - "revision": the same drafts, each revised by its own model, which reads nothing of the others, as often as the
+      same budget pays for; the vote of the last editions. What a debate does beyond it, arguments of others have done
+      (Bertalanič and Fortuna, arXiv 2605.00914).
 
-    Each call sees the question and the positions, in an order drawn from the run's seed, and nothing else. The other
+    Each call sees the question and the positions, in an order drawn from the run's seed, and nothing else but, in a
+    revision, its own last answer. The other
     `options` are those of the default blocks, so that baselines have the same tools, context and settings as debaters.
     If a provider fails, or a limit of the run stops a call, its answer is left out of the vote, and the debate goes on.
     """
@@ -172,7 +204,7 @@ def create_baselines(
 class _Vote:
     """One answer: a position, or why there is none."""
 
-    winner: str | None = None
+    winner: Draft | None = None
     problem: str | None = None
 
 
@@ -223,6 +255,8 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
         place = f"{ctx.path}/{name}"
         if name == "self_consistency":
             votes = await self._samples(question, budget, ctx, place)
+        elif name == "revision":
+            votes = await self._revisions(question, budget, ctx, place)
         else:
             models = range(len(self._models)) if name == "drafts" else (None,)
             votes = await self._votes(question, models, ctx, place)
@@ -259,6 +293,22 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
                 break  # who has answered nothing so often will not answer now
         return votes
 
+    async def _revisions(self, question: str, budget: Usage, ctx: Context, place: str) -> list[_Vote]:
+        """The last answers of the debaters' models, revised until one more revision of all would take too much."""
+        votes: list[_Vote] = []
+        whole, asked, number = self._amount(budget, ctx, _debate_of(ctx)), range(len(self._models)), 0
+        while number < self._max_samples and (
+            not votes or _room(whole, self._amount(_used(ctx, place), ctx, place), budget.calls, number) >= len(asked)
+        ):
+            wave = await self._votes(question, asked, ctx, place, first=number + 1, drafts=votes)
+            if votes and all(vote.problem is not None for vote in wave):
+                break  # as for samples
+            # an answer that was lost leaves the edition before it
+            both = zip(votes or wave, wave, strict=True)
+            votes = [replace(new, winner=new.winner or old.winner) for old, new in both]
+            number += len(asked)
+        return votes
+
     def _amount(self, used: Usage, ctx: Context, place: str) -> float | None:
         """What was used below `place` of what is to be equal; None for calls, and where it is not known."""
         match self._equal:
@@ -272,28 +322,36 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
                 return None
 
     async def _votes(
-        self, question: str, voters: Sequence[int | None], ctx: Context, place: str, *, first: int = 1
+        self,
+        question: str,
+        voters: Sequence[int | None],
+        ctx: Context,
+        place: str,
+        *,
+        first: int = 1,
+        drafts: Sequence[_Vote] = (),
     ) -> list[_Vote]:
-        """One answer of the model of each of `voters` (None: the default model), at once."""
+        """One answer of the model of each of `voters` (None: the default model), to its own draft if it has one."""
         calls = [
-            partial(self._vote, question, voter, ctx.child(self.name, f"{place}[{number}]"))
-            for number, voter in enumerate(voters, start=first)
+            partial(self._vote, question, voter, ctx.child(self.name, f"{place}[{first + index}]"), draft)
+            for index, (voter, draft) in enumerate(zip_longest(voters, drafts))
         ]
         return await in_order(calls)
 
-    async def _vote(self, question: str, voter: int | None, ctx: Context) -> _Vote:
+    async def _vote(self, question: str, voter: int | None, ctx: Context, draft: _Vote | None) -> _Vote:
         """One answer, to the positions in an order of its own."""
         order = tuple(ctx.random.sample(self._positions, len(self._positions)))
         asking = self._asking(order, voter)
+        asked = question if draft is None or draft.winner is None else (question, draft.winner)
         try:
-            winner: str = await in_time(asking(question, ctx), ctx, block=self.name, timeout=None, losses=_goes_on)
+            winner = await in_time(asking(asked, ctx), ctx, block=self.name, timeout=None, losses=_goes_on)
         except Exception as error:
             if not _goes_on(error):
                 raise
             return _Vote(problem=one_line(error_text(error)))
         return _Vote(winner)
 
-    def _create_generator(self, order: tuple[str, ...], voter: int | None) -> Generator[str]:
+    def _create_generator(self, order: tuple[str, ...], voter: int | None) -> Generator[Draft]:
         own = None if voter is None else self._models[voter]
         options = self._options if own is None else {**self._options, "model": own}
         return direct_answer(self.name, order, self._template, options)

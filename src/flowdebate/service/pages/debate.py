@@ -59,7 +59,7 @@ _Sources = Annotated[
     list[FilePath] | dict[str, Text], allowed("a list of paths of text files, or a table of texts by name")
 ]
 _Baselines = Annotated[
-    bool | list[BaselineName], allowed("true, false, or a list of some of single, drafts, self_consistency")
+    bool | list[BaselineName], allowed("true, false, or a list of some of single, drafts, self_consistency, revision")
 ]
 
 

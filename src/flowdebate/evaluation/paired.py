@@ -1,0 +1,95 @@
+"""Comparison of two methods on the same questions: difference, interval, exact test, and a bet to be looked at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import exp, fsum, lgamma, log
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+from flowdebate._util.validation import check_count
+from flowdebate.evaluation.statistics import effective_size, newcombe, sign_flip_test
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Sequence
+
+
+_SURE = 1e-9  # credits of ties are floats: those that differ by less are the same
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paired:
+    """How much more often one method is right than another one, on the same questions."""
+
+    better: int
+    worse: int
+    """Questions on which the one scored higher than the other, and lower."""
+    difference: float
+    low: float
+    high: float
+    """The difference in accuracy, and the ends of Newcombe's interval for paired shares."""
+    most: float
+    """The largest difference that several such comparisons do not exclude (Bonferroni)."""
+    clusters: int
+    """The number of independent groups of questions."""
+    p: float
+    """Of the exact sign-flip test over clusters, two-sided: McNemar's exact test where none has two questions."""
+    answered: float
+    """The sum of the differences on the questions that both answered."""
+    leads: tuple[int, int]
+    """The clusters in which the one was right more often than the other, and less often."""
+
+
+def compare_credits(
+    ones: Sequence[float],
+    others: Sequence[float],
+    clusters: Sequence[Hashable],
+    *,
+    confidence: float,
+    tests: int = 1,
+    answered: int | None = None,
+) -> Paired:
+    """Compare the credits (0 to 1) of two methods, question by question. Needs scipy.
+
+    Questions of one of `clusters` are not independent: intervals are as wide as their clusters ask for, and the test
+    flips the signs of whole clusters. `tests` is the number of comparisons of which this is one. The first `answered`
+    of them were answered by both (None: all), the rest count with what is put in their place.
+    """
+    differences = [one - other for one, other in zip(ones, others, strict=True)]
+    seen = differences[:answered]
+    size = effective_size(differences, clusters)
+    low, high = newcombe(ones, others, confidence=confidence, size=size)
+    _, most = newcombe(ones, others, confidence=1 - (1 - confidence) / tests, size=size)
+    sums: dict[Hashable, list[float]] = {}
+    for value, cluster in zip(differences, clusters, strict=True):
+        sums.setdefault(cluster, []).append(value)
+    leans = [fsum(own) for own in sums.values()]
+    return Paired(
+        better=sum(difference > _SURE for difference in seen),
+        worse=sum(difference < -_SURE for difference in seen),
+        difference=fmean(differences),
+        low=low,
+        high=high,
+        most=most,
+        clusters=len(sums),
+        p=sign_flip_test(leans),
+        answered=fsum(seen),
+        leads=(sum(lean > _SURE for lean in leans), sum(lean < -_SURE for lean in leans)),
+    )
+
+
+def e_value(ones: int, others: int) -> float:
+    """The evidence of `ones` against `others` wins that a fair coin decides neither; it may be looked at at any time.
+
+    It is what a bet of 1 has become that is placed on each win before it is known, by the mixture of Krichevsky and
+    Trofimov (1981). If both are as good, it ever reaches 1 / alpha in at most a share alpha of studies, however often
+    one looks (Ville): who stops at 20 is wrong in at most 5 of 100. A fixed number of questions needs fewer of them.
+
+    >>> [round(e_value(*wins), 2) for wins in ((0, 0), (5, 5), (10, 0), (15, 2))]
+    [1.0, 0.25, 180.43, 52.21]
+    """
+    check_count("e_value()", least=0, ones=ones, others=others)
+    n = ones + others
+    # of the ones, by Beta(1/2, 1/2) over their rate, to 1/2 for each
+    mixture = lgamma(ones + 0.5) + lgamma(others + 0.5) - lgamma(n + 1) - 2 * lgamma(0.5)
+    return exp(mixture + n * log(2))
