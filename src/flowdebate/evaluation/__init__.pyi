@@ -19,6 +19,7 @@ from .evaluation_run import evaluate_sync as evaluate_sync
 from .judge_audit import audit as audit
 from .judge_audit import audit_run as audit_run
 from .judge_audit import full_audit as full_audit
+from .paired import e_value as e_value
 from .recounting import ALL_RULES as ALL_RULES
 from .recounting import Recount as Recount
 from .recounting import recount as recount
@@ -28,3 +29,15 @@ from .rejudging import rejudge as rejudge
 from .sample_sizes import power as power
 from .sample_sizes import smallest_n as smallest_n
 from .sample_sizes import smallest_rate as smallest_rate
+from .study import Comparison as Comparison
+from .study import Registration as Registration
+from .study import Study as Study
+from .study_report import StudyComparison as StudyComparison
+from .study_report import StudyMethod as StudyMethod
+from .study_report import StudyReport as StudyReport
+from .study_report import frame as frame
+from .study_report import study_report as study_report
+from .study_run import AnswersFile as AnswersFile
+from .study_run import StudyAnswer as StudyAnswer
+from .study_run import StudyProgress as StudyProgress
+from .study_run import ask_study as ask_study

@@ -93,7 +93,7 @@ def attach_journal(
 
 
 def _fingerprint(block: str, outline: object, model: ModelChoice) -> dict[str, str]:
-    return {"block": block, "outline": str(getattr(outline, "structure", outline)), "model": _list_model_names(model)}
+    return {"block": block, "outline": str(getattr(outline, "structure", outline)), "model": list_model_names(model)}
 
 
 async def load_run(
@@ -330,14 +330,14 @@ def _summarise_question(given: object) -> str:
     return one_line(" ".join(clean_text(text).split()))
 
 
-def _list_model_names(model: ModelChoice) -> str:
+def list_model_names(model: ModelChoice) -> str:
     """Return the models' names as text, for the fingerprint."""
     if model is None:  # the environment names it, and may name another on the machine that resumes
         return DEFAULT_MODEL
     if isinstance(model, str):
         return model
     if isinstance(model, Mapping):
-        return "\n".join(f"{intent}: {_list_model_names(chosen)}" for intent, chosen in sorted(model.items()))
+        return "\n".join(f"{intent}: {list_model_names(chosen)}" for intent, chosen in sorted(model.items()))
     return str(getattr(model, "name", type(model).__name__))
 
 

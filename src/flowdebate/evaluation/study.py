@@ -1,0 +1,331 @@
+"""A study: which designs, on which questions, compared how; and its registration before the first answer."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+
+from pydantic import ValidationError
+
+import flowdebate
+from flowdebate._util.validation import check_count
+from flowdebate._util.wire import WireModel
+from flowdebate.blocks.base import Block
+from flowdebate.errors import BadFile, ConfigurationError, problems_of, shown
+from flowdebate.evaluation.benefit import Missing, check_report_options
+from flowdebate.evaluation.evaluation_run import deal
+from flowdebate.evaluation.statistics import check_scipy
+from flowdebate.patterns.debate.schemas import BaselineName
+from flowdebate.runs.batch.batch import seed_of_item
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from os import PathLike
+
+    from flowdebate.models.resolve import ModelChoice
+    from flowdebate.patterns.debate.judging.options import JudgeOptions
+
+    Column = str | Callable[[Any], Any]
+
+
+NOISE = "noise"
+"""The control: the judge reads the arguments of another question, under the positions of this one."""
+_OWN = (NOISE, *get_args(BaselineName))
+"""Names of methods that no design may have."""
+_ASKED = re.compile(r"-baselines \(([a-z_, ]+)\)")
+
+
+class Comparison(NamedTuple):
+    """Two methods: how much more often is the `one` right than the `other`?"""
+
+    one: str
+    other: str
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One question for one design."""
+
+    design: str
+    item: str
+    """The id of the question."""
+    repeat: int
+    """From 0."""
+    question: Any
+    choices: tuple[str, ...]
+    """The positions, in the order of the data set."""
+    truth: str
+    """The index of the right one, as text."""
+    cluster: str
+    positions: tuple[str, ...]
+    """The same, in the order in which they are dealt to the debaters."""
+    seed: int
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """What there is one answer for."""
+        return self.design, self.item, self.repeat
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """Designs of a debate, on questions with known answers, compared with their baselines and with each other.
+
+    - `rows` are the questions. `question`, `choices` (the positions), `truth` (the right one, or its index), `id`
+      (None: a hash of question and choices) and `cluster` (what rows share, such as a topic; None: nothing) are keys of
+      a row, or functions of it.
+    - `designs`: for each name a function of a row and its positions, in an order dealt by lot, that returns a
+      `debate(…)`. Its baselines are methods of the study too: those of the first design by their names, those of others
+      as "design:single".
+    - `noise` adds a control: the judge of the first design reads the arguments of *another* question under the
+      positions of this one. `judge` is how it judges (None: with the orders and the form of answers of the debate).
+    - `primary` is the one comparison that the study is for, ("design", "method"); None: the first design with
+      "self_consistency", or its first baseline. It is tested by itself. `compare` are the others, adjusted by Holm's
+      method for their number; None: the first design with each other method, and each other design with the method
+      that the primary one is compared with.
+    - `repeats`: how often each question is asked; it remains one question. `seed` repeats all draws.
+    - `prediction` is what the registration says is expected.
+
+    ConfigurationError, before any call, for a row without an answer among its choices, ids that occur twice, and
+    comparisons of methods that are not there. Needs scipy.
+
+    >>> from flowdebate import Debater, debate
+    >>> rows = [{"question": "Is 91 prime?", "choices": ["It is prime", "It is not"], "truth": "It is not"}]
+    >>> def together(row, positions):
+    ...     sides = [Debater(name, stance) for name, stance in zip("ab", positions)]
+    ...     return debate(name="sum", debaters=sides, max_rounds=1, turn_order="simultaneous", baselines=["single"])
+    >>> study = Study(name="primes", rows=rows, designs={"together": together})
+    >>> study.primary, study.methods
+    (Comparison(one='together', other='single'), ('together', 'single'))
+    """
+
+    name: str
+    rows: Sequence[Any]
+    designs: Mapping[str, Callable[[Any, Sequence[str]], Block[Any, Any]]]
+    question: Column = "question"
+    choices: Column = "choices"
+    truth: Column = "truth"
+    id: Column | None = None
+    cluster: Column | None = None
+    noise: bool = False
+    judge: JudgeOptions | None = None
+    primary: tuple[str, str] | None = None
+    compare: Sequence[tuple[str, str]] | None = None
+    repeats: int = 1
+    seed: int = 0
+    missing: Missing = "wrong"
+    confidence: float = 0.95
+    min_gain: float = 0.05
+    prediction: str = ""
+    methods: tuple[str, ...] = field(init=False)
+    """The names of all methods, those of the first design first."""
+
+    def __post_init__(self) -> None:
+        where = self.where
+        check_scipy(where)
+        check_count(where, repeats=self.repeats)
+        check_report_options(where, confidence=self.confidence, min_gain=self.min_gain, missing=self.missing)
+        if not self.rows:
+            raise ConfigurationError(where, "rows", self.rows, "at least one")
+        for name in self.designs:
+            if name in _OWN or not re.fullmatch(r"[\w-]+", name):
+                raise ConfigurationError(where, "designs", name, f"names of letters, digits, _ and -, none of {_OWN}")
+        if not self.designs:
+            raise ConfigurationError(where, "designs", {}, "at least one")
+        methods = [
+            method
+            for name in self.designs
+            for method in (name, *(self.method(name, baseline) for baseline in self._asked(name)))
+        ]
+        methods += [NOISE] if self.noise else []
+        object.__setattr__(self, "methods", tuple(methods))
+        primary = self._default_primary() if self.primary is None else Comparison(*self.primary)
+        if self.compare is None:
+            others = [Comparison(self.first, name) for name in methods[1:]]
+            others += [Comparison(name, primary.other) for name in self.designs if name != primary.one]
+        else:
+            others = [Comparison(*each) for each in self.compare]
+        for compared in (primary, *others):
+            if not {*compared} <= set(methods) or compared.one == compared.other:
+                field_ = "primary" if compared is primary else "compare"
+                raise ConfigurationError(where, field_, tuple(compared), f"two different ones of {methods}")
+        object.__setattr__(self, "primary", primary)
+        rest = dict.fromkeys(each for each in others if each != primary and each.one != each.other)
+        object.__setattr__(self, "compare", tuple(rest))
+        _ = self.cases  # each row is checked
+
+    @property
+    def where(self) -> str:
+        """How errors name it."""
+        return f"study {self.name!r}"
+
+    @property
+    def first(self) -> str:
+        """The design that baselines and noise belong to."""
+        return next(iter(self.designs))
+
+    @cached_property
+    def cases(self) -> Sequence[Case]:
+        """What there is to ask, design by design, so that each is a result by itself."""
+        rows = [self._read(index, row) for index, row in enumerate(self.rows)]
+        twice = [item for item, times in Counter(item for item, *_ in rows).items() if times > 1]
+        if twice:
+            raise ConfigurationError(self.where, "id", twice[0], "a different one for each row")
+        cases = []
+        for design, repeat, (item, question, choices, truth, cluster) in product(
+            self.designs, range(self.repeats), rows
+        ):
+            # the same deal for all designs, so that they differ in nothing else
+            dealt = seed_of_item(self.seed, repeat)
+            seed = int(_digest([self.seed, design, item, repeat])[:13], 16)
+            positions = tuple(deal(choices, question=question, seed=dealt))
+            cases.append(Case(design, item, repeat, question, choices, truth, cluster, positions, seed))
+        return cases
+
+    def method(self, design: str, baseline: str) -> str:
+        """The name of the baseline of a design among the methods."""
+        return baseline if design == self.first else f"{design}:{baseline}"
+
+    def block(self, case: Case) -> Block[Any, Any]:
+        """The debate of a case."""
+        index = self._index_of[case.item]
+        return self._made(case.design, self.rows[index], case.positions)
+
+    def registration(self, *, model: ModelChoice = None) -> Registration:
+        """What is fixed before the first answer; `register` writes it."""
+        from flowdebate.runs.durable.resume import list_model_names
+
+        firsts = {case.design: case for case in reversed(self.cases)}
+        said = {
+            "study": self.name,
+            "rows": _digest([[c.item, c.question, c.choices, c.truth, c.cluster] for c in self.cases]),
+            "questions": len(self.rows),
+            "repeats": self.repeats,
+            "seed": self.seed,
+            "designs": {name: _digest(self.block(case).outline().structure) for name, case in firsts.items()},
+            "library": f"{flowdebate.__version__} {_source_digest()}",
+            "models": list_model_names(model),
+            "methods": list(self.methods),
+            "primary": list(self.primary or ()),
+            "compare": [list(each) for each in self.compare or ()],
+            "missing": self.missing,
+            "confidence": self.confidence,
+            "min_gain": self.min_gain,
+            "prediction": self.prediction,
+        }
+        return Registration(at=time.time(), fixed=said, hash=_digest(said))
+
+    def register(self, path: str | PathLike[str], *, model: ModelChoice = None) -> Registration:
+        """Write the registration to a new file at `path`; FileExistsError if there is one: it is made once."""
+        made = self.registration(model=model)
+        with Path(path).open("x", encoding="utf-8") as file:
+            file.write(f"{made.model_dump_json(by_alias=True, indent=2)}\n")
+        return made
+
+    def _default_primary(self) -> Comparison:
+        wanted = [name for name in ("self_consistency", *self.methods[1:]) if name in self.methods]
+        if not wanted:
+            allowed = "two methods: a second design, `noise`, or debates with `baselines`"
+            raise ConfigurationError(self.where, "primary", None, allowed)
+        return Comparison(self.first, wanted[0])
+
+    def _asked(self, design: str) -> list[str]:
+        """The baselines that the debates of a design ask."""
+        row = self.rows[0]
+        structure = self._made(design, row, self._choices(0, row)).outline().structure
+        found = _ASKED.search(structure)
+        return found[1].split(", ") if found else []
+
+    def _made(self, design: str, row: Any, positions: Sequence[str]) -> Block[Any, Any]:  # noqa: ANN401 - a row of the application's
+        made: Any = self.designs[design](row, list(positions))
+        if not isinstance(made, Block):
+            raise ConfigurationError(self.where, f"designs[{design!r}]", made, "a function that returns a block")
+        return made
+
+    @cached_property
+    def _index_of(self) -> Mapping[str, int]:
+        return {self._read(index, row)[0]: index for index, row in enumerate(self.rows)}
+
+    def _read(self, index: int, row: Any) -> tuple[str, Any, tuple[str, ...], str, str]:  # noqa: ANN401 - as above
+        """Id, question, choices, index of the truth and cluster of a row."""
+        question, choices = self._column(index, row, "question"), self._choices(index, row)
+        truth = self._column(index, row, "truth")
+        if isinstance(truth, int) and not isinstance(truth, bool) and 0 <= truth < len(choices):
+            truth = choices[truth]
+        if truth not in choices:
+            raise ConfigurationError(
+                self.where, f"truth of row {index}", truth, f"one of {list(choices)}, or its index"
+            )
+        item = _digest([question, choices])[:12] if self.id is None else str(self._column(index, row, "id"))
+        cluster = item if self.cluster is None else str(self._column(index, row, "cluster"))
+        return item, question, choices, str(choices.index(truth)), cluster
+
+    def _choices(self, index: int, row: Any) -> tuple[str, ...]:  # noqa: ANN401 - as above
+        found = self._column(index, row, "choices")
+        good = isinstance(found, (list, tuple)) and all(isinstance(each, str) and each.strip() for each in found)
+        if not good or len(set(found)) != len(found) or len(found) < 2:  # noqa: PLR2004 - a choice takes two
+            raise ConfigurationError(self.where, f"choices of row {index}", found, "two different texts or more")
+        return tuple(found)
+
+    def _column(self, index: int, row: Any, name: str) -> Any:  # noqa: ANN401 - as above
+        of: Any = getattr(self, name)
+        if not isinstance(of, str):
+            return of(row)
+        try:
+            return row[of]
+        except (KeyError, TypeError, IndexError):
+            raise ConfigurationError(self.where, f"{name} of row {index}", row, f"a row with {of!r}") from None
+
+
+class Registration(WireModel):
+    """What a study fixed before its first answer."""
+
+    at: float
+    """Seconds since 1970."""
+    fixed: dict[str, Any]
+    """Hashes of rows, designs and library; seed, models, comparisons, prediction."""
+    hash: str
+    """Of all that is fixed."""
+
+    @classmethod
+    def read(cls, path: str | PathLike[str]) -> Registration:
+        """The registration in a file; BadFile if it is none, or was changed since."""
+        try:
+            found = cls.model_validate_json(Path(path).read_bytes())
+        except ValidationError as error:
+            raise BadFile(
+                str(path), "; ".join(f"{field}: {problem}" for field, problem in problems_of(error))
+            ) from None
+        if _digest(found.fixed) != found.hash:
+            raise BadFile(str(path), f"was changed: its hash is {_digest(found.fixed)[:12]}, not {found.hash[:12]}")
+        return found
+
+    def differences(self, now: Registration) -> list[str]:
+        """What is not as it was registered, a sentence each."""
+        names = dict.fromkeys([*self.fixed, *now.fixed])
+        return [
+            f"{name}: registered {shown(self.fixed.get(name))}, now {shown(now.fixed.get(name))}"
+            for name in names
+            if self.fixed.get(name) != now.fixed.get(name)
+        ]
+
+
+def _digest(value: object) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True, ensure_ascii=False, default=str).encode()).hexdigest()
+
+
+def _source_digest() -> str:
+    """The hash of this library's own code: prompts are part of it."""
+    root = Path(flowdebate.__file__).parent
+    whole = hashlib.sha256()
+    for path in sorted(root.rglob("*.py")):
+        whole.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
+    return whole.hexdigest()[:12]

@@ -1,0 +1,356 @@
+"""The report of a study: accuracy and cost of each method, the primary comparison, the others, and both in words."""
+
+from __future__ import annotations
+
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from flowdebate._util.importing import InNotebooks
+from flowdebate._util.wire import WireModel
+from flowdebate.errors import ConfigurationError
+from flowdebate.evaluation.benefit import Finding, Missing
+from flowdebate.evaluation.paired import compare_credits, e_value
+from flowdebate.evaluation.sample_sizes import required_n
+from flowdebate.evaluation.statistics import effective_size, holm, wilson
+from flowdebate.evaluation.study import NOISE, Comparison
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from flowdebate.evaluation.benefit import MethodAnswer
+    from flowdebate.evaluation.study import Registration, Study
+    from flowdebate.evaluation.study_run import StudyAnswer
+
+    Key = tuple[str, int]
+
+
+class StudyMethod(WireModel):
+    """Accuracy and cost of one method over the questions that it was asked."""
+
+    method: str
+    n: int
+    """Answers, with those of debates that failed where they count as wrong."""
+    accuracy: float
+    low: float
+    high: float
+    """The ends of Wilson's interval, as wide as clusters and repeats ask for."""
+    undecided: int
+    """Answers with several positions, or none."""
+    calls: float | None
+    tokens: float | None
+    completion_tokens: float | None
+    cost: float | None
+    """Means over the answers; None where they are not known for each."""
+
+
+class StudyComparison(WireModel):
+    """How much more often one method is right than another one."""
+
+    one: str
+    other: str
+    primary: bool
+    """Whether the study is for it: it is tested by itself."""
+    n: int
+    one_accuracy: float
+    other_accuracy: float
+    better: int
+    worse: int
+    """Answers of the one that score higher than those of the other, and lower."""
+    difference: float
+    low: float
+    high: float
+    """The difference in accuracy, and the ends of Newcombe's interval for paired shares."""
+    clusters: int
+    """Independent groups of questions."""
+    p: float
+    """Of the exact sign-flip test over clusters."""
+    p_adjusted: float
+    """The same for the primary one; by Holm's method over all others for the rest."""
+    e_value: float
+    """The evidence that may be looked at after every question, see `flowdebate.evaluation.e_value`."""
+    tokens_ratio: float | None
+    cost_ratio: float | None
+    """Tokens and cost of the one as multiples of the other's; None where they are not known."""
+    required_n: int
+    """The number of questions that show a gain of `min_gain` with a power of 80%."""
+    finding: Finding
+    summary: str
+
+
+class StudyReport(InNotebooks, WireModel):
+    """What a study found, also where it is not finished."""
+
+    study: str
+    asked: int
+    """Answers that there are."""
+    planned: int
+    """Answers that there are to be."""
+    failed: int
+    """Debates that ended without a verdict."""
+    missing: Missing
+    """What these count as."""
+    confidence: float
+    min_gain: float
+    methods: list[StudyMethod]
+    comparisons: list[StudyComparison]
+    """The primary one first."""
+    registered: str | None
+    """The hash of the registration; None without one."""
+    differences: list[str]
+    """What is not as it was registered."""
+    summary: str
+
+    @property
+    def primary(self) -> StudyComparison | None:
+        """The comparison that the study is for; None while nothing was answered by both."""
+        return next((each for each in self.comparisons if each.primary), None)
+
+    def to_latex(self) -> str:
+        """The tables for a paper, with the rules of the package booktabs."""
+        head = r"Method & $n$ & Accuracy & Interval & Calls & Tokens \\"
+        rows = [
+            f"{_latex(each.method)} & {each.n} & {each.accuracy:.3f} & [{each.low:.3f}, {each.high:.3f}] & "
+            rf"{_number(each.calls)} & {_number(each.tokens)} \\"
+            for each in self.methods
+        ]
+        compared = r"Comparison & Difference & Interval & $p$ & $e$ \\"
+        others = [
+            f"{_latex(each.one)} -- {_latex(each.other)}{'*' if each.primary else ''} & {each.difference:+.3f} & "
+            rf"[{each.low:+.3f}, {each.high:+.3f}] & {each.p_adjusted:.2g} & {each.e_value:.2g} \\"
+            for each in self.comparisons
+        ]
+        return "\n".join(
+            [
+                *_tabular("lrrrrr", head, rows),
+                "",
+                *_tabular("lrrrr", compared, others),
+                f"% * primary; the other p-values are adjusted by Holm's method. {self.confidence:.0%} intervals.",
+                f"% registered: {self.registered or 'no'}",
+            ]
+        )
+
+
+class _Credit(NamedTuple):
+    """What a method gets for one question."""
+
+    value: float
+    cluster: str
+    answer: MethodAnswer | None
+    """None where the debate failed, so that there is none."""
+
+
+def study_report(
+    study: Study,
+    answers: Sequence[StudyAnswer],
+    *,
+    registration: Registration | None = None,
+    model: Any = None,  # noqa: ANN401 - a model choice
+) -> StudyReport:
+    """Compare the methods of `study` on the `answers` that there are; it may be looked at before all are there.
+
+    A debate that failed counts as wrong, and each of its baselines, which were not asked, as right as often as
+    elsewhere; with missing="left out" neither counts. `registration` is checked against the study and `model`.
+    ConfigurationError without a single answer.
+    """
+    if not answers:
+        raise ConfigurationError(study.where, "answers", 0, "at least one")
+    credits_ = {method: _credits_of(method, study, answers) for method in study.methods}
+    asked = [Comparison(*(study.primary or ("", ""))), *(Comparison(*each) for each in study.compare or ())]
+    possible = [each for each in asked if {*credits_[each.one]} & {*credits_[each.other]}]
+    others = [each for each in possible if each != study.primary]
+    compared = [_compare(each, study, credits_, tests=1 if each == study.primary else len(others)) for each in possible]
+    adjusted = iter(holm([each.p for each, _ in compared if not each.primary]))
+    comparisons = [
+        _conclude(each, most, study, p=each.p, tests=1)
+        if each.primary
+        else _conclude(each, most, study, p=next(adjusted), tests=len(others))
+        for each, most in compared
+    ]
+    differences = [] if registration is None else registration.differences(study.registration(model=model))
+    early = 0 if registration is None else sum(answer.at < registration.at for answer in answers)
+    if early:
+        differences.append(f"{early} of {len(answers)} answers are older than the registration")
+    failed = sum(answer.problem is not None and answer.design != NOISE for answer in answers)
+    planned = len(study.cases) + (study.noise and len(study.rows) * study.repeats)
+    said = _summarize(comparisons, study, failed=failed, unfinished=planned - len(answers), differences=differences)
+    return StudyReport(
+        study=study.name,
+        asked=len(answers),
+        planned=planned,
+        failed=failed,
+        missing=study.missing,
+        confidence=study.confidence,
+        min_gain=study.min_gain,
+        methods=[_method(method, study, found) for method, found in credits_.items() if found],
+        comparisons=comparisons,
+        registered=None if registration is None else registration.hash,
+        differences=differences,
+        summary=said,
+    )
+
+
+def frame(study: Study, answers: Sequence[StudyAnswer]) -> list[dict[str, Any]]:
+    """One row for each answer of each method, for pandas, polars or a spreadsheet: `pandas.DataFrame(frame(…))`."""
+    return [
+        {
+            "item": answer.item,
+            "repeat": answer.repeat,
+            "cluster": answer.cluster,
+            "design": answer.design,
+            "method": method,
+            "right": found.credit(answer.truth),
+            "answer": found.answer[0] if len(found.answer) == 1 else None,
+            "truth": answer.truth,
+            "calls": found.calls,
+            "tokens": found.tokens,
+            "completion_tokens": found.completion_tokens,
+            "cost": found.cost,
+            "seconds": answer.seconds,
+        }
+        for answer in answers
+        for method, found in answer.answers.items()
+        if method in study.methods
+    ]
+
+
+def _credits_of(method: str, study: Study, answers: Sequence[StudyAnswer]) -> Mapping[Key, _Credit]:
+    """By question and repeat what `method` gets, for those that it was asked, and those that count without."""
+    design = method.partition(":")[0]
+    design = design if design in study.designs or design == NOISE else study.first
+    found: dict[Key, _Credit] = {}
+    lost = []
+    for answer in answers:
+        key = answer.item, answer.repeat
+        if answer.design == design and method in answer.answers:
+            own = answer.answers[method]
+            found[key] = _Credit(own.credit(answer.truth), answer.cluster, own)
+        elif answer.design == design and answer.problem is not None:
+            lost.append((key, answer.cluster))
+    if study.missing == "wrong" and (found or method == design):
+        # a debate that failed is wrong; baselines were not asked then, and are not helped by it
+        instead = 0.0 if method == design else fmean(each.value for each in found.values())
+        found |= {key: _Credit(instead, cluster, None) for key, cluster in lost}
+    return found
+
+
+def _method(method: str, study: Study, found: Mapping[Key, _Credit]) -> StudyMethod:
+    values = [each.value for each in found.values()]
+    size = effective_size(values, [each.cluster for each in found.values()])
+    low, high = wilson(fmean(values), size, confidence=study.confidence)
+    answers = [each.answer for each in found.values() if each.answer is not None]
+    return StudyMethod(
+        method=method,
+        n=len(values),
+        accuracy=fmean(values),
+        low=low,
+        high=high,
+        undecided=sum(len(answer.answer) != 1 for answer in answers),
+        calls=_mean([answer.calls for answer in answers]),
+        tokens=_mean([answer.tokens for answer in answers]),
+        completion_tokens=_mean([answer.completion_tokens for answer in answers]),
+        cost=_mean([answer.cost for answer in answers]),
+    )
+
+
+def _mean(amounts: Sequence[float | None]) -> float | None:
+    known = [amount for amount in amounts if amount is not None]
+    return fmean(known) if known and len(known) == len(amounts) else None
+
+
+def _compare(
+    compared: Comparison, study: Study, credits_: Mapping[str, Mapping[Key, _Credit]], *, tests: int
+) -> tuple[StudyComparison, float]:
+    """One comparison without its finding, and the largest gain that `tests` of them do not exclude."""
+    one, other = credits_[compared.one], credits_[compared.other]
+    # those that both answered come first
+    keys = sorted(one.keys() & other.keys(), key=lambda key: one[key].answer is None or other[key].answer is None)
+    both = [key for key in keys if one[key].answer is not None and other[key].answer is not None]
+    ones, others = [one[key].value for key in keys], [other[key].value for key in keys]
+    clusters = [one[key].cluster for key in keys]
+    found = compare_credits(ones, others, clusters, answered=len(both), confidence=study.confidence, tests=tests)
+    answers = [(one[key].answer, other[key].answer) for key in both]
+    return StudyComparison(
+        one=compared.one,
+        other=compared.other,
+        primary=compared == study.primary,
+        n=len(keys),
+        one_accuracy=fmean(ones),
+        other_accuracy=fmean(others),
+        better=found.better,
+        worse=found.worse,
+        difference=found.difference,
+        low=found.low,
+        high=found.high,
+        clusters=found.clusters,
+        p=found.p,
+        p_adjusted=found.p,
+        e_value=e_value(*found.leads),
+        tokens_ratio=_ratio(answers, "tokens"),
+        cost_ratio=_ratio(answers, "cost"),
+        required_n=0,
+        finding="too_few",
+        summary="",
+    ), found.most
+
+
+def _ratio(answers: Sequence[tuple[Any, Any]], of: Literal["tokens", "cost"]) -> float | None:
+    pairs = [(getattr(one, of), getattr(other, of)) for one, other in answers]
+    if not pairs or any(None in pair for pair in pairs) or not sum(other for _, other in pairs):
+        return None
+    return float(sum(one for one, _ in pairs) / sum(other for _, other in pairs))
+
+
+def _conclude(found: StudyComparison, most: float, study: Study, *, p: float, tests: int) -> StudyComparison:
+    """The comparison with its finding, and in words."""
+    alpha = 1 - study.confidence
+    finding: Finding = "none_worth_it" if most < study.min_gain else "too_few"
+    if p < alpha and found.difference:
+        finding = "helped" if found.difference > 0 else "harmed"
+    differing = (found.better + found.worse + 1) / (found.n + 2)
+    n = required_n(study.min_gain, differing=round(differing, 2), tests=tests, alpha=round(alpha, 9))
+    interval = f"{study.confidence:.0%} interval {100 * found.low:+.1f} to {100 * found.high:+.1f}"
+    gain = f"{100 * study.min_gain:g} points"
+    lead = {
+        "helped": f"{found.one} is right more often than {found.other}",
+        "harmed": f"{found.one} is right less often than {found.other}",
+        "none_worth_it": f"{found.one} gains less than {gain} over {found.other}",
+        "too_few": f"Too few to say whether {found.one} gains {gain} over {found.other}",
+    }[finding]
+    about = f"{found.one_accuracy:.1%} against {found.other_accuracy:.1%} of {found.n:,}"
+    price = "" if found.tokens_ratio is None else f", at {found.tokens_ratio:.1f} times the tokens"
+    summary = f"{lead}: {about} (difference {100 * found.difference:+.1f} points, {interval}; p = {p:.2g}){price}."
+    if finding == "too_few" and found.clusters < n:
+        summary += f" To show a gain of {gain} takes about {n:,} questions."
+    return found.model_copy(update={"p_adjusted": p, "finding": finding, "required_n": n, "summary": summary})
+
+
+def _summarize(
+    comparisons: Sequence[StudyComparison], study: Study, *, failed: int, unfinished: int, differences: Sequence[str]
+) -> str:
+    primary = next((each for each in comparisons if each.primary), None)
+    none = f"Nothing was answered by both of {' and '.join(study.primary or ())} yet."
+    parts = [none if primary is None else primary.summary]
+    if primary and unfinished:
+        parts.append(
+            f"{unfinished:,} answers are still missing. Whoever stops when this looks good has to go by the e-value, "
+            f"{primary.e_value:.2g}: it may be looked at at any time, and from {1 / (1 - study.confidence):.0f} on "
+            "says that the two differ."
+        )
+    if failed:
+        counted = "count as wrong" if study.missing == "wrong" else "are left out"
+        parts.append(f"{failed:,} debates ended without a verdict and {counted}.")
+    if differences:
+        parts.append(f"Not as registered: {'; '.join(differences)}.")
+    return " ".join(parts)
+
+
+def _tabular(columns: str, head: str, rows: Sequence[str]) -> list[str]:
+    return [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", head, r"\midrule", *rows, r"\bottomrule", r"\end{tabular}"]
+
+
+def _latex(name: str) -> str:
+    return name.replace("_", r"\_")
+
+
+def _number(value: float | None) -> str:
+    return "--" if value is None else f"{value:,.1f}"

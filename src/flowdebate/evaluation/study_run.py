@@ -1,0 +1,407 @@
+"""Running a study: each question asked once, each answer kept as numbers, after any kill from where it stopped."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Self
+
+from filelock import FileLock, Timeout
+from pydantic import Field, ValidationError
+
+from flowdebate._util.validation import check_count
+from flowdebate._util.wire import WireModel, new_dict, new_list
+from flowdebate.errors import (
+    BadFile,
+    ConfigurationError,
+    FlowDebateError,
+    RealModelForbidden,
+    RunChanged,
+    RunConflict,
+    RunNotFound,
+    StoreError,
+    problems_of,
+)
+from flowdebate.evaluation.benefit import MethodAnswer, benefit_item
+from flowdebate.evaluation.rejudging import ArguedDebate, create_rejudge, judge_again_as
+from flowdebate.evaluation.study import NOISE, Study
+from flowdebate.patterns.anonymity.aliases import Anonymity
+from flowdebate.patterns.debate.judging.ballots import JudgeBallot, decide
+from flowdebate.patterns.debate.judging.options import JudgeOptions
+from flowdebate.patterns.debate.schemas import DebateRawOutput
+from flowdebate.runs.batch.batch import WorkerPool
+from flowdebate.runs.durable.resume import StoreOptions
+from flowdebate.store.open import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+    from os import PathLike
+
+    from flowdebate.evaluation.study import Case
+    from flowdebate.models.resolve import ModelChoice
+    from flowdebate.runs.limits import Limits
+    from flowdebate.runs.observer import Observer
+    from flowdebate.store.base import Store
+    from flowdebate.store.open import StoreChoice
+
+
+_FATAL = (ConfigurationError, RunChanged, RunConflict, StoreError, RealModelForbidden)
+"""Errors that say that the study is set up wrongly: no other question would fare better."""
+
+
+class StudyAnswer(WireModel):
+    """What one question was answered with, as numbers: positions are indexes, and no text of a model is kept."""
+
+    design: str
+    """The design, or "noise"."""
+    item: str
+    repeat: Annotated[int, Field(ge=0)]
+    truth: str
+    """The index of the right position among the choices, as all positions here."""
+    cluster: str
+    order: list[str]
+    """The positions in the order in which they were dealt to the debaters."""
+    answers: dict[str, MethodAnswer]
+    """By method, those that have an answer; without the design's own one, it failed."""
+    ballots: list[JudgeBallot] = Field(default_factory=new_list)
+    """Those of the judge."""
+    characters: dict[str, int] = Field(default_factory=new_dict)
+    """The length of each side's arguments."""
+    partner: str | None = None
+    """For noise: the question whose arguments the judge read."""
+    problem: str | None = None
+    """The kind of error that ended it; it is asked again when the study is run again."""
+    transcript: str = ""
+    """The SHA-256 hash of the transcript."""
+    seed: int
+    at: float
+    """When it was answered, in seconds since 1970."""
+    seconds: float
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """What it is the answer for: the last one in a file counts."""
+        return self.design, self.item, self.repeat
+
+
+class AnswersFile:
+    """The answers of a study in a file of JSON Lines, which one process at a time adds to.
+
+    BadFile for a line that is no answer. A last line without its end, which a kill leaves, is cut off.
+    """
+
+    def __init__(self, path: str | PathLike[str]) -> None:
+        self.path: Path = Path(path)
+        self._lock = FileLock(f"{self.path}.lock", thread_local=False)
+        self._file: Any = None
+        self.answers: dict[tuple[str, str, int], StudyAnswer] = {}
+        """The last answer for each key."""
+        if self.path.exists():
+            for number, line in enumerate(self.path.read_bytes().split(b"\n")[:-1], 1):
+                try:
+                    answer = StudyAnswer.model_validate_json(line)
+                except ValidationError as error:
+                    field, problem = problems_of(error)[0]
+                    raise BadFile(str(path), f"line {number}: `{field}`: {problem}") from None
+                self.answers[answer.key] = answer
+
+    def __enter__(self) -> Self:
+        try:
+            self._lock.acquire(timeout=0)
+        except Timeout:
+            raise BadFile(str(self.path), "another process is adding answers to it") from None
+        self._file = self.path.open("a+b")
+        self._file.seek(0)
+        whole = self._file.read()
+        self._file.truncate(whole.rfind(b"\n") + 1)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+        self._lock.release()
+
+    def add(self, answer: StudyAnswer) -> None:
+        """Write an answer; it is on the disk when this returns."""
+        self._file.write(answer.model_dump_json(by_alias=True, exclude_defaults=True).encode() + b"\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self.answers[answer.key] = answer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyProgress:
+    """How far a study has come."""
+
+    done: int
+    """Answers that are there, of this call and earlier ones."""
+    total: int
+    failed: int
+    """Those of them that ended with an error."""
+    asked: int
+    """Answers of this call."""
+    seconds: float
+    """Since this call began."""
+
+    @property
+    def remaining(self) -> float | None:
+        """Estimated seconds for the rest; None while there is no estimate."""
+        return (self.total - self.done) * self.seconds / self.asked if self.asked else None
+
+
+async def ask_study(  # noqa: PLR0913 - those of a batch
+    study: Study,
+    answers: str | PathLike[str],
+    *,
+    model: ModelChoice = None,
+    store: StoreChoice = None,
+    limits: Limits | None = None,
+    max_concurrency: int = 4,
+    most: int | None = None,
+    seconds: float | None = None,
+    observe: Observer | None = None,
+    progress: Callable[[StudyProgress], object] | None = None,
+) -> Sequence[StudyAnswer]:
+    """Ask what the file `answers` has no answer for, and return all answers of the study.
+
+    Each answer is written when it is there, as numbers without texts: the file alone says what is done. With a `store`
+    a debate that was interrupted goes on where it stopped. `most` bounds the questions of this call, and after so many
+    `seconds` no further one is started. Failed ones are asked again by the next call. `limits` are those of each debate;
+    `progress(…)` is called after each answer. Errors that no question would fare better with are raised.
+    """
+    check_count(f"{study.where}.run()", max_concurrency=max_concurrency)
+    opened = open_store(store, where=f"{study.where}.run()")
+    with AnswersFile(answers) as file:
+        asking = _Asking(study, file, opened, {"model": model, "limits": limits, "observe": observe}, progress)
+        cases = [case for case in study.cases if asking.is_open(case.key)][:most]
+        await asking.all(cases, asking.debate, size=max_concurrency, seconds=seconds)
+        if study.noise:
+            noise = [case for case in study.cases if case.design == study.first and asking.may_have_noise(case)]
+            await asking.all(noise, asking.noise, size=max_concurrency, seconds=None)
+        wanted = {*(case.key for case in study.cases), *((NOISE, c.item, c.repeat) for c in study.cases)}
+        return [answer for key, answer in file.answers.items() if key in wanted]
+
+
+class _Asking:
+    """One call of a study."""
+
+    def __init__(
+        self,
+        study: Study,
+        file: AnswersFile,
+        store: Store | None,
+        common: dict[str, Any],
+        progress: Callable[[StudyProgress], object] | None,
+    ) -> None:
+        self._study = study
+        self._file = file
+        self._store = store
+        self._common = common
+        self._progress = progress
+        self._raws: dict[tuple[str, str, int], DebateRawOutput] = {}
+        """Debates of this call, for noise."""
+        self._began, self._asked = time.monotonic(), 0
+
+    def is_open(self, key: tuple[str, str, int]) -> bool:
+        """Whether there is no answer, or a failed one."""
+        answer = self._file.answers.get(key)
+        return answer is None or answer.problem is not None
+
+    def may_have_noise(self, case: Case) -> bool:
+        """Whether it was debated, and not judged with noise yet."""
+        return not self.is_open(case.key) and self.is_open((NOISE, case.item, case.repeat))
+
+    async def all(self, cases: Sequence[Case], ask: Callable[[Case], Any], *, size: int, seconds: float | None) -> None:
+        """Ask about all `cases`, `size` at once."""
+
+        async def jobs() -> AsyncGenerator[Case]:
+            for case in cases:
+                if seconds is not None and time.monotonic() - self._began >= seconds:
+                    return
+                yield case
+
+        pool: WorkerPool[Case, StudyAnswer | None] = WorkerPool(jobs(), ask, size=size)
+        async for answer in pool.results():
+            if answer is not None:
+                self._file.add(answer)
+                self._asked += 1
+                if self._progress is not None:
+                    self._progress(self._so_far())
+
+    def _so_far(self) -> StudyProgress:
+        keys = [case.key for case in self._study.cases]
+        if self._study.noise:
+            keys += [(NOISE, item, repeat) for design, item, repeat in keys if design == self._study.first]
+        found = [self._file.answers[key] for key in keys if key in self._file.answers]
+        return StudyProgress(
+            done=len(found),
+            total=len(keys),
+            failed=sum(answer.problem is not None for answer in found),
+            asked=self._asked,
+            seconds=time.monotonic() - self._began,
+        )
+
+    async def debate(self, case: Case) -> StudyAnswer:
+        """The answer of a debate and its baselines."""
+        began = time.monotonic()
+        try:
+            result = await self._run(self._study.block(case), case.question, case, case.design)
+        except FlowDebateError as error:
+            if isinstance(error, _FATAL):
+                raise
+            return self._answer(case, case.design, began, {}, problem=type(error).__name__)
+        raw = result.raw
+        if not isinstance(raw, DebateRawOutput):
+            where = f"designs[{case.design!r}]"
+            raise ConfigurationError(self._study.where, where, type(raw).__name__, "a function that returns a debate")
+        if self._study.noise and case.design == self._study.first:
+            self._raws[case.key] = raw
+        usage, index = result.usage, _indexes(case)
+        item = benefit_item(
+            raw,
+            baselines=raw.baselines or [],
+            calls=usage.calls,
+            tokens=usage.total_tokens,
+            completion_tokens=usage.completion_tokens,
+            cost=result.cost,
+        )
+        found = {case.design: item.debate} if raw.verdict is not None else {}
+        found |= {self._study.method(case.design, name): answer for name, answer in item.baselines.items()}
+        answers = {
+            name: answer.model_copy(update={"answer": [index[each] for each in answer.answer if each in index]})
+            for name, answer in found.items()
+        }
+        judging = None if raw.verdict is None else raw.verdict.judging
+        lengths = dict.fromkeys(index.values(), 0)
+        for entry in raw.transcript:
+            lengths[index[entry.stance]] += len(entry.text)
+        return self._answer(
+            case,
+            case.design,
+            began,
+            answers,
+            ballots=[] if judging is None else [_as_numbers(ballot, index) for ballot in judging.ballots],
+            characters=lengths,
+            problem=None if raw.verdict is not None else "NoVerdict",
+            transcript=_hash([[entry.stance, entry.text] for entry in raw.transcript]),
+        )
+
+    async def noise(self, case: Case) -> StudyAnswer | None:
+        """The answer of the judge who reads the arguments of another question; None if none is at hand."""
+        began, partner = time.monotonic(), None
+        async for other, raw in self._others(case):
+            if len(other.positions) == len(case.positions):
+                partner = other, raw
+                break
+        if partner is None:
+            return None
+        other, raw = partner
+        own = dict(zip(other.positions, case.positions, strict=True))
+        entries = [entry.model_copy(update={"stance": own[entry.stance]}) for entry in raw.transcript]
+        judging = None if raw.verdict is None else raw.verdict.judging
+        scored = judging is not None and any(ballot.scores is not None for ballot in judging.ballots)
+        how = self._study.judge or (judge_again_as(judging) if scored else JudgeOptions())  # as the debate was judged
+        names = tuple(dict.fromkeys(entry.agent_name for entry in entries))
+        anonymity = Anonymity(names=names, stances=case.positions, question=str(case.question))
+        block = create_rejudge(stances=case.positions, judge=how, seed=case.seed, anonymity=anonymity)
+        argued = ArguedDebate(question=str(case.question), transcript=entries)
+        try:
+            result = await self._run(block, argued, case, NOISE)
+        except FlowDebateError as error:
+            if isinstance(error, _FATAL):
+                raise
+            return self._answer(case, NOISE, began, {}, problem=type(error).__name__, partner=other.item)
+        by = how.decided_by or ("log_odds" if result.output.ballots[0].log_odds else "mean")
+        decided = decide(result.output.ballots, sides=case.positions, by=by, min_log_odds=how.min_log_odds)
+        usage, index = result.usage, _indexes(case)
+        answer = MethodAnswer(
+            answer=[] if decided.winner is None else [index[decided.winner]],
+            calls=usage.calls,
+            tokens=usage.total_tokens,
+            completion_tokens=usage.completion_tokens,
+            cost=result.cost,
+        )
+        ballots = [_as_numbers(ballot, index) for ballot in result.output.ballots]
+        return self._answer(case, NOISE, began, {NOISE: answer}, ballots=ballots, partner=other.item)
+
+    async def _others(self, case: Case) -> AsyncGenerator[tuple[Case, DebateRawOutput]]:
+        """Debates about other questions that are at hand, beginning with the next one."""
+        mine = [each for each in self._study.cases if each.design == case.design and each.repeat == case.repeat]
+        at = mine.index(case)
+        for other in (*mine[at + 1 :], *mine[:at]):
+            raw = self._raws.get(other.key)
+            if raw is None and self._store is not None and not self.is_open(other.key):
+                try:
+                    stored = await self._store.run(self._run_id(other, other.design))
+                except RunNotFound:
+                    continue
+                found = (stored.outcome or {}).get("raw")
+                raw = None if found is None else DebateRawOutput.model_validate(found)
+            if raw is not None:
+                yield other, raw
+
+    async def _run(self, block: Any, question: object, case: Case, design: str) -> Any:  # noqa: ANN401 - of any kind
+        options: dict[str, Any] = {"seed": case.seed, **self._common}
+        if self._store is None:
+            return await block.run(question, store=False, **options)
+        labels = {"study": self._study.name, "design": design, "item": case.item}
+        store = StoreOptions(store=self._store, labels=labels)
+        return await block.run(question, store=store, run_id=self._run_id(case, design), if_exists="resume", **options)
+
+    def _run_id(self, case: Case, design: str) -> str:
+        return f"study-{_hash([self._study.name, self._study.seed, design, case.item, case.repeat])[:20]}"
+
+    def _answer(
+        self,
+        case: Case,
+        design: str,
+        began: float,
+        answers: Mapping[str, MethodAnswer],
+        **fields: Any,  # noqa: ANN401 - of the model
+    ) -> StudyAnswer:
+        index = _indexes(case)
+        return StudyAnswer(
+            design=design,
+            item=case.item,
+            repeat=case.repeat,
+            truth=case.truth,
+            cluster=case.cluster,
+            order=[index[position] for position in case.positions],
+            answers=dict(answers),
+            seed=case.seed,
+            at=time.time(),
+            seconds=round(time.monotonic() - began, 3),
+            **fields,
+        )
+
+
+def _indexes(case: Case) -> Mapping[str, str]:
+    """The index of each position."""
+    return {choice: str(number) for number, choice in enumerate(case.choices)}
+
+
+def _as_numbers(ballot: JudgeBallot, index: Mapping[str, str]) -> JudgeBallot:
+    """A ballot whose sides are indexes, without what the judge wrote."""
+
+    def renamed(by_side: Mapping[str, Any] | None) -> dict[str, Any] | None:
+        return None if by_side is None else {index[side]: value for side, value in by_side.items()}
+
+    update = {
+        "order": [index[side] for side in ballot.order],
+        "labels": renamed(ballot.labels),
+        "scores": renamed(ballot.scores),
+        "log_odds": renamed(ballot.log_odds),
+        "winner": None if ballot.winner is None else index.get(ballot.winner),
+        "verdict": "",
+        "reasoning": "",
+        "problem": None if ballot.problem is None else "unusable",
+        "spoken": None if ballot.spoken is None else [index[side] for side in ballot.spoken],
+    }
+    return ballot.model_copy(update=update)
+
+
+def _hash(value: object) -> str:
+    return hashlib.sha256(json.dumps(value, ensure_ascii=False, default=str).encode()).hexdigest()

@@ -1,0 +1,300 @@
+"""Studies: designs against baselines and each other, asked once, kept as numbers, registered before any answer."""
+
+from __future__ import annotations
+
+import json
+import math
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flowdebate import Debater, debate
+from flowdebate.errors import BadFile, ConfigurationError, ProviderFailed
+from flowdebate.evaluation import (
+    AnswersFile,
+    Registration,
+    Study,
+    StudyAnswer,
+    ask_study,
+    e_value,
+    frame,
+    study_report,
+)
+from flowdebate.evaluation.benefit import MethodAnswer
+from flowdebate.models.base import ModelResponse
+from flowdebate.models.usage import Usage
+from flowdebate.testing import FunctionModel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from flowdebate.blocks.base import Block
+    from flowdebate.testing import ModelRequest
+
+pytestmark = pytest.mark.anyio
+
+ROWS = [
+    {"question": f"Is {n} prime?", "choices": ["It is prime", "It is not"], "truth": int(n % 3 == 0), "topic": n % 10}
+    for n in range(31, 51, 2)
+]
+
+
+def primes(*baselines: str, order: str = "simultaneous") -> Callable[[Any, Sequence[str]], Block[Any, Any]]:
+    """A design: two sides, one round."""
+
+    def made(_: object, positions: Sequence[str]) -> Block[Any, Any]:
+        sides = [Debater(name, stance) for name, stance in zip("ab", positions, strict=True)]
+        options: Any = {"turn_order": order, "baselines": list(baselines)}
+        return debate(name="primes", debaters=sides, max_rounds=1, moderator=False, synthesizer=False, **options)
+
+    return made
+
+
+class Answering:
+    """A model that finds for what `finds` says of the request's role, and fails where that is an error."""
+
+    def __init__(self, finds: Callable[[ModelRequest, str], Any] = lambda request, question: "It is prime") -> None:
+        self.asked: list[ModelRequest] = []
+        self.finds = finds
+        self.model = FunctionModel(self._answer)
+
+    def _answer(self, request: ModelRequest) -> ModelResponse:
+        self.asked.append(request)
+        used = Usage(calls=1, prompt_tokens=90, cached_tokens=0, completion_tokens=10)
+        if request.output is None:
+            return ModelResponse(text=f"Nobody has found a divisor, says {request.block}.", usage=used)
+        whole = " ".join(str(message["content"]) for message in request.messages)
+        found = self.finds(request, whole)
+        if isinstance(found, BaseException):
+            raise found
+        said = {"reasoning": "It follows.", "winner": found, "verdict": "So it is."}
+        return ModelResponse(data={key: said[key] for key in request.output_schema["properties"]}, usage=used)  # type: ignore[index]
+
+
+def study(rows: Sequence[Mapping[str, Any]] = ROWS, **options: Any) -> Study:
+    """A study with one design and two baselines."""
+    designs = {"together": primes("single", "self_consistency")}
+    return Study(**{"name": "primes", "rows": rows, "designs": designs, "seed": 7, **options})
+
+
+async def test_every_question_is_asked_once_and_kept_without_texts(tmp_path: Path) -> None:
+    """The file says what was answered, in which order and at which cost, and holds nothing that a model wrote."""
+    path, voters = tmp_path / "answers.jsonl", Answering()
+    answers = await ask_study(study(), path, model=voters.model)
+    assert [answer.item for answer in answers] == list(dict.fromkeys(answer.item for answer in answers))
+    assert {*answers[0].answers} == {"together", "single", "self_consistency"}
+    assert answers[0].answers["together"].answer == ["0"]
+    assert answers[0].answers["together"].calls == 3
+    text = path.read_text("utf-8")
+    assert not any(said in text for said in ("prime", "divisor", "follows", "So it is"))
+    before = len(voters.asked)
+    assert await ask_study(study(), path, model=voters.model) == answers
+    assert len(voters.asked) == before
+
+
+async def test_positions_are_dealt_alike_for_all_designs() -> None:
+    """Designs differ in nothing else, and the right position speaks first in some questions and not in others."""
+    both = study(designs={"together": primes("single"), "in_turn": primes(order="declared")})
+    dealt = {(case.design, case.item): case.positions for case in both.cases}
+    assert all(dealt["together", case.item] == dealt["in_turn", case.item] for case in both.cases)
+    assert len(set(dealt.values())) == 2
+    assert [case.design for case in both.cases] == ["together"] * len(ROWS) + ["in_turn"] * len(ROWS)
+
+
+@pytest.mark.parametrize("kills", [1, 20])
+async def test_a_study_that_was_killed_finds_what_the_whole_one_does(tmp_path: Path, kills: int) -> None:
+    """Cut off in a line, or between two: what is there counts, and nothing is asked twice."""
+    whole = await ask_study(study(), tmp_path / "whole.jsonl", model=Answering().model)
+    lines = (tmp_path / "whole.jsonl").read_bytes()
+    random, path, voters = Random(kills), tmp_path / "killed.jsonl", Answering()
+    for _ in range(kills):
+        await ask_study(study(), path, model=voters.model, most=1)
+        held = path.read_bytes()
+        path.write_bytes(held + lines[: random.randrange(1, 60)])  # the beginning of a line that was not finished
+    await ask_study(study(), path, model=voters.model)
+    killed = list(AnswersFile(path).answers.values())
+    assert [(each.key, each.answers, each.ballots) for each in killed] == [
+        (each.key, each.answers, each.ballots) for each in whole
+    ]
+    assert study_report(study(), killed).comparisons == study_report(study(), whole).comparisons
+
+
+async def test_an_interrupted_debate_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    """With a store, recorded answers are not paid for again; a failed question is asked again by the next call."""
+    down = True
+    voters = Answering(lambda *_: ProviderFailed("away", status=503) if down else "It is not")
+    options: Any = {"model": voters.model, "store": tmp_path / "runs.db", "max_concurrency": 1}
+    (failed,) = await ask_study(study(ROWS[:1]), tmp_path / "a.jsonl", **options)
+    assert (failed.problem, failed.answers) == ("ProviderFailed", {})
+    spoken, down = len([each for each in voters.asked if each.output is None]), False
+    (answer,) = await ask_study(study(ROWS[:1]), tmp_path / "a.jsonl", **options)
+    assert (answer.problem, answer.answers["together"].answer) == (None, ["1"])
+    assert len([each for each in voters.asked if each.output is None]) == spoken == 2
+
+
+async def test_two_processes_do_not_write_into_one_file(tmp_path: Path) -> None:
+    """The second one is refused."""
+    with AnswersFile(tmp_path / "a.jsonl"), pytest.raises(BadFile, match="another process"):
+        await ask_study(study(), tmp_path / "a.jsonl", model=Answering().model)
+
+
+async def test_noise_is_the_judge_with_the_arguments_of_another_question(tmp_path: Path) -> None:
+    """Under the positions of this one; every question is read with those of a different one."""
+    noisy = study(noise=True, designs={"together": primes("single")}, primary=("together", "noise"))
+    voters = Answering()
+    answers = await ask_study(noisy, tmp_path / "a.jsonl", model=voters.model, store=tmp_path / "runs.db")
+    noise = [answer for answer in answers if answer.design == "noise"]
+    assert len(noise) == len(ROWS)
+    assert all(answer.partner not in (None, answer.item) for answer in noise)
+    assert {answer.answers["noise"].answer[0] for answer in noise} == {"0"}
+    report = study_report(noisy, answers)
+    assert [(each.one, each.other) for each in report.comparisons] == [("together", "noise"), ("together", "single")]
+
+
+async def test_a_debate_that_fails_is_wrong_and_helps_no_baseline(tmp_path: Path) -> None:
+    """Or is left out, if the study says so; the report says how many there were."""
+
+    def finds(request: ModelRequest, whole: str) -> Any:
+        lost = "judge" in str(request.block) and "Is 31 prime?" in whole
+        return ProviderFailed("away", status=503) if lost else "It is prime"
+
+    answers = await ask_study(study(), tmp_path / "a.jsonl", model=Answering(finds).model)
+    for missing, n in (("wrong", 10), ("left out", 9)):
+        report = study_report(study(missing=missing), answers)
+        primary = report.primary
+        assert primary is not None
+        assert (primary.n, report.failed) == (n, 1)
+        assert "1 debates ended without a verdict" in report.summary
+
+
+def made_up(wins: Sequence[tuple[bool, bool]], *, clusters: int | None = None) -> tuple[Study, list[StudyAnswer]]:
+    """A study whose answers are these: was the debate right, was the vote?"""
+    rows = [{"question": str(n), "choices": ["yes", "no"], "truth": "yes"} for n in range(len(wins))]
+    held = study(rows, cluster=(lambda row: int(row["question"]) % clusters) if clusters else None)
+    answers = [
+        StudyAnswer(
+            design="together",
+            item=case.item,
+            repeat=0,
+            truth="0",
+            cluster=case.cluster,
+            order=["0", "1"],
+            answers={
+                "together": MethodAnswer(answer=[str(1 - one)], calls=3, tokens=300),
+                "self_consistency": MethodAnswer(answer=[str(1 - other)], calls=3, tokens=150),
+            },
+            seed=1,
+            at=0.0,
+            seconds=1.0,
+        )
+        for case, (one, other) in zip(held.cases, wins, strict=True)
+    ]
+    return held, answers
+
+
+def test_the_primary_comparison_is_tested_alone_and_says_what_was_found() -> None:
+    """Better, worse, no gain that is worth it, or too few; the e-value is that of the questions that differ."""
+    for wins, finding in (
+        ([(True, False)] * 12 + [(True, True)] * 8, "helped"),
+        ([(False, True)] * 12 + [(True, True)] * 8, "harmed"),
+        ([(True, True)] * 400, "none_worth_it"),
+        ([(True, False), (False, True)] * 5, "too_few"),
+    ):
+        held, answers = made_up(wins)
+        primary = study_report(held, answers).primary
+        assert primary is not None
+        assert (primary.finding, primary.tokens_ratio) == (finding, 2.0)
+        assert primary.e_value == pytest.approx(e_value(primary.better, primary.worse))
+
+
+@settings(max_examples=50, deadline=None)
+@given(wins=st.lists(st.tuples(st.booleans(), st.booleans()), min_size=2, max_size=60), clusters=st.integers(2, 9))
+def test_the_report_does_not_depend_on_the_order_of_answers(wins: list[tuple[bool, bool]], clusters: int) -> None:
+    """And its difference is that of the accuracies, inside its interval."""
+    held, answers = made_up(wins, clusters=clusters)
+    one, other = study_report(held, answers), study_report(held, answers[::-1])
+    for first, second in zip(one.comparisons, other.comparisons, strict=True):
+        assert first.difference == pytest.approx(second.difference)
+        assert (first.p, first.e_value) == pytest.approx((second.p, second.e_value))
+        assert first.difference == pytest.approx(first.one_accuracy - first.other_accuracy)
+        assert first.low - 1e-9 <= first.difference <= first.high + 1e-9
+
+
+@settings(max_examples=200, deadline=None)
+@given(wins=st.integers(0, 60), losses=st.integers(0, 60))
+def test_the_bet_is_fair(wins: int, losses: int) -> None:
+    """If both are as good, the mean of the bet after the next question is the bet before it (a martingale)."""
+    after = (e_value(wins + 1, losses) + e_value(wins, losses + 1)) / 2
+    assert math.isclose(after, e_value(wins, losses), rel_tol=1e-9)
+
+
+async def test_a_registration_is_made_once_and_says_what_differs(tmp_path: Path) -> None:
+    """Rows, designs, seed, comparisons: what changed since is in the report, and so are answers that are older."""
+    path, asked = (
+        tmp_path / "registration.json",
+        await ask_study(study(), tmp_path / "a.jsonl", model=Answering().model),
+    )
+    made = study(prediction="no gain").register(path, model="local")
+    assert Registration.read(path) == made
+    with pytest.raises(FileExistsError):
+        study().register(path)
+    report = study_report(study(prediction="no gain"), asked, registration=made, model="local")
+    assert report.differences == [f"{len(ROWS)} of {len(ROWS)} answers are older than the registration"]
+    report = study_report(study(ROWS[1:], seed=8), asked[1:], registration=made, model="local")
+    said = " ".join(report.differences)
+    assert [word for word in ("rows", "questions", "seed", "prediction") if f"{word}: registered" in said] == [
+        "rows", "questions", "seed", "prediction",
+    ]  # fmt: skip
+    changed = json.loads(path.read_text("utf-8"))
+    changed["fixed"]["seed"] = 9
+    path.write_text(json.dumps(changed), "utf-8")
+    with pytest.raises(BadFile, match="was changed"):
+        Registration.read(path)
+
+
+async def test_a_frame_has_a_row_for_each_answer_of_each_method(tmp_path: Path) -> None:
+    """As plain rows, which any library of tables takes; the tables for a paper are those of the report."""
+    answers = await ask_study(study(), tmp_path / "a.jsonl", model=Answering().model)
+    rows = frame(study(), answers)
+    assert len(rows) == 3 * len(ROWS)
+    report = study_report(study(), answers)
+    single = [row["right"] for row in rows if row["method"] == "single"]
+    assert next(each.accuracy for each in report.methods if each.method == "single") == sum(single) / len(single)
+    assert r"self\_consistency" in report.to_latex()
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({"rows": []}, "rows"),
+        ({"rows": [{**ROWS[0], "truth": 2}]}, "truth of row 0"),
+        ({"rows": [{**ROWS[0], "choices": ["It is prime"]}]}, "choices of row 0"),
+        ({"rows": [{"question": "Why?"}]}, "choices of row 0"),
+        ({"rows": [ROWS[0], ROWS[0]]}, "id"),
+        ({"designs": {}}, "designs"),
+        ({"designs": {"noise": primes()}}, "designs"),
+        ({"designs": {"together": primes()}}, "primary"),
+        ({"primary": ("together", "revision")}, "primary"),
+        ({"compare": [("single", "single")]}, "compare"),
+        ({"repeats": 0}, "repeats"),
+        ({"min_gain": 2}, "min_gain"),
+    ],
+    ids=str,
+)
+def test_a_study_that_cannot_be_held_is_refused_before_a_call(options: dict[str, Any], field: str) -> None:
+    """With the field, what was given, and what is allowed."""
+    with pytest.raises(ConfigurationError) as caught:
+        study(**options)
+    assert caught.value.field == field
+
+
+def test_a_line_that_is_no_answer_is_named(tmp_path: Path) -> None:
+    """With its number and its field."""
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"design": "together"}\n', "utf-8")
+    with pytest.raises(BadFile, match="line 1: `item`"):
+        AnswersFile(path)
