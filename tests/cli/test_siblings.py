@@ -26,7 +26,13 @@ if TYPE_CHECKING:
     from typer.testing import Result
 
 each_verb = pytest.mark.parametrize("verb", VERBS)
-OWN_PAGES = {"audit": "audit.md", "batch": "batch.md", "evaluate": "baselines.md", "recount": "recount.md"}
+OWN_PAGES = {
+    "audit": "audit.md",
+    "batch": "batch.md",
+    "evaluate": "baselines.md",
+    "recount": "recount.md",
+    "study": "studies.md",
+}
 """Commands whose options stand on the page of what they do."""
 DOCS = Path(__file__).parents[2] / "docs" / "cli.md"
 COMMANDS = get_command(app).commands  # type: ignore[attr-defined]  # a group

@@ -19,6 +19,7 @@ from flowdebate.cli.stored.archive import archive
 from flowdebate.cli.stored.resume import answer, fork, resume
 from flowdebate.cli.stored.runs import delete, export, import_, report, runs, show, verify
 from flowdebate.cli.stored.watch import watch
+from flowdebate.cli.study import study
 from flowdebate.cli.terminal.process import check_target, log_to, open_page, report_problems, write_report
 from flowdebate.errors import BadFile
 from flowdebate.service.plans.options import Option
@@ -118,7 +119,9 @@ _COMMANDS = {
         "report": report, "verify": verify, "delete": delete, "export": export, "import": import_, "render": render,
         "archive": archive,
     },
-    "Batch and evaluation": {"batch": batch, "evaluate": evaluate, "recount": recount, "audit": audit},
+    "Batch and evaluation": {
+        "batch": batch, "evaluate": evaluate, "study": study, "recount": recount, "audit": audit,
+    },
     "Servers": {"serve": serve, "mcp": mcp},
     "Setup": {"models": models},
 }  # fmt: skip

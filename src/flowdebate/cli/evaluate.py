@@ -8,7 +8,7 @@ import string
 from collections import Counter
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
 from pydantic import Field
@@ -56,8 +56,8 @@ def evaluate(  # noqa: PLR0913 - the options of the command
         list[BaselineName] | None,
         Option(
             flag="--baseline",
-            metavar="|".join(BASELINES),
-            help="Compare with it; once for each. Default: all; drafts for three sides or more.",
+            metavar="|".join(get_args(BaselineName)),
+            help="Compare with it; once for each. Default: single, self_consistency; drafts for three sides or more.",
         ),
     ] = None,
     min_gain: Annotated[

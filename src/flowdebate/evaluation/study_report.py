@@ -333,7 +333,7 @@ def _summarize(
     if primary and unfinished:
         parts.append(
             f"{unfinished:,} answers are still missing. Whoever stops when this looks good has to go by the e-value, "
-            f"{primary.e_value:.2g}: it may be looked at at any time, and from {1 / (1 - study.confidence):.0f} on "
+            f"{primary.e_value:.3g}: it may be looked at at any time, and from {1 / (1 - study.confidence):.0f} on "
             "says that the two differ."
         )
     if failed:

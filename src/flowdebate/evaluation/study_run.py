@@ -169,8 +169,8 @@ async def ask_study(  # noqa: PLR0913 - those of a batch
 
     Each answer is written when it is there, as numbers without texts: the file alone says what is done. With a `store`
     a debate that was interrupted goes on where it stopped. `most` bounds the questions of this call, and after so many
-    `seconds` no further one is started. Failed ones are asked again by the next call. `limits` are those of each debate;
-    `progress(…)` is called after each answer. Errors that no question would fare better with are raised.
+    `seconds` no further one is started. Failed ones are asked again by the next call. `limits` are those of each
+    debate; `progress(…)` is called after each answer. Errors that no question would fare better with are raised.
     """
     check_count(f"{study.where}.run()", max_concurrency=max_concurrency)
     opened = open_store(store, where=f"{study.where}.run()")

@@ -11,6 +11,7 @@ from flowdebate.evaluation.audit_report import JudgeAudit, ReaderAgreement, RunA
 from flowdebate.evaluation.benefit import METHODS, BenefitReport
 from flowdebate.evaluation.evaluation_run import Evaluation
 from flowdebate.evaluation.recounting import Recount
+from flowdebate.evaluation.study_report import StudyReport
 from flowdebate.runs.batch.result import BatchResult
 from flowdebate.service.audit import rows_of
 from flowdebate.service.documents.live import cost_text
@@ -51,6 +52,8 @@ def lay_out(value: object) -> Summary | None:  # noqa: PLR0911 - one case for ea
             return lay_out_benefit(value)
         case Evaluation():
             return lay_out_benefit(value.report)
+        case StudyReport():
+            return lay_out_study(value)
         case Recount():
             return lay_out_recount(value)
         case BatchResult():
@@ -143,6 +146,48 @@ def lay_out_benefit(
             Points(lead=report.summary, items=against),
             *(Fact(label=label, text=text, tone="dim", edge=True) for label, text in uncounted),
         ),
+    )
+
+
+def lay_out_study(report: StudyReport) -> Summary:
+    """The report of a study: accuracy of each method, the primary comparison and the others, and both in words."""
+    interval = f"{report.confidence:.0%} interval"
+    methods = Table(
+        head=("Method", "N", "Accuracy", interval, "Undecided", "Calls", "Tokens"),
+        rows=tuple(
+            (
+                each.method,
+                f"{each.n:,}",
+                f"{each.accuracy:.1%}",
+                f"{each.low:.1%} to {each.high:.1%}",
+                f"{each.undecided:,}",
+                *("unknown" if mean is None else f"{mean:,.1f}" for mean in (each.calls, each.tokens)),
+            )
+            for each in report.methods
+        ),
+    )
+    comparisons = Table(
+        head=("Comparison", "Better", "Worse", "Difference", interval, "P", "E-value", "Times the tokens"),
+        rows=tuple(
+            (
+                f"{each.one} against {each.other}{' (primary)' if each.primary else ''}",
+                f"{each.better:,}",
+                f"{each.worse:,}",
+                f"{each.difference:+.1%}",
+                f"{each.low:+.1%} to {each.high:+.1%}",
+                f"{each.p_adjusted:.2g}",
+                f"{each.e_value:.3g}",
+                "unknown" if each.tokens_ratio is None else f"{each.tokens_ratio:.1f}",
+            )
+            for each in report.comparisons
+        ),
+    )
+    others = tuple(each.summary for each in report.comparisons if not each.primary)
+    registered = "not registered" if report.registered is None else f"registered as {report.registered[:12]}"
+    return Summary(
+        title=f"Study {report.study}",
+        about=f"{report.asked:,} of {report.planned:,} answers, {registered}",
+        sections=(methods, comparisons, Heading(title="Findings"), Points(lead=report.summary, items=others)),
     )
 
 

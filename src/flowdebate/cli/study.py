@@ -1,0 +1,247 @@
+"""`flowdebate study`: designs on questions with known answers, registered, asked, and compared."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+import typer
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from flowdebate.cli import options as opt
+from flowdebate.cli.batch import warn_once
+from flowdebate.cli.batch_files import read_rows
+from flowdebate.cli.evaluate import match_stance, read_choices
+from flowdebate.cli.terminal.process import ExitCode, Interrupts, exit_code_of_signal, open_page, tell, write_json
+from flowdebate.errors import BadFile, shown
+from flowdebate.service.plans.files import parse_toml, problem_of, read_text
+from flowdebate.service.plans.options import Count, FilePath, Option, Text, misuse
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from flowdebate.blocks.base import Block
+    from flowdebate.evaluation import Registration, Study, StudyProgress
+    from flowdebate.service.plans.plan import Plan
+
+
+_EVERY = 10.0
+"""Seconds between two lines of the progress."""
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+class StudyFile(BaseModel):
+    """What a study's file says; questions are a path from its folder."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True, defer_build=True)
+
+    name: Text
+    questions: Text
+    truth: Text = "answer"
+    choices: Text | list[Text] = "choices"
+    id: Text | None = None
+    cluster: Text | None = None
+    designs: dict[str, dict[str, Any]] = Field(min_length=1)
+    """Options of a debate by the name of the design, as in a plan file."""
+    debate: dict[str, Any] = {}
+    """Options of all designs."""
+    noise: bool = False
+    primary: tuple[Text, Text] | None = Field(default=None, strict=False)
+    compare: list[Annotated[tuple[Text, Text], Field(strict=False)]] | None = None
+    repeats: int = 1
+    seed: int = 0
+    missing: Literal["wrong", "left out"] = "wrong"
+    confidence: float = 0.95
+    min_gain: float = 0.05
+    prediction: str = ""
+
+
+@opt.command("model", "base_url", "max_calls", "max_tokens", "price", "attempts")
+def study(  # noqa: PLR0913 - the options of the command
+    action: Annotated[str, Option(metavar="[register|report] STUDY", help="A TOML file; before it, what to do.")],
+    file: Annotated[FilePath | None, Option(metavar="", help="The file, after register or report.")] = None,
+    *,
+    answers: Annotated[
+        FilePath | None,
+        Option(metavar="FILE", help="The answers so far, as numbers. Default: STUDY.answers.jsonl beside the file."),
+    ] = None,
+    registration: Annotated[
+        FilePath | None,
+        Option(metavar="FILE", help="Default: STUDY.registration.json beside the file, if it is there."),
+    ] = None,
+    limit: Annotated[Count | None, Option(metavar="N", help="Ask about N questions more, then report.")] = None,
+    seconds: Annotated[
+        Count | None, Option(metavar="N", help="Start no further question after N seconds, then report.")
+    ] = None,
+    latex: Annotated[
+        FilePath | None, Option(panel="Output", metavar="FILE", help="Also write the tables for LaTeX.")
+    ] = None,
+    frame: Annotated[
+        FilePath | None, Option(panel="Output", metavar="FILE", help="Also write a row for each answer, as CSV.")
+    ] = None,
+    max_concurrency: opt.Concurrency = 4,
+    store: opt.StoreName = None,
+    as_json: opt.Json = False,
+    **given: object,
+) -> None:
+    """Compare designs of a debate with baselines and with each other, on questions with known answers.
+
+    Asks what has no answer yet, however it was interrupted, and reports. `register STUDY` writes down beforehand what
+    is asked and compared; `report STUDY` asks nothing.
+    """
+    doing = action if action in ("register", "report") else "ask"
+    path = file if doing != "ask" else action
+    if path is None or (doing == "ask" and file is not None):
+        raise misuse("STUDY", file, "Give one file: flowdebate study STUDY.toml, or register or report before it.")
+    from flowdebate.evaluation import AnswersFile, ask_study, study_report
+    from flowdebate.evaluation import frame as frame_of
+    from flowdebate.evaluation.study import Registration
+    from flowdebate.service.documents.evaluations import lay_out_study
+    from flowdebate.service.runs import opened
+
+    base = Path(path)
+    held, plan = read_study(path, given)
+    where = Path(answers or base.with_suffix(".answers.jsonl"))
+    fixed = Path(registration or base.with_suffix(".registration.json"))
+    if doing == "register":
+        opt.check(not fixed.exists(), "--registration", str(fixed), "a file that is not there: it is made once")
+        _show_registration(held.register(fixed, model=plan.models), fixed, as_json=as_json)
+        return
+    made = Registration.read(fixed) if fixed.exists() else None
+    opt.check(made or registration is None, "--registration", registration, "the file of a registration")
+    signal = None
+    if doing == "ask":
+        with warn_once(), opened(store) as place:
+            signal = asyncio.run(
+                _ask(
+                    ask_study(
+                        held,
+                        where,
+                        model=plan.models,
+                        store=place.store,
+                        limits=plan.limits,
+                        max_concurrency=max_concurrency,
+                        most=limit,
+                        seconds=seconds,
+                        progress=_Progress(),
+                    )
+                )
+            )
+    keys = {case.key[1:] for case in held.cases}
+    found = [answer for answer in AnswersFile(where).answers.values() if answer.key[1:] in keys]
+    if not found:
+        tell("There is no answer yet")
+        raise typer.Exit(ExitCode.NO_RESULT)
+    report = study_report(held, found, registration=made, model=plan.models)
+    if latex is not None:
+        Path(latex).write_text(f"{report.to_latex()}\n", "utf-8")
+    if frame is not None:
+        _write_frame(Path(frame), frame_of(held, found))
+    if as_json:
+        write_json(report.model_dump(mode="json", by_alias=True))
+    else:
+        open_page().summary(lay_out_study(report))
+    if signal is not None:
+        tell("Interrupted. To continue: the same command")
+        raise typer.Exit(exit_code_of_signal(signal))
+    raise typer.Exit(0 if report.asked == report.planned else ExitCode.NO_RESULT)
+
+
+def read_study(path: str, given: Mapping[str, Any]) -> tuple[Study, Plan]:
+    """The study of a file, and the plan of its first design, which has the models and limits; BadFile, with the key."""
+    from flowdebate.evaluation.study import Study
+
+    try:
+        said = StudyFile.model_validate(parse_toml(read_text(path, megabytes=1), path=path))
+    except ValidationError as error:
+        raise BadFile(path, problem_of(error)) from None
+    columns = [said.choices] if isinstance(said.choices, str) else said.choices
+    rows = []
+    for number, row in enumerate(read_rows(str(Path(path).parent / said.questions)), 1):
+        choices = read_choices(row, columns, path=said.questions, number=number)
+        truth = match_stance(row.others.get(said.truth), choices, [""] * len(choices))
+        if truth is None:
+            allowed = f"one of {', '.join(map(shown, choices))}"
+            got = shown(row.others.get(said.truth))
+            raise BadFile(said.questions, f"question {number}: `{said.truth}` must be {allowed}, got {got}")
+        rows.append({**row.others, "question": row.question, "choices": choices, "truth": truth})
+    for column in (said.id, said.cluster):
+        if column is not None and not all(column in row for row in rows):
+            raise BadFile(said.questions, f"there is no column `{column}` in each row")
+
+    def planned(design: str, row: Mapping[str, Any], positions: Sequence[str]) -> Plan:
+        from flowdebate.patterns import PATTERNS
+        from flowdebate.service.plans.models import with_policies
+        from flowdebate.service.plans.plan import make_plan
+
+        sides = [{"name": letter, "stance": stance} for letter, stance in zip(_LETTERS, positions, strict=False)]
+        options = {"synthesizer": False, **said.debate, **said.designs[design]}
+        of_row = {"question": row["question"], "debaters": sides}
+        return with_policies(make_plan(PATTERNS["debate"], given, file={**options, **of_row}, where=path))
+
+    first = planned(next(iter(said.designs)), rows[0], rows[0]["choices"])
+    shared = first.models
+
+    def design(name: str) -> Any:  # noqa: ANN401 - a function of a row and its positions
+        def made(row: Mapping[str, Any], positions: Sequence[str]) -> Block[Any, Any]:
+            from flowdebate.blocks.sequencer import sequencer
+
+            plan = planned(name, row, positions)
+            pattern = plan.pattern()
+            # a design with models of its own has them inside
+            return pattern if plan.models == shared else sequencer(name=pattern.name, model=plan.models).then(pattern)
+
+        return made
+
+    options = said.model_dump(exclude={"questions", "debate", "designs", "choices", "truth"})
+    return Study(rows=rows, designs={name: design(name) for name in said.designs}, **options), first
+
+
+async def _ask(asking: Any) -> Any:  # noqa: ANN401 - a coroutine; the signal that interrupted it
+    task = asyncio.ensure_future(asking)
+    loop = asyncio.get_running_loop()
+    with Interrupts(lambda: loop.call_soon_threadsafe(task.cancel)) as interrupts, suppress(asyncio.CancelledError):
+        await task
+    return interrupts.received if task.cancelled() else None
+
+
+class _Progress:
+    """A line on stderr every few seconds."""
+
+    def __init__(self) -> None:
+        self._said = time.monotonic()
+
+    def __call__(self, progress: StudyProgress) -> None:
+        from flowdebate.cli.terminal.screen import duration
+
+        if time.monotonic() - self._said >= _EVERY or progress.done == progress.total:
+            self._said = time.monotonic()
+            failed = f", {progress.failed:,} failed" if progress.failed else ""
+            left = "" if not progress.remaining else f", about {duration(round(progress.remaining))} left"
+            tell(f"{progress.done:,} of {progress.total:,} answered{failed}{left}")
+
+
+def _show_registration(made: Registration, path: Path, *, as_json: bool) -> None:
+    if as_json:
+        write_json(made.model_dump(mode="json", by_alias=True))
+        return
+    page = open_page()
+    page.labelled("Registered", str(path), "bold", indent="")
+    page.labelled("Hash", made.hash, "dim", indent="")
+    for name, value in made.fixed.items():
+        # hashes by design, or names
+        parts = [f"{key} {part[:12]}" for key, part in value.items()] if isinstance(value, dict) else value
+        text = "; ".join(parts) if isinstance(parts, list) else str(value)
+        page.labelled(name.replace("_", " ").capitalize(), text, "plain")
+
+
+def _write_frame(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    import csv
+
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]) if rows else [])
+        writer.writeheader()
+        writer.writerows(rows)

@@ -1,0 +1,127 @@
+"""`flowdebate study`: one file, registered, asked, and compared."""
+
+from __future__ import annotations
+
+import csv
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from typer.testing import CliRunner
+
+from flowdebate.cli.app import app
+
+from .test_evaluate import FACTS, School
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from typer.testing import Result
+
+    from .stage import Stage
+
+STUDY = """
+name = "facts"
+questions = "facts.jsonl"
+primary = ["together", "single"]
+noise = true
+seed = 3
+prediction = "no gain"
+
+[debate]
+max_rounds = 1
+baselines = ["single"]
+
+[designs.together]
+turn_order = "simultaneous"
+
+[designs.in_turn]
+baselines = []
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder that the command is run in, with a study and its questions."""
+    monkeypatch.chdir(tmp_path)
+    rows = [{**fact, "question": f"{fact['question']} ({number})"} for number, fact in enumerate(FACTS)]
+    (tmp_path / "facts.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    (tmp_path / "facts.toml").write_text(STUDY)
+    return tmp_path
+
+
+def run(stage: Stage | None, *words: str) -> Result:
+    """A study in this process."""
+    url = "http://127.0.0.1:9/v1" if stage is None else stage.base_url
+    options = ("--model", "staged", "--base-url", url, "--store", "runs.sqlite3")
+    return CliRunner().invoke(app, ["study", *words, *options], catch_exceptions=False)
+
+
+def test_a_study_is_registered_asked_and_reported(folder: Path) -> None:
+    """Each step is one command, and the last ones pay for nothing."""
+    with School() as school:
+        assert run(school, "register", "facts.toml").exit_code == 0
+        again = run(school, "register", "facts.toml")
+        assert again.exit_code == 2
+        assert "it is made once" in again.stderr
+        assert not school.bodies
+        first = run(school, "facts.toml", "--limit", "3")
+        assert first.exit_code == 3
+        assert "answers are still missing" in first.stdout
+        whole = run(school, "facts.toml")
+        assert whole.exit_code == 0
+        asked = len(school.bodies)
+        report = run(school, "report", "facts.toml", "--json", "--latex", "t.tex", "--frame", "rows.csv")
+        assert len(school.bodies) == asked
+    found = json.loads(report.stdout)
+    assert (found["asked"], found["planned"], found["failed"], found["differences"]) == (12, 12, 0, [])
+    assert found["registered"] == json.loads((folder / "facts.registration.json").read_text())["hash"]
+    assert [(each["one"], each["other"], each["primary"]) for each in found["comparisons"]] == [
+        ("together", "single", True),
+        ("together", "in_turn", False),
+        ("together", "noise", False),
+        ("in_turn", "single", False),
+    ]
+    assert "together against single (primary)" in whole.stdout
+    assert r"\toprule" in (folder / "t.tex").read_text()
+    with (folder / "rows.csv").open() as file:
+        assert {row["method"] for row in csv.DictReader(file)} == {"together", "single", "in_turn", "noise"}
+
+
+def test_what_was_changed_since_the_registration_is_said(folder: Path) -> None:
+    """In the findings, by what it was and what it is."""
+    with School() as school:
+        run(school, "register", "facts.toml")
+        (folder / "facts.toml").write_text(STUDY.replace("seed = 3", "seed = 4"))
+        result = run(school, "facts.toml")
+    assert "Not as registered: seed: registered 3, now 4" in " ".join(result.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (("seed = 3", "sead = 3"), "`sead`"),
+        (('"single"]\nnoise', '"revision"]\nnoise'), "primary"),
+        (("[debate]", "[debate]\nmax_round = 1"), "max_round"),
+        (('questions = "facts.jsonl"', 'questions = "none.jsonl"'), "none.jsonl"),
+        (("seed = 3", 'truth = "right"'), "`right`"),
+        (("seed = 3", 'cluster = "topic"'), "`topic`"),
+        (("name", "name ="), "is not TOML"),
+    ],
+    ids=str,
+)
+def test_a_file_that_is_no_study_is_refused_before_a_call(folder: Path, change: tuple[str, str], said: str) -> None:
+    """With the file, the key, what was given and what is allowed."""
+    (folder / "facts.toml").write_text(STUDY.replace(*change, 1))
+    result = run(None, "facts.toml")
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert "Traceback" not in result.output
+
+
+def test_one_file_is_named(folder: Path) -> None:
+    """Not two, and not none after what is to be done."""
+    for words in (("register",), ("facts.toml", "facts.toml")):
+        result = run(None, *words)
+        assert result.exit_code == 2
+        assert "Give one file" in result.stderr
