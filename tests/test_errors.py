@@ -23,6 +23,7 @@ ARGUMENTS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "FlowDebateError": (("message",), {}),
     "IllegalTransition": (("t",), {"action": "claim", "status": "blocked", "allowed": ["pending"]}),
     "JournalMismatch": (("memory", "r", "k", "differs"), {}),
+    "BudgetReached": (("calls",), {"limit": 10, "used": 10}),
     "LimitReached": (("calls",), {"limit": 10, "used": 10}),
     "LoopLimitExceeded": (("block", 3), {}),
     "ModelTimeout": ((2.5,), {"what": "first token", "model": "m", "block": "b"}),

@@ -223,6 +223,14 @@ async def not_awaited() -> None:
         await flowdebate.submit_answer(store, "rent-1", VERDICT)
 
 
+async def used_up() -> None:
+    """A service whose runs have spent their budget."""
+    async with Service({"rent": rent()}, store="memory:", model=said("Cap."), budget=Limits(calls=1)) as service:
+        run = await service.begin("rent", QUESTION)
+        await service.wait(run.run_id)
+        await service.begin("rent", QUESTION)
+
+
 async def too_many() -> None:
     """A service that is full."""
     end = asyncio.Event()
@@ -323,6 +331,7 @@ CASES: dict[str, Callable[[Path], Any]] = {
         .then(generator(name="ben"))
         .run(QUESTION, model=said("Yes."), limits=Limits(calls=1))
     ),
+    "BudgetReached": lambda _: used_up(),
     "TooManyRuns": lambda _: too_many(),
     "QuorumLost": lambda _: rent(failures=FailurePolicy(on_failure="skip", quorum=2)).run(
         QUESTION, model={"chat": FunctionModel(lambda r: failing(r) if r.block.endswith("ann") else "Build.")}

@@ -31,6 +31,7 @@
     │   └── RosterError                      a moderator or a speaker named somebody who cannot speak next
     ├── ReadOnly                             a block tried to change what only its pattern may change
     ├── LimitReached                         the run reached one of its limits
+    │   └── BudgetReached                    a budget of several runs, such as all of a service, is used up
     ├── TooManyRuns                          a service executes as many runs as it may
     ├── QuorumLost                           too few stances were heard in a round
     ├── NoProposals                          no agent made a proposal
@@ -70,6 +71,7 @@ __all__ = (
     "AuthenticationFailed",
     "BadAnswer",
     "BadFile",
+    "BudgetReached",
     "CassetteMismatch",
     "CircuitOpen",
     "ConfigurationError",
@@ -540,6 +542,20 @@ class LimitReached(FlowDebateError):
         self.limit = limit
         self.used = used
         super().__init__(f"the limit of the run is reached: {kind}={limit:g} ({used:.6g} used)")
+
+
+class BudgetReached(LimitReached):
+    """A budget of several runs is used up, such as that of all runs of a service. `budget` says which one.
+
+    >>> str(BudgetReached("calls", limit=1000, used=1000))
+    'the budget of all runs is reached: 1,000 of 1,000 calls used'
+    """
+
+    def __init__(self, kind: str, *, limit: float, used: float, budget: str = "all runs") -> None:
+        super().__init__(kind, limit=limit, used=used)
+        self.budget = budget
+        what = "in money" if kind == "cost" else kind
+        self.args = (f"the budget of {budget} is reached: {round(used, 6):,} of {limit:,} {what} used",)
 
 
 class TooManyRuns(FlowDebateError):

@@ -56,6 +56,9 @@ MISUSE = {
     "recount --last": "No run in STORE has ballots.",
     "recount --data x --store y": "Leave --store out where --data is given",
     "audit --data x --pattern debate": "Leave --pattern out where --data is given",
+    "serve --budget-cost 5": "--budget-cost needs the prices of models: add --price IN/OUT.",
+    "serve --budget-calls 0": "--budget-calls must be an int >= 1, got 0",
+    "mcp --app a:b --budget-tokens 9": "--budget-tokens and --app do not go together: the Service has its own.",
     "audit --schedule full": "Leave --schedule out without --rejudge",
 }
 """What is said of a command line; None where only the form is looked at."""

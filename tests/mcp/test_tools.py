@@ -6,12 +6,19 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from mcp import Client
 from mcp_types import ElicitResult
 
+from flowdebate import Limits
+from flowdebate.mcp import create_server
+from flowdebate.service.service import Service
 from flowdebate.store import SqliteStore, close_store
 from tests.mcp.conftest import refused, told
+from tests.mcp.stage import StageModel, patterns
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from mcp_types import ElicitRequestFormParams
 
     from tests.mcp.conftest import Stage
@@ -144,3 +151,15 @@ async def test_a_run_is_cancelled_resumed_forked_and_deleted(here: Stage) -> Non
         assert not (await client.call_tool("delete_run", named)).is_error
         left = told(await client.call_tool("list_runs", {}))
     assert [each["run_id"] for each in left["runs"]] == [fork["run_id"]]
+
+
+async def test_a_budget_is_one_of_all_runs(tmp_path: Path) -> None:
+    """The host's model is told which one is used up, in a sentence; a judge of texts counts as well."""
+    budgeted = Service(patterns(), store="memory:", model=StageModel(tmp_path), budget=Limits(calls=5))
+    async with budgeted as service, Client(create_server(service)) as client:
+        asked = {"question": "Should we build trams?", "rounds": 1, "wait": 50}
+        assert told(await client.call_tool("start_debate", asked))["status"] == "complete"
+        judged = await client.call_tool("judge", {"question": "Which?", "texts": ["good", "bad"]})
+        assert told(judged)["status"] == "limit"
+        sentence = "the budget of all runs is reached: 5 of 5 calls used"
+        assert sentence in refused(await client.call_tool("start_debate", asked))

@@ -20,7 +20,7 @@ from flowdebate.cli import options as opt
 from flowdebate.cli.terminal.process import tell
 from flowdebate.errors import BadFile
 from flowdebate.service.plans.files import read_text
-from flowdebate.service.plans.options import COMMAND, FilePath, Option, Text, misuse
+from flowdebate.service.plans.options import COMMAND, Amount, Count, FilePath, Option, Text, misuse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -46,6 +46,18 @@ _App: TypeAlias = Annotated[
         help="A flowdebate.service.Service of yours, with patterns, model, store and limits, or a function that "
         "makes one. Modules are also looked for in the current folder.",
     ),
+]
+
+_BUDGET = "Budget of all runs"
+_BudgetCalls: TypeAlias = Annotated[
+    Count | None,
+    Option(panel=_BUDGET, metavar="N", help="Maximum number of requests of all runs together, counted in the store."),
+]
+_BudgetTokens: TypeAlias = Annotated[
+    Count | None, Option(panel=_BUDGET, metavar="N", help="Maximum number of tokens of all runs together.")
+]
+_BudgetCost: TypeAlias = Annotated[
+    Amount | None, Option(panel=_BUDGET, metavar="X", help="Maximum cost of all runs together, by --price.")
 ]
 
 
@@ -84,6 +96,9 @@ def serve(  # noqa: PLR0913 - the options of the command
     ] = False,
     ag_ui: Annotated[bool, Option(help="Also answer AG-UI clients, at /ag-ui/PATTERN.")] = False,
     open_: Annotated[bool, Option(flag="--open", help="Open the list of runs in a browser.")] = False,
+    budget_calls: _BudgetCalls = None,
+    budget_tokens: _BudgetTokens = None,
+    budget_cost: _BudgetCost = None,
     store: opt.StoreName = None,
     **given: object,
 ) -> None:
@@ -91,6 +106,7 @@ def serve(  # noqa: PLR0913 - the options of the command
 
     The address, with the token that it needs, is printed once. Limits are upper bounds of every run.
     """
+    given |= {"budget_calls": budget_calls, "budget_tokens": budget_tokens, "budget_cost": budget_cost}
     check_library("flowdebate serve", "fastapi", library="FastAPI", extra="server")
     check_library("flowdebate serve", "uvicorn", library="uvicorn", extra="server")
     if ag_ui:
@@ -172,6 +188,9 @@ def mcp(
         FilePath | None,
         Option(metavar="FILE", help="File with the token that requests of --http need. Default: a new one each time."),
     ] = None,
+    budget_calls: _BudgetCalls = None,
+    budget_tokens: _BudgetTokens = None,
+    budget_cost: _BudgetCost = None,
     store: opt.StoreName = None,
     **given: object,
 ) -> None:
@@ -179,6 +198,7 @@ def mcp(
 
     Over stdio, as hosts start it, stdout belongs to the protocol; warnings go to stderr. Limits are those of each run.
     """
+    given |= {"budget_calls": budget_calls, "budget_tokens": budget_tokens, "budget_cost": budget_cost}
     check_library("flowdebate mcp", "mcp", library="the MCP SDK", extra="mcp")
     for option, what, value in (("--port", "port", port), ("--token-file", "token", token_file)):
         if value is not None and not http:
@@ -234,10 +254,12 @@ def _make_service(app: str | None, store: str | None, given: Mapping[str, Any], 
     if app is not None:
         sys.path.insert(0, str(Path.cwd()))  # as `python -m` does
         return load_object(app, Service, where=COMMAND, field="--app")
-    limits = Limits(
-        calls=given["max_calls"],
-        tokens=given["max_tokens"],
-        seconds=given["max_seconds"],
-        prices=prices_of(given["price"] or ()),
-    )
-    return Service(store=store, model=given["model"], limits=limits or None, recover=recover)
+    prices = prices_of(given["price"] or ())
+    if given["budget_cost"] is not None and prices is None:
+        raise misuse(
+            "--budget-cost", given["budget_cost"], "--budget-cost needs the prices of models: add --price IN/OUT."
+        )
+    limits = Limits(calls=given["max_calls"], tokens=given["max_tokens"], seconds=given["max_seconds"], prices=prices)
+    bounds = {kind: given[f"budget_{kind}"] for kind in ("calls", "tokens", "cost")}
+    budget = None if set(bounds.values()) == {None} else Limits(**bounds, prices=prices)
+    return Service(store=store, model=given["model"], limits=limits or None, budget=budget, recover=recover)

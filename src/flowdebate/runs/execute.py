@@ -12,7 +12,7 @@ from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
-from flowdebate.errors import ConfigurationError, FlowDebateError, LimitReached, error_text
+from flowdebate.errors import BudgetReached, ConfigurationError, FlowDebateError, LimitReached, error_text
 from flowdebate.models.resolve import ModelResolver
 from flowdebate.runs.context import as_session
 from flowdebate.runs.durable.suspend import Suspended
@@ -134,7 +134,8 @@ async def _execute(block: Runnable[T], value: object, run: Run) -> RunResult[T]:
                 run.end("awaiting")
             except LimitReached as reached:
                 # Any of several concurrent calls may have reached it. An error of another run, inside a model, is none.
-                own = run.budget is not None and any(reached is one for one in run.budget.raised)
+                raised = () if run.budget is None else run.budget.raised
+                own = isinstance(reached, BudgetReached) or any(reached is one for one in raised)
                 partial = own and run.has_partial_output
                 error = _end(run, "limit" if own else "failed", reached)
                 if not partial:

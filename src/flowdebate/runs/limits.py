@@ -111,7 +111,7 @@ def _check(name: str, value: object, kind: type | tuple[type, ...], allowed: str
         raise ConfigurationError("Limits", name, value, allowed)
 
 
-class _Reserved(NamedTuple):
+class Reserved(NamedTuple):
     """Estimated usage of a request, reserved before it is sent."""
 
     tokens: int
@@ -127,7 +127,7 @@ class Budget:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._in_flight: list[_Reserved] = []
+        self._in_flight: list[Reserved] = []
         self._calls = 0
         self._tokens = 0
         self._cost = 0.0
@@ -149,9 +149,9 @@ class Budget:
         """The cost of `usage` of a model; None without prices."""
         return None if self._limits.prices is None else self._price(model, usage)
 
-    def reserve(self, model: str, request: ModelRequest) -> _Reserved:
+    def reserve(self, model: str, request: ModelRequest) -> Reserved:
         """Reserve the usage of a request that is about to be sent; LimitReached if it exceeds a limit."""
-        reserved = self._estimate(model, request)
+        reserved = self.estimate(model, request)
         limits, flying = self._limits, self._in_flight
         self._check("calls", limits.calls, self._calls + len(flying), 1)
         self._check("tokens", limits.tokens, self._tokens + sum(r.tokens for r in flying), reserved.tokens)
@@ -162,7 +162,7 @@ class Budget:
 
     def settle(self, reserved: object, attempt: Attempt) -> None:
         """Replace a reservation by the usage of its attempt."""
-        assert isinstance(reserved, _Reserved)  # noqa: S101 - the result of `reserve`
+        assert isinstance(reserved, Reserved)  # noqa: S101 - the result of `reserve`
         self.release(reserved)
         usage = attempt.usage
         if usage.total_tokens is None:  # unknown is not zero: with such a server nothing would be limited
@@ -176,7 +176,7 @@ class Budget:
     def count(self, attempts: Iterable[Attempt], request: ModelRequest) -> None:
         """Count attempts at `request` from before this process took over the run; nothing is refused."""
         for attempt in attempts:
-            reserved = self._estimate(attempt.model, request)
+            reserved = self.estimate(attempt.model, request)
             self._in_flight.append(reserved)
             self.settle(reserved, attempt)
 
@@ -200,14 +200,15 @@ class Budget:
             self.raised.append(LimitReached(kind, limit=limit, used=used))
             raise self.raised[-1]
 
-    def _estimate(self, model: str, request: ModelRequest) -> _Reserved:
+    def estimate(self, model: str, request: ModelRequest) -> Reserved:
+        """What a request is expected to use."""
         if not self._counts_tokens:
-            return _Reserved(0, Usage.unknown(), 0.0)
+            return Reserved(0, Usage.unknown(), 0.0)
         prompt = estimate_tokens(request.characters)
         room = request.settings.max_tokens
         known = Usage(calls=1, prompt_tokens=prompt, cached_tokens=0, completion_tokens=room or 0)
         unknown = Usage(calls=1, prompt_tokens=prompt, cached_tokens=0, completion_tokens=room or _ANSWER)
-        return _Reserved(known.total_tokens or 0, unknown, self._price(model, known))
+        return Reserved(known.total_tokens or 0, unknown, self._price(model, known))
 
     def _price(self, model: str, usage: Usage) -> float:
         prices = self._limits.prices

@@ -20,6 +20,7 @@ from flowdebate.errors import FlowDebateWarning, LimitReached, ModelError, error
 from flowdebate.models import call
 from flowdebate.models.codec import attempts_of, attempts_row, call_row, digest_of, json_text, read_call
 from flowdebate.models.usage import Usage, estimate_tokens, total_usage
+from flowdebate.runs.account import Account, Charge
 from flowdebate.runs.context import Context, Scope
 from flowdebate.runs.durable.journal import failed_text
 from flowdebate.runs.durable.suspend import role_in_name
@@ -196,6 +197,8 @@ class Run:
     outcome: RunStatus = field(default="complete", init=False)
     """The status if nothing else ends the run; "degraded" or "no_verdict" after provider failures."""
     budget: Budget | None = field(init=False)
+    account: Account | None = field(default=None, init=False)
+    """What all runs of the service that started it may use together; None outside of services with a budget."""
     acting: bool = field(default=False, init=False)
     """Whether the task that executes the run has started."""
     started: asyncio.Event = field(default_factory=asyncio.Event, init=False)
@@ -349,8 +352,11 @@ class Run:
             if row is not None:
                 return self._replay(model, request, path, row, odd=() if row.request == digest else ("other_request",))
         role = request.role  # `tell` must not hold the request, which holds it: a cycle would keep the whole run
+        charge = Charge(self.account, self.budget)
         attempts = request.attempts.belong_to(
-            meter=self.budget, tell=lambda event: self.emit(event, path, role), seed=(self.seed, path)
+            meter=charge,
+            tell=lambda event: self.emit(event, path, role),
+            seed=(self.seed, path),
         )
         calling = self.records.call_started(request, model.name, path)
         started = time.perf_counter()
@@ -360,7 +366,8 @@ class Run:
             if journal is not None:
                 await journal.intend(path, "call", digest)
                 self.count_failed(path)
-                started = time.perf_counter()  # the time that the store takes is not the model's
+            await charge.begin(model.name, request)
+            started = time.perf_counter()  # the time that the store takes is not the model's
             if id(model) not in self._opened_models:
                 await self._open(model)
             ACTING.set(None)  # a model may execute runs itself
@@ -407,6 +414,7 @@ class Run:
                 request,
                 response,
             )
+            await charge.end()
         return response
 
     def count_failed(self, path: str) -> None:

@@ -45,6 +45,7 @@ STATUSES: Mapping[type[FlowDebateError], HTTPStatus] = {
     errors.OutputError: HTTPStatus.UNPROCESSABLE_ENTITY,
     errors.BadFile: HTTPStatus.UNPROCESSABLE_ENTITY,
     errors.LimitReached: HTTPStatus.CONFLICT,
+    errors.BudgetReached: HTTPStatus.TOO_MANY_REQUESTS,
     errors.StoreError: HTTPStatus.SERVICE_UNAVAILABLE,
     errors.RunNotFound: HTTPStatus.NOT_FOUND,
     errors.RunExists: HTTPStatus.CONFLICT,
@@ -131,6 +132,8 @@ def problem_response(error: Exception) -> ProblemResponse:
         # what the provider asked for, or the circuit breaker waits for: earlier tries would fail as well
         seconds = getattr(error, "retry_after", None) or open_for
         headers = {} if seconds is None else {"retry-after": str(max(1, math.ceil(seconds)))}
+        if isinstance(error, errors.BudgetReached):  # clients of OpenAI try each 429 again
+            headers["x-should-retry"] = "false"
     return ProblemResponse(problem.model_dump(exclude_none=True), status_code=problem.status, headers=headers)
 
 

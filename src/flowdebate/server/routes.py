@@ -28,7 +28,7 @@ from flowdebate.server.guard import shared_root_of
 from flowdebate.server.problems import responses
 from flowdebate.server.requests import AnswerBody, BeginBody, CorrectionBody, ForkBody, ResumeBody, RunsQuery, VoteBody
 from flowdebate.service.plans.options import option_of
-from flowdebate.service.state import RunDetails, RunPage, RunState
+from flowdebate.service.state import BudgetState, RunDetails, RunPage, RunState
 from flowdebate.service.votes import Votes
 from flowdebate.store.archive import ArchivedDebate
 from flowdebate.web.written import as_curl, as_python, as_toml
@@ -174,6 +174,12 @@ async def delete(run_id: str, front: FrontOf, service: ServiceOf) -> Response:
     front.check_writable()
     await service.delete(run_id)
     return Response(status_code=HTTPStatus.NO_CONTENT)
+
+
+@router.get("/budgets", response_model=list[BudgetState], responses=responses())
+async def budgets(service: ServiceOf) -> Response:
+    """Show how much of the server's budget all runs have used; an empty list without one."""
+    return data(await service.budgets())
 
 
 @router.get("/archive", response_model=list[ArchivedDebate], responses=responses())

@@ -7,11 +7,13 @@ import logging
 import time
 from collections.abc import Mapping
 from contextlib import aclosing, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from flowdebate._util.validation import check_count, check_seconds
 from flowdebate.blocks.human.answers import asked_in, open_requests, submit_answer
 from flowdebate.errors import (
+    BudgetReached,
     ConfigurationError,
     FlowDebateError,
     NotAwaited,
@@ -22,8 +24,9 @@ from flowdebate.errors import (
     TooManyRuns,
     error_text,
 )
+from flowdebate.runs.account import Account
 from flowdebate.runs.durable.replay import replay
-from flowdebate.runs.durable.resume import StoreOptions, changes_of, check_unchanged
+from flowdebate.runs.durable.resume import StoreOptions, changes_of, check_unchanged, load_fork, load_run
 from flowdebate.runs.execute import make_run, start_block
 from flowdebate.service.active import ActiveRuns
 from flowdebate.service.archive import archive_of
@@ -31,7 +34,7 @@ from flowdebate.service.audit import audited_runs
 from flowdebate.service.evidence import evidence_in
 from flowdebate.service.recipes import Recipes
 from flowdebate.service.runs import SoFar, delete_run, document_of_run, list_runs, outcome_of, state_of
-from flowdebate.service.state import RunDetails, RunPage, RunState, pending_in
+from flowdebate.service.state import BudgetState, RunDetails, RunPage, RunState, pending_in
 from flowdebate.service.steps import CallDetails, Fork, check_edits
 from flowdebate.service.votes import Vote, Votes, cast_vote, sides_of, votes_in
 from flowdebate.store.base import COMPLETE
@@ -39,7 +42,7 @@ from flowdebate.store.draining import Draining
 from flowdebate.store.open import close_store, default_store_path, open_store
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterator, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
     from typing import Self
 
     from flowdebate.blocks.base import Block
@@ -71,12 +74,13 @@ class Service:
     """Begins, follows, answers, cancels, resumes, forks and deletes durable runs, for any front end.
 
     `patterns` are the application's own, by name; unless `plans` is False, the built-in ones can be started as well,
-    as plans describe them. Runs are in `store` (None: FLOWDEBATE_STORE, else the user's data directory). `model` is for
-    runs that name none; `limits` are upper bounds of every run. At most `max_concurrency` runs are executed here at
-    once. With `workers`, runs of their patterns are queued, and executed by worker processes. Runs of other processes
-    are followed through their journal, which is read every `poll` seconds if it has changed. With `recover`, runs that
-    a process leaves unfinished are resumed by `recover()` of the next one. `observe` sees the runs that this process
-    executes, for tracing; workers have their own.
+    as plans describe them. Runs are in `store` (None: FLOWDEBATE_STORE, else the user's data directory). `model` is
+    for runs that name none; `limits` are upper bounds of every run, and `budget` one of all runs together, of
+    calls, tokens and cost (None: that of the workers), counted in the store. At most `max_concurrency` runs are
+    executed here at once. With `workers`, runs of their patterns are queued, and executed by worker processes. Runs
+    of other processes are followed through their journal, which is read every `poll` seconds if it has changed.
+    With `recover`, runs that a process leaves unfinished are resumed by `recover()` of the next one. `observe` sees
+    the runs that this process executes, for tracing; workers have their own.
 
     All methods raise RunNotFound for an unknown run, and StoreError if the store fails. Use it as an async context
     manager, or call `close`.
@@ -105,6 +109,7 @@ class Service:
         store: StoreChoice = None,
         model: ModelChoice = None,
         limits: Limits | None = None,
+        budget: Limits | None = None,
         workers: Workers | None = None,
         max_concurrency: int = 8,
         plans: bool = True,
@@ -138,6 +143,8 @@ class Service:
         )
         self._poll = poll
         self._observe = observe
+        budget = budget if budget is not None or workers is None else workers.budget
+        self._account = None if budget is None else Account(self.store, budget)
         self._active = ActiveRuns(
             self.store, max_concurrency=max_concurrency, poll=poll, replay=self._replayed, goes_on=self._goes_on
         )
@@ -187,12 +194,13 @@ class Service:
 
         `pattern` is a registered pattern, a built-in one with `options` as in a plan file, or a Plan. Errors:
         ConfigurationError for options that do not fit; RunExists or RunChanged if the run `run_id` began with another
-        request; TooManyRuns. `check` gets the options before anything that they name is read or connected to, and may
-        raise ConfigurationError for those that this caller may not use.
+        request; TooManyRuns, BudgetReached. `check` gets the options before anything that they name is read or
+        connected to, and may raise ConfigurationError for those that this caller may not use.
         """
         recipe = self._recipes.new(
             pattern, question, options or {}, seed=seed, labels=labels, limits=limits, check=check
         )
+        await self._check_budget(run_id)
         if recipe.queued and self.workers is not None:
             queued = await self.workers.submit(
                 recipe.name, recipe.value, run_id=run_id, seed=recipe.seed, labels=labels, limits=recipe.limits
@@ -211,16 +219,35 @@ class Service:
         if run_id is not None and (known := await self._same(run, recipe)) is not None:
             return known
 
-        async def starting() -> RunHandle[Any]:
-            return start_block(recipe.block, recipe.value, run)
+        async def made() -> tuple[Run, Any]:
+            return run, recipe.value
 
         try:
-            return self._told(await self._active.start(starting()))
+            return await self._start(recipe.block, made)
         except RunExists:  # somebody has started it at the same time
             known = None if run_id is None else await self._same(run, recipe)
             if known is None:
                 raise
             return known
+
+    async def _start(self, block: Block[Any, Any], make: Callable[[], Awaitable[tuple[Run, Any]]]) -> RunState:
+        """Start the run that `make` gives with its input; TooManyRuns, and the errors of `make`."""
+
+        async def starting() -> RunHandle[Any]:
+            run, value = await make()
+            run.account = self._account
+            return start_block(block, value, run)
+
+        return self._told(await self._active.start(starting()))
+
+    async def _check_budget(self, run_id: str | None = None) -> None:
+        """BudgetReached where nothing is left; a run that has begun may be asked for again."""
+        if self._account is not None:
+            if run_id is not None:
+                with suppress(RunNotFound):
+                    await self.store.run(run_id)
+                    return
+            await self._account.check()
 
     async def _same(self, run: Run, recipe: Recipe) -> RunState | None:
         """The stored run with the id of `run`, if there is one; RunChanged if it began with another request."""
@@ -319,6 +346,18 @@ class Service:
         runs = await list_runs(self.store, state=status, block=block, search=text, labels=labels, limit=limit)
         return await audited_runs(self.store, runs)
 
+    async def budgets(self) -> list[BudgetState]:
+        """What all runs together have used of each limit of the budget; empty without one."""
+        if (account := self._account) is None:
+            return []
+        used = (await account.used())._asdict()
+        limits = {kind: getattr(account.limits, kind) for kind in used}
+        return [
+            BudgetState(budget=account.name, kind=kind, used=used[kind], limit=limit)
+            for kind, limit in limits.items()
+            if limit is not None
+        ]
+
     def archive(self) -> StoredArchive:
         """What debates of runs without an owner remember."""
         return archive_of(self.store, {})
@@ -404,6 +443,7 @@ class Service:
         """Record a human's answer, and resume the run once it waits for no other.
 
         The journal says `by` whom it was given where that was not the person at this service: a program, or a link.
+        Where the budget is used up, the run stays as it is until it is resumed.
         NotAwaited, OutputError for an invalid answer, RunConflict, and the errors of `resume`.
         """
         if place is None:  # a request that was sent twice must not answer the next round as well
@@ -415,7 +455,8 @@ class Service:
                     raise NotAwaited(self.store.name, run_id, problem, list(waiting.values()))
         await submit_answer(self.store, run_id, answer, place=place, by=by)
         if resume and not await open_requests(self.store, run_id):
-            return await self.resume(run_id)
+            with suppress(BudgetReached):  # which does not concern whoever answers: what they said is recorded
+                return await self.resume(run_id)
         return await self._state(run_id)
 
     async def vote(
@@ -473,13 +514,14 @@ class Service:
         limits: Limits | None = None,
         plan: Plan | None = None,
     ) -> RunState:
-        """Resume a run, whatever ended it; a complete one stays as it is. Errors: those of `Block.resume`.
+        """Resume a run, whatever ended it; a complete one stays as it is. BudgetReached; errors of `Block.resume`.
 
         `plan` takes the place of the stored one, such as one with an address that is not stored.
         """
         stored = await self.store.run(run_id)
         if stored.status in COMPLETE:
             return self._told(stored)
+        await self._check_budget()
         workers = self._workers_of(stored)
         if workers is not None:
             _check_left_out(
@@ -492,8 +534,11 @@ class Service:
             await workers.resume(run_id)
             return await self._state(run_id)
         recipe = self._recipes.of_run(stored, limits=limits, plan=plan)
-        resuming = recipe.block.start_resume(
+        load = partial(
+            load_run,
             run_id,
+            block=recipe.block.name,
+            outline=recipe.block.outline(),
             store=self.store,
             model=recipe.model,
             limits=recipe.limits,
@@ -502,7 +547,7 @@ class Service:
             retry_dead_letter=retry_dead_letter,
             observe=self._observe,
         )
-        return self._told(await self._active.start(resuming))
+        return await self._start(recipe.block, load)
 
     def _workers_of(self, stored: StoredRun) -> Workers | None:
         """The workers that execute a run; None for a run that was not put on their queue."""
@@ -527,8 +572,8 @@ class Service:
         `edits` replaces answers by their places, and `at` asks anew from a place on. `options` changes those of the
         run's plan; `pattern` is a registered pattern, or a Plan, to use in place of the run's own. Workers execute the
         fork if they have its pattern.
-        ConfigurationError, TooManyRuns; RunExists if `fork_id` is taken; OutputError for an edit that is not such an
-        answer; ConfigurationError if the pattern is changed as well.
+        ConfigurationError, TooManyRuns, BudgetReached; RunExists if `fork_id` is taken; OutputError for an edit that is
+        not such an answer; ConfigurationError if the pattern is changed as well.
         """
         stored = await self.store.run(run_id)
         recipe = self._recipes.of_fork(
@@ -538,6 +583,7 @@ class Service:
         if isinstance(edits, Mapping) and edits and pattern is None and not options:
             steps = await self.store.steps(run_id)
             edits = check_edits(edits, steps, (await self._replayed(stored, steps)).requests)
+        await self._check_budget()
         seed = recipe.seed if seed is None else seed
         if recipe.queued and self.workers is not None:
             forked = await self.workers.fork(
@@ -551,8 +597,10 @@ class Service:
                 limits=recipe.limits,
             )
             return await self._state(forked)
-        forking = recipe.block.start_fork(
+        load = partial(
+            load_fork,
             run_id,
+            block=recipe.block,
             store=StoreOptions(store=self.store, labels=labels or {}, plan=recipe.stored),
             fork_id=fork_id,
             at=at,
@@ -562,7 +610,7 @@ class Service:
             limits=recipe.limits,
             observe=self._observe,
         )
-        return self._told(await self._active.start(forking))
+        return await self._start(recipe.block, load)
 
     async def delete(self, run_id: str) -> None:
         """Delete a run that is not in progress; RunConflict while it is."""

@@ -133,6 +133,17 @@ class RunDetails(RunState):
         return None if document is None else document.to_data()
 
 
+class BudgetState(WireModel):
+    """How much of one limit of a budget is used, by all processes that share it."""
+
+    budget: str
+    """What it is for, such as "all runs"."""
+    kind: str
+    """What is limited: "calls", "tokens" or "cost"."""
+    used: int | float
+    limit: int | float
+
+
 def pending_in(run: StoredRun, steps: Sequence[StepRow], *, store: str) -> tuple[PendingInput, ...]:
     """The requests of a suspended run."""
     return tuple(map(PendingInput.of, open_requests_in(steps, run.header.run_id, store=store)))

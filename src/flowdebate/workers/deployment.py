@@ -35,13 +35,13 @@ _PATIENCE, _PAUSE = 10.0, 0.05
 class Workers:
     """A queue of runs, shared by any number of clients and worker processes on any number of machines.
 
-    Clients and workers create the same object from the same module: the PostgreSQL database at `url`, the `patterns` by
-    name, and the `model` and `limits` of their runs. Turns are stored in a PostgresStore in `schema`; DBOS, with its
-    tables in `{schema}_queue`, distributes run ids only. `name` is the name of the queue. Only workers of the same
-    `version` execute a run: change it whenever a pattern or a model changes. Each worker executes up to
-    `max_concurrency` runs at once, and polls the queue every `poll` seconds. Imported runs are refused, since whoever
-    wrote the file chose their models, limits and recorded answers, unless with `allow_imported`. `observe` sees what
-    this process submits and executes, for tracing.
+    Clients and workers create the same object from the same module: the PostgreSQL database at `url`, the
+    `patterns` by name, the `model` and `limits` of their runs, and the `budget` of all runs together. Turns are
+    stored in a PostgresStore in `schema`; DBOS, with its tables in `{schema}_queue`, distributes run ids only.
+    `name` is the name of the queue. Only workers of the same `version` execute a run: change it whenever a pattern
+    or a model changes. Each worker executes up to `max_concurrency` runs at once, and polls the queue every `poll`
+    seconds. Imported runs are refused, since whoever wrote the file chose their models, limits and recorded
+    answers, unless with `allow_imported`. `observe` sees what this process submits and executes, for tracing.
 
     >>> from flowdebate import Debater, debate
     >>> city = debate(name="city", debaters=[Debater("ann", "trams"), Debater("bob", "roads")])
@@ -56,6 +56,7 @@ class Workers:
         *,
         model: ModelChoice = None,
         limits: Limits | None = None,
+        budget: Limits | None = None,
         version: str = "1",
         max_concurrency: int = 8,
         name: str = "flowdebate",
@@ -80,6 +81,7 @@ class Workers:
         self.patterns: Mapping[str, Block[Any, Any]] = dict(patterns)
         self.model = model
         self.limits = limits
+        self.budget = budget
         self.version = version
         self.max_concurrency = max_concurrency
         self.name = name

@@ -11,6 +11,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.errors import ConfigurationError, RunConflict, StoreError, error_text
+from flowdebate.runs.account import Account
+from flowdebate.runs.durable.resume import load_run
+from flowdebate.runs.execute import run_block
 from flowdebate.store.draining import Draining
 from flowdebate.store.postgres.database import Address
 from flowdebate.store.postgres.sessions import PostgresOwner
@@ -38,6 +41,7 @@ class Worker:
         self.id: str = worker_id(socket.gethostname(), os.getpid(), self._owner.id)
         self._reaper = Reaper(workers)
         self._store = Draining(workers.store)
+        self._account = None if workers.budget is None else Account(self._store, workers.budget)
         self._running: dict[str, tuple[str, asyncio.Task[Any]]] = {}
         self._delivering: set[asyncio.Task[Any]] = set()
         """The tasks of DBOS."""
@@ -151,10 +155,17 @@ class Worker:
                 f"worker {self.id}", "patterns", sorted(workers.patterns), f"such that {name!r} is among them"
             )
         limits = workers.limits_of(stored.header)
-        result = await pattern.resume(
-            run_id, store=self._store, model=workers.model, limits=limits, observe=workers.observe
+        run, value = await load_run(
+            run_id,
+            block=pattern.name,
+            outline=pattern.outline(),
+            store=self._store,
+            model=workers.model,
+            limits=limits,
+            observe=workers.observe,
         )
-        return str(result.status)
+        run.account = self._account
+        return str((await run_block(pattern, value, run)).status)
 
     # Maintenance
 

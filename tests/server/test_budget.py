@@ -1,0 +1,94 @@
+"""A budget of all runs over HTTP: what is refused, what that says, and that two servers share it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import openai
+import pytest
+
+from flowdebate import Limits
+from flowdebate.service.service import Service
+from flowdebate.testing import FunctionModel
+from tests.server.stage import BRIEF, TOKEN, Stage, debater, staged
+from tests.server.test_serve import client, serving
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+REACHED = {
+    "type": "urn:flowdebate:error:BudgetReached",
+    "title": "Budget reached",
+    "status": 429,
+    "detail": "the budget of all runs is reached: 6 of 6 calls used",
+}
+PEOPLE = {"debaters": [{"name": "Ann", "stance": "yes"}, {"name": "Ben", "stance": "no"}], "humans": ["Ben"]}
+APPLICATION = """
+from flowdebate import Limits
+from flowdebate.service.service import Service
+from flowdebate.testing import FunctionModel
+from tests.server.stage import debater
+
+def service():
+    return Service(store="runs.sqlite3", model=FunctionModel(debater), budget=Limits(calls=6), recover=True)
+"""
+
+
+def spent(stage: Stage) -> list[dict[str, Any]]:
+    """What the server says of its budget."""
+    found: list[dict[str, Any]] = stage.get("/budgets").json()
+    return found
+
+
+def test_nothing_begins_once_the_budget_is_used_up() -> None:
+    """Neither a run, nor a fork, a resumption or a chat; what has begun may be asked for again, and people answer."""
+    with staged(
+        lambda: Service(store="memory:", model=FunctionModel(debater), budget=Limits(calls=6)), openai=True
+    ) as stage:
+        assert spent(stage) == [{"budget": "all runs", "kind": "calls", "used": 0, "limit": 6}]
+        waits = stage.begin(runId="waits", options={"rounds": 1, **PEOPLE})
+        assert stage.get(f"/runs/{waits}?wait=30").json()["status"] == "awaiting"
+        stage.finished(runId="one")
+        assert stage.begin(runId="two") == "two"
+        assert stage.get("/runs/two?wait=30").json()["error"].endswith(REACHED["detail"])
+        assert spent(stage)[0]["used"] == 6
+        for path, body in (("/runs", BRIEF), ("/runs/two/resume", {}), ("/runs/one/fork", {"seed": 5})):
+            refused = stage.post(path, body)
+            assert refused.json() == REACHED
+            assert "retry-after" not in refused.headers
+        assert stage.post("/runs", {**BRIEF, "runId": "one"}).status_code == 200
+        answered = stage.post(f"/runs/{waits}/answers", {"answer": "No."})
+        assert (answered.status_code, answered.json()["status"]) == (200, "interrupted")
+        assert stage.post(f"/runs/{waits}/resume", {}).json() == REACHED
+        chat = openai.OpenAI(base_url=f"{stage.url}/v1", api_key=TOKEN)
+        with pytest.raises(openai.RateLimitError, match="6 of 6 calls used") as error:
+            chat.chat.completions.create(model=chat.models.list().data[0].id, messages=[{"role": "user", "content": "Should we ship?"}])
+        assert error.value.response.headers["x-should-retry"] == "false"
+
+
+def test_two_servers_and_a_restart_have_the_same_figures(tmp_path: Path) -> None:
+    """As processes of their own on one store, one of them killed."""
+    (tmp_path / "application.py").write_text(APPLICATION)
+    (tmp_path / "token").write_text(TOKEN)
+    options = ("--app", "application:service", "--token-file", "token")
+    with (
+        serving(tmp_path, *options) as (first, one, _),
+        serving(tmp_path, *options) as (_, two, _),
+        client(one, TOKEN) as a,
+        client(two, TOKEN) as b,
+    ):
+        assert a.post("/api/v1/runs", json={**BRIEF, "runId": "one"}).status_code == 201
+        assert a.get("/api/v1/runs/one?wait=30").json()["status"] == "complete"
+        assert b.post("/api/v1/runs", json={**BRIEF, "runId": "two"}).status_code == 201
+        assert b.get("/api/v1/runs/two?wait=30").json()["status"] == "limit"
+        assert a.post("/api/v1/runs", json=BRIEF).json() == REACHED
+        first.kill()
+    with serving(tmp_path, *options) as (_, url, _), client(url, TOKEN) as http:
+        assert http.get("/api/v1/budgets").json()[0]["used"] == 6
+        assert http.post("/api/v1/runs/two/resume").json() == REACHED
+
+
+def test_a_server_without_a_budget_says_so(stage: Stage) -> None:
+    """By an empty list."""
+    stage.finished()
+    assert spent(stage) == []

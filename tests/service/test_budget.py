@@ -1,0 +1,226 @@
+"""A budget of all runs of a service: forks, resumptions, restarts and other processes have the same figures."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from flowdebate import Limits, Price
+from flowdebate.errors import BudgetReached, ConfigurationError, ProviderFailed
+from flowdebate.models import Retry, Retrying
+from flowdebate.models.base import ModelRequest
+from flowdebate.models.usage import Attempt, Usage
+from flowdebate.runs.account import Account, Charge
+from flowdebate.service.service import Service
+from flowdebate.store.memory import MemoryStore
+from flowdebate.store.sqlite.store import SqliteStore
+from flowdebate.testing import FunctionModel
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+QUESTION = "Should we ship?"
+SHORT = {"rounds": 1}
+"""A debate of four calls."""
+
+
+class Counted(FunctionModel):
+    """Answers of a short debate, and how many there were."""
+
+    def __init__(self) -> None:
+        super().__init__(self._answer)
+        self.made = 0
+
+    def _answer(self, request: ModelRequest) -> Any:
+        self.made += 1
+        if request.output_schema is not None:
+            return {"reasoning": "Both have a point.", "winner": None, "verdict": "Wait a week."}
+        return f"{request.block} is sure."
+
+
+async def used(service: Service) -> dict[str, float]:
+    """What is used of each limit."""
+    return {each.kind: each.used for each in await service.budgets()}
+
+
+async def status_of(service: Service, **options: Any) -> str:
+    """The status of a debate of four calls at its end."""
+    begun = await service.begin("debate", QUESTION, options=SHORT, **options)
+    return (await service.wait(begun.run_id)).status
+
+
+def test_runs_share_what_there_is() -> None:
+    """The run that comes to the end of it ends with what it has; nothing begins, resumes or forks afterwards."""
+
+    async def run() -> None:
+        model = Counted()
+        async with Service(store="memory:", model=model, budget=Limits(calls=6)) as service:
+            assert await status_of(service, run_id="one") == "complete"
+            assert await status_of(service, run_id="two") == "limit"
+            assert await used(service) == {"calls": 6}
+            two = await service.run("two")
+            assert two.error == "BudgetReached: the budget of all runs is reached: 6 of 6 calls used"
+            assert two.document is not None
+            assert len(two.document.raw.transcript) == 2
+            for more in (
+                service.begin("debate", QUESTION, options=SHORT),
+                service.resume("two"),
+                service.fork("one", options={"instructions": "Be brief."}),
+            ):
+                with pytest.raises(BudgetReached, match="6 of 6 calls used") as refused:
+                    await more
+                assert (refused.value.budget, refused.value.used, refused.value.limit) == ("all runs", 6, 6)
+            again = await service.begin("debate", QUESTION, options=SHORT, run_id="one")
+            assert again.status == "complete"  # it has begun before
+            await service.delete("one")
+            assert await used(service) == {"calls": 6}
+        assert model.made == 6
+
+    asyncio.run(run())
+
+
+def test_forks_of_a_run_that_reached_its_limit_do_not_go_on_for_ever() -> None:
+    """Each has new limits of its own, and none has a new budget; what is taken from the parent costs nothing."""
+
+    async def run() -> None:
+        model, limits = Counted(), Limits(calls=2)
+        async with Service(store="memory:", model=model, limits=limits, budget=Limits(calls=3)) as service:
+            assert await status_of(service, run_id="run-0") == "limit"
+            await service.fork("run-0", fork_id="run-1")
+            assert (await service.wait("run-1")).status == "limit"
+            assert (await used(service), model.made) == ({"calls": 3}, 3)
+            with pytest.raises(BudgetReached):
+                await service.fork("run-1", fork_id="run-2")
+
+    asyncio.run(run())
+
+
+def test_a_restart_and_a_second_process_see_the_same_figures(tmp_path: Path) -> None:
+    """They are in the store; a greater budget lets a run go on from where it stopped."""
+
+    async def run() -> None:
+        path, model = tmp_path / "runs.sqlite3", Counted()
+        async with Service(store=path, model=model, budget=Limits(calls=5)) as first:
+            assert await status_of(first, run_id="one") == "complete"
+            second = Service(store=path, model=model, budget=Limits(calls=5))
+            assert await used(second) == {"calls": 4}
+            assert await status_of(second, run_id="two") == "limit"
+            assert await used(first) == {"calls": 5}
+            with pytest.raises(BudgetReached):
+                await first.begin("debate", QUESTION, options=SHORT)
+        async with Service(store=path, model=model, budget=Limits(calls=8)) as later:
+            await later.resume("two")
+            assert (await later.wait("two")).status == "complete"
+            assert await used(later) == {"calls": 8}
+        assert model.made == 8
+
+    asyncio.run(run())
+
+
+def test_processes_that_race_never_ask_more_often(tmp_path: Path) -> None:
+    """The first request of each call is counted in the store before it is sent."""
+
+    async def run() -> None:
+        path, models = tmp_path / "runs.sqlite3", [Counted(), Counted(), Counted()]
+        services = [Service(store=path, model=model, budget=Limits(calls=17)) for model in models]
+        await asyncio.gather(*(status_of(service) for service in services for _ in range(6)))
+        assert sum(model.made for model in models) == 17
+        assert [await used(service) for service in services] == [{"calls": 17}] * 3
+        for service in services:
+            await service.close()
+
+    asyncio.run(run())
+
+
+def test_retries_count_one_by_one() -> None:
+    """A call that is made three times is three."""
+
+    def fails(_: ModelRequest) -> Any:
+        raise ProviderFailed("503", status=503)
+
+    async def run() -> None:
+        model = Retrying(FunctionModel(fails), Retry(attempts=3, first_wait=0))
+        async with Service(store="memory:", model=model, budget=Limits(calls=5)) as service:
+            options = {**SHORT, "on_failure": "skip"}
+            begun = await service.begin("debate", QUESTION, options=options)
+            assert (await service.wait(begun.run_id)).status == "limit"
+            assert await used(service) == {"calls": 5}
+
+    asyncio.run(run())
+
+
+def test_tokens_and_money_are_counted_as_reported_and_else_estimated() -> None:
+    """Before a request by its estimate, and then by its usage; deleted runs stay paid."""
+
+    async def run() -> None:
+        price = {"function": Price(prompt=1.0, completion=2.0)}
+        budget = Limits(tokens=100_000, cost=1.0, prices=price)
+        async with Service(store="memory:", model=Counted(), budget=budget) as service:
+            assert await status_of(service, run_id="one") == "complete"
+            found = await used(service)
+            tokens = (await service.run("one")).usage
+            assert found["tokens"] > 100
+            assert tokens is not None
+            assert 0 < found["cost"] < 0.1
+        small = Limits(cost=0.000_1, prices=price)
+        async with Service(store="memory:", model=Counted(), budget=small) as service:
+            assert await status_of(service) == "limit"
+
+    asyncio.run(run())
+
+
+def test_what_a_server_reports_takes_the_place_of_the_estimate() -> None:
+    """Also where it is less."""
+
+    async def run() -> None:
+        account = Account(MemoryStore(), Limits(tokens=50))
+        request = ModelRequest(messages=[{"role": "user", "content": "x" * 160}], block="ann")
+        charge = Charge(account, None)
+        await charge.begin("m", request)
+        assert (await account.used())[:2] == (1, 40)
+        reserved = charge.reserve("m", request)
+        charge.settle(reserved, Attempt(model="m", usage=Usage(calls=1, prompt_tokens=7, completion_tokens=2)))
+        await charge.end()
+        assert (await account.used())[:2] == (1, 9)
+        unsent = Charge(account, None)
+        await unsent.begin("m", request)
+        await unsent.end()
+        assert (await account.used())[:2] == (1, 9)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("field", ["seconds", "working_seconds"])
+def test_a_budget_has_no_time(field: str) -> None:
+    """Said at once."""
+    with pytest.raises(ConfigurationError, match=rf"Service: `budget\.{field}` must be left out"):
+        Service(store="memory:", budget=Limits(**{field: 5}))  # type: ignore[arg-type]
+
+
+def test_a_cancelled_wait_for_the_store_leaves_right_figures(tmp_path: Path) -> None:
+    """The write completes, and what was held for nobody is given back."""
+
+    async def run() -> None:
+        store = SqliteStore(tmp_path / "runs.sqlite3")
+        account = Account(store, Limits(calls=50))
+        request = ModelRequest(messages=[{"role": "user", "content": "x"}], block="ann")
+
+        async def call(number: int) -> None:
+            charge = Charge(account, None)
+            try:
+                await charge.begin("m", request)
+            finally:
+                await charge.end()
+
+        calls = [asyncio.create_task(call(number)) for number in range(40)]
+        await asyncio.sleep(0)
+        for task in calls[::2]:
+            task.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
+        await call(0)
+        assert (await account.used()).calls == 0
+        await store.close()
+
+    asyncio.run(run())
