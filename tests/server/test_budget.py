@@ -62,7 +62,8 @@ def test_nothing_begins_once_the_budget_is_used_up() -> None:
         assert stage.post(f"/runs/{waits}/resume", {}).json() == REACHED
         chat = openai.OpenAI(base_url=f"{stage.url}/v1", api_key=TOKEN)
         with pytest.raises(openai.RateLimitError, match="6 of 6 calls used") as error:
-            chat.chat.completions.create(model=chat.models.list().data[0].id, messages=[{"role": "user", "content": "Should we ship?"}])
+            said: Any = [{"role": "user", "content": BRIEF["question"]}]
+            chat.chat.completions.create(model=chat.models.list().data[0].id, messages=said)
         assert error.value.response.headers["x-should-retry"] == "false"
 
 
