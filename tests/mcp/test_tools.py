@@ -157,7 +157,7 @@ async def test_a_budget_is_one_of_all_runs(tmp_path: Path) -> None:
     """The host's model is told which one is used up, in a sentence; a judge of texts counts as well."""
     budgeted = Service(patterns(), store="memory:", model=StageModel(tmp_path), budget=Limits(calls=5))
     async with budgeted as service, Client(create_server(service)) as client:
-        asked = {"question": "Should we build trams?", "rounds": 1, "wait": 50}
+        asked = {"question": "Should we build trams?", "max_rounds": 1, "wait": 50}
         assert told(await client.call_tool("start_debate", asked))["status"] == "complete"
         judged = await client.call_tool("judge", {"question": "Which?", "texts": ["good", "bad"]})
         assert told(judged)["status"] == "limit"

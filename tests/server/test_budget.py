@@ -46,7 +46,7 @@ def test_nothing_begins_once_the_budget_is_used_up() -> None:
         lambda: Service(store="memory:", model=FunctionModel(debater), budget=Limits(calls=6)), openai=True
     ) as stage:
         assert spent(stage) == [{"budget": "all runs", "kind": "calls", "used": 0, "limit": 6}]
-        waits = stage.begin(runId="waits", options={"rounds": 1, **PEOPLE})
+        waits = stage.begin(runId="waits", options={"max_rounds": 1, **PEOPLE})
         assert stage.get(f"/runs/{waits}?wait=30").json()["status"] == "awaiting"
         stage.finished(runId="one")
         assert stage.begin(runId="two") == "two"
@@ -61,8 +61,8 @@ def test_nothing_begins_once_the_budget_is_used_up() -> None:
         assert (answered.status_code, answered.json()["status"]) == (200, "interrupted")
         assert stage.post(f"/runs/{waits}/resume", {}).json() == REACHED
         chat = openai.OpenAI(base_url=f"{stage.url}/v1", api_key=TOKEN)
+        said: Any = [{"role": "user", "content": BRIEF["question"]}]
         with pytest.raises(openai.RateLimitError, match="6 of 6 calls used") as error:
-            said: Any = [{"role": "user", "content": BRIEF["question"]}]
             chat.chat.completions.create(model=chat.models.list().data[0].id, messages=said)
         assert error.value.response.headers["x-should-retry"] == "false"
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 QUESTION = "Should we ship?"
-SHORT = {"rounds": 1}
+SHORT = {"max_rounds": 1}
 """A debate of four calls."""
 
 
