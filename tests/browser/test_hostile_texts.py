@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from flowdebate.service.service import Service
 from flowdebate.testing import ATTACKS, FunctionModel
-from tests.browser.visit import Visit
+from tests.browser.visit import Visit, page_at_the_end
 from tests.server.stage import staged
+from tests.web.test_prose import TAGS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -44,6 +46,10 @@ MARKUP = (
     f"[why]: javascript:alert(1)\n\n[why] ![why]({ELSEWHERE}/a.png) <{ELSEWHERE}> {ELSEWHERE}",
     "&lt;script&gt;alert(1)&lt;/script&gt; &#60;img src=x onerror=alert(1)&#62;",
     "```html\n<script>alert(1)</script>\n```\n\n    <script>alert(2)</script>",
+)
+MARKDOWN = (
+    f"# Rents\n\n**Half** of `it`, [why]({ELSEWHERE} 'now') ![a]({ELSEWHERE}/b.png).\n\n- one\n- two\n\n> so\n\n"
+    "```js x\nalert(1)\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |"
 )
 TEXTS = (*MARKUP, *(attack.written() for attack in ATTACKS))
 FOREIGN_LINKS = "a:not([href^='/'], [href^='#'], [href^='?']), :not(a, link)[href]"
@@ -98,9 +104,23 @@ def long_runs(stage: Stage, writer: Writer) -> tuple[str, str]:
 
 
 def elements(page: Page) -> list[str]:
-    """The elements of a page but paragraphs, of which a text may have several, and drawings of times."""
-    names: list[str] = page.locator(":not(p, svg.line *)").evaluate_all("found => found.map(each => each.localName)")
+    """The elements of a page but paragraphs, of which a text may have several, drawings of times, and Markdown."""
+    own = page.locator(":not(p, svg.line *, .prose *, .found *)")
+    names: list[str] = own.evaluate_all("found => found.map(each => each.localName)")
     return names
+
+
+def check_markdown(page: Page) -> None:
+    """The texts of a page have elements of the subset alone, and none with an address."""
+    there = page.locator(":is(.prose, .found) *")
+    assert set(there.evaluate_all("found => found.map(each => each.localName)")) <= TAGS
+    attributes = there.evaluate_all("found => found.flatMap(each => each.getAttributeNames())")
+    assert set(attributes) <= {"class", "tabindex", "scope", "value"}
+
+
+def letters(text: str) -> str:
+    """The letters and digits of `text`, which Markdown does not take for marks."""
+    return re.sub(r"[\W_]", "", text)
 
 
 def squeezed(text: str) -> str:
@@ -116,9 +136,28 @@ def test_a_page_shows_what_was_said_as_text(
     hostile, harmless = (there.open(f"/runs/{run_id}") for run_id in long_runs)
     assert elements(hostile) == elements(harmless)
     assert hostile.locator(FOREIGN_LINKS).count() == 0
-    shown = squeezed(hostile.locator("#run").inner_text())
+    check_markdown(hostile)
+    shown = letters(hostile.locator("#run").inner_text())
     for text in MARKUP:
-        assert squeezed(text) in shown
+        assert letters(text) in shown
+
+
+def test_a_page_shows_markdown_as_it_comes(stage: Stage, writer: Writer, visit: Callable[[str], Visit]) -> None:
+    """Hostile Markdown on the page of a run that is watched, in its report, and where its steps are."""
+    writer.texts = [f"{MARKDOWN}\n\n{text}" for text in MARKUP]
+    there = visit(stage.url)
+    sides = [{"name": f"debater-{number}", "stance": f"way {number}"} for number in range(len(MARKUP))]
+    body = {"pattern": "debate", "question": HARMLESS, "options": {"rounds": 1, "debaters": sides}}
+    run_id = stage.post("/runs", body).json()["runId"]
+    page = there.open(f"/runs/{run_id}")
+    page_at_the_end(page)
+    check_markdown(page)
+    assert page.locator("#turn-1 .prose > *").evaluate_all("found => found.map(each => each.localName)")[:6] == [
+        *("p", "p", "ul", "blockquote", "pre", "div"),
+    ]
+    for path in (f"/runs/{run_id}/travel", f"/compare?a={run_id}&b={run_id}", f"/api/v1/runs/{run_id}/report.html"):
+        page.goto(stage.pages + path)
+        check_markdown(page)
 
 
 def test_a_page_shows_a_question_and_a_stance_as_text(stage: Stage, visit: Callable[[str], Visit]) -> None:

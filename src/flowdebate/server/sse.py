@@ -312,7 +312,8 @@ class _Following:
         elif update.kind == "text":
             if self._page.take(update.event, update.start) or self._timer is not None:
                 self._flush()
-            self._send(format_sse_event(data_str=update.to_json(), event=update.event.kind))
+            if text := self._page.text(update.event.path):
+                self._send(format_sse_event(data_str=text, event="text"))
         elif update.kind == "event":
             self._mark = update.mark or self._mark
             if self._page.take(update.event) and self._timer is None:

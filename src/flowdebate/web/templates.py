@@ -14,7 +14,7 @@ from flowdebate.service.documents.text import as_json, printable
 from flowdebate.service.runs import ago, moment
 from flowdebate.service.statuses import RESUMABLE, STATUSES, status_mark
 from flowdebate.web.forms import role_in_words
-from flowdebate.web.run.sheet import lines_of
+from flowdebate.web.prose import inline, prose
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -80,7 +80,8 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(
-        paragraphs=paragraphs,
+        prose=prose,
+        inline=inline,
         json=as_json,
         exact=json.dumps,  # in ASCII, so that nothing of it is made visible
         words=_words,
@@ -101,15 +102,6 @@ def _environment() -> Environment:
 
 def _seen(value: Any) -> Any:  # noqa: ANN401 - whatever a template shows
     return printable(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
-
-
-def paragraphs(text: str) -> list[str]:
-    r"""The paragraphs of a text; single line breaks end one as well.
-
-    >>> paragraphs("One.\nTwo.\n\n\nThree.")
-    ['One.', 'Two.', 'Three.']
-    """
-    return [text[start:end] for start, end in lines_of(text)]
 
 
 def shares(values: Sequence[float]) -> list[tuple[float, float]]:

@@ -200,7 +200,7 @@ async def test_hostile_text_stays_text(said: str) -> None:
     events = handle.follow()
     await until(events, is_call)
     while not handle.done():
-        assert Page(handle._repr_html_()).tags <= {"style", "div", "p", "b", "span", "h3", "h4"}
+        assert Page(handle._repr_html_()).tags <= {"style", "div", "p", "b", "span", "h3", "h4", "pre", "code"}
         gate.release()
         await until(events, is_call)
     result = await handle

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
 from typing import Any
 
 import pytest
@@ -10,12 +13,12 @@ from hypothesis import strategies as st
 
 from flowdebate.patterns.debate.quotes import verify_quotes
 from flowdebate.service.documents.sections import Entry, Quoted
+from flowdebate.service.documents.text import printable
 from flowdebate.service.service import Service
 from flowdebate.store import MemoryStore
 from flowdebate.testing import FunctionModel
 from flowdebate.web.report import report_html, verify_report
-from flowdebate.web.run.sheet import citations_in, passages_of
-from flowdebate.web.templates import paragraphs
+from flowdebate.web.run.sheet import Turn, citations_in
 
 TEXTS = st.lists(st.sampled_from([*"ab .\n\r>", "“", "”", '"', "«", "»", "rents rose by ", "\u2028"])).map("".join)
 PLACES = st.tuples(st.integers(-1, 60), st.integers(-1, 60), st.sampled_from([None, "report"]))
@@ -30,13 +33,40 @@ def test_cutting_a_text_at_its_quotes_loses_nothing(text: str, places: list[Any]
         Quoted(start=start, end=end, source=source) for start, end, source in (looked_up if found else places)
     )
     citations = citations_in(Entry(name="ann", about="", text=text, quotes=quotes), None, after=2)
-    lines = passages_of(text, citations)
-    assert ["".join(passage.text for passage in line) for line in lines] == paragraphs(text)
     assert [each.number for each in citations] == list(range(3, 3 + len(citations)))
-    passages = [passage for line in lines for passage in line]
+    turn = Turn(number=1, entry=Entry(name="ann", about="", text=text, quotes=quotes), party=None, call=None)
+    page = Page(replace(turn, citations=citations).html)
+    assert squeezed(page.read) == squeezed(printable("\n".join(text.splitlines())))
     for each in citations:
-        marked = "".join(passage.text for passage in passages if passage.citation is each)
-        assert "".join(marked.split()) == "".join(text[each.start : each.end].split())
+        assert squeezed(page.quotes.get(each.number, "")) == squeezed(text[each.start : each.end])
+
+
+class Page(HTMLParser):
+    """What can be read in a piece of HTML, and the words of its quotes by their numbers."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.read, self.quotes, self._open, self._quote = "", dict[int, str](), "", ""
+        self.feed(str(html))
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._open = tag
+
+    def handle_endtag(self, tag: str) -> None:
+        self._open = ""
+
+    def handle_data(self, data: str) -> None:
+        if self._open == "a":
+            self.quotes[int(data)], self._quote = self._quote, ""
+            return
+        self.read += data
+        self._quote += data if self._open == "q" else ""
+
+
+def squeezed(text: str) -> str:
+    """The letters of a text."""
+    return re.sub(r"[\W_]", "", text)
 
 
 @pytest.mark.anyio
@@ -60,7 +90,7 @@ async def test_quotes_are_marked_and_listed() -> None:
     assert (await verify_report(html)).outcome == "verified"
     for shown in (
         '<q>“Rents rose by 15 per cent.”</q><a class="ref" href="#quote-1" aria-label="Quote 1, found">1</a> And: ',
-        '<q class="unfound">“Rents fell</q></p>\n<p><q class="unfound">by a half”</q><a class="ref" href="#quote-2" ',
+        '<q class="unfound">“Rents fell</q><br><q class="unfound">by a half”</q><a class="ref" href="#quote-2" ',
         "<p>“Yes”, I say.</p>",
         '<td class="num">report.txt</td>',
         '<td class="num"><b>not found</b></td>',

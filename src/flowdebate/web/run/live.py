@@ -13,6 +13,7 @@ from flowdebate.patterns import PATTERNS
 from flowdebate.runs.events import BlockAnswered, HumanAsked, ModelCalled
 from flowdebate.service.documents.live import Live
 from flowdebate.service.documents.sections import Card, Entry, Fact, Group, Heading, Output, Remark
+from flowdebate.web.prose import GrowingProse
 from flowdebate.web.run.record import Board, Sums, call_of, draw
 from flowdebate.web.run.sheet import Party, Round, Turn, parties_of
 from flowdebate.web.templates import macro
@@ -58,6 +59,8 @@ class LivePage:
         self._parts = 0
         self._turns: dict[str, str] = {}
         """Who speaks, by the path of each turn."""
+        self._growing: dict[str, GrowingProse] = {}
+        """What is being said, by the path of its turn."""
         self._said = 0
         self._calls: list[Call] = []
         self._sums = Sums()
@@ -108,6 +111,8 @@ class LivePage:
         if not self._changed:
             return ""
         self._changed = False
+        for turn, text in self._live.speaking:
+            self._growing.setdefault(turn.path, GrowingProse()).grow(text)
         self._sum_up()
         # by its id, a piece that has changed several times since the last message is rendered once
         new, self._new = self._new, {}
@@ -125,15 +130,24 @@ class LivePage:
         """Everything up to the last news, as a message in JSON."""
         return self._message(list(self._pieces.values()), whole=True)
 
+    def text(self, path: str) -> str:
+        """What a text of the call at `path` adds to its turn, as a message in JSON; "" for nothing to show."""
+        for turn, text in self._live.speaking:
+            if path.startswith(f"{turn.path}/") and (growing := self._growing.get(turn.path)) and growing.grow(text):
+                message = {"kind": "text", "path": turn.path, "keep": growing.kept, "html": growing.news}
+                return clean_text(json.dumps(message, ensure_ascii=False, separators=(",", ":")))
+        return ""
+
     def _message(self, pieces: list[dict[str, str]], *, whole: bool) -> str:
         speaking = [
             {
                 "path": turn.path,
                 "name": turn.agent_name,
                 "side": party.side if (party := self._names.get(turn.agent_name)) is not None else None,
-                "text": text,
+                "html": growing.blocks,
             }
-            for turn, text in self._live.speaking
+            for turn, _ in self._live.speaking
+            if (growing := self._growing.get(turn.path)) is not None
         ]
         usage = self._live.usage
         about = {

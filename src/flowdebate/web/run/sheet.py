@@ -6,12 +6,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 from unicodedata import category
 
+from markupsafe import Markup
+
 from flowdebate.service.documents.sections import Card, Entry, Fact, Group, Heading, Output, Remark, Section
 from flowdebate.service.runs import moment
+from flowdebate.web.prose import Span, is_marked, prose
 from flowdebate.web.run.record import Board, Trace, board_of, trace_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     from flowdebate.service.documents.document import Document
     from flowdebate.service.state import RunState
@@ -57,9 +60,14 @@ class Turn:
     citations: tuple[Citation, ...] = ()
 
     @property
-    def paragraphs(self) -> list[list[Passage]]:
-        """Its text, cut where quotes begin and end."""
-        return passages_of(self.entry.text, self.citations)
+    def html(self) -> Markup:
+        """Its text, with its quotes marked."""
+        return prose(self.entry.text, [each.span for each in self.citations])
+
+    @property
+    def markdown(self) -> str:
+        """Its text, to be copied; "" where that is what the page shows."""
+        return self.entry.text if is_marked(self.entry.text) else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,15 +252,12 @@ class Citation:
     source: str | None
     """The source that has it; None for none."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Passage:
-    """A part of a paragraph: a quote, or what stands between quotes."""
-
-    text: str
-    citation: Citation | None = None
-    ends: bool = False
-    """Whether the quote ends here, and not in a later paragraph."""
+    @property
+    def span(self) -> Span:
+        """The quote in what was said, with a link to where it is listed."""
+        label = f"Quote {self.number}, {'found' if self.source else 'not found'}"
+        link = Markup('<a class="ref" href="#quote-{0}" aria-label="{1}">{0}</a>').format(self.number, label)
+        return Span(self.start, self.end, "q", "" if self.source else "unfound", link)
 
 
 def citations_in(entry: Entry, party: Party | None, *, after: int) -> tuple[Citation, ...]:
@@ -276,40 +281,3 @@ def citations_in(entry: Entry, party: Party | None, *, after: int) -> tuple[Cita
                 )
             )
     return tuple(found)
-
-
-def passages_of(text: str, citations: Sequence[Citation]) -> list[list[Passage]]:
-    r"""The paragraphs of a text, cut where its quotes begin and end.
-
-    >>> quote = Citation(number=1, name="a", party=None, start=3, end=8, text="Yes", source=None)
-    >>> [[each.text for each in line] for line in passages_of("So “Yes”.\nWell.", [quote])]
-    [['So ', '“Yes”', '.'], ['Well.']]
-    """
-    return [list(_cut_at_quotes(text, start, end, citations)) for start, end in lines_of(text)]
-
-
-def _cut_at_quotes(text: str, start: int, end: int, citations: Sequence[Citation]) -> Iterator[Passage]:
-    for each in citations:
-        if each.end <= start or each.start >= end:
-            continue
-        if start < each.start:
-            yield Passage(text=text[start : each.start])
-        start, before = min(each.end, end), max(each.start, start)
-        yield Passage(text=text[before:start], citation=each, ends=each.end <= end)
-    if start < end:
-        yield Passage(text=text[start:end])
-
-
-def lines_of(text: str) -> list[tuple[int, int]]:
-    r"""Where the lines of a text begin and end that have something in them, without the spaces around them.
-
-    >>> lines_of(" One.\nTwo. \n\n\nThree.")
-    [(1, 5), (6, 10), (14, 20)]
-    """
-    found, at = list[tuple[int, int]](), 0
-    for line in text.splitlines(keepends=True):
-        if inside := line.strip():
-            start = at + len(line) - len(line.lstrip())
-            found.append((start, start + len(inside)))
-        at += len(line)
-    return found

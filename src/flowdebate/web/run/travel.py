@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
-from itertools import groupby, zip_longest
+from itertools import accumulate, groupby, zip_longest
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from flowdebate.web.prose import Span, prose
 from flowdebate.web.run.sheet import Sheet, Turn
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from markupsafe import Markup
 
     from flowdebate.service.state import RunState
     from flowdebate.web.run.record import Call
@@ -113,7 +116,6 @@ def fork_line(
 
 _WORD = re.compile(r"\s*\S+|\s+\Z")
 _MARGIN = re.compile(r"(\A\s+|\n\s*)")
-_BREAK = re.compile(r"\n+")
 # the time of the comparison grows with the product of their lengths
 _MOST_COMPARED = 4_000_000
 """Pairs of words up to which two texts are compared word by word."""
@@ -137,9 +139,18 @@ class Side:
     """A step of one of the runs."""
 
     call: Call
-    paragraphs: tuple[tuple[Piece, ...], ...]
+    pieces: tuple[Piece, ...]
+    """Its text, cut where it differs from the other run's."""
     label: str
     """How a fork came to it; "" for a run that is no fork of the other one."""
+
+    @property
+    def html(self) -> Markup:
+        """Its text, with the differences marked."""
+        ends = [0, *accumulate(len(each.text) for each in self.pieces)]
+        places = zip(ends, ends[1:], self.pieces, strict=False)
+        spans = [Span(start, end, each.kind) for start, end, each in places if each.kind != "same"]
+        return prose("".join(each.text for each in self.pieces), spans)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -267,7 +278,7 @@ def _side(call: Call, pieces: Sequence[Piece] | None, without: Kind, *, label: b
     own = [part for piece in own for part in _without_margins(piece)]
     return Side(
         call=call,
-        paragraphs=(tuple(own),) if call.is_data else tuple(_paragraphs(own)),
+        pieces=tuple(own),
         label=_ORIGINS.get(call.origin, "") if label else "",
     )
 
@@ -277,18 +288,3 @@ def _without_margins(piece: Piece) -> Iterator[Piece]:
     for text in _MARGIN.split(piece.text):
         if text:
             yield Piece("same" if text.isspace() else piece.kind, text)
-
-
-def _paragraphs(pieces: Iterable[Piece]) -> Iterator[tuple[Piece, ...]]:
-    """The pieces, line by line; blank lines are left out."""
-    line: list[Piece] = []
-    for piece in pieces:
-        for number, text in enumerate(_BREAK.split(piece.text)):
-            if number and any(part.text.strip() for part in line):
-                yield tuple(line)
-            if number:
-                line = []
-            if text:
-                line.append(Piece(piece.kind, text))
-    if any(part.text.strip() for part in line):
-        yield tuple(line)

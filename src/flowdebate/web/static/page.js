@@ -31,6 +31,18 @@ export async function ask(method, path, body) {
   return data;
 }
 
+/** Put a text on the clipboard, which browsers let pages do by HTTPS, on this machine, or the old way. @param {string} text */
+export async function copy(text) {
+  if (await navigator.clipboard?.writeText(text).then(() => true, () => false)) return true;
+  const field = /** @type {HTMLTextAreaElement} */ (element("textarea", { class: "unseen" }));
+  field.value = text;
+  document.body.append(field);
+  field.select();
+  const copied = document.execCommand("copy");
+  field.remove();
+  return copied;
+}
+
 /**
  * Make `now` what `then` is, and leave alone what is the same: selections, focus and open folds stay.
  * An element with `data-keep` belongs to a script.

@@ -1,12 +1,12 @@
 // @ts-check
 /** A run as it goes on. The server makes the page of what is finished; here is who speaks now, token by token. */
 
-import { ask, become, element, Refusal, root } from "./page.js";
+import { ask, become, copy, element, Refusal, root } from "./page.js";
 
 const run = /** @type {HTMLElement} */ (document.querySelector("#run"));
 const id = encodeURIComponent(run.dataset.run ?? "");
 
-/** A turn in progress, as far as its text has come. @typedef {{path: string, name: string, side: number | null, text: string}} Turn */
+/** A turn in progress: the blocks of its text so far. @typedef {{path: string, name: string, side: number | null, html: string[]}} Turn */
 /** @type {{turn: Turn, shown: HTMLElement}[]} */
 let turns = [];
 /** Since when somebody is at work, in seconds since 1970; null while nobody is. @type {number | null} */
@@ -29,9 +29,16 @@ async function act(event) {
 }
 
 run.addEventListener("click", (event) => {
-  const button = /** @type {Element} */ (event.target).closest("[data-link]");
-  if (button instanceof HTMLButtonElement) void share(button);
+  const button = /** @type {Element} */ (event.target).closest("[data-link], [data-copy]");
+  if (button instanceof HTMLButtonElement) void ("copy" in button.dataset ? copyTurn(button) : share(button));
 });
+
+/** Copy what was said, as Markdown. @param {HTMLButtonElement} button */
+async function copyTurn(button) {
+  const said = /** @type {HTMLElement | null} */ (button.closest(".turn")?.querySelector(".prose"));
+  button.textContent = (await copy(button.dataset.copy || said?.innerText || "")) ? "Copied" : "Not copied";
+  setTimeout(() => (button.textContent = "Copy"), 2000);
+}
 
 /** Make a link for whoever plays a role, and copy it. @param {HTMLButtonElement} button */
 async function share(button) {
@@ -40,7 +47,7 @@ async function share(button) {
     const made = await ask("POST", `/runs/${id}/links`, { role: JSON.parse(button.dataset.link ?? ""), seconds: 7 * 86_400 });
     const link = location.origin + made.page;
     const shown = element("input", { readonly: "", value: link, "aria-label": "Link for a week, for this role alone" });
-    const copied = await navigator.clipboard?.writeText(link).then(() => true, () => false);
+    const copied = await copy(link);
     button.replaceWith(shown, element("span", { role: "status" }, copied ? "Copied. Valid for a week." : "Valid for a week."));
     /** @type {HTMLInputElement} */ (shown).select();
   } catch (problem) {
@@ -70,7 +77,10 @@ function follow() {
   const on = (kind, react) => events.addEventListener(kind, (message) => react(JSON.parse(/** @type {MessageEvent} */ (message).data)));
 
   on("page", showNews);
-  on("text_delta", (event) => write(event.path, event.from, event.text));
+  on("text", (event) => {
+    const each = turns.find(({ turn }) => turn.path === event.path);
+    if (each) show(each.shown, event.keep, event.html);
+  });
   events.addEventListener("open", () => say(""));
   events.addEventListener("error", () => say("The connection is lost, and is tried again. The run goes on."));
   const over = async () => {
@@ -103,7 +113,7 @@ function showNews(news) {
   const before = turns;
   turns = news.speaking.map((turn) => ({ turn, shown: before.find((each) => each.turn.path === turn.path)?.shown ?? article(turn) }));
   place?.replaceChildren(...turns.map((each) => each.shown));
-  for (const each of turns) show(each);
+  for (const { turn, shown } of turns) show(shown, 0, turn.html);
   since = news.since;
   if (news.doing) say(news.doing);
   tell("#calls", news.calls ? `${news.calls} ${news.calls === 1 ? "call" : "calls"}` : "");
@@ -125,40 +135,37 @@ function put(page, piece) {
   place?.insertBefore(made, piece.last ? null : (before ?? null)); // tasks that are over come last
 }
 
-/**
- * The text of a call from a place on, in the turn that it belongs to.
- * @param {string} path
- * @param {number} from
- * @param {string} text
- */
-function write(path, from, text) {
-  const each = turns.find(({ turn }) => path.startsWith(`${turn.path}/`));
-  if (!each) return;
-  each.turn.text = [...each.turn.text].slice(0, from).join("") + text;
-  show(each);
-}
-
 /** @param {Turn} turn */
 function article(turn) {
   const head = element("h3", { class: "who" }, element("i", { class: "mark" }), turn.name);
   const side = turn.side === null ? {} : { "data-side": String(turn.side) };
-  return element("article", { class: "turn", "aria-label": turn.name, "aria-busy": "true", ...side }, element("header", {}, head));
+  const attributes = { class: "turn", "aria-label": turn.name, "aria-busy": "true", ...side };
+  return element("article", attributes, element("header", {}, head), element("div", { class: "prose" }));
 }
 
-/** Show a turn as far as it is written. @param {{turn: Turn, shown: HTMLElement}} each */
-function show({ turn, shown }) {
-  const isData = turn.text.trimStart().startsWith("{");
-  const lines = isData ? [] : turn.text.split("\n").filter((line) => line.trim());
-  const there = shown.querySelectorAll("p");
-  there.forEach((each, at) => at >= lines.length && each.remove());
-  lines.forEach((line, at) => {
-    const last = at === lines.length - 1;
-    const paragraph = there[at] ?? shown.appendChild(document.createElement("p"));
-    if (last) paragraph.replaceChildren(line, element("i", { class: "caret", role: "img", "aria-label": "still speaking" }));
-    else if (paragraph.textContent !== line) paragraph.replaceChildren(line);
+/**
+ * Show what is written of a turn: the server's blocks, from the one at `keep` on.
+ * @param {HTMLElement} shown
+ * @param {number} keep
+ * @param {string[]} html
+ */
+function show(shown, keep, html) {
+  const place = /** @type {HTMLElement} */ (shown.querySelector(".prose"));
+  const template = document.createElement("template");
+  template.innerHTML = html.join("\n");
+  const blocks = [...template.content.children];
+  let last = blocks.at(-1);
+  while (last?.lastElementChild?.matches("ul, ol, li, blockquote, p, table, tbody, tr, td, code")) last = last.lastElementChild;
+  last?.append(element("i", { class: "caret", role: "img", "aria-label": "still speaking" }));
+  for (const extra of [...place.children].slice(keep + blocks.length)) extra.remove();
+  blocks.forEach((block, at) => {
+    const there = place.children[keep + at];
+    if (there?.tagName === block.tagName) become(there, block);
+    else if (there) there.replaceWith(block);
+    else place.append(block);
   });
   shown.querySelector(".think")?.remove();
-  if (lines.length === 0) shown.querySelector("h3")?.append(thinking());
+  if (!place.children.length) shown.querySelector("h3")?.append(thinking());
 }
 
 function thinking() {

@@ -1,0 +1,382 @@
+"""Markdown that models and people write, as HTML: one safe subset, for every page.
+
+Paragraphs, emphasis, code, quotes, lists and tables are set as such, and headings as bold lines. HTML is text. A link
+and an image are their words with the address behind them: nothing can be clicked or loaded. Nothing that was written is
+hidden: a block of which the subset would leave out a word is set as it was written.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from markupsafe import Markup, escape
+
+from flowdebate.service.documents.text import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
+
+
+_RULES = ("autolink", "backticks", "blockquote", "code", "emphasis", "escape", "fence", "heading", "hr", "image")
+_MORE_RULES = ("link", "list", "newline", "strikethrough", "table")
+_LONGEST = 100_000
+"""Characters of a text; a longer one is set as it was written, for some take a second."""
+_DEEPEST = 20
+"""Levels of lists and quotes in each other; the parser leaves out what is deeper."""
+_SPECIAL = re.compile(r"[\\`*_\[<~|]|^[ \t]*(?:[-+#>=]|\d+[.)])|^(?: {4}| {0,3}\t)", re.MULTILINE)
+"""In every text that may have more than paragraphs."""
+_LETTERS = re.compile(r"[^\W_]+")
+_HTML = {
+    "paragraph_open": "<p>",
+    "paragraph_close": "</p>",
+    "heading_open": '<p class="head">',  # no heading of the page: those are its own
+    "heading_close": "</p>",
+    "blockquote_open": "<blockquote>",
+    "blockquote_close": "</blockquote>",
+    "bullet_list_open": "<ul>",
+    "bullet_list_close": "</ul>",
+    "ordered_list_open": "<ol>",
+    "ordered_list_close": "</ol>",
+    "list_item_close": "</li>",
+    "table_open": '<div class="table" tabindex="0"><table>',
+    "table_close": "</table></div>",
+    "thead_open": "<thead>",
+    "thead_close": "</thead>",
+    "tbody_open": "<tbody>",
+    "tbody_close": "</tbody>",
+    "tr_open": "<tr>",
+    "tr_close": "</tr>",
+    "th_open": '<th scope="col">',
+    "th_close": "</th>",
+    "td_open": "<td>",
+    "td_close": "</td>",
+    "hr": "<hr>",
+    "softbreak": "<br>",  # a line of its own was meant as one
+    "hardbreak": "<br>",
+    "em_open": "<em>",
+    "em_close": "</em>",
+    "strong_open": "<strong>",
+    "strong_close": "</strong>",
+    "s_open": "<s>",
+    "s_close": "</s>",
+}
+"""All that a text can become, by the parser's tokens; list items, code and links are written by `_Writer`."""
+
+# Marks of spans in a text, while it is parsed: punctuation, for letters beside `**` would change what that means.
+_MARK, _BEGINS, _ENDS = "\U0001da87", "\U0001da88", "\U0001da89"
+_MARKED = re.compile(f"{_MARK}(\\d+)([{_BEGINS}{_ENDS}])")
+_UNMARKED = str.maketrans(dict.fromkeys((_MARK, _BEGINS, _ENDS), "\ufffd"))
+_MARGIN = re.compile(r"[ \t]*(?:(?:[-+*]|#{1,6}|\d{1,9}[.)])[ \t]+|>[ \t]*|\|[ \t]*)*")
+"""What stands before the text of a line."""
+_RULE = re.compile(r"[ \t>]*(?:`{3,}|~{3,}|\|?[ \t]*:?-+[-:| \t]*$|(?:[*_-][ \t]*){3,}$)", re.MULTILINE)
+"""A line without text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A part of a text that a page marks, wherever it is in the Markdown. They do not overlap."""
+
+    start: int
+    end: int
+    tag: str
+    """The element that it is in, such as `q`."""
+    kind: str = ""
+    """The class of the element."""
+    after: Markup = Markup("")  # noqa: RUF009 - it is frozen
+    """What stands behind its end."""
+
+
+def prose(text: str, spans: Sequence[Span] = ()) -> Markup:
+    r"""`text` as HTML, an element for each of its blocks.
+
+    >>> print(prose("Count **drivers**.\n\n- first\n- <b>then</b>"))
+    <p>Count <strong>drivers</strong>.</p>
+    <ul><li>first</li><li>&lt;b&gt;then&lt;/b&gt;</li></ul>
+    """
+    return _prose(text, tuple(spans))
+
+
+@lru_cache(maxsize=1024)  # pages are made anew at each request, and most of what was said stays
+def _prose(text: str, spans: tuple[Span, ...]) -> Markup:
+    if spans:
+        text = _with_marks(text.translate(_UNMARKED), spans)
+    return Markup("\n").join(html for _, html in _blocks(_plain(text), spans))
+
+
+def inline(text: str) -> Markup:
+    r"""`text` in a line, with emphasis and code.
+
+    >>> print(inline("*Two* of `n`\n# no heading"))
+    <em>Two</em> of <code>n</code><br># no heading
+    """
+    return _prose_in_line(text)
+
+
+@lru_cache(maxsize=1024)
+def _prose_in_line(text: str) -> Markup:
+    text = _plain(text)
+    if len(text) <= _LONGEST and is_marked(text):
+        writer = _Writer(())
+        writer.write(_parser().parseInline(text))
+        if writer.is_whole(text):
+            return writer.take()
+    return escape(text).replace("\n", Markup("<br>"))
+
+
+def is_marked(text: str) -> bool:
+    """Whether `text` may have more than paragraphs."""
+    return _SPECIAL.search(text) is not None
+
+
+def _plain(text: str) -> str:
+    """`text` with line feeds alone at the ends of lines, and nothing that acts or hides."""
+    return printable("\n".join(text.splitlines()))
+
+
+@cache
+def _parser() -> MarkdownIt:
+    from markdown_it import MarkdownIt
+
+    parser = MarkdownIt("zero", {"maxNesting": _DEEPEST}).enable([*_RULES, *_MORE_RULES])
+    # no address is followed, so each is shown as it was written, whatever it would do
+    for name, function in (("validateLink", lambda _: True), ("normalizeLink", str), ("normalizeLinkText", str)):
+        setattr(parser, name, function)
+    return parser
+
+
+def _blocks(text: str, spans: Sequence[Span], *, grows: bool = False) -> Iterator[tuple[int, Markup]]:
+    """The blocks of a text: the line at which each begins, and its HTML. The last one may go on if the text `grows`."""
+    if len(text) > _LONGEST or not is_marked(text):
+        yield from _paragraphs(text, spans)
+        return
+    groups: list[list[Token]] = []
+    for token in _parser().parse(text):
+        if token.level == 0 and token.nesting >= 0:
+            groups.append([])
+        groups[-1].append(token)
+    if not groups:
+        return
+    if grows and (last := groups[-1]):
+        _close(last)
+    lines = text.split("\n")
+    begins = [0, *((group[0].map or [0])[0] for group in groups[1:]), len(lines)]
+    writer = _Writer(spans)
+    for group, (begin, end) in zip(groups, pairwise(begins), strict=True):
+        source = "\n".join(lines[begin:end])
+        inside = writer.inside
+        writer.write(group)
+        if (grows and group is groups[-1]) or writer.is_whole(source):
+            yield begin, writer.take()
+            continue
+        writer.take()
+        writer.inside = inside
+        writer.write_plain(source)
+        yield begin, writer.take()
+
+
+def _paragraphs(text: str, spans: Sequence[Span]) -> Iterator[tuple[int, Markup]]:
+    writer, held, begin = _Writer(spans), list[str](), 0
+    for number, line in enumerate([*text.split("\n"), ""]):
+        if line.strip():
+            begin = begin if held else number
+            held.append(line)
+        elif held:
+            writer.write_plain("\n".join(held))
+            yield begin, writer.take()
+            held = []
+
+
+class _Writer:
+    """Writes tokens as HTML, and notes what a reader of it can read."""
+
+    def __init__(self, spans: Sequence[Span]) -> None:
+        self._spans = spans
+        self._pieces: list[str] = []
+        self._read: list[str] = []
+        self.inside: Span | None = None
+        """The span that goes on."""
+
+    def write(self, tokens: Iterable[Token]) -> None:  # noqa: C901, PLR0912 - a case for each kind
+        """Write the tokens of a block, or of a line."""
+        links: list[Token] = []
+        for token in tokens:
+            match token.type:
+                case "inline":
+                    self.write(token.children or ())
+                case "text" | "text_special":
+                    self._text(token.content)
+                case "code_inline":
+                    self._enclosed("<code>", token.content, "</code>")
+                case "fence" | "code_block":
+                    self._pieces.append('<pre tabindex="0">')
+                    if info := token.info.strip():  # whoever is sent the text reads it as well
+                        self._enclosed("<small>", info, "</small>\n")
+                    self._enclosed("<code>", token.content.rstrip("\n"), "</code></pre>")
+                case "list_item_open":
+                    self._pieces.append(f'<li value="{int(token.info)}">' if token.info else "<li>")
+                    self._read.append(token.info)
+                case "link_open":
+                    links.append(token)
+                case "link_close":
+                    self._address(links.pop(), "href", told=token.info == "auto")
+                case "image":
+                    self.write(token.children or ())
+                    self._address(token, "src")
+                case "td_open" if token.attrs:  # the only one is its alignment, and figures are on the right
+                    self._pieces.append('<td class="num">' if "right" in str(token.attrs) else "<td>")
+                case _ if not token.hidden:  # of the paragraphs in a list without blank lines
+                    self._pieces.append(_HTML[token.type])
+                case _:
+                    pass
+
+    def write_plain(self, text: str) -> None:
+        """Write a block as it was written."""
+        self._pieces.append("<p>")
+        for number, line in enumerate(filter(None, map(str.strip, text.split("\n")))):
+            self._pieces.append("<br>" if number else "")
+            self._text(line)
+        self._pieces.append("</p>")
+
+    def take(self) -> Markup:
+        """What was written since the last time."""
+        pieces, self._pieces, self._read = self._pieces, [], []
+        return Markup("".join(pieces))  # noqa: S704 - each is one of `_HTML`, or escaped
+
+    def is_whole(self, source: str) -> bool:
+        """Whether everything in `source` that can be read was written."""
+        return _letters("".join(self._read)) == _letters(_MARKED.sub("", source))
+
+    def _enclosed(self, before: str, text: str, after: str) -> None:
+        self._pieces.append(before)
+        self._text(text)
+        self._pieces.append(after)
+
+    def _address(self, token: Token, name: str, *, told: bool = False) -> None:
+        """The address of a link or an image, and its title, behind its words."""
+        title = token.attrGet("title")
+        words = str(token.attrGet(name) or "") + (f' "{title}"' if title else "")
+        if not told:
+            self._text(f" ({words})")
+
+    def _text(self, text: str) -> None:
+        if not self._spans:
+            self._read.append(text)
+            self._pieces.append(escape(text))
+            return
+        end = 0
+        for found in [*_MARKED.finditer(text), None]:
+            part = text[end : None if found is None else found.start()]
+            span = self.inside
+            self._read.append(part)
+            if part:
+                kind = f' class="{span.kind}"' if span is not None and span.kind else ""
+                self._pieces.append(f"<{span.tag}{kind}>{escape(part)}</{span.tag}>" if span else escape(part))
+            if found is None:
+                return
+            end, marked = found.end(), self._spans[int(found[1])]
+            self.inside = marked if found[2] == _BEGINS else None
+            self._pieces.append("" if self.inside else marked.after)
+
+
+def _letters(text: str) -> str:
+    return "".join(_LETTERS.findall(text))
+
+
+# Spans
+
+
+def _with_marks(text: str, spans: Sequence[Span]) -> str:
+    """`text` with a mark where each span begins and ends."""
+    pieces, end = list[str](), 0
+    for number, span in enumerate(spans):
+        for place, mark in ((_marked_at(text, span.start), _BEGINS), (_marked_at(text, span.end), _ENDS)):
+            pieces += [text[end:place], f"{_MARK}{number}{mark}"]
+            end = place
+    return "".join([*pieces, text[end:]])
+
+
+def _marked_at(text: str, at: int) -> int:
+    """Where a mark for the place `at` can be: not before what makes a list, a quote, a table or a rule of its line."""
+    begin = text.rfind("\n", 0, at) + 1
+    while (rule := _RULE.match(text, begin)) is not None and rule.end() < len(text):
+        begin = at = text.find("\n", rule.end()) + 1 or len(text)
+    margin = _MARGIN.match(text, begin)
+    return max(at, begin if margin is None else margin.end())
+
+
+# Texts that grow
+
+_ALWAYS = 50
+"""An open block is set anew once it has grown by this part of it: a long one costs as much as some short ones."""
+_INLINE = re.compile(r"\\.|`+|\*{1,3}|~~", re.DOTALL)
+_BEGUN = re.compile(r"(?:^|\n)[ \t]*(?:[-+*`#>|~=]+|\d+[.)]?)[ \t]*\Z|(?:(?<=\s)|^)[*`~]+\Z")
+"""At the end of a text that goes on: what may become anything."""
+
+
+class GrowingProse:
+    """A text while it is written, block by block: what is finished is set once, and only its last block again."""
+
+    def __init__(self) -> None:
+        self._text = ""
+        self._start = 0
+        """Where the open block begins."""
+        self._done: list[Markup] = []
+        self._open: list[Markup] = []
+        self.kept = 0
+        """The blocks that were there before the last change and still are."""
+        self._shown = 0
+        """The characters that are set."""
+
+    def grow(self, text: str) -> bool:
+        """Take the whole text as it is now; whether it is to be shown again."""
+        if not text.startswith(self._text):  # it was asked for again
+            self.__init__()  # type: ignore[misc]
+        self._text = text
+        if len(text) - self._shown <= (self._shown - self._start) // _ALWAYS:
+            return False
+        tail = text[self._start :]
+        blocks = [] if text.lstrip()[:1] == "{" else list(_blocks(_plain(tail), (), grows=True))  # data is not read
+        self.kept = len(self._done)
+        self._done += [html for _, html in blocks[:-1]]
+        self._open = [html for _, html in blocks[-1:]]
+        if blocks:
+            self._start += len("".join(tail.splitlines(keepends=True)[: blocks[-1][0]]))
+        self._shown = len(text)
+        return True
+
+    @property
+    def news(self) -> list[Markup]:
+        """The blocks behind those that were `kept`."""
+        return [*self._done[self.kept :], *self._open]
+
+    @property
+    def blocks(self) -> list[Markup]:
+        """All blocks."""
+        return [*self._done, *self._open]
+
+
+def _close(group: Sequence[Token]) -> None:
+    """Close what is open in the last line of a block, so that it looks as it will: emphasis, code."""
+    token = next((each for each in reversed(group) if each.type in ("inline", "fence", "code_block")), None)
+    if token is None or token.type != "inline":
+        return
+    content, opened = _BEGUN.sub("", token.content), list[str]()
+    for found in _INLINE.finditer(content):
+        mark, code = found[0], opened and opened[-1][0] == "`"
+        if opened and mark == opened[-1]:
+            opened.pop()
+        elif opened and found.end() == len(content) and opened[-1].startswith(mark):  # half of what closes it
+            content = content[: found.start()]
+        elif mark[0] != "\\" and not code and content[found.end() : found.end() + 1].strip():
+            opened.append(mark)
+    content += "".join(reversed(opened))
+    if content != token.content:
+        token.children = []
+        _parser().inline.parse(content, _parser(), {}, token.children)

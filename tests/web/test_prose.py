@@ -1,0 +1,192 @@
+"""Markdown on pages: a small subset, in which nothing acts, nothing is hidden and nothing is loaded."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flowdebate.web import prose as module
+from flowdebate.web.prose import GrowingProse, Span, inline, prose
+
+PARTS = (
+    *("a", "b c", "7", " ", "    ", "\n", "\n\n", "\n\n", "\t", "\r\n", "\u2028", "\x00", "\u202e", "é", "👍"),
+    *("*", "**", "_", "~~", "`", "```\n", "\n```py x\n", "# ", "\n## ", "- ", "\n- ", "\n  - ", "1. ", "\n12) ", ">"),
+    *("|", "\n| a | b |\n|---|:-:|\n| c |", "\n---\n", "===", "\\", "&amp;", "&#60;", "<b>", "</p>", "<!-- x -->"),
+    *("[", "](", ")", "![", "](javascript:alert(1))", "<https://x.example>", "<me@x.example>", "[r]: data:x 'T'\n"),
+)  # fmt: skip
+TEXTS = st.lists(st.sampled_from(PARTS) | st.text(max_size=3), max_size=30).map("".join)
+TAGS = {
+    *("p", "br", "hr", "ul", "ol", "li", "blockquote", "pre", "code", "small", "em", "strong", "s", "div"),
+    *("table", "thead", "tbody", "tr", "th", "td"),
+}
+ATTRIBUTES = {
+    "p": [{}, {"class": "head"}],
+    "pre": [{"tabindex": "0"}],
+    "div": [{"class": "table", "tabindex": "0"}],
+    "th": [{"scope": "col"}],
+    "td": [{}, {"class": "num"}],
+}
+SUBSET = {
+    *((tag,) for tag in TAGS),
+    *((tag, *sorted(each)) for tag, found in ATTRIBUTES.items() for each in found),
+    ("li", "value"),
+}
+"""What a text may become: elements with the names of their attributes."""
+VOID = {"br", "hr"}
+TABLE = (
+    '<div class="table" tabindex="0"><table><thead><tr><th scope="col">a</th></tr></thead>'
+    '<tbody><tr><td class="num">1</td></tr></tbody></table></div>'
+)
+
+
+class Page(HTMLParser):
+    """The elements of a piece of HTML, and its letters with the numbers of lists."""
+
+    def __init__(self, html: str, *, marks: str = "") -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.blocks = 0
+        self.read = ""
+        self.marked = ""
+        self._marks = marks
+        self.feed(str(html))
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = dict(attrs)
+        if tag != self._marks:
+            assert tag in TAGS
+            if tag == "li" and found:
+                assert set(found) == {"value"}
+                self.read += found["value"] or ""
+            else:
+                assert found in ATTRIBUTES.get(tag, [{}])
+        self.blocks += not self.open
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.read += data
+        if self._marks in self.open:
+            self.marked += data
+
+
+def letters(text: str) -> str:
+    """The letters and digits of a text as pages show it."""
+    return re.sub(r"[\W_]", "", module._plain(text))
+
+
+@given(TEXTS)
+def test_a_text_becomes_nothing_else_than_the_subset_and_nothing_of_it_is_hidden(text: str) -> None:
+    """Each tag and each attribute is one of a few, none has an address, and all letters are there in their order."""
+    for html in (prose(text), inline(text)):
+        assert re.sub(r"[\W_]", "", Page(html).read) == letters(text)
+
+
+@given(TEXTS, st.lists(st.integers(0, 200), max_size=6, unique=True).map(sorted))
+def test_what_is_marked_are_the_words_of_the_spans(text: str, places: list[int]) -> None:
+    """Wherever they begin and end in the Markdown; and the rest is as it would be."""
+    places = [each for each in places if each <= len(text)]
+    spans = [Span(start, end, "ins") for start, end in zip(places[::2], places[1::2], strict=False)]
+    page = Page(prose(text, spans), marks="ins")
+    assert re.sub(r"[\W_]", "", page.read) == letters(text)
+    if "\\" not in text and "&" not in text and text.isprintable():
+        cut = "".join(text[each.start : each.end] for each in spans)
+        assert len(re.sub(r"[\W_]", "", page.marked)) <= len(letters(cut))
+
+
+@given(st.lists(TEXTS, max_size=5))
+def test_a_text_that_grows_ends_as_the_whole_text_is(pieces: list[str]) -> None:
+    """However it was cut: what was sent, put together as a browser does, is the HTML of the text so far."""
+    growing, shown, text = GrowingProse(), list[str](), ""
+    for piece in pieces:
+        text += piece
+        if growing.grow(text):
+            shown = [*shown[: growing.kept], *growing.news]
+        assert shown == growing.blocks
+        for block in shown:
+            assert Page(block).blocks == 1
+    text += "\n\nThat is all."
+    assert growing.grow(text) or text.lstrip().startswith("{")
+    shown = [*shown[: growing.kept], *growing.news]
+    if not text.lstrip().startswith("{"):
+        assert "\n".join(shown) == prose(text)
+
+
+@given(st.text("ab .,:;!?()\n\t'\"", max_size=60))
+def test_plain_text_is_the_same_with_and_without_the_parser(text: str) -> None:
+    """Most of what is said has no mark in it, and costs nothing."""
+    plain = prose(text)
+    if not module._SPECIAL.search(module._plain(text)):
+        tokens = module._parser().parse(module._plain(text))
+        writer = module._Writer(())
+        writer.write(tokens)
+        assert "".join(writer.take().split()) == "".join(plain.split())
+
+
+@pytest.mark.parametrize(
+    ("text", "html"),
+    [
+        ("**half** of `it`\nSo *it* is.", "<p><strong>half</strong> of <code>it</code><br>So <em>it</em> is.</p>"),
+        ("# Rents\n\nThey rise.", '<p class="head">Rents</p>\n<p>They rise.</p>'),
+        ("3. third\n5. fifth", '<ol><li value="3">third</li><li value="5">fifth</li></ol>'),
+        ("> one\n> two", "<blockquote><p>one<br>two</p></blockquote>"),
+        ('[the survey](https://x.example "May")', "<p>the survey (https://x.example &#34;May&#34;)</p>"),
+        ("![a chart](https://x.example/a.png)", "<p>a chart (https://x.example/a.png)</p>"),
+        ("<https://x.example>", "<p>https://x.example</p>"),
+        ("```py hidden\nx < 1\n```", '<pre tabindex="0"><small>py hidden</small>\n<code>x &lt; 1</code></pre>'),
+        ("| a |\n|--:|\n| 1 |", TABLE),
+        ("| a |\n|---|\n| 1 | left out |", "<p>| a |<br>|---|<br>| 1 | left out |</p>"),
+        (">" * 90 + " deep", f"<p>{'&gt;' * 90} deep</p>"),
+        ("[x]: https://x.example 'T'", "<p>[x]: https://x.example &#39;T&#39;</p>"),
+    ],
+)  # fmt: skip
+def test_the_subset(text: str, html: str) -> None:
+    """Each part of it, and what Markdown would hide."""
+    assert prose(text) == html
+
+
+@pytest.mark.parametrize(
+    ("text", "html"),
+    [
+        ("**bo", "<p><strong>bo</strong></p>"),
+        ("so **bold*", "<p>so <strong>bold</strong></p>"),
+        ("a `co", "<p>a <code>co</code></p>"),
+        ("Points:\n-", "<p>Points:</p>"),
+        ("- a\n- **b", "<ul><li>a</li><li><strong>b</strong></li></ul>"),
+        ("```\nx **", '<pre tabindex="0"><code>x **</code></pre>'),
+    ],
+)
+def test_a_text_that_goes_on_looks_as_it_will(text: str, html: str) -> None:
+    """What is not closed yet is closed at its end, so that no mark is seen for a moment."""
+    growing = GrowingProse()
+    assert growing.grow(text)
+    assert growing.blocks == [html]
+
+
+def test_a_text_that_is_asked_for_again_begins_anew() -> None:
+    """And a structured answer is not read as text."""
+    growing = GrowingProse()
+    assert growing.grow("One.\n\nTwo.")
+    assert growing.grow("Other")
+    assert (growing.kept, growing.news) == (0, ["<p>Other</p>"])
+    data = GrowingProse()
+    assert data.grow('{"a": "**b')
+    assert data.blocks == []
+
+
+def test_a_long_block_is_not_set_anew_for_each_word() -> None:
+    """A list of a thousand lines costs some dozen times what it costs once."""
+    growing, times, text = GrowingProse(), 0, ""
+    for number in range(1000):
+        text += f"- line {number}\n"
+        times += growing.grow(text)
+    assert times < 300
