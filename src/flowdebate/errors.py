@@ -552,10 +552,13 @@ class BudgetReached(LimitReached):
     """
 
     def __init__(self, kind: str, *, limit: float, used: float, budget: str = "all runs") -> None:
-        super().__init__(kind, limit=limit, used=used)
+        self.kind = kind
+        self.limit = limit
+        self.used = used
         self.budget = budget
         what = "in money" if kind == "cost" else kind
-        self.args = (f"the budget of {budget} is reached: {round(used, 6):,} of {limit:,} {what} used",)
+        sentence = f"the budget of {budget} is reached: {round(used, 6):,} of {limit:,} {what} used"
+        super(LimitReached, self).__init__(sentence)
 
 
 class TooManyRuns(FlowDebateError):
