@@ -33,8 +33,6 @@ REPLACED = {
     "made again": "retried",
     "parked": "suspended",
     "redecide": "recount",
-    "seat": "role",
-    "seats": "roles",
     "set aside": "suspended",
     "taken up": "resumed",
     "written down": "persisted, recorded",

@@ -216,8 +216,8 @@ def test_a_bad_row_is_an_error_before_anything_is_paid(folder: Path, content: st
         (("--seed", "x"), "Invalid value"),
         (("--max-calls", "0"), "--max-calls must be an int >= 1"),
         (
-            ("--pattern", "handoff", "--judge-model", "m"),
-            "handoff has no option --judge-model.",
+            ("--pattern", "handoff", "--synthesizer"),
+            "handoff has no option --synthesizer.",
         ),
         (("--file", "recorded.toml"), "recorded.toml: `record` must be left out in a batch"),
         (("--file", "replayed.toml"), "replayed.toml: `replay` must be left out in a batch"),

@@ -97,12 +97,10 @@ def test_typing_errors_are_answered_with_what_was_meant(line: str) -> None:
 @pytest.mark.parametrize(
     "meant", ["openai:gpt-5-mini", "gpt-5-mini", "openai / gpt-5-mini", "OpenAI/gpt-5-mini", "opnai/gpt-5-mini"]
 )
-@pytest.mark.parametrize("option", ["--model", "--judge-model", "--fallback", "--panel"])
+@pytest.mark.parametrize("option", ["--model", "--fallback", "--panel"])
 def test_a_model_s_mistyped_name_is_answered_with_the_right_one(option: str, meant: str) -> None:
     """Before anything is asked."""
-    result = CliRunner().invoke(
-        app, ["debate", "Should we ship?", "--model", "local", option, meant], catch_exceptions=False
-    )
+    result = CliRunner().invoke(app, ["debate", "Should we ship?", option, meant], catch_exceptions=False)
     assert result.exit_code == 2
     assert "Did you mean 'openai/gpt-5-mini'?" in result.stderr
 

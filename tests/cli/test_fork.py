@@ -46,7 +46,7 @@ def test_with_another_judge_only_the_judge_is_paid_for(store: Path, tmp_path: Pa
         command(*on.options(*SIDES, "--max-rounds", "1", "--seed", "7"))
         parent = newest(store)
         before = parent, steps_of(store, parent.header.run_id)
-        with OnTerminal("fork", "--last", "--judge-model", "other", "--markdown", str(report)) as terminal:
+        with OnTerminal("fork", "--last", "--model", "synthesize=other", "--markdown", str(report)) as terminal:
             assert terminal.end() == 0
         assert [body["model"] for body in on.bodies] == ["staged", "staged", "staged", "other"]
         fork = newest(store)
@@ -105,9 +105,9 @@ def test_a_fork_has_the_id_that_it_is_given(store: Path) -> None:
     """So that a script need not look for it; a taken one is refused before anything is asked."""
     with Stage(turns=SAID) as on:
         command(*on.options(*SIDES, "--max-rounds", "1"))
-        document = forked("--last", "--judge-model", "other", "--fork-id", "rents-2")
+        document = forked("--last", "--model", "synthesize=other", "--fork-id", "rents-2")
         asked = len(on.bodies)
-        taken = command("fork", "rents-2", "--judge-model", "third", "--fork-id", "rents-2")
+        taken = command("fork", "rents-2", "--model", "synthesize=third", "--fork-id", "rents-2")
         blank = command("fork", "rents-2", "--fork-id", " ")
         assert len(on.bodies) == asked
     assert document["runId"] == newest(store).header.run_id == "rents-2"
@@ -172,7 +172,7 @@ def test_a_fork_has_the_models_of_its_run_not_of_the_environment(store: Path, mo
         monkeypatch.setenv("FLOWDEBATE_MODEL", "openai/staged")
         command("debate", "Cap rents?", *SIDES, "--max-rounds", "1")
         monkeypatch.setenv("FLOWDEBATE_MODEL", "openai/ann-model")
-        forked("--last", "--judge-model", "openai/other")
+        forked("--last", "--model", "synthesize=openai/other")
         assert [body["model"] for body in on.bodies] == ["staged", "staged", "staged", "other"]
         assert newest(store).header.model == {"chat": "openai/staged", "synthesize": "openai/other"}
 

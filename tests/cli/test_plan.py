@@ -199,7 +199,7 @@ def test_options_win_over_the_file(tmp_path: Path) -> None:
         question="Why?",
         max_rounds=1,
         moderator=False,
-        judge_model="local",
+        model={"synthesize": "local"},
         debaters=["c=one", "d=two=2"],
     )
     assert (plan.subject, plan.length, plan.options.moderator, plan.seed) == ("Why?", 1, False, 7)
@@ -218,7 +218,7 @@ def test_a_schema_s_path_is_relative_to_the_file_that_names_it(tmp_path: Path) -
 def test_at_a_base_url_models_are_called_what_the_server_calls_them() -> None:
     """One object for each name; the embedded model has no address."""
     plan = make_plan(
-        DEBATE, {"question": "Why?", "model": "a/b", "judge_model": "a/b", "base_url": "http://127.0.0.1:1/v1"}
+        DEBATE, {"question": "Why?", "model": ["a/b", "synthesize=a/b"], "base_url": "http://127.0.0.1:1/v1"}
     )
     assert plan.models is not None
     assert plan.models["chat"] is plan.models["synthesize"]
@@ -274,7 +274,7 @@ def test_misuse_is_one_line_and_exit_code_2(arguments: list[str], message: str) 
         (["--model", "openai:gpt-5-mini"], "", "Did you mean 'openai/gpt-5-mini'?"),
         (["--fallback", "gpt-5-mini"], "", "Did you mean 'openai/gpt-5-mini'?"),
         ([], 'modle = "local"', "Did you mean `model`?"),
-        ([], 'judge-model = "local"', "Did you mean `judge_model`?"),
+        (["--model", "judgde=local", "--debater", "a=x", "--debater", "b=y"], "", "Did you mean 'judge'?"),
         ([], 'model = "opnai/gpt-5"', "Did you mean 'openai/gpt-5'?"),
         ([], '[[debaters]]\nname = "a"\nstanse = "x"', "Did you mean `stance`?"),
         ([], '[[debaters]]\nname = "a"\nstance = "x"\nmodel = "openai:gpt-5"', "Did you mean 'openai/gpt-5'?"),

@@ -228,6 +228,6 @@ def test_a_recording_holds_the_answers_of_every_role_s_own_model(tmp_path: Path)
     """One file for all of them."""
     cassette = tmp_path / "debate.cassette"
     with Stage() as stage:
-        held = run(stage, *SIDES, "--max-rounds", "1", "--judge-model", "staged", "--record", str(cassette))
+        held = run(stage, *SIDES, "--max-rounds", "1", "--model", "synthesize=staged", "--record", str(cassette))
     assert held.exit_code == 0
     assert len(cassette.read_text().splitlines()) == 1 + 3

@@ -177,5 +177,5 @@ def test_help_imports_neither_models_nor_layout() -> None:
     ended = subprocess.run(  # noqa: S603 - above
         [sys.executable, "-c", script], stdout=subprocess.PIPE, check=True, timeout=PATIENCE, env=environment()
     )
-    assert b"--judge-model" in ended.stdout
+    assert b"--max-rounds" in ended.stdout
     assert ended.stdout.endswith(b"[]\n")

@@ -27,7 +27,7 @@ values = st.recursive(
     scalars, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4), max_leaves=12
 )
 OPTIONS = """
-    rounds debaters agents turns model base_url schema sources record replay stop price judge_model schedule humans
+    rounds debaters agents turns model base_url schema sources record replay stop price schedule humans
     panel members max_calls attempts fallback synthesizer moderator length profile seed question
 """.split()  # noqa: SIM905 - shorter
 KNOWN: dict[str, st.SearchStrategy[Any]] = {

@@ -438,7 +438,7 @@ def test_a_request_cannot_name_a_server_of_this_machine(server: Stage, model: st
     sides = [{"name": "Ann", "stance": "a", "model": model}, {"name": "Ben", "stance": "b"}]
     for options in (
         {"model": model},
-        {"judge_model": model},
+        {"model": {"judge": model}},
         {"fallback": ["openai/gpt-5", model]},
         {"debaters": sides},
     ):
@@ -451,8 +451,8 @@ def test_a_request_cannot_name_a_server_of_this_machine(server: Stage, model: st
             [error] = refused.json()["errors"]
             assert error["field"] in options
             assert error["allowed"].startswith("one that this server allows")
-    body = {"pattern": "council", "question": "Why?", "options": {"chair": model}}
-    assert server.post("/runs", body).json()["errors"][0]["field"] == "chair"
+    body = {"pattern": "council", "question": "Why?", "options": {"model": {"chair": model}}}
+    assert server.post("/runs", body).json()["errors"][0]["field"] == "model"
 
 
 def test_models_may_be_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -462,7 +462,7 @@ def test_models_may_be_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
         return stage.post("/runs", {**BRIEF, "options": {"max_rounds": 1, "model": model, "attempts": 1}}).status_code
 
     monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
-    with staged(lambda: Service(store="memory:", model="vllm/own"), allow_models=["ollama/gem*"]) as stage:
+    with staged(lambda: Service(store="memory:", model="vllm/own", allow_models=["ollama/gem*"])) as stage:
         assert [status(stage, each) for each in ("ollama/gemma", "vllm/own", "ollama/x", "openai/gpt-5", "local")] == [
             201,
             201,
@@ -471,4 +471,5 @@ def test_models_may_be_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
             422,
         ]
     with staged(lambda: Service(store="memory:", model="vllm/own")) as stage:
-        assert [status(stage, each) for each in ("vllm/own", "vllm/x", "openai/gpt-5")] == [201, 422, 201]
+        names = ("vllm/own", "vllm/x", "openai/gpt-5", "openai/gpt-5.6-luna")
+        assert [status(stage, each) for each in names] == [201, 422, 422, 201]

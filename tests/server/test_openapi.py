@@ -91,7 +91,7 @@ def test_patterns_say_what_they_take(shared: Stage) -> None:
     found = {each["name"]: each for each in shared.get("/patterns").json()}
     assert list(found) == ["debate", "deliberation", "handoff", "consensus", "round_robin", "council"]
     options = found["debate"]["options"]["properties"]
-    assert {"debaters", "max_rounds", "judge_model", "output_schema"} <= set(options)
+    assert {"debaters", "max_rounds", "model", "output_schema"} <= set(options)
     assert not {"question", "base_url", "record", "replay"} & set(options)
     for each in found.values():
         Draft202012Validator.check_schema(each["options"])

@@ -36,7 +36,16 @@ def test_a_council_is_held_shown_saved_resumed_and_batched(tmp_path: Path) -> No
     report = tmp_path / "report.md"
     with Stage(turns=(("Wait, ", "I say."),), answers=ANSWERS) as on:
         where = ("--model", "staged", "--base-url", on.base_url, "--seed", "3")
-        members = ("--member", "Ann=ann-model", "--member", "Bea=bob-model", "--chair", "staged", "--review", "all")
+        members = (
+            "--member",
+            "Ann=ann-model",
+            "--member",
+            "Bea=bob-model",
+            "--model",
+            "chair=staged",
+            "--review",
+            "all",
+        )
         live = command("council", "Ship today?", *where, *members, "--markdown", str(report))
         asked = [body["model"] for body in on.bodies]
         saved = command("council", "Ship today?", *where, *members, "--json")

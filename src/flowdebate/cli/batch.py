@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 @opt.command(
-    "model", "judge_model", "base_url", "seed", "max_calls", "max_tokens", "max_seconds", "price", "attempts",
+    "model", "base_url", "seed", "max_calls", "max_tokens", "max_seconds", "price", "attempts",
     "fallback", "on_failure",
 )  # fmt: skip
 def batch(  # noqa: PLR0913 - the options of the command
@@ -248,7 +248,7 @@ class Plans:
                 "--pattern", pattern, f"There is no pattern {pattern!r}.{hint} Patterns: {', '.join(PATTERNS)}."
             )
         self._info = info
-        planned = make_plan(info, select_options(info, {**options, info.subject: first}), file=file)
+        planned = make_plan(info, select_options(info, {**options, info.subject: first}), file=file, begins=True)
         for key in ("record", "replay"):  # one file has the answers of one run
             if getattr(planned.policies, key) is not None:
                 where, field = planned.options.place(key)
@@ -257,6 +257,8 @@ class Plans:
         """The plan as the store has it, without what depends on the question."""
         for key in info.load_page().settled(planned):
             self.stored["options"].pop(key)
+        if planned.dealt is not None:  # dealt to the sides of each question
+            self.stored["options"]["model"] = planned.options.model
         if not planned.speakers:  # any sides will do to check the options
             planned = with_sides(planned, info.load_page().any_speakers(first))
         self._proposed: dict[str, Sequence[Debater]] = {}
@@ -317,7 +319,8 @@ class Plans:
     def each(self, row: Row) -> tuple[Sequencer[Any, Any], Mapping[str, Any]]:
         """The pattern for a row, and its stored plan."""
         plan = self.of(row)
-        options = {**self.options_of(row), **plan.info.load_page().settled(plan)}
+        dealt = {} if plan.dealt is None else {"model": plan.dealt}
+        options = {**self.options_of(row), **plan.info.load_page().settled(plan), **dealt}
         return plan.pattern(), {**self.stored, "options": options}
 
     def _plan_for(self, row: Row) -> Plan:

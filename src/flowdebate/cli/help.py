@@ -57,7 +57,7 @@ EXAMPLES = {
         'flowdebate answer 3f2a91c0 --json \'{"winner": "pro"}\' --later',
     ),
     "fork": (
-        "flowdebate fork 3f2a91c0 --judge-model openai/gpt-5",
+        "flowdebate fork 3f2a91c0 --model judge=openai/gpt-5",
         "flowdebate fork 3f2a91c0 --at round[2]/con --say reply.txt",
         "flowdebate fork --last --set schedule=swap",
     ),

@@ -97,7 +97,7 @@ def _show(data: dict[str, Any], asked: Sequence[str]) -> None:
         page.line(f"{found[0].upper()}{found[1:]}.")
     else:
         page.labelled("Model", data["default"]["model"], "bold", indent="")
-        page.labelled("For", f"{_ROLES}; --judge-model names another one for all but the debaters", "dim")
+        page.labelled("For", f"{_ROLES}; --model ROLE=SPEC names another one for one of them", "dim")
         page.labelled("From", data["default"]["from"], "dim")
     for spec in asked if data["checks"] is None else ():
         if data["default"] is None or spec != data["default"]["model"]:

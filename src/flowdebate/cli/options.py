@@ -61,6 +61,15 @@ Quiet: TypeAlias = Annotated[
 Yes: TypeAlias = Annotated[
     bool, Option(panel="Sides", flag="--yes -y", help="Debate the sides that the model proposes without being asked.")
 ]
+Models: TypeAlias = Annotated[
+    list[Text] | None,
+    Option(
+        panel="Model",
+        flag="--model",
+        metavar="[NAME=]SPEC",
+        help="Another model for the run; repeat with NAME= or ROLE= for one who speaks, or a role such as judge.",
+    ),
+]
 Status: TypeAlias = Annotated[
     State | None,
     Option(
@@ -126,7 +135,8 @@ def command(*shared: str) -> Callable[[Callable[..., None]], Callable[..., None]
                 parameters.append(parameter(name, hints[name], option, given.default, argument=argument))
         for name in shared:
             kind, option = PatternOptions.model_fields[name].annotation, option_of(PatternOptions, name)
-            kinds[name] = kind, _flags_of(name, option)[0]
+            if not option.repeated:  # else they are checked once they are read
+                kinds[name] = kind, _flags_of(name, option)[0]
             parameters.append(parameter(name, kind, option))
 
         @wraps(function)
@@ -144,7 +154,9 @@ def command(*shared: str) -> Callable[[Callable[..., None]], Callable[..., None]
 def parameter(name: str, kind: Any, option: Option, default: Any = None, *, argument: bool = False) -> Parameter:  # noqa: ANN401 - any annotation and value
     """The parameter that typer reads for an option of a kind; a bool without a default can also be switched off."""
     plain, values = _kind_of(kind)
-    if option.read is not None and plain is not list:
+    if option.repeated:
+        plain = list
+    elif option.read is not None and plain is not list:
         plain = str
     about: dict[str, Any] = {
         "autocompletion": _completer_of(_metavar_of(name, option) if argument else option.metavar, values),
@@ -196,6 +208,7 @@ def _kind_of(annotation: Any) -> tuple[type, tuple[str, ...]]:  # noqa: ANN401 -
 
 # Completion in a shell
 
+_MODELS = ("SPEC", "[NAME=]SPEC")
 _NEWEST = 50
 """Runs that are offered: what somebody types an id of was started lately, and the shell waits for the list."""
 
@@ -205,11 +218,12 @@ def _completer_of(metavar: str | None, values: Sequence[str]) -> Callable[..., o
 
     def complete(ctx: typer.Context) -> list[tuple[str, str]]:  # typer drops what does not begin with what was typed
         offered: Iterable[tuple[str, str]] = ((value, "") for value in values)
-        if metavar == "SPEC" and not values:
+        if metavar in _MODELS and not values:
             from flowdebate.models.resolve import PROVIDERS
 
             # with a slash behind it: the model's own name is typed
-            offered = (("local", ""), *((f"{provider}/", "") for provider in PROVIDERS))
+            names = ("local", "each") if metavar != "SPEC" else ("local",)
+            offered = ((name, "") for name in (*names, *(f"{provider}/" for provider in PROVIDERS)))
         elif metavar == "PATTERN":
             from flowdebate.patterns import PATTERNS
 
@@ -225,4 +239,4 @@ def _completer_of(metavar: str | None, values: Sequence[str]) -> Callable[..., o
                 offered = [(short_id(run.header.run_id), in_line(run.header.question)) for run in runs]
         return list(offered)
 
-    return complete if values or metavar in ("SPEC", "PATTERN", "RUN") else None
+    return complete if values or metavar in (*_MODELS, "PATTERN", "RUN") else None

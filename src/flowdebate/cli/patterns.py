@@ -166,7 +166,7 @@ def _run(  # noqa: PLR0913 - the options of this front end
         from flowdebate.service.plans.plan import make_plan
         from flowdebate.service.runs import opened
 
-        plan = make_plan(info, given, file=file, ask=ask_here())
+        plan = make_plan(info, given, file=file, ask=ask_here(), begins=True)
         if no_store and store is not None:
             raise misuse("--store", store, "--store and --no-store exclude each other.")
         check_target(markdown)
@@ -227,7 +227,8 @@ def _propose_sides(plan: Plan, *, yes: bool) -> Plan:
     """
     from flowdebate.service.plans.plan import with_sides
 
-    with_sides(plan, ())  # refuses invalid options before a model is called
+    # refuses invalid options before a model is called
+    with_sides(plan, plan.info.load_page().any_speakers(plan.subject)).pattern()
     tell("The question does not say what the sides are; the model proposes some …")
     proposer = plan.info.load_page().create_proposer(plan.options.instructions)
     proposing = proposer.run(plan.subject, model=plan.models, seed=plan.seed, limits=plan.limits, store=False)

@@ -18,9 +18,9 @@ from flowdebate._util.importing import load_object
 from flowdebate._util.validation import check_library
 from flowdebate.cli import options as opt
 from flowdebate.cli.terminal.process import tell
-from flowdebate.errors import BadFile
+from flowdebate.errors import BadFile, ConfigurationError
 from flowdebate.service.plans.files import read_text
-from flowdebate.service.plans.options import COMMAND, Amount, Count, FilePath, Option, Text, misuse
+from flowdebate.service.plans.options import COMMAND, Amount, Count, FilePath, Option, Text, misuse, read_models
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -45,6 +45,15 @@ _App: TypeAlias = Annotated[
         metavar="MODULE:OBJECT",
         help="A flowdebate.service.Service of yours, with patterns, model, store and limits, or a function that "
         "makes one. Modules are also looked for in the current folder.",
+    ),
+]
+_AllowModel: TypeAlias = Annotated[
+    list[Text] | None,
+    Option(
+        panel="Model",
+        metavar="NAME",
+        help='Model that runs may name, or a pattern such as "openai/*"; repeat for each. Default: those that are set '
+        "up, as `flowdebate models` lists them.",
     ),
 ]
 
@@ -77,14 +86,7 @@ def serve(  # noqa: PLR0913 - the options of the command
         list[Text] | None,
         Option(metavar="URL", help="Base URL that the options of runs may name; repeat for each. Default: none."),
     ] = None,
-    allow_model: Annotated[
-        list[Text] | None,
-        Option(
-            metavar="PATTERN",
-            help='Models that the options of runs may name, such as "openai/*"; repeat for each. '
-            "Default: all but those of servers on this machine, such as ollama/….",
-        ),
-    ] = None,
+    allow_model: _AllowModel = None,
     token_file: Annotated[
         FilePath | None,
         Option(metavar="FILE", help="File with the token that requests need. Default: a new one for each start."),
@@ -121,7 +123,7 @@ def serve(  # noqa: PLR0913 - the options of the command
             f"--host {address} opens this server to other machines: whoever has its token can read and begin runs. "
             "Give it a token of its own with --token-file FILE.",
         )
-    _check_app(app, {**given, "store": store})
+    _check_app(app, {**given, "store": store, "allow_model": allow_model})
     token = secrets.token_urlsafe(32) if token_file is None else _read_token(token_file)
 
     def started(base: str, server: Any) -> None:  # noqa: ANN401 - a Server, which is not imported yet
@@ -145,11 +147,10 @@ def serve(  # noqa: PLR0913 - the options of the command
         # as browsers name it in a Host header: IPv6 in brackets, and none of them sends an address that means "any"
         own = () if address in _ANYWHERE else (f"[{address}]" if ":" in address else address,)
         application = create_app(
-            _make_service(app, store, given, recover=not read_only),
+            _make_service(app, store, given, allow_model, recover=not read_only),
             token=token,
             allow_hosts=(*own, *(allow_host or ())),
             allow_base_urls=allow_base_url or (),
-            allow_models=allow_model or (),
             read_only=read_only,
             openai=openai,
             ag_ui=ag_ui,
@@ -179,7 +180,7 @@ def _read_token(path: str) -> str:
 
 
 @opt.command("model", "max_calls", "max_tokens", "max_seconds", "price")
-def mcp(
+def mcp(  # noqa: PLR0913 - the options of the command
     *,
     app: _App = None,
     http: Annotated[bool, Option(help="Serve http://127.0.0.1:PORT/mcp, not stdin and stdout.")] = False,
@@ -191,6 +192,7 @@ def mcp(
     budget_calls: _BudgetCalls = None,
     budget_tokens: _BudgetTokens = None,
     budget_cost: _BudgetCost = None,
+    allow_model: _AllowModel = None,
     store: opt.StoreName = None,
     **given: object,
 ) -> None:
@@ -206,13 +208,13 @@ def mcp(
     token = secrets.token_urlsafe(32) if token_file is None else _read_token(token_file)
     header = f"the header Authorization: Bearer {token}" if token_file is None else f"the token of {token_file}"
     opt.check(port is None or 0 <= port <= _HIGHEST_PORT, "--port", port, f"an int from 0 to {_HIGHEST_PORT}")
-    _check_app(app, given)
+    _check_app(app, {**given, "allow_model": allow_model})
 
     async def run() -> None:
         from flowdebate.mcp import serve_http, serve_stdio
 
         with _stdout_protected():  # importing the application's module runs its code
-            service = _make_service(app, store, given, recover=False)
+            service = _make_service(app, store, given, allow_model, recover=False)
         if http:
             url_port = _MCP_PORT if port is None else port
             await serve_http(
@@ -245,7 +247,9 @@ def _check_app(app: str | None, given: Mapping[str, Any]) -> None:
         raise misuse(left[0], given, f"{', '.join(left)} and --app do not go together: the Service has its own.")
 
 
-def _make_service(app: str | None, store: str | None, given: Mapping[str, Any], *, recover: bool) -> Service:
+def _make_service(
+    app: str | None, store: str | None, given: Mapping[str, Any], allow_models: list[str] | None, *, recover: bool
+) -> Service:
     """The Service that `app` names, or one of the options; ConfigurationError for a name that is none."""
     from flowdebate.runs.limits import Limits
     from flowdebate.service.plans.models import prices_of
@@ -262,4 +266,15 @@ def _make_service(app: str | None, store: str | None, given: Mapping[str, Any], 
     limits = Limits(calls=given["max_calls"], tokens=given["max_tokens"], seconds=given["max_seconds"], prices=prices)
     bounds = {kind: given[f"budget_{kind}"] for kind in ("calls", "tokens", "cost")}
     budget = None if set(bounds.values()) == {None} else Limits(**bounds, prices=prices)
-    return Service(store=store, model=given["model"], limits=limits or None, budget=budget, recover=recover)
+    model = read_models(given["model"]) if given["model"] else None
+    if isinstance(model, dict):
+        allowed = "one MODEL, or each: the options of a run name those of its seats"
+        raise ConfigurationError(COMMAND, "--model", given["model"], allowed)
+    return Service(
+        store=store,
+        model=model,
+        limits=limits or None,
+        budget=budget,
+        recover=recover,
+        allow_models=allow_models or None,
+    )

@@ -77,6 +77,7 @@ def create_server(
         )
     finally:
         root.removeHandler(handler)
+    service.restrict_models()
     if JUDGE not in service.patterns:
         service.register(JUDGE, judge_texts())
     add_run_tools(server, of, patterns=[each for each in service.patterns if each != JUDGE], plans=service.plans)

@@ -4,6 +4,7 @@
     "local"                the embedded model
     "intent/chat"          the run's model for debaters
     "intent/synthesize"    the run's model for moderators, judges and synthesizers
+    "each"                 of a pattern: those that are set up, dealt to its seats (`patterns/seats.py`)
     a Model object         itself
 
 Order of precedence: the `model` of the run (a single model replaces all models of its blocks, except a `StandIn`'s; a
@@ -45,6 +46,8 @@ ModelChoice: TypeAlias = Model | str | Mapping[str, Model | str] | None
 _INTENTS = ("chat", "synthesize")
 _PREFIX = "intent/"
 _VARIABLE = "FLOWDEBATE_MODEL"
+EACH = "each"
+"""The models that were found, one vendor after the other: of a pattern, which deals them to its seats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,9 +188,7 @@ class ModelResolver:
         if self._environment is None:
             found = environment_choice()
             if found is None:
-                nothing = ModelUnavailable(f"no model is set up: {nothing_found()}; or pass model=…")
-                nothing.providers_fault = False  # no fallback or quorum hides it
-                raise nothing
+                raise no_model()
             self._environment = found[0]
         return self._environment
 
@@ -264,6 +265,33 @@ def _found_models() -> Iterator[tuple[str, str]]:
         yield "local", "it is installed, and no other one is set up"
 
 
+def no_model() -> ModelUnavailable:
+    """Return the error where no model is set up."""
+    error = ModelUnavailable(f"no model is set up: {nothing_found()}; or pass model=…")
+    error.providers_fault = False  # no fallback or quorum hides it
+    return error
+
+
+def vendor_of(model: ModelSpec) -> str:
+    """Return who a model is from: the provider in its name.
+
+    >>> vendor_of("openrouter/openai/gpt-oss-120b")
+    'openrouter'
+    """
+    return (model if isinstance(model, str) else model.name).partition("/")[0]
+
+
+def found_models() -> list[str]:
+    """Return the models that are set up, one for each vendor: the first is that of runs that name none.
+
+    The local model only where there is no other.
+    """
+    found: dict[str, str] = {}
+    for name, _ in _found_models():
+        found.setdefault(vendor_of(name), name)
+    return [name for vendor, name in found.items() if vendor != "local"] or [*found.values()]
+
+
 def nothing_found() -> str:
     """Say what was looked for in vain, and what can be done."""
     from flowdebate.models.local.gguf import WAYS_OUT
@@ -333,6 +361,9 @@ def _named(spec: str, field: str, where: str = "model") -> Model:
         return LocalModel()
     provider_name, slash, name = spec.partition("/")
     provider = PROVIDERS.get(provider_name)
+    if spec == EACH:
+        allowed = "a model: only a pattern has seats to deal the models to"
+        raise ConfigurationError(where, field, spec, allowed, hint='Write debate(model="each"), or --model each')
     if not slash or not name.strip() or provider is None:
         allowed = f'"local", "intent/chat", "intent/synthesize" or "provider/model" with one of {", ".join(PROVIDERS)}'
         meant = _guess_name(spec)

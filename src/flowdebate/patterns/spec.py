@@ -23,7 +23,6 @@ from flowdebate.blocks.handler import Handler, as_block, handler
 from flowdebate.blocks.sequencer import Sequencer, sequencer
 from flowdebate.errors import ConfigurationError, FlowDebateWarning
 from flowdebate.models.output import OutputSchema
-from flowdebate.models.resolve import check_model
 from flowdebate.patterns.events import RoundStarted
 from flowdebate.patterns.output import stamp_subject
 from flowdebate.patterns.roles import RosterBlock
@@ -45,6 +44,7 @@ from flowdebate.patterns.roster import (
     with_answer_schema,
 )
 from flowdebate.patterns.rounds import AnotherRound, RoundOfTurns, end_turns, input_validator, note_of_ends
+from flowdebate.patterns.seats import seat_models
 from flowdebate.patterns.state import FLAGS, Contribution, PatternInput, anything_heard, pattern_state
 from flowdebate.patterns.turn import (
     MISSING,
@@ -63,6 +63,7 @@ if TYPE_CHECKING:
 
     from flowdebate.blocks.base import Block
     from flowdebate.blocks.generator import Visibility
+    from flowdebate.models.base import Model
     from flowdebate.patterns.output import PatternOutput
     from flowdebate.patterns.roles import Members, RoleOptions
     from flowdebate.patterns.roster import Debater, Role
@@ -138,7 +139,17 @@ def check_options(spec: PatternSpec, given: Mapping[str, Any], *, max_rounds: in
     transcript, collection_id = given["transcript"], given["collection_id"]
     check_transcript(transcript, spec.create_transcript, where=where)
     check_predicate(given.get("terminate_when"), where=where)
-    check_model(given["model"], where=where)
+    seats = seat_models(
+        given["model"],
+        {member.name: member.model for member in roster if own_options(member.block) is not None},
+        [
+            role.name
+            for role in spec.roles
+            if role.is_filled(value := given[role.name]) and own_options(value) is not None
+        ],
+        speaker=spec.speaker.name,
+        where=where,
+    )
     failures = FailurePolicy() if given["failures"] is None else given["failures"]
     check_failure_policy(failures, where=where)
     if collection_id is not None:
@@ -155,8 +166,9 @@ def check_options(spec: PatternSpec, given: Mapping[str, Any], *, max_rounds: in
         spec=spec,
         name=name,
         where=where,
-        given=given,
-        roster=roster,
+        given={**given, "model": seats.rest},
+        roster=tuple(replace(each, model=seats.members.get(each.name, each.model)) for each in roster),
+        models=seats.roles,
         max_rounds=max_rounds,
         transcript=spec.create_transcript() if transcript is None else transcript,
         owns_transcript=transcript is None,
@@ -180,9 +192,11 @@ class Loop:
     name: str
     where: str
     given: Mapping[str, Any]
-    """All options, as the application gave them."""
+    """All options, as the application gave them; `model` for those without one of their own."""
     roster: tuple[Any, ...]
-    """The `Debater`s or `Persona`s."""
+    """The `Debater`s or `Persona`s, each with its own model, if it has one."""
+    models: Mapping[str, Model | str]
+    """Models of roles that have their own."""
     max_rounds: int
     transcript: StateResource[Any]
     owns_transcript: bool
@@ -386,6 +400,7 @@ class Loop:
         ]
         if role is self.spec.speaker:
             layers.append({"length": given["length"], "template": given["template"]})
+        layers.append({"model": self.models.get(role.name)})
         if member is not None:
             layers += [{"model": member.model}, member.options]
         return merge_options(*layers)

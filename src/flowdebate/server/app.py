@@ -54,7 +54,6 @@ def create_app(  # noqa: PLR0913 - keyword-only
     authenticate: Authenticate | None = None,
     allow_hosts: Iterable[str] = (),
     allow_base_urls: Iterable[str] = (),
-    allow_models: Iterable[str] = (),
     read_only: bool = False,
     openai: bool = False,
     ag_ui: bool = False,
@@ -68,8 +67,8 @@ def create_app(  # noqa: PLR0913 - keyword-only
     Every request needs `token` (None: a random one, `app.state.token`; False: none, because something in front of the
     application checks requests), or is that of the user whom `authenticate(request)` names, who sees only runs of
     their own. It answers to the names of this machine and to `allow_hosts`. Options of a run may name base URLs at or
-    below `allow_base_urls`, and nothing else that is read or connected to; and models that match one of `allow_models`,
-    such as "openai/*" (none: all but those of servers on this machine). `openai` adds the OpenAI-compatible
+    below `allow_base_urls`, and nothing else that is read or connected to; and models that the service allows: those
+    of its `allow_models`, or else those that are set up. `openai` adds the OpenAI-compatible
     endpoint, whose API key is the token; `ag_ui` adds that of AG-UI (extra `ag-ui`). `secret` signs links for humans;
     None makes one for each start, or takes that of the token. `ping` is the seconds between signs of life on quiet
     streams.
@@ -92,8 +91,8 @@ def create_app(  # noqa: PLR0913 - keyword-only
         links=Links(secret or token or secrets.token_urlsafe(32)),
         read_only=read_only,
         base_urls=tuple(allow_base_urls),
-        models=tuple(allow_models),
     )
+    service.restrict_models()
     for url in front.base_urls:
         check_address(_WHERE, "allow_base_urls", url)
     others, refusals = _other_protocols(openai=openai, ag_ui=ag_ui)

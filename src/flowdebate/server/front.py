@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 from urllib.parse import urlsplit
@@ -17,7 +16,6 @@ from starlette.requests import Request  # noqa: TC002 - FastAPI reads it
 
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import ConfigurationError
-from flowdebate.models.resolve import PROVIDERS, environment_choice
 from flowdebate.runs.limits import Limits
 from flowdebate.server.guard import owner_of
 from flowdebate.server.problems import JSONData
@@ -52,8 +50,6 @@ class Front:
     read_only: bool
     base_urls: tuple[str, ...]
     """Addresses that the options of a request may name, and all those below them."""
-    models: tuple[str, ...] = ()
-    """Patterns of the names of models that a request may name; none: all but those of servers on this machine."""
     audience: Audience = field(default_factory=Audience)
     """Those who began a run to read it: clients of the OpenAI-compatible endpoint and of AG-UI."""
 
@@ -91,20 +87,6 @@ class Front:
             if not all(any(_is_below(each, allowed) for allowed in self.base_urls) for each in addresses):
                 places = f", or at or below one of: {', '.join(self.base_urls)}" if self.base_urls else ""
                 raise ConfigurationError("options", name, "another address", f"left out over HTTP{places}")
-
-        if options.base_url is not None and not self.models:
-            return  # they are names at that server
-        for name, models in options.reached("model").items():
-            if refused := [each for each in models if not self._may_ask(each)]:
-                allowed = f"one that this server allows: {', '.join(self.models) or 'none of a server on its machine'}"
-                raise ConfigurationError("options", name, refused[0], allowed)
-
-    def _may_ask(self, model: str) -> bool:
-        if model in (self.service.model_name, (environment_choice() or [None])[0]):
-            return True
-        provider = PROVIDERS.get(model.partition("/")[0])
-        own = provider is not None and provider.key_env is None  # whatever listens there is sent a request
-        return any(fnmatchcase(model, each) for each in self.models) if self.models else not own
 
     def beginning(self, run_id: str | None) -> asyncio.Lock:
         """Held while a request begins a run: of several with one `runId`, all but the first find the run."""

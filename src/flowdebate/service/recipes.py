@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from flowdebate._util.text import is_blank
 from flowdebate.errors import ConfigurationError
+from flowdebate.models.resolve import EACH
 from flowdebate.patterns import PATTERNS, find_pattern
 from flowdebate.service.archive import archive_of
-from flowdebate.service.plans.models import Policies, with_policies
+from flowdebate.service.plans.models import AllowedModels, Policies, with_policies
 from flowdebate.service.plans.plan import Plan, make_plan, pattern_of_run, plan_of, plan_of_fork, stored_plan
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from flowdebate.blocks.base import Block
     from flowdebate.models.resolve import ModelChoice
+    from flowdebate.patterns import PatternInfo
     from flowdebate.runs.limits import Limits
     from flowdebate.store.base import Store, StoredRun
 
@@ -68,6 +70,8 @@ class Recipes:
         self._store = store
         self._queued = queued
         self._recover = {_RECOVER: True} if recover else {}
+        self.allowed: AllowedModels | None = None
+        """What plans may name that are not made by this program; None for any."""
 
     @property
     def model_name(self) -> str | None:
@@ -103,14 +107,30 @@ class Recipes:
             raise ConfigurationError(_BEGIN, "pattern", pattern, f"one of {', '.join(known)}")
         if not isinstance(question, str):
             raise ConfigurationError(_BEGIN, info.subject, question, "text")
-        given = {**options, info.subject: question, **({} if seed is None else {"seed": seed})}
-        if check is not None:  # before a file that the options name is read
-            check(info.load_page().options.read({}, file=given, where=_OPTIONS))
-        plan = make_plan(info, {}, file=given, where=_OPTIONS)
+        plan = self._make_plan(info, question, options, seed=seed, check=check)
         if not plan.speakers:
             hint = "Name the sides in `debaters`, each with a name and a stance"
             raise ConfigurationError(_OPTIONS, "debaters", None, "given: the question names no sides", hint=hint)
         return self._of_plan(plan, limits, labels or {})
+
+    def _make_plan(
+        self,
+        info: PatternInfo,
+        question: str,
+        options: Mapping[str, Any],
+        *,
+        seed: int | None,
+        check: CheckOptions | None,
+    ) -> Plan:
+        given = {**options, info.subject: question, **({} if seed is None else {"seed": seed})}
+        if self._model == EACH and given.get("model") is None:
+            given["model"] = EACH
+        asked = info.load_page().options.read({}, file=given, where=_OPTIONS)
+        if check is not None:  # before a file that the options name is read
+            check(asked)
+        if self.allowed is not None:
+            self.allowed.check(asked)
+        return make_plan(info, {}, file=given, where=_OPTIONS, begins=self._model is None)
 
     def register(self, name: str, pattern: Block[Any, Any]) -> None:
         """Add a pattern; ConfigurationError for a name that is taken."""
@@ -136,6 +156,9 @@ class Recipes:
             allowed = f"a run with a plan, or of a registered pattern ({known}); this is one of {run.header.block!r}"
             raise ConfigurationError("Service", "run_id", run.header.run_id, allowed)
         plan = plan_of(run, {}, to_ask=to_ask)
+        if to_ask and self.allowed is not None:  # an import, or one of a program that may ask others
+            models = run.header.model if plan.models is None and self._model is None else None
+            self.allowed.check(plan.options, *_texts_in(models))
         if not to_ask:  # a replay opens no recording, and wraps no model that it does not ask
             plan = replace(plan, policies=Policies())
         return self._of_plan(plan, limits, labels, recording=False)
@@ -172,6 +195,8 @@ class Recipes:
         if check is not None and options and info is not None:
             check(info.load_page().options.read({}, file=options, where=_OPTIONS))
         plan = plan_of_fork(run, {}, changes=options if seed is None else {**options, "seed": seed})
+        if self.allowed is not None:
+            self.allowed.check(plan.options)
         return self._of_plan(plan, limits, labels or {}, recording=False)
 
     def name_of(self, run: StoredRun) -> str | None:
@@ -220,7 +245,7 @@ class Recipes:
         if wanted and labels is not None:
             plan = replace(plan, archive=archive_of(self._store, labels))
         stored = {**stored_plan(plan), **self._recover}  # as it was given: the service's model is no part of it
-        if plan.models is None and self._model is not None:
+        if plan.models is None and self._model not in (None, EACH):
             model = self._model
             by_intent = model if isinstance(model, Mapping) else {"chat": model, "synthesize": model}
             plan = replace(plan, models=by_intent)
@@ -241,3 +266,8 @@ class Recipes:
         if limits is None or self._limits is None:
             return limits or self._limits
         return limits.within(self._limits)
+
+
+def _texts_in(names: object) -> list[str]:
+    values = names.values() if isinstance(names, Mapping) else [names]
+    return [each for each in values if isinstance(each, str)]

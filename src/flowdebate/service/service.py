@@ -32,6 +32,7 @@ from flowdebate.service.active import ActiveRuns
 from flowdebate.service.archive import archive_of
 from flowdebate.service.audit import audited_runs
 from flowdebate.service.evidence import evidence_in
+from flowdebate.service.plans.models import AllowedModels
 from flowdebate.service.recipes import Recipes
 from flowdebate.service.runs import SoFar, delete_run, document_of_run, list_runs, outcome_of, state_of
 from flowdebate.service.state import BudgetState, RunDetails, RunPage, RunState, pending_in
@@ -42,7 +43,7 @@ from flowdebate.store.draining import Draining
 from flowdebate.store.open import close_store, default_store_path, open_store
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
     from typing import Self
 
     from flowdebate.blocks.base import Block
@@ -80,7 +81,9 @@ class Service:
     executed here at once. With `workers`, runs of their patterns are queued, and executed by worker processes. Runs
     of other processes are followed through their journal, which is read every `poll` seconds if it has changed.
     With `recover`, runs that a process leaves unfinished are resumed by `recover()` of the next one. `observe` sees
-    the runs that this process executes, for tracing; workers have their own.
+    the runs that this process executes, for tracing; workers have their own. `allow_models` are the models
+    that options and stored plans may name, or patterns such as "openai/*" (empty: those that are set up); None allows
+    all, but in an HTTP or MCP server those that are set up. A `Plan` that this program has made may name any.
 
     All methods raise RunNotFound for an unknown run, and StoreError if the store fails. Use it as an async context
     manager, or call `close`.
@@ -116,6 +119,7 @@ class Service:
         recover: bool = False,
         poll: float = 1.0,
         observe: Observer | None = None,
+        allow_models: Iterable[str] | None = None,
     ) -> None:
         check_count("Service", max_concurrency=max_concurrency)
         check_seconds("Service", poll=poll)
@@ -141,6 +145,8 @@ class Service:
             queued=() if workers is None else tuple(workers.patterns),
             recover=recover,
         )
+        if allow_models is not None:
+            self._recipes.allowed = AllowedModels(tuple(allow_models), self.model_name)
         self._poll = poll
         self._observe = observe
         budget = budget if budget is not None or workers is None else workers.budget
@@ -164,6 +170,12 @@ class Service:
     def model_name(self) -> str | None:
         """The name of the model for debaters that name none; None where the environment decides."""
         return self._recipes.model_name
+
+    def restrict_models(self) -> AllowedModels:
+        """Allow only models that are set up, unless `allow_models` says which; for front ends that serve others."""
+        if self._recipes.allowed is None:
+            self._recipes.allowed = AllowedModels(own=self.model_name)
+        return self._recipes.allowed
 
     @property
     def plans(self) -> bool:

@@ -17,7 +17,7 @@ from flowdebate.cli.execute import Show, execute
 from flowdebate.cli.patterns import ask_here, select_options
 from flowdebate.cli.terminal.process import check_target, tell
 from flowdebate.errors import ConfigurationError, NotAwaited
-from flowdebate.service.plans.options import COMMAND, Count, FilePath, ModelName, Option, misuse
+from flowdebate.service.plans.options import COMMAND, Count, FilePath, Option, Text, misuse
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping, Sequence
@@ -41,7 +41,8 @@ def resume(  # noqa: PLR0913 - the options of the command
     allow_changes: Annotated[bool, Option(help="Resume with another model, or another version of flowdebate.")] = False,
     retry_dead_letter: Annotated[bool, Option(help="Resume a run that was given up after repeated crashes.")] = False,
     model: Annotated[
-        str | None, Option(metavar="SPEC", help="Another model for the rest; needs --allow-changes.")
+        list[Text] | None,
+        Option(metavar="[NAME=]SPEC", help="Another model for the rest, as with fork; needs --allow-changes."),
     ] = None,
     trust_plan: opt.TrustPlan = False,
     store: opt.StoreName = None,
@@ -59,7 +60,7 @@ def resume(  # noqa: PLR0913 - the options of the command
             "Name one run, or give --last, not both." if last else "Say which run: flowdebate resume RUN, or --last."
         )
         raise misuse("RUN", run, f"{which} flowdebate runs lists the stored runs.")
-    if model is not None and not allow_changes:
+    if model and not allow_changes:
         raise misuse("--model", model, "Another --model changes the run: add --allow-changes.")
     _resume(
         run,
@@ -218,11 +219,7 @@ def fork(  # noqa: PLR0913 - the options of the command
         list[str] | None,
         Option(panel="Answers", metavar="PLACE=TEXT", help="Text in place of an answer; repeat for more than one."),
     ] = None,
-    model: Annotated[ModelName | None, Option(panel="Model", metavar="SPEC", help="Another model for the run.")] = None,
-    judge_model: Annotated[
-        ModelName | None,
-        Option(panel="Judge", metavar="SPEC", help="Another model for moderator, referee, judge and synthesizer."),
-    ] = None,
+    model: opt.Models = None,
     max_rounds: Annotated[
         Count | None, Option(panel="Rounds", metavar="N", help="Another maximum number of rounds, or of turns.")
     ] = None,
@@ -255,7 +252,7 @@ def fork(  # noqa: PLR0913 - the options of the command
     check_target(markdown)
     if say is not None and at is None:
         raise misuse("--say", say, "--say replaces the answer at --at PLACE: say which one.")
-    given |= {"model": model, "judge_model": judge_model, "max_rounds": max_rounds}
+    given |= {"model": model, "max_rounds": max_rounds}
     with opened(store) as place:
         stored = asyncio.run(chosen_run(place.store, run, last=last, verb="fork"))
         steps = asyncio.run(place.store.steps(stored.header.run_id))

@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from random import Random
 from types import NoneType
@@ -70,8 +70,10 @@ from flowdebate.patterns.roster import (
     check_roster,
     merge_options,
     options_for_all,
+    own_options,
 )
 from flowdebate.patterns.rounds import AnotherRound, input_validator, note_of_ends
+from flowdebate.patterns.seats import seat_models
 from flowdebate.patterns.turn import AUDIT, FailurePolicy
 from flowdebate.resources.archive import Archive
 from flowdebate.resources.resource import HeldResource
@@ -204,14 +206,25 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
     roster = check_roster(agents, where=where, kind=Persona, field="agents", least=1)
     seen = as_visibility(agent_visibility, NOT_KEPT, where=where, field="agent_visibility")
     defaults = options_for_all(given)
-    of_judges = {"name": name, **defaults}
+    judges = {"judge": judge, "tie_break": tie_break}
+    seats = seat_models(
+        model,
+        {agent.name: agent.model for agent in roster if own_options(agent.block) is not None},
+        [role for role, value in judges.items() if value is True or isinstance(value, RoleOptions)],
+        speaker="agent",
+        where=where,
+    )
+    of_judges = {role: {"name": name, **defaults, "model": seats.roles.get(role)} for role in judges}
     breaks_ties = partial(create_tie_judge, choices=[agent.name for agent in roster])
     derived: dict[str, Any] = {
         "where": where,
-        "roster": roster,
+        "roster": tuple(replace(agent, model=seats.members.get(agent.name, agent.model)) for agent in roster),
+        "model": seats.rest,
         "similarity": best_similarity() if similarity is None else similarity,
-        "judge": _create_judge(judge, "judge", create_conclusive_judge, f"{name}-judge", where, of_judges),
-        "tie_break": _create_judge(tie_break, "tie_break", breaks_ties, f"{name}-tie-judge", where, of_judges),
+        "judge": _create_judge(judge, "judge", create_conclusive_judge, f"{name}-judge", where, of_judges["judge"]),
+        "tie_break": _create_judge(
+            tie_break, "tie_break", breaks_ties, f"{name}-tie-judge", where, of_judges["tie_break"]
+        ),
         "research": None if research is None else invocation(research, where=where, field="research"),
         "defaults": merge_options(defaults, {"length": length, "template": template, "visibility": seen}),
         "collection_id": name if collection_id is None else collection_id,

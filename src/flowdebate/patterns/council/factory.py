@@ -13,6 +13,7 @@ from flowdebate.patterns.anonymity.aliases import Anonymity, named_models
 from flowdebate.patterns.council.prompts import create_chair, create_council_member, create_council_reviewer
 from flowdebate.patterns.council.reviews import Hide, MakeReviewer, ReviewTurn, open_reviews, sum_up_reviews
 from flowdebate.patterns.council.schemas import (
+    MEMBERS,
     ChairAnswer,
     CouncilEntry,
     CouncilInput,
@@ -25,6 +26,7 @@ from flowdebate.patterns.output import ending_of, publish, status_of
 from flowdebate.patterns.roles import NOT_KEPT, CommonKeywords
 from flowdebate.patterns.roster import Role, merge_options, own_options
 from flowdebate.patterns.rounds import check_quorum
+from flowdebate.patterns.seats import each_by_default
 from flowdebate.patterns.spec import Loop, PatternSpec, check_options
 from flowdebate.patterns.state import as_model, state_of
 from flowdebate.patterns.turn import MISSING, record_turn
@@ -69,7 +71,7 @@ class CouncilKeywords(CommonKeywords, total=False):
 def council(
     *,
     name: str,
-    members: Sequence[Persona | Mapping[str, Any]],
+    members: Sequence[Persona | Mapping[str, Any]] | None = None,
     output_schema: None = None,
     **options: Unpack[CouncilKeywords],
 ) -> Sequencer[Any, CouncilOutput]: ...
@@ -79,7 +81,7 @@ def council(
 def council(
     *,
     name: str,
-    members: Sequence[Persona | Mapping[str, Any]],
+    members: Sequence[Persona | Mapping[str, Any]] | None = None,
     output_schema: type[OutT],
     **options: Unpack[CouncilKeywords],
 ) -> Sequencer[Any, OutT]: ...
@@ -89,7 +91,7 @@ def council(
 def council(
     *,
     name: str,
-    members: Sequence[Persona | Mapping[str, Any]],
+    members: Sequence[Persona | Mapping[str, Any]] | None = None,
     output_schema: Any,  # noqa: ANN401 - a JSON Schema, or a type form
     **options: Unpack[CouncilKeywords],
 ) -> Sequencer[Any, Any]: ...
@@ -99,7 +101,7 @@ def council(
 def council(  # noqa: PLR0913 - the pattern's options, each with its default
     *,
     name: str,
-    members: Sequence[Persona | Mapping[str, Any]],
+    members: Sequence[Persona | Mapping[str, Any]] | None = None,
     chair: BlockLike | RoleOptions | None = None,
     review: ReviewScope | Literal[False] = "others",
     max_concurrency: int | None = None,
@@ -128,7 +130,9 @@ def council(  # noqa: PLR0913 - the pattern's options, each with its default
     members. The form is that of the llm-council project; order and self-preference are controlled here.
 
     - `members`: at least two `Persona`s, or dicts with `name` and optionally `role`, `system_prompt`, `model`, `block`.
-      A member's `block` forms its opinion from a `CouncilInput` and its review from a `ReviewAsked`.
+      None: Ada, Ben and Cleo; without a `model` and FLOWDEBATE_MODEL each is of another vendor, as with `model="each"`,
+      as far as there are some, and a `FlowDebateWarning` names them. A member's `block` forms its opinion from a
+      `CouncilInput` and its review from a `ReviewAsked`.
     - `chair`: None is the default, which `SynthesizerOptions` configure; else a block or a function of `(input, ctx)`
       or `(input)` with a `ChairAsked`.
     - `review`: "others"; "all" lets members rank their own answer too, which measures self-preference; False leaves
@@ -153,14 +157,19 @@ def council(  # noqa: PLR0913 - the pattern's options, each with its default
     >>> result.output.answer, result.usage.calls, len(result.output.ranking)
     ('Wait a week.', 7, 3)
     """
-    loop = check_options(COUNCIL, locals(), max_rounds=2 if review else 1)  # opinions are round 1, reviews round 2
+    given = locals()
+    if members is None:
+        given |= {"members": MEMBERS, "model": each_by_default(model, where=f"council {name!r}")}
+    loop = check_options(COUNCIL, given, max_rounds=2 if review else 1)  # opinions are round 1, reviews round 2
     if review not in ("others", "all", False):
         raise ConfigurationError(loop.where, "review", review, '"others", "all" or False')
     if max_concurrency is not None:
         check_count(loop.where, max_concurrency=max_concurrency)
     hide: Hide = lambda text, _: text  # noqa: E731 - as `Anonymity.hide`
     if hide_names:
-        hide = Anonymity(names=tuple(loop.names), models=named_models(model, loop.roster)).hide
+        hide = Anonymity(
+            names=tuple(loop.names), models=named_models(loop.given["model"], loop.roster, *loop.models.values())
+        ).hide
     scope, schema = review or None, loop.schema
     opinions = {
         member.name: loop.turn(

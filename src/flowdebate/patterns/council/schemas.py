@@ -25,6 +25,8 @@ ReviewScope = Literal["others", "all"]
 StopReason = Literal["reviewed", "not_reviewed"]
 """Why there is no further phase: the answers were reviewed, or the council has no reviews."""
 
+MEMBERS = ({"name": "Ada"}, {"name": "Ben"}, {"name": "Cleo"})
+"""Those of a council that names none."""
 LONGEST_REASON = 1_000
 """Maximum number of characters of a reason: all reasons are in the chair's prompt."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 from flowdebate._util.validation import suggesting
@@ -206,7 +207,9 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
     given = locals()
     asked = as_judge_options(judge, where=f"debate {name!r}")
     loop = check_options(DEBATE, {**given, "judge": judge if asked is None else None})
-    where, roster = loop.where, loop.roster
+    where, roster, model = loop.where, loop.roster, loop.given["model"]
+    if (own := loop.models.get("judge")) is not None and (judge is None or asked is not None):
+        asked = JudgeOptions(model=own) if asked is None else replace(asked, model=asked.model or own)
     check_mirror(mirror, turn_order, where=where)
     ours = [judge if asked is None else None, *(debater.block for debater in roster)]
     reads = hasattr(judge, "reading_blind") or any(own_options(block) is not None for block in ours)

@@ -33,6 +33,8 @@ class PatternPage(ABC):
     """Maximum number of rounds (or turns) where none was given."""
     default_speakers: ClassVar[Sequence[Mapping[str, str]]] = ()
     """Its personas, where none are given."""
+    each_by_default: ClassVar[bool] = False
+    """Whether those are asked at all vendors that are set up, where nobody names a model."""
     least: ClassVar[int] = 2
     """Minimum number of speakers."""
     proposes: ClassVar[bool] = False

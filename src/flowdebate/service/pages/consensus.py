@@ -82,6 +82,8 @@ class ConsensusOptions(PatternOptions):
 
     SUBJECT: ClassVar[str] = "task"
     ROSTER: ClassVar[str] = "agents"
+    SPEAKER: ClassVar[str] = "agent"
+    ROLES: ClassVar[tuple[str, ...]] = ("judge", "tie_break")
 
     task: Text | None = option("The task; may be in --file instead.")
     agents: list[PersonaEntry] | None = roster_option(

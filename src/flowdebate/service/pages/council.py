@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from flowdebate.patterns.council.schemas import CouncilOutput, ReviewFinished
+from flowdebate.patterns.council.schemas import MEMBERS, CouncilOutput, ReviewFinished
 from flowdebate.service.documents.document import Document, Speaker
 from flowdebate.service.documents.live import OwnSections, Together
 from flowdebate.service.documents.sections import Card, Entry, Fact, Group, Heading, Output, Section, failures
 from flowdebate.service.pages.base import PatternPage
-from flowdebate.service.plans.options import ModelName, OutputOptions, PersonaEntry, Text, option, roster_option
+from flowdebate.service.plans.options import OutputOptions, PersonaEntry, Text, option, roster_option
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from flowdebate.service.plans.plan import Plan
 
 
-_MEMBERS = ({"name": "Ada"}, {"name": "Ben"}, {"name": "Cleo"})
-"""Three voices of the same model; with --member each has its own."""
 _PHASES = {1: "Opinions", 2: "Reviews"}
 
 
@@ -32,16 +30,18 @@ class CouncilOptions(OutputOptions):
 
     SUBJECT: ClassVar[str] = "question"
     ROSTER: ClassVar[str] = "members"
-    WITHOUT: ClassVar[frozenset[str]] = frozenset({"judge_model", "synthesizer", "stop"})
-    MODELS: ClassVar[Mapping[str, str]] = {"chair": "chair"}
+    WITHOUT: ClassVar[frozenset[str]] = frozenset({"synthesizer", "stop"})
+    SPEAKER: ClassVar[str] = "member"
+    ROLES: ClassVar[tuple[str, ...]] = ("chair",)
+    FORMER_MODELS: ClassVar[Mapping[str, str]] = {"chair": "chair"}
 
     question: Text | None = option("The question; may be in --file instead.")
     members: list[PersonaEntry] | None = roster_option(
         "--member",
-        "A member and its model; repeat for each. Default: Ada, Ben and Cleo, all with --model.",
+        "A member and its model; repeat for each. Default: Ada, Ben and Cleo; without --model, each of another "
+        "provider whose key is set.",
         key="model",
     )
-    chair: ModelName | None = option("Model of the chair. Default: that of --model.", panel="Judge", metavar="SPEC")
     review: Literal["others", "all", "none"] | None = option(
         "Members rank the others' answers, all answers (which measures self-preference), or none. Default: others.",
         panel="Judge",
@@ -150,13 +150,15 @@ class CouncilPage(PatternPage):
     options: ClassVar[type[CouncilOptions]] = CouncilOptions
     document: ClassVar[type[CouncilDocument]] = CouncilDocument
     live: ClassVar[type[CouncilLive]] = CouncilLive
-    default_speakers: ClassVar[tuple[dict[str, str], ...]] = _MEMBERS
+    default_speakers: ClassVar[tuple[dict[str, str], ...]] = MEMBERS
+    each_by_default = True
     default_length = 2
     example = "Should we cap rents?"
     sample: ClassVar[Mapping[str, Any]] = {"question": "How should a beginner learn to cook?"}
     examples: ClassVar[tuple[str, ...]] = (
         'flowdebate council "Is this contract clause enforceable?"',
         'flowdebate council "Explain entropy" --member Ada=openai/gpt-5 --member Ben=anthropic/claude-sonnet-4-5',
+        'flowdebate council "Explain entropy" --model each --model chair=openai/gpt-5',
     )
     docs = "docs/council.md"
     diagram = (
@@ -174,17 +176,9 @@ class CouncilPage(PatternPage):
         return output if plan.schema is not None else None  # else it is the text that the raw output has
 
     def build(self, plan: Plan) -> Sequencer[Any, Any]:
-        from flowdebate.patterns.council import create_chair
-
         options: CouncilOptions = plan.options
-        chair = None  # the pattern makes one, of the run's model
-        if options.chair is not None:
-            model = plan.made(options.chair, *options.place("chair"))
-            instructions = options.instructions
-            chair = create_chair(name=plan.name, output_schema=plan.schema, model=model, instructions=instructions)
         return plan.create(
             members=plan.speakers,
-            chair=chair,
             review=False if options.review == "none" else options.review or "others",
             output_schema=plan.schema,
             failures=plan.failures,

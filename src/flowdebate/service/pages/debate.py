@@ -77,7 +77,7 @@ class DebateOptions(OutputOptions):
 
     SUBJECT: ClassVar[str] = "question"
     PEOPLE: ClassVar[tuple[str, ...]] = ("judge", "moderator")
-    MODELS: ClassVar[Mapping[str, str]] = {"panel": "panel of judges"}
+    ROLES: ClassVar[tuple[str, ...]] = ("moderator", "judge", "synthesizer")
 
     question: Text | None = option("The question; may be in --file instead.")
     debaters: list[SideEntry] | None = roster_option(

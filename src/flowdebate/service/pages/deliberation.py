@@ -44,6 +44,7 @@ class DeliberationOptions(PatternOptions):
     """Options of a deliberation."""
 
     SUBJECT: ClassVar[str] = "topic"
+    ROLES: ClassVar[tuple[str, ...]] = ("moderator",)
 
     topic: Text | None = option("The topic; may be in --file instead.")
     debaters: list[PersonaEntry] | None = roster_option(

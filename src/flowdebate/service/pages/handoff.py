@@ -66,7 +66,7 @@ class HandoffOptions(PatternOptions):
 
     SUBJECT: ClassVar[str] = "proposition"
     LENGTH: ClassVar[str] = "max_turns"
-    WITHOUT: ClassVar[frozenset[str]] = frozenset({"judge_model"})
+    FORMER_MODELS: ClassVar[Mapping[str, str]] = {}
 
     proposition: Text | None = option("The proposition; may be in --file instead.")
     debaters: list[PersonaEntry] | None = roster_option(

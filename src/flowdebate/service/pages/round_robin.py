@@ -46,6 +46,7 @@ class RoundRobinOptions(OutputOptions):
     """Options of a round robin."""
 
     SUBJECT: ClassVar[str] = "question"
+    ROLES: ClassVar[tuple[str, ...]] = ("referee", "synthesizer")
 
     question: Text | None = option("The question; may be in --file instead.")
     debaters: list[PersonaEntry] | None = roster_option(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, TypeVar
 
 from flowdebate.errors import ConfigurationError, FlowDebateError
 from flowdebate.models.openai.endpoint import address_of
-from flowdebate.models.resolve import PROVIDERS, ModelResolver, ModelSpec
+from flowdebate.models.resolve import EACH, PROVIDERS, ModelResolver, ModelSpec, found_models
 from flowdebate.runs.limits import Price
 from flowdebate.service.plans.options import PRICE
 
@@ -18,10 +19,40 @@ if TYPE_CHECKING:
     from flowdebate.models.base import Model
     from flowdebate.models.usage import Usage
     from flowdebate.runs.limits import Prices
+    from flowdebate.service.plans.options import PatternOptions
     from flowdebate.service.plans.plan import Plan
 
 
 PlanT = TypeVar("PlanT", bound="Plan")
+
+
+@dataclass(frozen=True)
+class AllowedModels:
+    """The models that those whom a service serves may name."""
+
+    patterns: tuple[str, ...] = ()
+    """Of their names, such as "openai/*"; none for those that are set up."""
+    own: str | None = None
+    """The service's own model."""
+
+    @property
+    def names(self) -> list[str]:
+        """The names, or the patterns of them."""
+        own = [self.own] if self.own not in (None, EACH) else []
+        return list(dict.fromkeys([*own, *(self.patterns or found_models())]))
+
+    def check(self, options: PatternOptions, *others: str) -> None:
+        """ConfigurationError for options that name another one, or where one of the `others` that are asked is none."""
+        if options.base_url is not None and not self.patterns:
+            return  # they are names at that server
+        allowed = self.names
+        for name, models in {**options.reached("model"), "": others}.items():
+            for model in models:
+                if model != EACH and not any(fnmatchcase(model, each) for each in allowed):
+                    listed = ", ".join(allowed) or "none, since none is set up"
+                    raise ConfigurationError(
+                        "options", name or "model", model, f"one that this server allows: {listed}"
+                    )
 
 
 class Models:
@@ -85,7 +116,8 @@ def with_policies(plan: PlanT, *, recording: bool = True) -> PlanT:
         speaker if speaker.model is None else replace(speaker, model=make(speaker.model)) for speaker in plan.speakers
     )
     models = {intent: make(meant(intent)) for intent in ("chat", "synthesize")}
-    return replace(plan, models=models, speakers=speakers, policies=Policies())
+    seats = {role: make(model) for role, model in plan.seats.items()}
+    return replace(plan, models=models, seats=seats, speakers=speakers, policies=Policies(), apply=make)
 
 
 def _apply(policies: Policies) -> Callable[[Model | str], Model]:
@@ -149,6 +181,9 @@ def _record(made: Callable[[Model | str], Model], first: Model, path: str) -> Ca
 
 # As a front end shows them
 
+ONE_MODEL = "docs/models.md#one-model-in-all-seats"
+"""Where the documentation says what it means that all seats have one model."""
+
 
 def models_line(plan: Plan, *, environment: str | None = None) -> str:
     """The models that a run of `plan` will ask, by role where they differ; "" if none is set up.
@@ -157,33 +192,42 @@ def models_line(plan: Plan, *, environment: str | None = None) -> str:
 
     >>> from flowdebate.patterns import PATTERNS
     >>> from flowdebate.service.plans.plan import make_plan
-    >>> given = {"question": "Q?", "model": "openai/gpt-5-mini", "judge_model": "openai/gpt-5"}
-    >>> models_line(make_plan(PATTERNS["debate"], given))
-    'Models: openai/gpt-5-mini; moderator, judge, synthesizer: openai/gpt-5'
+    >>> given = {"question": "Rent?", "debaters": ["Ann=Cap", "Ben=Free"], "model": ["local", "judge=openai/gpt-5"]}
+    >>> models_line(make_plan(PATTERNS["debate"], {**given, "model": ["openai/gpt-5-mini", "judge=openai/gpt-5"]}))
+    'Models: openai/gpt-5-mini (Ann, Ben, synthesizer); openai/gpt-5 (judge)'
+    >>> models_line(make_plan(PATTERNS["debate"], {**given, "model": ["openai/gpt-5"]}))
+    'Model: openai/gpt-5 in all seats; what that means: docs/models.md#one-model-in-all-seats'
     """
     policies = plan.policies
     if policies.replay is not None:
         return f"Model: none is asked, the answers are those recorded in {policies.replay}"
-    resolver = ModelResolver(plan.models, environment=environment)
     try:
-        chat, judging = (_title(plan, resolver, f"intent/{intent}") for intent in ("chat", "synthesize"))
-        others = [(each.name, _title(plan, resolver, each.model)) for each in plan.speakers if each.model is not None]
+        seats = seat_titles(plan, environment=environment)
     except FlowDebateError:  # the run says so itself, before its first call
         return ""
-    roles: dict[str, list[str]] = {chat: []}
-    if judging != chat:
-        roles[judging] = list(plan.options.JUDGED)
-    for name, model in others:
-        if model != chat:
-            roles.setdefault(model, []).append(name)
-    for key, role in plan.options.MODELS.items():
-        given = getattr(plan.options, key)
-        for spec in [given] if isinstance(given, str) else given or []:
-            roles.setdefault(_at_server(plan, spec), []).append(role)
-    text = "; ".join(f"{', '.join(dict.fromkeys(who))}: {model}" if who else model for model, who in roles.items())
     fallback = ", ".join(each if isinstance(each, str) else each.name for each in policies.fallback)
     after = f"; if it fails: {fallback}" if fallback else ""
-    return f"{'Model' if len(roles) == 1 else 'Models'}: {text}{after}"
+    who: dict[str, list[str]] = {}
+    for seat, model in seats.items():
+        who.setdefault(model, []).append(seat)
+    if len(who) == 1:
+        return f"Model: {next(iter(who))} in all seats{after}; what that means: {ONE_MODEL}"
+    asked = "; ".join(f"{model} ({', '.join(names)})" for model, names in who.items())
+    return f"Models: {asked}{after}"
+
+
+def seat_titles(plan: Plan, *, environment: str | None = None) -> dict[str, str]:
+    """The model of each seat of a plan that a model takes, by its name or role; errors as of a run's first call."""
+    resolver = ModelResolver(plan.models, environment=environment)
+    options, people = plan.options, getattr(plan.options, "humans", None) or ()
+    chat = _title(plan, resolver, "intent/chat")
+    members = {each.name: each.model for each in plan.speakers} or {f"{options.SPEAKER}s": None}
+    seats = {name: chat if own is None else _title(plan, resolver, own) for name, own in members.items()}
+    for role in options.roles:
+        panel = getattr(options, "panel", None) if role == "judge" else None
+        asked = [_at_server(plan, each) for each in panel or ()]
+        seats[role] = ", ".join(asked) or _title(plan, resolver, plan.seats.get(role, "intent/synthesize"))
+    return {seat: model for seat, model in seats.items() if seat not in people}
 
 
 def _title(plan: Plan, resolver: ModelResolver, spec: ModelSpec) -> str:

@@ -26,6 +26,7 @@ from pydantic_core import PydanticCustomError
 
 from flowdebate.errors import BadFile, ConfigurationError, FlowDebateWarning
 from flowdebate.models.openai.endpoint import ADDRESS, address_of, check_address
+from flowdebate.patterns.seats import DEFAULT
 from flowdebate.prompts.template import Profile
 from flowdebate.service.plans.files import parse_json, parse_toml, read_text
 
@@ -108,6 +109,11 @@ Text = Annotated[_PlainText, _NOTHING, allowed("text that is not blank")]
 Table = Annotated[dict[str, Any], _NOTHING]
 Conditions = Annotated[str, _NOTHING, AfterValidator(_condition)]
 ModelName = Annotated[_PlainText, Reach("model"), allowed("the name of a model")]
+SeatModels = Annotated[
+    _PlainText | dict[_PlainText, _PlainText],
+    Reach("model"),
+    allowed('the name of a model, "each", or a table of names of models by name or role'),
+]
 ModelNames = Annotated[list[_PlainText], Reach("model"), allowed("a list of names of models")]
 # nine digits: no price is longer, and a float has no longer number exactly
 PRICE = re.compile(r"(?:(?P<model>.+)=)?(?P<prompt>\d{1,9}(?:\.\d+)?)/(?P<completion>\d{1,9}(?:\.\d+)?)")
@@ -139,6 +145,38 @@ def or_off(given: str) -> float | str | bool:
         return given
 
 
+def read_models(given: Any) -> Any:  # noqa: ANN401 - or what a file says already
+    """The `model` of a plan as the command line has it: [NAME|ROLE=]MODEL, once or repeated.
+
+    >>> read_models(["local"]), read_models(["openai/gpt-5", "judge=gemini/flash"])
+    ('local', {'default': 'openai/gpt-5', 'judge': 'gemini/flash'})
+    """
+    if not isinstance(given, (list, tuple)):
+        return given
+    models: dict[str, str] = {}
+    for each in given:
+        before, sign, after = (part.strip() for part in each.partition("="))
+        seat, model = (before, after) if sign else ("", before)
+        if not model or (sign and not seat):
+            raise ConfigurationError(COMMAND, "--model", each, "MODEL, NAME=MODEL or ROLE=MODEL")
+        if (seat or DEFAULT) in models:
+            who = f"{seat} has" if seat else "those without one of their own have"
+            raise ConfigurationError(COMMAND, "--model", each, f"given once for each: {who} {models[seat or DEFAULT]}")
+        models[seat or DEFAULT] = model
+    return models[DEFAULT] if [*models] == [DEFAULT] else models
+
+
+def join_models(before: object, after: object) -> object:
+    """A plan's `model` where another one is given over it: that of some seats leaves the others as they are.
+
+    >>> join_models("local", {"judge": "openai/gpt-5"}), join_models({"judge": "openai/gpt-5"}, "local")
+    ({'default': 'local', 'judge': 'openai/gpt-5'}, 'local')
+    """
+    if not isinstance(after, Mapping) or DEFAULT in after or before is None:
+        return after
+    return {**(before if isinstance(before, Mapping) else {DEFAULT: before}), **after}
+
+
 def in_words(given: str) -> int | str:
     """A length as the command line has it: a number of words, or a name."""
     return int(given) if given.isdecimal() else given
@@ -160,6 +198,8 @@ class Option:
     flag: str | None = None
     """Its name on the command line where that is not the field's ("--yes -y": with a short one); "" leaves it out."""
     metavar: str | None = None
+    repeated: bool = False
+    """Whether it may be given several times, for a type that is no list; `read` gets all of them."""
     read: Callable[[Any], Any] | None = None
     """Makes of what the command line was given what a file would say."""
     on: bool = False
@@ -259,25 +299,27 @@ class PatternOptions(BaseModel):
     """Fields that this pattern does not have."""
     PEOPLE: ClassVar[tuple[str, ...]] = ()
     """Roles beside those who speak that people can play."""
-    JUDGED: ClassVar[tuple[str, ...]] = ("moderator", "judge", "synthesizer")
-    """Roles that `judge_model` is asked for."""
-    MODELS: ClassVar[Mapping[str, str]] = {}
-    """Fields that name the model of one more role, and what that role is called."""
+    SPEAKER: ClassVar[str] = "debater"
+    """The role of those who speak."""
+    ROLES: ClassVar[tuple[str, ...]] = ()
+    """Other roles; those that are fields of the options are there where these are on."""
     FORMER: ClassVar[Mapping[str, str]] = {
         "synthesize": "synthesizer", "park": "suspend", "panelists": "debaters", "rounds": "max_rounds",
         "turns": "max_turns", "schema": "output_schema",
     }  # fmt: skip
     """Keys of plans, by what earlier versions called them."""
+    FORMER_MODELS: ClassVar[Mapping[str, str]] = {"judge_model": "synthesize"}
+    """Whom keys of earlier versions named the model of."""
 
-    model: ModelName | None = option(
-        '"local", or "provider/model" such as "openai/gpt-5-mini". '
+    model: SeatModels | None = option(
+        '"local", or "provider/model" such as "openai/gpt-5-mini"; repeat with NAME= or ROLE= for the model of one who '
+        'speaks, or of a role such as judge. "each" takes another provider for each. '
         "Default: FLOWDEBATE_MODEL, else a small model of the first provider whose key is set, else that of a server "
         "on this machine, else the local model if it is installed.",
         panel="Model",
-        metavar="SPEC",
-    )
-    judge_model: ModelName | None = option(
-        "Model of moderator, referee, judge and synthesizer. Default: that of --model.", panel="Judge", metavar="SPEC"
+        metavar="[NAME=]SPEC",
+        repeated=True,
+        read=read_models,
     )
     base_url: Address | None = option(
         "OpenAI-compatible server, up to and including /v1. --model is then the model's name on that "
@@ -357,9 +399,14 @@ class PatternOptions(BaseModel):
         content.pop("pattern", None)  # of a file for `flowdebate run`, which has read it
         keys = cls.names()
         former = {key: cls.FORMER[key] for key in content if key not in keys and cls.FORMER.get(key) in keys}
-        for key, name in former.items() if isinstance(file, str) else ():
+        seats = {key: seat for key, seat in cls.FORMER_MODELS.items() if key in content}
+        now = {**former, **{key: f"model.{seat}" for key, seat in seats.items()}}
+        for key, name in now.items() if isinstance(file, str) else ():
             warnings.warn(f"{where}: `{key}` is called `{name}`", FlowDebateWarning, stacklevel=2)
         content = {former.get(key, key): value for key, value in content.items()}
+        for key, seat in seats.items():
+            if (model := content.pop(key)) is not None:
+                content["model"] = join_models(content.get("model"), {seat: model})
         for key, value in content.items():
             if key not in keys:
                 raise unknown_key(where, key, value, keys)
@@ -369,6 +416,8 @@ class PatternOptions(BaseModel):
         over = {
             key: value if (read := option_of(cls, key).read) is None else read(value) for key, value in over.items()
         }
+        if "model" in over:
+            over["model"] = join_models(of_file.get("model"), over["model"])
         try:
             options = cls.model_validate({**of_file, **over})
         except ValidationError as error:
@@ -396,6 +445,17 @@ class PatternOptions(BaseModel):
             got = address_of(got)  # without its password
         needed = tuple(key for key, each in fields.items() if each.is_required())
         return ConfigurationError(where, field, got, _sentence(problem, needed))
+
+    @property
+    def roles(self) -> list[str]:
+        """The roles beside those who speak that there are with these options."""
+        return [role for role in self.ROLES if self._has(role)]
+
+    def _has(self, role: str) -> bool:
+        if role not in type(self).model_fields:
+            return True
+        value = getattr(self, role)
+        return option_of(type(self), role).on if value is None else bool(value)
 
     def stored(self) -> dict[str, Any]:
         """All that was given, as a plan file would say it."""

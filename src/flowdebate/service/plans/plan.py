@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flowdebate._util.validation import check_count
 from flowdebate.errors import BadFile, ConfigurationError, shown
 from flowdebate.models.openai.endpoint import address_of
+from flowdebate.models.resolve import EACH, found_models, model_of_environment
 from flowdebate.patterns import PATTERNS, find_pattern
+from flowdebate.patterns.seats import DEFAULT, seat_models
 from flowdebate.service.plans.files import parse_json, read_text
 from flowdebate.service.plans.models import Models, Policies, prices_of
-from flowdebate.service.plans.options import MEGABYTES, OutputOptions, misuse, read_plan_file
+from flowdebate.service.plans.options import MEGABYTES, OutputOptions, join_models, misuse, read_plan_file
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from flowdebate.blocks.human.human import Ask
     from flowdebate.blocks.sequencer import Sequencer
@@ -46,6 +49,12 @@ class Plan:
     """Each a Debater or a Persona, as the pattern takes them; none where the sides of a debate are to be proposed."""
     models: Mapping[str, Model | str] | None
     """By intent; None leaves it to the environment."""
+    seats: Mapping[str, Model | str]
+    """By role, for roles that have another one."""
+    dealt: Any = None
+    """The `model` of the options with names in the place of "each"; None where nothing was dealt."""
+    apply: Callable[[Model | str], Model | str] = field(default_factory=lambda: lambda model: model)
+    """Puts the policies around a model, once the plan is one `with_policies`."""
     made: Models
     schema: OutputSchema | None
     limits: Limits | None
@@ -102,7 +111,7 @@ class Plan:
             from flowdebate.stop import parse
 
             options["terminate_when"] = parse(self.options.stop)
-        created: Sequencer[Any, Any] = self.info.load_factory()(**self.common, **options)
+        created: Sequencer[Any, Any] = self.info.load_factory()(**self.common, model=self.seats or None, **options)
         return created
 
     def pattern(self) -> Sequencer[Any, Any]:
@@ -119,9 +128,11 @@ def make_plan(
     where: str | None = None,
     name: str | None = None,
     ask: Ask | None = None,
+    begins: bool = False,
 ) -> Plan:
     """The plan of what a front end was `given` (None: not given), over what `file` says.
 
+    With `begins`, who has no model is asked as a new run of the pattern has it, where that is not one for all.
     ConfigurationError or BadFile for what cannot be; it names the option, or the file and the key.
     """
     from flowdebate.patterns.roster import MOST_ROUNDS
@@ -142,12 +153,9 @@ def make_plan(
     made = Models(options.base_url)
     options, schema = _read_schema(options)
     options = page.with_files(options)
-    speakers = page.speakers(options, made)
-    chat, judging = (
-        None if spec is None else made(spec, *options.place(key))
-        for key, spec in (("model", options.model), ("judge_model", options.judge_model))
-    )
-    models = {"chat": chat, "synthesize": chat if judging is None else judging}
+    if begins and page.each_by_default and options.model is None and not getattr(options, options.ROSTER):
+        several = options.base_url is None and model_of_environment() is None and len(found_models()) > 1
+        options = options.replaced(model=EACH) if several else options
     limits = Limits(
         calls=options.max_calls,
         tokens=options.max_tokens,
@@ -162,8 +170,9 @@ def make_plan(
         info=info,
         name=name or info.name,
         options=options,
-        speakers=speakers,
-        models={intent: spec for intent, spec in models.items() if spec is not None} or None,
+        speakers=page.speakers(options, made),
+        models=None,
+        seats={},
         made=made,
         schema=schema,
         limits=limits or None,
@@ -173,14 +182,44 @@ def make_plan(
         ask=ask,
     )
     page.check(plan)
-    return plan
+    return _with_seats(plan)
+
+
+def _with_seats(plan: Plan) -> Plan:
+    """`plan` with the models that its options name by seat; ConfigurationError for a seat that it does not have."""
+    options, people = plan.options, getattr(plan.options, "humans", None) or ()
+    if options.model is None:
+        return plan
+    place, field = options.place("model")
+    members = {each.name: each.model for each in plan.speakers if each.name not in people}
+    roles = [role for role in options.roles if role not in people]
+    found = seat_models(
+        options.model, members, roles, speaker=options.SPEAKER, where=place, field=field, check=plan.made
+    )
+    deals = EACH in (options.model, options.model.get(DEFAULT) if isinstance(options.model, Mapping) else None)
+
+    def make(spec: Any) -> Any:  # noqa: ANN401 - a model, and what the run takes
+        return plan.apply(plan.made(spec, where=place, field=field))
+
+    rest = found.rest if isinstance(found.rest, Mapping) else {"chat": found.rest, "synthesize": found.rest}
+    speakers = (
+        replace(each, model=make(found.members[each.name])) if each.name in found.members else each
+        for each in plan.speakers
+    )
+    return replace(
+        plan,
+        dealt=found.choice if deals and plan.speakers else None,
+        speakers=tuple(speakers),
+        models={**(plan.models or {}), **{intent: make(spec) for intent, spec in rest.items()}} or None,
+        seats={role: make(spec) for role, spec in found.roles.items()},
+    )
 
 
 def with_sides(plan: Plan, sides: Sequence[Debater]) -> Plan:
     """`plan` of a debate whose options name no sides, with `sides`; ConfigurationError where they do not fit it."""
     decided = replace(plan, speakers=tuple(sides))
     plan.info.load_page().check(decided)
-    return decided
+    return _with_seats(decided)
 
 
 def pattern_of_file(path: str) -> PatternInfo:
@@ -219,6 +258,8 @@ def _read_schema(options: PatternOptions) -> tuple[PatternOptions, OutputSchema 
 def stored_plan(plan: Plan) -> dict[str, Any]:
     """`plan` as JSON data without secrets: a base URL is stored without its user, its password and its query."""
     options = {**plan.options.stored(), **plan.info.load_page().settled(plan)}
+    if plan.dealt is not None:  # a resumed run has the same, whatever is set up then
+        options["model"] = plan.dealt
     stored: dict[str, Any] = {"format": _FORMAT, "pattern": plan.info.name, "options": options}
     if "base_url" in options:
         address = address_of(options["base_url"])
@@ -252,6 +293,8 @@ def plan_of(
     if stored is None:
         raise _of_another(run, verb)
     info, options, name = _read_stored(run)
+    if changes and "model" in changes:
+        changes = {**changes, "model": join_models(options.get("model"), changes["model"])}
     options = {**options, **(changes or {})}
     # An import is anybody's file: its address would get the prompts, and perhaps the key of this environment.
     if to_ask and not trusted and (reached := reached_by(run, given)):
@@ -296,21 +339,20 @@ def plan_of_fork(
         allowed = f"left out: a fork has the {info.subject} of its run"
         raise ConfigurationError(where or "options", info.subject, changes[info.subject], allowed)
     kept: dict[str, Any] = {"seed": run.header.seed}  # with another one, other orders are drawn
-    if given.get("base_url", changes.get("base_url", options.get("base_url"))) is None:
-        kept |= _models_of(run, info)
+    started_with = _models_of(run)
+    if started_with and given.get("base_url", changes.get("base_url", options.get("base_url"))) is None:
+        kept["model"] = join_models(options.get("model"), started_with)
+        if "model" in changes:
+            changes["model"] = join_models(kept["model"], changes["model"])
     return plan_of(run, given, changes={**kept, **changes}, where=where, trusted=trusted, ask=ask, verb="fork")
 
 
-def _models_of(run: StoredRun, info: PatternInfo) -> dict[str, str]:
-    """The models that a run was started with, as options of its pattern, as far as they have names."""
+def _models_of(run: StoredRun) -> str | dict[str, str] | None:
+    """The models that a run was started with, as far as they have names."""
     names = run.header.model
-    if isinstance(names, str):
-        return {"model": names}
-    names = names if isinstance(names, dict) else {}
-    chat, judging = names.get("chat", names.get("all")), names.get("synthesize")
-    found = {"model": chat, "judge_model": None if judging == chat else judging}
-    keys = info.load_page().options.names()
-    return {key: name for key, name in found.items() if isinstance(name, str) and key in keys}
+    if not isinstance(names, dict):
+        return names if isinstance(names, str) else None
+    return {DEFAULT if key == "all" else key: name for key, name in names.items() if isinstance(name, str)}
 
 
 def reached_by(run: StoredRun, given: Mapping[str, Any]) -> dict[str, list[str]]:
@@ -354,9 +396,11 @@ def _of_another(run: StoredRun, verb: str) -> ConfigurationError:
 def with_shared_models(plan: Plan, base: Plan) -> Plan:
     """`plan` with the models and policies of `base`, whose speakers are the same."""
     # One object for all runs of a batch: its connections, its recording and its circuit breaker are shared.
-    models = {speaker.name: speaker.model for speaker in base.speakers}
-    speakers = tuple(
-        replace(speaker, model=models[speaker.name]) if models.get(speaker.name) is not None else speaker
-        for speaker in plan.speakers
-    )
-    return replace(plan, models=base.models, speakers=speakers, policies=base.policies, archive=base.archive)
+    models = {_name_of(speaker.model): speaker.model for speaker in base.speakers}
+    speakers = [replace(each, model=models.get(_name_of(each.model), each.model)) for each in plan.speakers]
+    shared: dict[str, Any] = {name: getattr(base, name) for name in ("models", "seats", "apply", "policies", "archive")}
+    return replace(plan, speakers=tuple(speakers), **shared)
+
+
+def _name_of(model: Model | str | None) -> str | None:
+    return model if isinstance(model, str) or model is None else model.name

@@ -1,0 +1,126 @@
+"""Seats: which model each name and each role of a pattern gets from its `model`.
+
+A mapping has one entry for all ("default"), for those who speak ("chat") or all others ("synthesize"), for a role, and
+for a name; the most specific one counts. "each" as the default deals the models that are set up.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from flowdebate.errors import ConfigurationError, FlowDebateWarning
+from flowdebate.models.resolve import EACH, check_model, found_models, model_of_environment, no_model, vendor_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from flowdebate.models.base import Model
+    from flowdebate.models.resolve import ModelChoice, ModelSpec
+
+
+DEFAULT = "default"
+_GROUPS = (DEFAULT, "chat", "synthesize")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seats:
+    """A pattern's `model`, taken apart."""
+
+    members: Mapping[str, ModelSpec] = field(default_factory=dict)
+    """By name, for those on the roster who get another one than the rest."""
+    roles: Mapping[str, ModelSpec] = field(default_factory=dict)
+    """By role, likewise."""
+    rest: ModelChoice = None
+    """Of all others."""
+
+    @property
+    def choice(self) -> Any:  # noqa: ANN401 - a ModelChoice of what was given
+        """The same as one `model`, with nothing left to deal."""
+        rest = self.rest if isinstance(self.rest, Mapping) else {DEFAULT: self.rest}
+        if [*rest] == ["chat", "synthesize"] and rest["chat"] == rest["synthesize"]:
+            rest = {DEFAULT: rest["chat"]}
+        found = {**rest, **self.roles, **self.members}
+        return found[DEFAULT] if [*found] == [DEFAULT] else found
+
+
+def seat_models(
+    choice: ModelChoice,
+    members: Mapping[str, ModelSpec | None],
+    roles: Sequence[str],
+    *,
+    speaker: str,
+    where: str,
+    field: str = "model",
+    check: Callable[..., object] = check_model,
+) -> Seats:
+    """Take `choice` apart for a roster, by name with the models that its entries name, and for `roles` beside it.
+
+    `speaker` is the role of those on the roster; `check` raises for what is no model. ConfigurationError for a key that
+    is no seat, or two of them; ModelUnavailable where "each" finds no model.
+    """
+    if choice == EACH:
+        choice = {DEFAULT: EACH}
+    if not isinstance(choice, Mapping):
+        check(choice, where=where, field=field)
+        return Seats(rest=choice)
+    keys = [*_GROUPS, speaker, *roles]
+    for key, model in choice.items():
+        place = f"{field}[{key!r}]"
+        if key in members and key in keys:
+            allowed = f"given for what is either a name or a role: call the {speaker} otherwise"
+            raise ConfigurationError(where, field, key, allowed)
+        if key not in members and key not in keys:
+            from difflib import get_close_matches
+
+            seats = [*members, *roles, speaker, DEFAULT]
+            close = get_close_matches(str(key), seats, n=1, cutoff=0.8)
+            hint = f"Did you mean {close[0]!r}?" if close else ""
+            raise ConfigurationError(where, field, key, f"given for one of {', '.join(seats)}", hint=hint)
+        if not (key == DEFAULT and model == EACH):
+            check(model, where=where, field=place)
+    named: dict[str, Model | str] = {name: choice[name] for name in members if name in choice}
+    if speaker in choice:
+        named = {name: choice[speaker] for name, own in members.items() if own is None} | named
+    rest = {intent: choice.get(intent, choice.get(DEFAULT)) for intent in _GROUPS[1:]}
+    if EACH in rest.values():
+        seated = {name: named.get(name, own) for name, own in members.items()}
+        dealt, *others = deal(seated)
+        named |= dealt
+        rest = {
+            intent: other if spec == EACH else spec for (intent, spec), other in zip(rest.items(), others, strict=True)
+        }
+    left = {intent: spec for intent, spec in rest.items() if spec is not None}
+    return Seats(members=named, roles={role: choice[role] for role in roles if role in choice}, rest=left or None)
+
+
+def deal(seated: Mapping[str, ModelSpec | None]) -> tuple[dict[str, str], str, str]:
+    """Deal the models that are set up to the names without one, one vendor after the other.
+
+    Returns their models, the model of the first vendor, and one for who judges: of a vendor that none of the names has
+    if there is one, else of the next.
+    """
+    found = found_models()
+    if not found:
+        raise no_model()
+    taken = {vendor_of(model) for model in seated.values() if model is not None}
+    order = sorted(found, key=lambda model: vendor_of(model) in taken)
+    free = [name for name, model in seated.items() if model is None]
+    dealt = {name: order[at % len(order)] for at, name in enumerate(free)}
+    taken |= {vendor_of(model) for model in dealt.values()}
+    neutral = next((model for model in found if vendor_of(model) not in taken), order[len(free) % len(order)])
+    return dealt, found[0], neutral
+
+
+def each_by_default(model: ModelChoice, *, where: str) -> ModelChoice:
+    """The model of a pattern that is of several vendors where nobody names a model, which a warning says."""
+    if model is not None or model_of_environment() is not None or not (found := found_models()):
+        return model
+    told = f"no model is named, so {', '.join(found)} are asked; name models, or set FLOWDEBATE_MODEL, to choose others"
+    if len(found) == 1:
+        told = f"one vendor is set up, so all members are {found[0]}: a model agrees with itself; see docs/seats.md"
+    # four frames up is the caller of the pattern's function: that one, its wrapper and this one are between
+    warnings.warn(f"{where}: {told}", FlowDebateWarning, stacklevel=4)
+    return EACH if len(found) > 1 else None
