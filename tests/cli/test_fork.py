@@ -111,9 +111,9 @@ def test_a_fork_has_the_id_that_it_is_given(store: Path) -> None:
         blank = command("fork", "rents-2", "--fork-id", " ")
         assert len(on.bodies) == asked
     assert document["runId"] == newest(store).header.run_id == "rents-2"
-    assert (taken.exit_code, blank.exit_code) == (1, 2)
-    assert "rents-2" in taken.stderr
-    assert "fork_id" in blank.stderr
+    assert (taken.exit_code, blank.exit_code) == (2, 2)
+    assert "There is a run rents-2 already. To go on with it: add --resume.\n" in taken.stderr
+    assert "--fork-id must be text" in blank.stderr
 
 
 def test_from_a_place_on_everything_is_asked_for_anew(store: Path) -> None:

@@ -110,7 +110,8 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
         path, `"postgresql://…"`, a `Store`; None: FLOWDEBATE_STORE, False: none) the run is durable: every answer is
         committed before it is used, and `resume(run_id)` continues after a crash. If the store has a run `run_id`
         already, that is RunExists, or with `if_exists="resume"` this call resumes it, or returns its result if it is
-        complete; RunChanged if it was started with another question, pattern, model or seed.
+        complete; RunChanged if it was started with another question, pattern, model or seed. RunConflict while another
+        process runs it; `if_exists="wait"` waits for that one, and returns its result, or goes on in its place.
         `observe` sees the run, its agents, calls and tools while they last, for tracing: see docs/telemetry.md.
         Exceptions of the application's code are raised as they are; the library's own are
         `flowdebate.errors.FlowDebateError`, whose `run` has the transcript, events and raw output so far.
@@ -128,14 +129,14 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
         )
         if if_exists == "raise":
             return await run_block(self, value, run)
-        if if_exists != "resume" or run.journal is None or run_id is None:
-            raise ConfigurationError(
-                f"{self.name}.run()", "if_exists", if_exists, "'raise', or with a store and a run_id 'resume'"
-            )
+        if if_exists not in ("resume", "wait") or run.journal is None or run_id is None:
+            allowed = "'raise', or with a store and a run_id 'resume' or 'wait'"
+            raise ConfigurationError(f"{self.name}.run()", "if_exists", if_exists, allowed)
         from flowdebate.runs.durable.resume import load_same
 
         async def resume() -> RunResult[OutT_co]:
-            same = await load_same(run, seed=seed, session=session, model=model, limits=limits)
+            wait = if_exists == "wait"
+            same = await load_same(run, seed=seed, session=session, model=model, limits=limits, wait=wait)
             return await run_block(self, value, same)
 
         try:

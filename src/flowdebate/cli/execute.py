@@ -20,7 +20,7 @@ from flowdebate.cli.terminal.process import (
     write_report,
 )
 from flowdebate.cli.terminal.screen import View
-from flowdebate.errors import FlowDebateError, StoreError
+from flowdebate.errors import FlowDebateError, RunConflict, RunNotFound, StoreError
 
 if TYPE_CHECKING:
     import signal
@@ -96,6 +96,32 @@ async def service_of(place: Place) -> AsyncIterator[Service]:
         yield service
     finally:
         await service.close(0)  # at once: a run that still goes on was interrupted, and its journal has its answers
+
+
+async def begin_named(
+    service: Service, run_id: str, begin: Callable[[], Awaitable[RunState]], plan: Plan, *, resume: bool
+) -> RunState:
+    """Begin the run `run_id`; with `resume`, go on with the one that there is, after the process that executes it."""
+    from flowdebate.service.plans.options import misuse
+    from flowdebate.store.base import COMPLETE
+
+    try:
+        known = None if resume else await service.store.run(run_id)
+    except RunNotFound:
+        known = None
+    if known is not None:
+        raise misuse("RUN", run_id, f"There is a run {run_id} already. To go on with it: add --resume.")
+    state, told = await begin(), False
+    while state.status not in COMPLETE and service.handle(run_id) is None:
+        try:
+            return await service.resume(run_id, plan=plan)
+        except RunConflict:
+            if not told:
+                tell(f"Run {run_id} is executed by another process; waiting for it …")
+            told = True
+            await asyncio.sleep(POLL)
+            state = await service.wait(run_id)
+    return state
 
 
 async def execute(

@@ -22,6 +22,7 @@ from flowdebate.service.plans.options import (
     PatternOptions,
     Text,
     check_option,
+    misuse,
     option_of,
 )
 from flowdebate.service.statuses import State
@@ -43,6 +44,16 @@ StoreName: TypeAlias = Annotated[
     ),
 ]
 NoStore: TypeAlias = Annotated[bool, Option(panel="Storage", help="Do not store the run.")]
+RunId: TypeAlias = Annotated[
+    Text | None, Option(panel="Storage", metavar="ID", help="Id of the run. Default: a random one.")
+]
+Resume: TypeAlias = Annotated[
+    bool,
+    Option(
+        panel="Storage",
+        help="Go on with the run of this id, if there is one; while another process executes it, wait for that one.",
+    ),
+]
 RUN = "Id of a run, or at least its first 4 characters."
 RunName: TypeAlias = Annotated[str | None, Option(metavar="RUN", help=RUN)]
 RunNames: TypeAlias = Annotated[list[str] | None, Option(metavar="RUN", help=RUN)]
@@ -111,6 +122,13 @@ def check(fits: object, option: str, got: object, allowed: str) -> None:
     """ConfigurationError about `option` unless `fits`."""
     if not fits:
         raise ConfigurationError(COMMAND, option, got, allowed)
+
+
+def check_named(option: str, given: str | None, *, resume: bool) -> None:
+    """ConfigurationError for an id that is none, and for --resume without one."""
+    check_option(Text, option, given)
+    if resume and given is None:
+        raise misuse("--resume", resume, f"--resume goes on with the run that {option} ID names: add it.")
 
 
 # Commands

@@ -6,7 +6,7 @@ import asyncio
 import sys
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from inspect import Parameter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import typer
 
 from flowdebate.cli import options as opt
-from flowdebate.cli.execute import Show, execute
+from flowdebate.cli.execute import Show, begin_named, execute
 from flowdebate.cli.help import Command
 from flowdebate.cli.terminal.process import check_target, report_problems, report_warnings, tell
 from flowdebate.errors import ConfigurationError, StoreError
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from flowdebate.patterns import PatternInfo
     from flowdebate.patterns.roster import Debater
     from flowdebate.service.plans.plan import Plan
+    from flowdebate.service.runs import Place
     from flowdebate.service.service import Service
     from flowdebate.service.state import RunState
 
@@ -44,6 +45,8 @@ _HERE = {
     "file": opt.File,
     "store": opt.StoreName,
     "no_store": opt.NoStore,
+    "run_id": opt.RunId,
+    "resume": opt.Resume,
     "as_json": opt.Json,
     "markdown": opt.Markdown,
     "quiet": opt.Quiet,
@@ -156,10 +159,12 @@ def _run(  # noqa: PLR0913 - the options of this front end
     file: str | None,
     store: str | None,
     no_store: bool,
+    run_id: str | None,
+    resume: bool,
     as_json: bool,
     markdown: Path | None,
     quiet: bool,
-    yes: bool,
+    yes: bool = False,
 ) -> None:
     with report_problems(), report_warnings():
         from flowdebate.service.plans.models import models_line, with_policies
@@ -169,6 +174,11 @@ def _run(  # noqa: PLR0913 - the options of this front end
         plan = make_plan(info, given, file=file, ask=ask_here(), begins=True)
         if no_store and store is not None:
             raise misuse("--store", store, "--store and --no-store exclude each other.")
+        opt.check_named("--run-id", run_id, resume=resume)
+        if no_store and run_id is not None:
+            raise misuse(
+                "--run-id", run_id, "--run-id and --no-store exclude each other: the run is found in the store."
+            )
         check_target(markdown)
         show = Show(as_json=as_json, quiet=quiet, head=[models_line(plan)])
         plan = with_policies(plan)
@@ -180,21 +190,33 @@ def _run(  # noqa: PLR0913 - the options of this front end
                 if show.head[0] and not quiet:
                     tell(show.head[0])
                     show = replace(show, head=())  # it is asked now
-                plan = _propose_sides(plan, yes=yes)
+                plan = _propose_sides(plan, yes=yes, place=place, run_id=run_id)
 
-            async def begin(service: Service | None) -> RunState | None:
-                try:
-                    return None if service is None else await service.begin(plan)
-                except StoreError as error:
-                    if place is not None and place.named:
-                        with _store_needed():
-                            raise
-                    # a data directory that cannot be written (a container, a full disk) must not forbid a debate
-                    tell(f"Warning: the run is not stored: {error}")
-                    return None
-
+            named = place is not None and place.named
+            begin = partial(_begin, plan=plan, run_id=run_id, resume=resume, named=named)
             code = asyncio.run(execute(plan, place, begin, show, markdown))
     raise typer.Exit(code)
+
+
+async def _begin(
+    service: Service | None, *, plan: Plan, run_id: str | None, resume: bool, named: bool
+) -> RunState | None:
+    """Begin the run; None if it is not stored. `named` is whether the user has named the store."""
+    try:
+        if service is None:
+            return None
+        if run_id is not None:
+            return await begin_named(service, run_id, partial(service.begin, plan, run_id=run_id), plan, resume=resume)
+        return await service.begin(plan)
+    except StoreError as error:
+        if run_id is not None:
+            raise
+        if named:
+            with _store_needed():
+                raise
+        # a data directory that cannot be written (a container, a full disk) must not forbid a debate
+        tell(f"Warning: the run is not stored: {error}")
+        return None
 
 
 def ask_here() -> Ask | None:
@@ -220,10 +242,11 @@ def _store_needed() -> Iterator[None]:
 # Sides that the model proposes
 
 
-def _propose_sides(plan: Plan, *, yes: bool) -> Plan:
+def _propose_sides(plan: Plan, *, yes: bool, place: Place | None, run_id: str | None) -> Plan:
     """`plan` with sides that its model proposes, after they were shown; ends in Abort if the user declines them.
 
-    In a terminal the user is asked, unless `yes`, and may edit them.
+    In a terminal the user is asked, unless `yes`, and may edit them. For a run with an id the proposal is stored beside
+    it, so that the same command does not pay for it twice.
     """
     from flowdebate.service.plans.plan import with_sides
 
@@ -231,7 +254,10 @@ def _propose_sides(plan: Plan, *, yes: bool) -> Plan:
     with_sides(plan, plan.info.load_page().any_speakers(plan.subject)).pattern()
     tell("The question does not say what the sides are; the model proposes some …")
     proposer = plan.info.load_page().create_proposer(plan.options.instructions)
-    proposing = proposer.run(plan.subject, model=plan.models, seed=plan.seed, limits=plan.limits, store=False)
+    stored: Any = {"store": False}
+    if place is not None and run_id is not None:
+        stored = {"store": place.store, "run_id": f"{run_id}-sides", "if_exists": "wait"}
+    proposing = proposer.run(plan.subject, model=plan.models, seed=plan.seed, limits=plan.limits, **stored)
     found = asyncio.run(proposing)
     sides: Sequence[Debater] = found.output
     tokens = found.usage.total_tokens

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from flowdebate.store.open import StoreChoice
 
 
-IfExists: TypeAlias = Literal["raise", "resume"]
-"""What a run does whose id the store has already."""
+IfExists: TypeAlias = Literal["raise", "resume", "wait"]
+"""What a run does whose id the store has already; "wait" resumes it too, once no other process runs it."""
 OnUncertain: TypeAlias = Literal["retry", "raise"]
 """What a resumed run does with a call that was started and never recorded."""
 OnError: TypeAlias = Literal["collect", "raise"]

@@ -14,6 +14,7 @@ from flowdebate.testing import FunctionModel
 
 if TYPE_CHECKING:
     from flowdebate.models.base import ModelRequest
+    from flowdebate.runs.context import Context
     from flowdebate.store.base import StoredRun
 
 pytestmark = pytest.mark.anyio
@@ -122,6 +123,36 @@ async def test_of_two_calls_that_start_together_one_runs_and_the_other_conflicts
     assert [type(call.exception()) for call in ended] == [RunConflict]
     done.set()
     assert [(await call).output for call in going] == ["x"]
+
+
+async def test_a_run_of_another_process_is_waited_for() -> None:
+    """Both calls return its one result; where that process ends without it, this one goes on."""
+    store, going, done, calls = MemoryStore(), asyncio.Event(), asyncio.Event(), 0
+
+    @handler(name="slow")
+    async def slow(value: str, ctx: Context) -> str:
+        async def call() -> str:
+            nonlocal calls
+            calls += 1
+            going.set()
+            await done.wait()
+            return f"{value} {calls}"
+
+        return str(await ctx.step(call))
+
+    for run_id, gives_up in (("one", False), ("two", True)):
+        going.clear()
+        done.clear()
+        first = asyncio.ensure_future(slow.run("x", store=store, run_id=run_id, if_exists="wait"))
+        await going.wait()
+        second = asyncio.ensure_future(slow.run("x", store=store, run_id=run_id, if_exists="wait"))
+        await asyncio.sleep(0)
+        if gives_up:
+            first.cancel()
+            await asyncio.wait({first})
+        done.set()
+        assert (await second).output == f"x {calls}"
+    assert calls == 3
 
 
 async def test_limits_may_be_raised_when_the_call_is_repeated() -> None:

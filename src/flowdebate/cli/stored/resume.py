@@ -13,10 +13,10 @@ import typer
 
 from flowdebate._util.text import counted
 from flowdebate.cli import options as opt
-from flowdebate.cli.execute import Show, execute
+from flowdebate.cli.execute import Show, begin_named, execute
 from flowdebate.cli.patterns import ask_here, select_options
 from flowdebate.cli.terminal.process import check_target, tell
-from flowdebate.errors import ConfigurationError, NotAwaited
+from flowdebate.errors import ConfigurationError, NotAwaited, RunExists
 from flowdebate.service.plans.options import COMMAND, Count, FilePath, Option, Text, misuse
 
 if TYPE_CHECKING:
@@ -232,7 +232,10 @@ def fork(  # noqa: PLR0913 - the options of the command
             help="Any other option by its key in a plan file, such as schedule=swap; KEY= takes it back. Repeatable.",
         ),
     ] = None,
-    fork_id: Annotated[str | None, Option(metavar="ID", help="The id of the new run; default: a random one.")] = None,
+    fork_id: Annotated[
+        Text | None, Option(panel="Storage", metavar="ID", help="Id of the new run. Default: a random one.")
+    ] = None,
+    resume: opt.Resume = False,
     trust_plan: opt.TrustPlan = False,
     store: opt.StoreName = None,
     as_json: opt.Json = False,
@@ -252,6 +255,7 @@ def fork(  # noqa: PLR0913 - the options of the command
     check_target(markdown)
     if say is not None and at is None:
         raise misuse("--say", say, "--say replaces the answer at --at PLACE: say which one.")
+    opt.check_named("--fork-id", fork_id, resume=resume)
     given |= {"model": model, "max_rounds": max_rounds}
     with opened(store) as place:
         stored = asyncio.run(chosen_run(place.store, run, last=last, verb="fork"))
@@ -271,8 +275,21 @@ def fork(  # noqa: PLR0913 - the options of the command
         promise = f"Fork of {short_id(stored.header.run_id)}: reuses its {_count_reused(answers, at, edits)}"
         head = [promise, models_line(plan, environment=_environment(stored))]
 
-        def forked(service: Service) -> Awaitable[RunState]:
-            return service.fork(stored.header.run_id, pattern=plan, at=at, edits=edits, fork_id=fork_id)
+        async def begin(service: Service) -> RunState:
+            parent = stored.header.run_id
+            try:
+                return await service.fork(parent, pattern=plan, at=at, edits=edits, fork_id=fork_id)
+            except RunExists as error:
+                known = await service.store.run(error.run_id)
+                then = known.header.parent or {}
+                if not resume or (then.get("run"), then.get("at"), then.get("edits")) != (parent, at, edits):
+                    raise
+                return await service.run(error.run_id)
+
+        async def forked(service: Service) -> RunState:
+            if fork_id is None:
+                return await begin(service)
+            return await begin_named(service, fork_id, lambda: begin(service), plan, resume=resume)
 
         show = Show(as_json=as_json, quiet=quiet, head=head)
         code = asyncio.run(execute(plan, place, forked, show, markdown))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from flowdebate._util.text import clean_text, one_line
-from flowdebate.errors import ConfigurationError, DeadLetter, RunChanged, StoreError, shown
+from flowdebate.errors import ConfigurationError, DeadLetter, RunChanged, RunConflict, StoreError, shown
 from flowdebate.models.resolve import ModelResolver, model_of_environment
 from flowdebate.runs.context import Session, as_session
 from flowdebate.runs.durable.fork import fork_header, journal_of
@@ -236,11 +236,16 @@ async def prepare_fork(  # noqa: PLR0913 - the options of fork
     return header
 
 
+_LONGEST_PAUSE = 1.0
+"""Seconds between two looks at a run of another process: a turn takes seconds, and a look is one small query."""
+
+
 async def load_same(
-    run: Run, *, seed: int | None, model: ModelChoice, session: SessionLike, limits: Limits | None
+    run: Run, *, seed: int | None, model: ModelChoice, session: SessionLike, limits: Limits | None, wait: bool = False
 ) -> Run:
     """Load the stored run that has the id of `run`, a durable run that has not started.
 
+    With `wait`, not before the process that runs it has ended, or ended the run.
     Errors: RunNotFound; RunChanged if it was started with another question, pattern, model or seed; as `load_run`.
     """
     assert run.journal is not None  # noqa: S101 - `run` is durable
@@ -252,7 +257,15 @@ async def load_same(
     check_unchanged(store, run.run_id, pairs)
     options: ResumeOptions = {"store": store, "model": model, "limits": limits}
     options |= {"session": session, "observe": run.observer}
-    return (await load_run(run.run_id, block=now.block, outline=now.fingerprint["outline"], **options))[0]
+    pause = _LONGEST_PAUSE / 20
+    while True:
+        try:
+            return (await load_run(run.run_id, block=now.block, outline=now.fingerprint["outline"], **options))[0]
+        except RunConflict:
+            if not wait:
+                raise
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE)
 
 
 def changes_of(then: RunHeader, now: RunHeader) -> dict[str, tuple[str, str]]:

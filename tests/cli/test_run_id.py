@@ -1,0 +1,118 @@
+"""`--run-id` and `--resume`: a command that may be killed and started again, and pays for nothing twice."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from typer.testing import CliRunner
+
+from flowdebate.cli.app import app
+
+from .siblings import stage
+from .stage import PATIENCE, Stage, on_pipes
+from .test_run import SIDES
+from .test_sides import ASKED, PROPOSED
+from .test_stored import ALL, command, newest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SAID = (("Homes ", "first."), ("Build ", "more."))
+NAMED = ("--run-id", "rents", "--resume")
+
+
+@pytest.mark.parametrize("verb", ALL)
+def test_the_same_line_begins_resumes_and_shows_a_run(verb: str, store: Path) -> None:
+    """Of every pattern: cut short, gone on with, and over, in which case no model is asked."""
+    options = (*ALL[verb][1], "--seed", "5", *NAMED, "--json")
+    with stage() as on:
+        once = command(*on.options(*ALL[verb][1], "--seed", "5", "--no-store", verb=verb))
+        calls = len(on.bodies)
+    with stage() as on:
+        line = on.options(*options, verb=verb)
+        early = command(*line, "--max-calls", "1")
+        later, again = command(*line, "--max-calls", "99"), command(*line)
+        assert len(on.bodies) == calls
+    assert early.exit_code == 3
+    assert later.exit_code == again.exit_code == once.exit_code
+    documents = [json.loads(each.stdout) for each in (later, again)]
+    assert documents[0]["runId"] == newest(store).header.run_id == "rents"
+    assert documents[0]["raw"] == documents[1]["raw"]
+
+
+def test_a_plan_file_takes_them_too(tmp_path: Path) -> None:
+    """`run PLAN --run-id ID --resume` is the line of a job."""
+    with Stage(turns=SAID) as on:
+        plan = tmp_path / "plan.toml"
+        asks = f'question = "Should we ship?"\nmodel = "staged"\nbase_url = "{on.base_url}"'
+        plan.write_text(f'pattern = "debate"\nmax_rounds = 1\n{asks}\n')
+        first, again = (command("run", str(plan), *NAMED, "--json") for _ in range(2))
+        assert len(on.bodies) == json.loads(first.stdout)["usage"]["calls"]
+    assert (first.exit_code, again.exit_code) == (0, 0)
+    assert json.loads(again.stdout)["runId"] == "rents"
+
+
+def test_a_run_is_not_begun_or_resumed_by_accident() -> None:
+    """A taken id, another question, and options that do not go together are refused before anything is asked."""
+    with Stage(turns=SAID) as on:
+        line = on.options(*SIDES, "--max-rounds", "1")
+        assert command(*line, "--run-id", "rents").exit_code == 0
+        asked = len(on.bodies)
+        taken = command(*line, "--run-id", "rents")
+        other = command(*[line[0], "Free rents?", *line[2:]], *NAMED)
+        alone = command(*line, "--resume")
+        nowhere = command(*line, *NAMED, "--no-store")
+        assert len(on.bodies) == asked
+    assert (taken.exit_code, other.exit_code, alone.exit_code, nowhere.exit_code) == (2, 2, 2, 2)
+    assert "There is a run rents already. To go on with it: add --resume.\n" in taken.stderr
+    assert "run rents was started with other options" in other.stderr
+    assert "--resume goes on with the run that --run-id ID names: add it.\n" in alone.stderr
+
+
+def test_sides_that_a_model_proposes_are_paid_for_once() -> None:
+    """The proposal is stored beside the run, so that a line that is repeated has the same sides."""
+    with Stage(answers={"sides": PROPOSED}) as on:
+        line = ["debate", ASKED, *on.options("--max-rounds", "1", "--no-synthesizer", *NAMED, "--json")[2:]]
+        early = CliRunner().invoke(app, [*line, "--max-calls", "1"])
+        later = CliRunner().invoke(app, [*line, "--max-calls", "9"], catch_exceptions=False)
+        assert len(on.bodies) == 1 + json.loads(later.stdout)["usage"]["calls"]
+    assert (early.exit_code, later.exit_code) == (3, 0)
+
+
+@pytest.mark.parametrize("ends", ["by itself", "killed"])
+def test_a_run_of_another_process_is_waited_for(ends: str, store: Path) -> None:
+    """To its end, which is shown; if that process is killed, this one goes on from its journal."""
+    with Stage(turns=SAID, hold=(1, 0)) as on:
+        line = on.options(*SIDES, "--max-rounds", "1", *NAMED)
+        with on_pipes(*line) as first:
+            on.wait_for_turn(2)
+            with on_pipes(*line) as second:
+                assert second.stderr is not None
+                assert (
+                    second.stderr.readline().decode() == "Run rents is executed by another process; waiting for it …\n"
+                )
+                if ends == "killed":
+                    first.kill()
+                on.let_go()
+                first.wait(PATIENCE)
+                assert second.wait(PATIENCE) == 0
+        assert len(on.bodies) == (4 if ends == "killed" else 3)
+    assert (newest(store).header.run_id, newest(store).status) == ("rents", "complete")
+
+
+def test_a_fork_is_gone_on_with_by_its_id() -> None:
+    """The same line forks, resumes and shows; a run of that id that is another fork is not taken for it."""
+    with Stage(turns=SAID) as on:
+        command(*on.options(*SIDES, "--max-rounds", "1", "--run-id", "rents"))
+        asked = len(on.bodies)
+        line = ("fork", "rents", "--at", "round[1]/pro", "--fork-id", "rents-2", "--resume", "--json")
+        early = command(*line, "--max-calls", "1")
+        first, again = command(*line, "--max-calls", "99"), command(*line)
+        assert len(on.bodies) - asked == 3
+        other = command(*line[:3], "round[1]/con", *line[4:])
+        assert len(on.bodies) - asked == 3
+    assert [each.exit_code for each in (early, first, again, other)] == [3, 0, 0, 1]
+    assert json.loads(first.stdout)["raw"] == json.loads(again.stdout)["raw"]
+    assert "there is a run 'rents-2' already" in other.stderr
