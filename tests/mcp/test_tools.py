@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,19 +12,31 @@ from mcp_types import ElicitResult
 
 from flowdebate import Limits
 from flowdebate.mcp import create_server
+from flowdebate.models.base import ModelResponse
+from flowdebate.models.usage import Usage
 from flowdebate.service.service import Service
 from flowdebate.store import SqliteStore, close_store
+from flowdebate.testing import FunctionModel
 from tests.mcp.conftest import refused, told
 from tests.mcp.stage import StageModel, patterns
+from tests.runs.durable.patterns import answer_to
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from mcp_types import ElicitRequestFormParams
 
+    from flowdebate.models.base import ModelRequest
     from tests.mcp.conftest import Stage
 
 pytestmark = pytest.mark.anyio
+
+
+def ranked(request: ModelRequest) -> Any:
+    """An answer that fits its schema, also that of a council's member who has to rank all answers."""
+    if "RankedAnswer" in (known := (request.output_schema or {}).get("$defs", {})):
+        return {"ranking": [{"answer": each} for each in known["RankedAnswer"]["properties"]["answer"]["enum"]]}
+    return answer_to(request)
 
 
 async def test_a_debate_is_started_waited_for_and_read(stage: Stage) -> None:
@@ -50,6 +63,43 @@ async def test_a_debate_is_started_waited_for_and_read(stage: Stage) -> None:
     assert [run["run_id"] for run in listed["runs"]] == [started["run_id"]]
     assert any(message == "pro speaks, round 1 of 1" for _, _, message in noted)
     assert noted[-1][:2] == (4, 4)
+
+
+@pytest.mark.parametrize(
+    ("tool", "confidence", "calls"),
+    [
+        ("start_debate", "quick", 4), ("start_debate", "balanced", 7), ("start_debate", "high", 17),
+        ("start_council", "quick", 4), ("start_council", "balanced", 7), ("start_council", "high", 11),
+    ],
+)  # fmt: skip
+async def test_a_confidence_takes_as_many_calls_as_its_tool_says(tool: str, confidence: str, calls: int) -> None:
+    """Each level more than the one before; what a run has used is a line of its result."""
+    service = Service(store="memory:", model=FunctionModel(ranked))
+    async with service, Client(create_server(service)) as client:
+        (described,) = [each.description for each in (await client.list_tools()).tools if each.name == tool]
+        assert re.search(rf'"{confidence}" (makes )?{calls}\b', described or "")
+        asked = {"question": "Should we build trams?", "confidence": confidence, "wait": 50}
+        run = told(await client.call_tool(tool, asked))
+    assert (run["status"], run["calls"]) == ("complete", calls)
+    assert run["spent"] == f"{calls} calls, tokens unknown, cost unknown: the server has no prices."
+
+
+async def test_what_was_spent_is_told_in_every_answer() -> None:
+    """Also of a judge of texts; before the first call it says so."""
+
+    def counted(request: ModelRequest) -> ModelResponse:
+        said, usage = answer_to(request), Usage(calls=1, prompt_tokens=1_000, completion_tokens=100)
+        return ModelResponse(**{"text" if isinstance(said, str) else "data": said}, usage=usage)
+
+    service = Service(store="memory:", model=FunctionModel(counted))
+    async with service, Client(create_server(service)) as client:
+        asked = {"question": "Should we build trams?", "confidence": "quick"}
+        first = told(await client.call_tool("start_debate", {**asked, "wait": 0}))
+        done = told(await client.call_tool("wait_for_run", {"run_id": first["run_id"], "seconds": 50}))
+        judged = told(await client.call_tool("judge", {"question": "Which?", "texts": ["good", "bad"]}))
+    assert first["spent"].startswith(("No call yet.", "1 call"))
+    assert done["spent"].startswith("4 calls, 4,000 tokens in, 400 out, cost unknown")
+    assert judged["spent"].startswith("2 calls, 2,000 tokens in, 200 out, ")
 
 
 async def test_a_person_at_the_host_takes_two_turns(stage: Stage) -> None:

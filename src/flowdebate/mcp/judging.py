@@ -17,7 +17,7 @@ from flowdebate.blocks.sequencer import Sequencer, sequencer
 from flowdebate.errors import RunChanged, RunExists
 from flowdebate.evaluation.rejudging import ArguedDebate
 from flowdebate.mcp.progress import wait_with_progress
-from flowdebate.mcp.reports import HOW_TO_READ, fence, next_of
+from flowdebate.mcp.reports import HOW_TO_READ, fence, next_of, spent_of
 from flowdebate.mcp.tools import ASKS_MODELS, Question, Seconds, ServiceOf, describe
 from flowdebate.models.base import profile_of
 from flowdebate.patterns.debate.judging.judge import Judge
@@ -73,6 +73,7 @@ class TextVerdict(BaseModel):
     reasoning: str | None
     ballots: list[Ballot]
     error: str | None
+    spent: str = Field(description="The calls so far, their tokens and what they cost, in one line.")
     next: str = Field(description="What to do now.")
 
 
@@ -141,6 +142,7 @@ def _verdict_of(run: RunDetails) -> TextVerdict:
             for each in (() if judging is None else judging.ballots)
         ],
         error=fence(run.error or run.problem),
+        spent=spent_of(run),
         next="Call judge again with the same arguments." if run.status == "running" else next_of(run.status),
     )
 

@@ -15,9 +15,11 @@ from urllib.parse import quote
 
 from pydantic import BaseModel, Field, ValidationError
 
+from flowdebate._util.text import counted
 from flowdebate.errors import ConfigurationError, FlowDebateError, StoreError, problems_of
 from flowdebate.patterns.roles import render_flag
 from flowdebate.prompts.escaping import quoted, tag_name, tag_text
+from flowdebate.service.documents.live import cost_text
 from flowdebate.service.documents.sections import Card, Entry, Fact, Group, Heading, Output, Remark
 from flowdebate.service.runs import moment
 from flowdebate.service.statuses import State
@@ -90,6 +92,7 @@ class RunReport(RunSummary):
     pending: list[AskedTurn] = Field(description="Requests to people that the run waits for.")
     error: str | None = Field(description="Why it failed, or which limit it reached.")
     problem: str | None = Field(description="Why its texts cannot be shown; null where they can.")
+    spent: str = Field(description="The calls so far, their tokens and what they cost, in one line.")
     next: str = Field(description="What to do now.")
     resource: str = Field(description="The report as a resource; with /transcript or /document behind it, as data.")
 
@@ -132,9 +135,23 @@ def make_report(details: RunDetails, *, seen: int = 0) -> RunReport:
         ],
         error=fence(details.error),
         problem=fence(details.problem),
+        spent=spent_of(details),
         next=next_of(details.status),
         resource=uri_of(details.run_id),
     )
+
+
+def spent_of(details: RunDetails) -> str:
+    """What a run has used so far, in one line."""
+    document = details.document
+    usage = details.usage if document is None or document.usage is None else document.usage
+    if usage is None or not usage.calls:
+        return "No call yet."
+    tokens = "tokens unknown"
+    if usage.prompt_tokens is not None and usage.completion_tokens is not None:
+        tokens = f"{usage.prompt_tokens:,} tokens in, {usage.completion_tokens:,} out"
+    cost = cost_text(None if document is None else document.cost) or "cost unknown: the server has no prices"
+    return f"{counted(usage.calls, 'call')}, {tokens}, {cost}."
 
 
 def next_of(status: str) -> str:

@@ -21,6 +21,7 @@ from flowdebate.mcp.reports import HOW_TO_READ, RunList, RunReport, make_list, m
 from flowdebate.patterns import DEFAULT, PATTERNS, find_pattern
 from flowdebate.prompts.escaping import quoted
 from flowdebate.prompts.template import filled
+from flowdebate.service.pages.base import Confidence
 from flowdebate.service.service import Service
 from flowdebate.service.state import PendingInput, RunDetails
 from flowdebate.service.statuses import State
@@ -63,6 +64,7 @@ Rounds: TypeAlias = Annotated[
         description="Rounds at most (turns in a handoff).",
     ),
 ]
+HowSure: TypeAlias = Annotated[Confidence, Field(description="How sure the answer is to be; more takes more calls.")]
 Archived: TypeAlias = Annotated[
     bool, Field(description="In a consensus: show what earlier debates found, and remember this one. Default: true.")
 ]
@@ -76,7 +78,9 @@ Place: TypeAlias = Annotated[
 Seen: TypeAlias = Annotated[int, Field(ge=0, description="Parts that you have read: `said` has only later ones.")]
 
 
-def make_options(pattern: str, sides: Sequence[Side] | None, max_rounds: int | None) -> dict[str, Any] | None:
+def make_options(
+    pattern: str, sides: Sequence[Side] | None, max_rounds: int | None, confidence: Confidence | None = None
+) -> dict[str, Any] | None:
     """The options of a plan of the built-in `pattern`; None without any.
 
     ConfigurationError for what the pattern does not have.
@@ -86,7 +90,7 @@ def make_options(pattern: str, sides: Sequence[Side] | None, max_rounds: int | N
         allowed = f"one of {', '.join(PATTERNS)}, or one of the application's"
         raise ConfigurationError("start_debate", "pattern", pattern, allowed)
     kind = info.load_page().options
-    options: dict[str, Any] = {}
+    options = {} if confidence is None else info.load_page().options_for(confidence)
     if sides:
         key = info.load_page().speaks_for
         names = [side.name or f"Side {ascii_uppercase[at]}" for at, side in enumerate(sides)]
@@ -128,25 +132,44 @@ class RunTools:
         sides: Sides | None = None,
         max_rounds: Annotated[Rounds | None, Field(validation_alias=AliasChoices("max_rounds", "rounds"))] = None,
         pattern: Annotated[str, Field(max_length=200)] = DEFAULT,
+        confidence: HowSure | None = None,
         archive: Archived | None = None,
         wait: Seconds = 20,
     ) -> RunReport:
         """Start a debate between language models, which goes on after this call and survives restarts.
 
         Returns after at most `wait` seconds with what was said so far. Then call wait_for_run until it is over.
+        `confidence` of a debate of two sides: "quick" makes 4 calls of models (one round), "balanced" 7 (two rounds,
+        judged in both orders), "high" 17 (three rounds, held again in reversed order, judged in both orders). With a
+        hosted model that is usually half a minute, one minute, two to four minutes; a small local one takes longer.
         """
         service = self._of(ctx)
         if pattern in self._patterns:
-            for field, given in (("sides", sides), ("max_rounds", max_rounds), ("archive", archive)):
+            given_here = {"sides": sides, "max_rounds": max_rounds, "confidence": confidence, "archive": archive}
+            for field, given in given_here.items():
                 if given is not None:
                     allowed = f"left out: {pattern} has its own"
                     raise ConfigurationError("start_debate", field, given, allowed)
             options = None
         else:
-            options = make_options(pattern, sides, max_rounds)
+            options = make_options(pattern, sides, max_rounds, confidence)
         if archive is not None:
             options = {**(options or {}), "archive": archive}
         run = await service.begin(pattern, question, options=options)
+        return make_report(await wait_with_progress(service, run.run_id, wait, ctx))
+
+    async def start_council(
+        self, ctx: Context[Any, Any], question: Question, *, confidence: HowSure = "balanced", wait: Seconds = 20
+    ) -> RunReport:
+        """Ask several language models the same question: each answers by itself, then a chair writes one answer.
+
+        Members see nothing but the question: put into it what they have to know. Returns after at most `wait` seconds;
+        then call wait_for_run until it is over. `confidence`: "quick" makes 4 calls of models (three answers, the
+        chair's), "balanced" 7 (members also rank each other's answers without names), "high" 11 (five members). With a
+        hosted model that is usually half a minute, one minute, one to two minutes; a small local one takes longer.
+        """
+        service = self._of(ctx)
+        run = await service.begin("council", question, options=make_options("council", None, None, confidence))
         return make_report(await wait_with_progress(service, run.run_id, wait, ctx))
 
     async def wait_for_run(
@@ -238,6 +261,7 @@ def add_run_tools(server: MCPServer[Any], service_of: ServiceOf, *, patterns: Co
     known = f"`pattern` is one of {', '.join(dict.fromkeys([*patterns, *(PATTERNS if plans else ())]))}."
     for tool, hints, more in (
         (tools.start_debate, ASKS_MODELS, (known, HOW_TO_READ)),
+        *(((tools.start_council, ASKS_MODELS, (HOW_TO_READ,)),) if plans else ()),
         (tools.wait_for_run, READS, (HOW_TO_READ,)),
         (tools.get_run, READS, (HOW_TO_READ,)),
         (tools.list_runs, READS, ()),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_origin
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, get_origin
 
 from pydantic import BaseModel, ValidationError
 
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from flowdebate.service.plans.models import Models
     from flowdebate.service.plans.options import PatternOptions
     from flowdebate.service.plans.plan import Plan
+
+
+Confidence: TypeAlias = Literal["quick", "balanced", "high"]
+"""How sure an answer is to be, for who cannot know a pattern's options; each takes more calls than the one before."""
 
 
 class PatternPage(ABC):
@@ -50,6 +54,9 @@ class PatternPage(ABC):
     """Command lines for the help of its command, which users can paste."""
     docs: ClassVar[str] = "docs/cli.md"
     """Its page of the documentation."""
+
+    confidence: ClassVar[Mapping[Confidence, Mapping[str, Any]]] = {}
+    """Options for an answer that is to be so sure, beside the length of `options_for`."""
 
     document: ClassVar[type[Document]]
     """Its saved runs: their sections, and the words for their stop reasons."""
@@ -102,6 +109,14 @@ class PatternPage(ABC):
         """Maximum number of rounds or turns."""
         given: int | None = getattr(options, options.LENGTH)
         return self.default_length if given is None else given
+
+    def options_for(self, confidence: Confidence) -> dict[str, Any]:
+        """The options of a run that is to be quick, balanced (as by default), or of high confidence."""
+        own = dict(self.confidence.get(confidence, {}))
+        if self.options.LENGTH not in self.options.model_fields:
+            return own
+        share = {"quick": 0.5, "balanced": 1, "high": 1.5}[confidence]
+        return {self.options.LENGTH: max(1, int(self.default_length * share)), **own}
 
     def document_of(self, plan: Plan, raw: Any, output: object, facts: Mapping[str, Any]) -> Document:  # noqa: ANN401 - of any pattern
         """The document of a run of `plan` with the raw output `raw`; None if the run never started."""

@@ -10,7 +10,7 @@ from flowdebate.patterns.council.schemas import MEMBERS, CouncilOutput, ReviewFi
 from flowdebate.service.documents.document import Document, Speaker
 from flowdebate.service.documents.live import OwnSections, Together
 from flowdebate.service.documents.sections import Card, Entry, Fact, Group, Heading, Output, Section, failures
-from flowdebate.service.pages.base import PatternPage
+from flowdebate.service.pages.base import Confidence, PatternPage
 from flowdebate.service.plans.options import OutputOptions, PersonaEntry, Text, option, roster_option
 
 if TYPE_CHECKING:
@@ -153,6 +153,10 @@ class CouncilPage(PatternPage):
     default_speakers: ClassVar[tuple[dict[str, str], ...]] = MEMBERS
     each_by_default = True
     default_length = 2
+    confidence: ClassVar[Mapping[Confidence, Mapping[str, Any]]] = {
+        "quick": {"review": "none"},
+        "high": {"members": [{"name": name} for name in ("Ada", "Ben", "Cleo", "Dan", "Eve")]},
+    }
     example = "Should we cap rents?"
     sample: ClassVar[Mapping[str, Any]] = {"question": "How should a beginner learn to cook?"}
     examples: ClassVar[tuple[str, ...]] = (

@@ -11,7 +11,7 @@ from flowdebate.patterns.debate.judging.ballots import Answer, DecidedBy, OnFlip
 from flowdebate.patterns.debate.schemas import BaselineName, Equal, MirrorStarted, ModeratorDecided, VerdictReached
 from flowdebate.patterns.state import TurnOrder  # noqa: TC001 - pydantic reads it
 from flowdebate.service.documents.live import Live, OneByOne, OwnSections
-from flowdebate.service.pages.base import PatternPage, roster
+from flowdebate.service.pages.base import Confidence, PatternPage, roster
 from flowdebate.service.pages.debate_document import DebateDocument, decision_group, mirror_heading, verdict_card
 from flowdebate.service.plans.files import read_text
 from flowdebate.service.plans.options import (
@@ -174,6 +174,10 @@ class DebatePage(PatternPage):
     document: ClassVar[type[DebateDocument]] = DebateDocument
     live: ClassVar[type[DebateLive]] = DebateLive
     default_length = 2
+    confidence: ClassVar[Mapping[Confidence, Mapping[str, Any]]] = {
+        "balanced": {"schedule": "swap"},
+        "high": {"schedule": "swap", "mirror": True},
+    }
     example = "Should we cap rents?"
     sample: ClassVar[Mapping[str, Any]] = {
         "question": "Is it better to work from home or in an office?",
