@@ -1,3 +1,8 @@
+from .agreement import CorrectedRate as CorrectedRate
+from .agreement import cohen_kappa as cohen_kappa
+from .agreement import corrected_rate as corrected_rate
+from .agreement import fleiss_kappa as fleiss_kappa
+from .agreement import krippendorff_alpha as krippendorff_alpha
 from .audit_report import AuditItem as AuditItem
 from .audit_report import JudgeAudit as JudgeAudit
 from .audit_report import JudgeFigures as JudgeFigures
@@ -19,6 +24,12 @@ from .evaluation_run import evaluate_sync as evaluate_sync
 from .judge_audit import audit as audit
 from .judge_audit import audit_run as audit_run
 from .judge_audit import full_audit as full_audit
+from .judge_quality import Calibration as Calibration
+from .judge_quality import JudgedItem as JudgedItem
+from .judge_quality import JudgeQuality as JudgeQuality
+from .judge_quality import ReliabilityBin as ReliabilityBin
+from .judge_quality import judge_quality as judge_quality
+from .judge_quality import judged_items as judged_items
 from .paired import e_value as e_value
 from .recounting import ALL_RULES as ALL_RULES
 from .recounting import Recount as Recount

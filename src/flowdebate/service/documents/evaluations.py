@@ -10,6 +10,7 @@ from flowdebate.errors import error_text
 from flowdebate.evaluation.audit_report import JudgeAudit, ReaderAgreement, RunAudit
 from flowdebate.evaluation.benefit import METHODS, BenefitReport
 from flowdebate.evaluation.evaluation_run import Evaluation
+from flowdebate.evaluation.judge_quality import JudgeQuality
 from flowdebate.evaluation.recounting import Recount
 from flowdebate.evaluation.study_report import StudyReport
 from flowdebate.runs.batch.result import BatchResult
@@ -52,6 +53,8 @@ def lay_out(value: object) -> Summary | None:  # noqa: PLR0911 - one case for ea
             return lay_out_benefit(value)
         case Evaluation():
             return lay_out_benefit(value.report)
+        case JudgeQuality():
+            return Summary(title="Judge quality", sections=(Points(items=tuple(value.findings)),))
         case StudyReport():
             return lay_out_study(value)
         case Recount():

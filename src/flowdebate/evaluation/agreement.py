@@ -1,0 +1,111 @@
+"""Agreement beyond chance: Cohen's and Fleiss' kappa, Krippendorff's alpha, and a rate corrected by human labels."""
+
+from __future__ import annotations
+
+from collections import Counter
+from math import sqrt
+from statistics import fmean, variance
+from typing import TYPE_CHECKING, NamedTuple
+
+from flowdebate.errors import ConfigurationError
+from flowdebate.evaluation.statistics import two_sided_z
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Mapping, Sequence
+
+
+def cohen_kappa(ones: Sequence[Hashable], others: Sequence[Hashable]) -> float | None:
+    """Agreement of two raters of the same items beyond chance (Cohen 1960): 1 always, 0 as often as by chance.
+
+    None where both always say the same one thing, and for no items: then there is no chance to be better than.
+
+    >>> cohen_kappa("aabb", "aaba"), cohen_kappa("aa", "aa")
+    (0.5, None)
+    """
+    if len(ones) != len(others):
+        raise ConfigurationError("cohen_kappa()", "others", len(others), f"{len(ones)} of them, one for each of `ones`")
+    n = len(ones)
+    one, other = Counter(ones), Counter(others)
+    by_chance = sum(one[name] * other[name] for name in one) / (n * n) if n else 1.0
+    if by_chance >= 1:
+        return None
+    observed = sum(a == b for a, b in zip(ones, others, strict=True)) / n
+    return (observed - by_chance) / (1 - by_chance)
+
+
+def fleiss_kappa(counts: Sequence[Mapping[str, int]]) -> float | None:
+    """Agreement beyond chance of several raters of the same items (Fleiss 1971); for each item, how many said what.
+
+    Every item has the same number of ratings, two or more: `krippendorff_alpha` takes any. None where all ratings are
+    the same.
+
+    >>> fleiss_kappa([{"a": 3}, {"b": 3}, {"a": 1, "b": 2}])
+    0.55
+    """
+    raters = {sum(item.values()) for item in counts}
+    if len(raters) != 1 or (m := raters.pop()) < 2:  # noqa: PLR2004 - a rater cannot agree alone
+        raise ConfigurationError(
+            "fleiss_kappa()", "counts", sorted(raters), "the same number of ratings, 2 or more, each"
+        )
+    whole = sum((Counter(item) for item in counts), Counter[str]())
+    by_chance = sum((number / (m * len(counts))) ** 2 for number in whole.values())
+    if by_chance >= 1:
+        return None
+    observed = fmean(sum(k * (k - 1) for k in item.values()) / (m * (m - 1)) for item in counts)
+    return (observed - by_chance) / (1 - by_chance)
+
+
+def krippendorff_alpha(ratings: Sequence[Sequence[Hashable | None]]) -> float | None:
+    """Agreement beyond chance of any number of raters, for names (Krippendorff 2011); None is a missing rating.
+
+    `ratings` has a row for each rater, with one rating for each item. None where fewer than two ratings of one item can
+    be compared, or all are the same.
+
+    >>> round(krippendorff_alpha([["a", "a", "b", None], ["a", "b", "b", "a"]]), 3)
+    0.444
+    """
+    lengths = {len(row) for row in ratings}
+    if len(lengths) > 1:
+        raise ConfigurationError("krippendorff_alpha()", "ratings", sorted(lengths), "as many ratings from each rater")
+    items = [Counter(each for each in item if each is not None) for item in zip(*ratings, strict=True)]
+    items = [item for item in items if sum(item.values()) > 1]  # alone, a rating can be compared with nothing
+    whole = sum(items, Counter[object]())
+    n = sum(whole.values())
+    if len(whole) < 2:  # noqa: PLR2004 - one name only
+        return None
+    unlike = sum((m * m - sum(k * k for k in item.values())) / (m - 1) for item in items for m in [sum(item.values())])
+    by_chance = (n * n - sum(k * k for k in whole.values())) / (n - 1)
+    return 1 - unlike / by_chance
+
+
+class CorrectedRate(NamedTuple):
+    """A rate with the ends of its interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+def corrected_rate(
+    judged: Sequence[float], human: Sequence[float | None], *, confidence: float = 0.95
+) -> CorrectedRate:
+    """A rate that a judge found in all items, corrected by the human labels of some of them (None: not labelled).
+
+    The judge's mean, plus the mean by which people differ from it where they looked: unbiased however the judge errs,
+    if the labelled items were chosen by lot (prediction-powered inference, Angelopoulos et al. 2023,
+    arXiv 2301.09633). ConfigurationError for fewer than two labelled and two other items.
+
+    >>> found = corrected_rate([1, 1, 1, 1] * 25, [1, 0, 1, 1] * 10 + [None] * 60)
+    >>> [round(part, 2) for part in found]
+    [0.75, 0.61, 0.89]
+    """
+    where = "corrected_rate()"
+    if len(judged) != len(human):
+        raise ConfigurationError(where, "human", len(human), f"{len(judged)} of them, None where nobody has looked")
+    differing = [label - each for each, label in zip(judged, human, strict=True) if label is not None]
+    rest = [each for each, label in zip(judged, human, strict=True) if label is None]
+    if min(len(differing), len(rest)) < 2:  # noqa: PLR2004 - a variance takes two
+        raise ConfigurationError(where, "human", len(differing), "labels of two items or more, and two without")
+    value = fmean(rest) + fmean(differing)
+    half = two_sided_z(1 - confidence) * sqrt(variance(rest) / len(rest) + variance(differing) / len(differing))
+    return CorrectedRate(value, value - half, value + half)

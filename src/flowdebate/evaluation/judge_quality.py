@@ -1,0 +1,313 @@
+"""Quality of a judge against known answers: accuracy, agreement, Brier score, calibration error, and a calibration."""
+
+from __future__ import annotations
+
+from math import exp, fsum, log
+from random import Random
+from statistics import fmean
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field
+
+from flowdebate._util.importing import InNotebooks
+from flowdebate._util.validation import check_count, check_share
+from flowdebate._util.wire import WireModel
+from flowdebate.errors import ConfigurationError
+from flowdebate.evaluation.agreement import cohen_kappa, krippendorff_alpha
+from flowdebate.evaluation.audit_report import AuditItem, Figure
+from flowdebate.evaluation.statistics import effective_size, wilson
+from flowdebate.patterns.debate.judging.ballots import decide
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from flowdebate.patterns.debate.judging.ballots import DecidedBy
+
+
+_LEAST = 1e-6
+"""A share that a judge gives to no side: its logarithm is finite."""
+_FOLDS = 5
+_RESAMPLES = 1_000
+_STEEPEST = 100.0
+
+
+class JudgedItem(WireModel):
+    """What a judge said of one item whose answer is known."""
+
+    truth: str
+    shares: dict[str, Annotated[float, Field(ge=0, le=1)]]
+    """The share of each side: what the judge takes for the probability that it is right."""
+    winner: str | None = None
+    """The side that it finds for; None for none."""
+    human: str | None = None
+    """The side that people found for; None where nobody looked."""
+    cluster: str | None = None
+    """What it shares with others, such as a topic; None: it is independent of all others."""
+
+    @property
+    def credit(self) -> float:
+        """1 for the right winner, 0 for a wrong one; without a winner the chance of a lot among the sides."""
+        return float(self.winner == self.truth) if self.winner is not None else 1 / len(self.shares)
+
+
+class ReliabilityBin(WireModel):
+    """Items about which the judge was about equally sure."""
+
+    low: float
+    high: float
+    """How sure: the largest share, above `low`, and up to `high`."""
+    n: int
+    confidence: float
+    accuracy: float
+    """Means of both; a calibrated judge has the same."""
+    accuracy_low: float
+    accuracy_high: float
+    """The ends of Wilson's interval."""
+
+
+class Calibration(WireModel):
+    """A slope for the judge's log-odds, and whether it is worth having."""
+
+    slope: float
+    """Below 1, the judge is surer than it should be; above 1, less sure."""
+    loss: float
+    """The mean log-loss of the judge as it is."""
+    calibrated_loss: float
+    """The same with slopes that were fitted without the items that they are tried on."""
+
+    @property
+    def helps(self) -> bool:
+        """Whether held-out items are predicted better with it."""
+        return self.calibrated_loss < self.loss
+
+    def shares(self, shares: dict[str, float]) -> dict[str, float]:
+        """Calibrated `shares`; ConfigurationError for a calibration that is worse on held-out items."""
+        if not self.helps:
+            allowed = "one that predicts held-out items better than the judge itself"
+            raise ConfigurationError("Calibration.shares()", "calibration", self.slope, allowed)
+        return {side: exp(value) for side, value in _log_shares(shares, self.slope).items()}
+
+
+class JudgeQuality(InNotebooks, WireModel):
+    """How often a judge is right, how far beyond chance, and whether it knows how sure to be."""
+
+    n: int
+    undecided: int
+    """Items without a winner; they count with the chance of a lot."""
+    accuracy: Figure
+    kappa: Figure | None
+    """Cohen's kappa of winners and truth, where there is a winner; None where it is not defined."""
+    human_kappa: Figure | None
+    """The same of winners and people; None without both."""
+    alpha: Figure | None
+    """Krippendorff's alpha of judge and people; None likewise."""
+    brier: Figure
+    """The mean squared error of the shares: 0 for a judge that is sure and right, .25 for one that never knows."""
+    ece: Figure
+    """Expected calibration error: by how much the judge's sureness and its accuracy differ, in the mean."""
+    reliability: list[ReliabilityBin]
+    calibration: Calibration
+    findings: list[str]
+    """The same in sentences."""
+
+
+def judged_items(
+    items: Iterable[AuditItem], *, by: DecidedBy | None = None, min_log_odds: float = 0.0
+) -> list[JudgedItem]:
+    """The items of an audit whose truth is known, with the decision of all their ballots together.
+
+    `by` is the decision rule (None: log-odds for letters, else the mean).
+    """
+    found = []
+    for item in items:
+        if item.truth is None or not any(ballot.problem is None for ballot in item.ballots):
+            continue
+        rule: DecidedBy = by or ("log_odds" if any(ballot.log_odds for ballot in item.ballots) else "mean")
+        sides = sorted(item.ballots[0].order)
+        decided = decide(item.ballots, sides=sides, by=rule, min_log_odds=min_log_odds)
+        found.append(JudgedItem(truth=item.truth, shares=decided.scores, winner=decided.winner))
+    return found
+
+
+def judge_quality(
+    items: Sequence[JudgedItem], *, bins: int = 10, confidence: float = 0.95, seed: int = 0
+) -> JudgeQuality:
+    """Measure a judge on `items` with known answers. Needs scipy.
+
+    Accuracy has Wilson's interval, all other figures percentile intervals of 1,000 bootstrap samples of clusters, from
+    `seed`. `bins` equal parts of the scale make the calibration error. ConfigurationError without items, and for a
+    truth that is none of an item's sides.
+
+    >>> sure = [JudgedItem(truth="yes", shares={"yes": .9, "no": .1}, winner="yes") for _ in range(8)]
+    >>> wrong = [JudgedItem(truth="no", shares={"yes": .9, "no": .1}, winner="yes") for _ in range(2)]
+    >>> quality = judge_quality([*sure, *wrong])
+    >>> quality.accuracy.value, round(quality.brier.value, 2), round(quality.ece.value, 2)
+    (0.8, 0.17, 0.1)
+    """
+    where = "judge_quality()"
+    check_count(where, bins=bins)
+    check_share(where, ends=False, confidence=confidence)
+    if not items:
+        raise ConfigurationError(where, "items", 0, "at least one")
+    for index, item in enumerate(items):
+        if item.truth not in item.shares or len(item.shares) < 2:  # noqa: PLR2004 - a choice takes two
+            raise ConfigurationError(
+                where, f"items[{index}].truth", item.truth, f"one of two sides or more, {[*item.shares]}"
+            )
+    names = [("alone", number) if item.cluster is None else item.cluster for number, item in enumerate(items)]
+    credits_ = [item.credit for item in items]
+    low, high = wilson(fmean(credits_), effective_size(credits_, names), confidence=confidence)
+    groups: dict[object, list[JudgedItem]] = {}
+    for name, item in zip(names, items, strict=True):
+        groups.setdefault(name, []).append(item)
+    samples = _resample([*groups.values()], seed)
+
+    def figure(measure: Callable[[Sequence[JudgedItem]], float | None], n: int | None = None) -> Figure | None:
+        value = measure(items)
+        if value is None:
+            return None
+        drawn = sorted(each for each in map(measure, samples) if each is not None)
+        cut = round(len(drawn) * (1 - confidence) / 2)
+        ends = (drawn[cut], drawn[-1 - cut]) if drawn else (None, None)
+        return Figure(value=value, n=len(items) if n is None else n, low=ends[0], high=ends[1])
+
+    decided = [item for item in items if item.winner is not None]
+    looked = [item for item in decided if item.human is not None]
+    brier, ece = figure(_brier), figure(lambda some: _ece(some, bins))
+    assert brier is not None  # noqa: S101 - there are items
+    assert ece is not None  # noqa: S101 - as above
+    quality = JudgeQuality(
+        n=len(items),
+        undecided=len(items) - len(decided),
+        accuracy=Figure(value=fmean(credits_), n=len(items), low=low, high=high),
+        kappa=figure(lambda some: _kappa(some, "truth"), len(decided)) if decided else None,
+        human_kappa=figure(lambda some: _kappa(some, "human"), len(looked)) if looked else None,
+        alpha=figure(_alpha, len(looked)) if looked else None,
+        brier=brier,
+        ece=ece,
+        reliability=_reliability(items, bins, confidence),
+        calibration=_calibration(items, seed),
+        findings=[],
+    )
+    return quality.model_copy(update={"findings": _findings(quality, confidence)})
+
+
+def _resample(groups: Sequence[Sequence[JudgedItem]], seed: int) -> list[list[JudgedItem]]:
+    random = Random(seed)  # noqa: S311 - repeatable on purpose
+    return [[item for group in random.choices(groups, k=len(groups)) for item in group] for _ in range(_RESAMPLES)]
+
+
+def _kappa(items: Sequence[JudgedItem], of: str) -> float | None:
+    pairs = [(item.winner, getattr(item, of)) for item in items if item.winner is not None and getattr(item, of)]
+    return cohen_kappa(*map(list, zip(*pairs, strict=True))) if pairs else None
+
+
+def _alpha(items: Sequence[JudgedItem]) -> float | None:
+    return krippendorff_alpha([[item.winner for item in items], [item.human for item in items]])
+
+
+def _brier(items: Sequence[JudgedItem]) -> float:
+    # half the sum over sides: of two sides it is the squared error of either
+    return fmean(fsum((share - (side == item.truth)) ** 2 for side, share in item.shares.items()) / 2 for item in items)
+
+
+def _binned(items: Sequence[JudgedItem], bins: int) -> list[list[tuple[float, float]]]:
+    """By part of the scale, how sure the judge was of its first side, and whether that was right."""
+    found: list[list[tuple[float, float]]] = [[] for _ in range(bins)]
+    for item in items:
+        most = max(item.shares.values())
+        firsts = [side for side, share in item.shares.items() if share == most]
+        right = (item.truth in firsts) / len(firsts)
+        found[min(int(most * bins), bins - 1)].append((most, right))
+    return found
+
+
+def _ece(items: Sequence[JudgedItem], bins: int) -> float:
+    parts = [part for part in _binned(items, bins) if part]
+    return fsum(abs(fsum(sure - right for sure, right in part)) for part in parts) / len(items)
+
+
+def _reliability(items: Sequence[JudgedItem], bins: int, confidence: float) -> list[ReliabilityBin]:
+    found = []
+    for number, part in enumerate(_binned(items, bins)):
+        if part:
+            accuracy = fmean(right for _, right in part)
+            low, high = wilson(accuracy, len(part), confidence=confidence)
+            found.append(
+                ReliabilityBin(
+                    low=number / bins,
+                    high=(number + 1) / bins,
+                    n=len(part),
+                    confidence=fmean(sure for sure, _ in part),
+                    accuracy=accuracy,
+                    accuracy_low=low,
+                    accuracy_high=high,
+                )
+            )
+    return found
+
+
+# Calibration
+
+
+def _log_shares(shares: dict[str, float], slope: float) -> dict[str, float]:
+    """The logarithms of the shares whose log-odds are `slope` times those of `shares`."""
+    logs = {side: slope * log(max(share, _LEAST)) for side, share in shares.items()}
+    top = max(logs.values())
+    whole = top + log(fsum(exp(value - top) for value in logs.values()))
+    return {side: value - whole for side, value in logs.items()}
+
+
+def _loss(items: Sequence[JudgedItem], slope: float) -> float:
+    """The mean log-loss, which is convex in the slope."""
+    return fmean(-_log_shares(item.shares, slope)[item.truth] for item in items)
+
+
+def _fit_slope(items: Sequence[JudgedItem]) -> float:
+    """The slope with the least loss, which has one valley: by thirds of what is left."""
+    low, high = 0.0, _STEEPEST
+    while high - low > 1e-3:  # noqa: PLR2004 - finer than what any item shows
+        one, other = low + (high - low) / 3, high - (high - low) / 3
+        if _loss(items, one) <= _loss(items, other):
+            high = other
+        else:
+            low = one
+    return (low + high) / 2
+
+
+def _calibration(items: Sequence[JudgedItem], seed: int) -> Calibration:
+    """The slope of all items, and how well slopes do on items that they were not fitted on, a fifth at a time."""
+    order = list(items)
+    Random(seed).shuffle(order)  # noqa: S311 - repeatable on purpose
+    losses: list[float] = []
+    for fold in range(min(_FOLDS, len(order))):
+        held, rest = order[fold::_FOLDS], [item for place, item in enumerate(order) if place % _FOLDS != fold]
+        slope = _fit_slope(rest) if rest else 1.0
+        losses += [_loss([item], slope) for item in held]
+    return Calibration(slope=_fit_slope(items), loss=_loss(items, 1.0), calibrated_loss=fmean(losses))
+
+
+# In words
+
+
+def _findings(quality: JudgeQuality, confidence: float) -> list[str]:
+    def said(figure: Figure) -> str:
+        low, high = (0.0 if end is None else end for end in (figure.low, figure.high))
+        return f"{figure.value:.2f} ({confidence:.0%} interval {low:.2f} to {high:.2f})"
+
+    about = f", {quality.undecided:,} of them without a winner" if quality.undecided else ""
+    found = [f"right in {said(quality.accuracy)} of {quality.n:,} items{about}"]
+    if quality.kappa is not None:
+        found.append(f"agreement with the truth beyond chance: Cohen's kappa {said(quality.kappa)}")
+    if quality.human_kappa is not None:
+        found.append(f"agreement with people beyond chance: Cohen's kappa {said(quality.human_kappa)}")
+    found.append(f"Brier score {said(quality.brier)}: .25 is a judge that never knows")
+    slope = quality.calibration
+    if not slope.helps:
+        wants = "no slope for its log-odds predicts held-out items better than the judge as it is"
+    elif slope.slope < 1:
+        wants = f"it is surer than it should be: {slope.slope:.2f} times its log-odds predict held-out items better"
+    else:
+        wants = f"it is less sure than it could be: {slope.slope:.2f} times its log-odds predict held-out items better"
+    found.append(f"calibration error {said(quality.ece)}; {wants}")
+    return found

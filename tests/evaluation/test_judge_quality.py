@@ -1,0 +1,161 @@
+"""Quality of a judge: each figure equal to a reference library's, and no calibration that does not hold."""
+
+from __future__ import annotations
+
+import math
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flowdebate.errors import ConfigurationError
+from flowdebate.evaluation import (
+    AuditItem,
+    JudgedItem,
+    cohen_kappa,
+    corrected_rate,
+    fleiss_kappa,
+    judge_quality,
+    judged_items,
+    krippendorff_alpha,
+)
+from flowdebate.patterns.debate.judging.ballots import JudgeBallot
+
+LAW = settings(max_examples=60, deadline=None)
+NAMES = st.sampled_from("abc")
+
+
+@LAW
+@given(pairs=st.lists(st.tuples(NAMES, NAMES), min_size=2, max_size=40))
+def test_kappa_is_that_of_scikit_learn(pairs: list[tuple[str, str]]) -> None:
+    """To 1e-9; where the library has no number, we have none either."""
+    from sklearn.metrics import cohen_kappa_score
+
+    ones, others = ([pair[place] for pair in pairs] for place in (0, 1))
+    found = cohen_kappa(ones, others)
+    if found is None:
+        assert {*ones} == {*others}
+        assert len({*ones}) == 1
+    else:
+        assert math.isclose(found, cohen_kappa_score(ones, others), abs_tol=1e-9)
+
+
+@LAW
+@given(table=st.lists(st.tuples(NAMES, NAMES, NAMES), min_size=2, max_size=30))
+def test_fleiss_kappa_is_that_of_statsmodels(table: list[tuple[str, str, str]]) -> None:
+    """To 1e-9."""
+    from statsmodels.stats.inter_rater import fleiss_kappa as reference
+
+    counts = [{name: item.count(name) for name in "abc"} for item in table]
+    found = fleiss_kappa(counts)
+    if found is not None:
+        rows = np.array([[each[name] for name in "abc"] for each in counts])
+        assert math.isclose(found, reference(rows), abs_tol=1e-9)
+
+
+@LAW
+@given(
+    table=st.integers(2, 25).flatmap(
+        lambda n: st.lists(st.lists(st.none() | st.integers(0, 3), min_size=n, max_size=n), min_size=2, max_size=5)
+    )
+)
+def test_alpha_is_that_of_krippendorff_with_missing_ratings(table: list[list[int | None]]) -> None:
+    """To 1e-9, with any ratings missing."""
+    import krippendorff
+
+    found = krippendorff_alpha(table)
+    rows = np.array([[np.nan if each is None else each for each in row] for row in table], dtype=float)
+    if found is not None:
+        reference = krippendorff.alpha(reliability_data=rows, level_of_measurement="nominal", value_domain=range(4))
+        assert math.isclose(found, reference, abs_tol=1e-9)
+
+
+@LAW
+@given(drawn=st.lists(st.tuples(st.booleans(), st.floats(0, 1)), min_size=2, max_size=60))
+def test_brier_score_and_calibration_error_are_the_reference_s(drawn: list[tuple[bool, float]]) -> None:
+    """Brier's is scikit-learn's; the calibration error is the usual one over ten equal parts."""
+    from sklearn.metrics import brier_score_loss
+
+    items = [JudgedItem(truth="yes" if true else "no", shares={"yes": share, "no": 1 - share}) for true, share in drawn]
+    found = judge_quality(items)
+    truth, shares = [true for true, _ in drawn], [share for _, share in drawn]
+    if len({*truth}) == 2:
+        assert math.isclose(found.brier.value, brier_score_loss(truth, shares), abs_tol=1e-9)
+    sure = np.maximum(shares, 1 - np.array(shares))
+    right = np.where(np.isclose(sure, 0.5, atol=0), 0.5, (np.array(shares) > 0.5) == np.array(truth))
+    parts = np.minimum((sure * 10).astype(int), 9)
+    error = sum(abs(sure[parts == part].sum() - right[parts == part].sum()) for part in range(10)) / len(drawn)
+    assert math.isclose(found.ece.value, error, abs_tol=1e-9)
+    assert sum(part.n for part in found.reliability) == len(items)
+
+
+def judged(n: int, slope: float, seed: int) -> list[JudgedItem]:
+    """Items of a judge whose log-odds are `slope` times too far from even."""
+    random, items = Random(seed), []
+    for _ in range(n):
+        odds = random.gauss(0, 1.5)
+        truth = "yes" if random.random() < 1 / (1 + math.exp(-odds)) else "no"
+        share = 1 / (1 + math.exp(-odds * slope))
+        shares = {"yes": share, "no": 1 - share}
+        items.append(JudgedItem(truth=truth, shares=shares, winner="yes" if share > 0.5 else "no"))
+    return items
+
+
+def test_a_judge_that_is_too_sure_is_calibrated_and_one_that_is_right_is_left_alone() -> None:
+    """The slope undoes what was done, on items that it was not fitted on; a slope that does not help is refused."""
+    bold = judge_quality(judged(400, 3.0, seed=1))
+    assert bold.calibration.helps
+    assert abs(bold.calibration.slope - 1 / 3) < 0.1
+    again = judged(400, 3.0, seed=2)
+    calibrated = [item.model_copy(update={"shares": bold.calibration.shares(item.shares)}) for item in again]
+    assert judge_quality(calibrated).ece.value < judge_quality(again).ece.value / 2
+    refused = [judge_quality(judged(60, 1.0, seed)).calibration for seed in range(20)]
+    refused = [each for each in refused if not each.helps]
+    assert len(refused) >= 10
+    with pytest.raises(ConfigurationError, match="held-out"):
+        refused[0].shares({"yes": 0.5, "no": 0.5})
+
+
+@pytest.mark.simulation
+def test_corrected_rates_hold_the_truth_as_often_as_they_say() -> None:
+    """In 94 of 100 studies or more, with a judge that is wrong in one direction; its own rate never does."""
+    random, held, own = Random(3), 0, 0
+    for _ in range(2_000):
+        truth = [float(random.random() < 0.6) for _ in range(600)]
+        judge = [1.0 if each or random.random() < 0.4 else 0.0 for each in truth]
+        labels = [each if place < 100 else None for place, each in enumerate(truth)]
+        found = corrected_rate(judge, labels)
+        held += found.low <= 0.6 <= found.high
+        own += abs(sum(judge) / 600 - 0.6) < 0.05
+    assert held / 2_000 >= 0.94
+    assert own == 0
+
+
+def test_ballots_are_judged_as_the_audit_s_items_have_them() -> None:
+    """Both orders together; items without a truth, or without a usable ballot, are left out."""
+
+    def ballot(order: list[str], yes: float) -> JudgeBallot:
+        return JudgeBallot(order=order, scores={"yes": yes, "no": 1 - yes}, winner="yes" if yes > 0.5 else "no")
+
+    both = [ballot(["yes", "no"], 0.9), ballot(["no", "yes"], 0.6)]
+    lost = [JudgeBallot(order=["yes", "no"], problem="it said nothing")]
+    items = [AuditItem(ballots=both, truth="yes"), AuditItem(ballots=both), AuditItem(ballots=lost, truth="no")]
+    (found,) = judged_items(items)
+    assert (found.winner, found.shares) == ("yes", {"no": 0.25, "yes": 0.75})
+    quality = judge_quality([found, found.model_copy(update={"truth": "no", "human": "no"})])
+    assert quality.accuracy.value == 0.5
+    assert any("right in 0.50" in sentence for sentence in quality.findings)
+
+
+@pytest.mark.parametrize(
+    ("items", "field"),
+    [([], "items"), ([JudgedItem(truth="maybe", shares={"yes": 0.5, "no": 0.5})], "items[0].truth")],
+    ids=["none", "truth"],
+)
+def test_what_cannot_be_measured_is_refused(items: list[JudgedItem], field: str) -> None:
+    """With the field."""
+    with pytest.raises(ConfigurationError) as caught:
+        judge_quality(items)
+    assert caught.value.field == field
