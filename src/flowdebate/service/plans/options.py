@@ -183,7 +183,17 @@ def in_words(given: str) -> int | str:
 
 
 Panel: TypeAlias = Literal[
-    "Selection", "Answers", "Sides", "Rounds", "Judge", "Model", "Prompts", "Limits", "Storage", "Output"
+    "Selection",
+    "Answers",
+    "Sides",
+    "Rounds",
+    "Judge",
+    "Model",
+    "Prompts",
+    "Limits",
+    "Budget of all runs",
+    "Storage",
+    "Output",
 ]
 """Groups of options in a help page, in their order."""
 

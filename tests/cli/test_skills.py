@@ -1,0 +1,131 @@
+"""What agents install from this repository: skills, whose commands run here, the plugin, and the registry's file."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+import flowdebate
+from flowdebate.cli.app import app
+from flowdebate.models.resolve import PROVIDERS
+from tests.runs.durable.patterns import filled
+
+from .stage import Stage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).resolve().parents[2]
+SKILLS = {path.parent.name: path.read_text("utf-8") for path in sorted(ROOT.glob("skills/*/SKILL.md"))}
+_FENCE = re.compile(r"^ *```bash\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+_FIELD = re.compile(r"`(raw\.\w+|output|usage)`")
+FACTS = {"plan.md": "The audit log grows by 2 GB a day."}
+
+
+def answer(asked: str) -> Any:
+    """What fits a schema; a ranking has all answers."""
+    schema = json.loads(asked)["json_schema"]["schema"]
+    known = schema.get("$defs", {})
+    if "ranking" in schema["properties"]:
+        return {"ranking": [{"answer": each} for each in re.findall(r'"([A-Z])"', json.dumps(schema))]}
+    return filled(schema, known, Random(1))
+
+
+def lines_of(text: str) -> Iterator[list[str]]:
+    """The command lines of a skill, each as its words; continued lines are joined."""
+    for fence in _FENCE.findall(text):
+        for line in fence.replace("\\\n", " ").splitlines():
+            if line.strip():
+                yield shlex.split(line)
+
+
+@pytest.fixture
+def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder in which the commands find a model, and the files that they name."""
+    monkeypatch.chdir(tmp_path)
+    for provider in PROVIDERS.values():
+        if provider.key_env is not None:
+            monkeypatch.delenv(provider.key_env, raising=False)
+    for name, text in FACTS.items():
+        (tmp_path / name).write_text(text)
+    with Stage(answers={"properties": answer}) as on:
+        monkeypatch.setenv("OPENAI_API_KEY", "none-is-needed")
+        monkeypatch.setenv("OPENAI_BASE_URL", on.base_url)
+        monkeypatch.setenv("FLOWDEBATE_MODEL", "openai/staged")
+        yield tmp_path
+
+
+@pytest.mark.parametrize("skill", SKILLS)
+def test_the_commands_of_a_skill_run(skill: str, played: Path) -> None:
+    """In their order, as they stand there; and what they write has the fields that the skill tells an agent to read."""
+    text = SKILLS[skill]
+    ran = 0
+    for program, *words in lines_of(text):
+        assert program == "flowdebate"
+        *arguments, sign, target = words if ">" in words else [*words, "", ""]
+        result = CliRunner().invoke(app, arguments, catch_exceptions=False)
+        assert result.exit_code == 0, (words, result.stderr)
+        ran += 1
+        if sign:
+            (played / target).write_text(result.stdout)
+    assert ran > 3
+    document: Any = json.loads((played / f"{skill.removeprefix('flowdebate-')}.json").read_text())
+    for field in _FIELD.findall(text):
+        found = document
+        for part in field.split("."):
+            found = found[part]
+
+
+@pytest.mark.parametrize("skill", SKILLS)
+def test_a_skill_has_the_form_that_agents_install(skill: str) -> None:
+    """Its name is that of its folder, its description fits what agents read, and nothing else is in its head."""
+    _, head, body = SKILLS[skill].split("---\n", 2)
+    about = yaml.safe_load(head)
+    assert set(about) == {"name", "description", "license", "compatibility"}
+    assert about["name"] == skill
+    assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", skill)
+    assert len(about["description"]) <= 1024
+    assert len(about["compatibility"]) <= 500
+    assert len(body.splitlines()) < 500
+
+
+def test_plugin_and_registry_say_one_version_and_start_the_server() -> None:
+    """That of the package; and the options that they give the command are options that it has."""
+    plugin = json.loads((ROOT / ".claude-plugin/plugin.json").read_text())
+    market = json.loads((ROOT / ".claude-plugin/marketplace.json").read_text())
+    server = json.loads((ROOT / "server.json").read_text())
+    (package,) = server["packages"]
+    assert plugin["version"] == server["version"] == package["version"] == flowdebate.__version__
+    assert [each["name"] for each in market["plugins"]] == [plugin["name"]]
+    assert len(server["description"]) <= 100
+    assert re.fullmatch(r"[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+", server["name"])
+    started = plugin["mcpServers"]["flowdebate"]["args"]
+    words = started[started.index("mcp") :]
+    named = [each.get("name", each.get("value")) for each in package["packageArguments"]]
+    shown = CliRunner().invoke(app, ["mcp", "--help"]).stdout
+    for word in {*words, *named}:
+        assert not word.startswith("--") or word in shown
+    assert named[0] == words[0] == "mcp"
+
+
+def test_the_release_check_wants_a_heading_in_the_changelog(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the version of the tag in every file."""
+    import runpy
+    import sys
+
+    def said(tag: str) -> object:
+        monkeypatch.setattr(sys, "argv", ["release_check.py", tag])
+        with pytest.raises(SystemExit) as ended:
+            runpy.run_path(str(ROOT / "scripts/release_check.py"), run_name="__main__")
+        return ended.value.code
+
+    assert said(f"v{flowdebate.__version__}") == f"CHANGELOG.md has no heading for {flowdebate.__version__}"
+    assert ".claude-plugin/plugin.json says" in str(said("v99.0.0"))
