@@ -41,7 +41,7 @@ def spent(stage: Stage) -> list[dict[str, Any]]:
 
 
 def test_nothing_begins_once_the_budget_is_used_up() -> None:
-    """Neither a run, nor a fork, a resumption or a chat; what has begun may be asked for again, and people answer."""
+    """Neither a run, nor a fork, a resumption or a chat; what has started may be asked for again, and people answer."""
     with staged(
         lambda: Service(store="memory:", model=FunctionModel(debater), budget=Limits(calls=6)), openai=True
     ) as stage:

@@ -47,8 +47,8 @@ async def used(service: Service) -> dict[str, float]:
 
 async def status_of(service: Service, **options: Any) -> str:
     """The status of a debate of four calls at its end."""
-    begun = await service.begin("debate", QUESTION, options=SHORT, **options)
-    return (await service.wait(begun.run_id)).status
+    started = await service.begin("debate", QUESTION, options=SHORT, **options)
+    return (await service.wait(started.run_id)).status
 
 
 def test_runs_share_what_there_is() -> None:
@@ -73,7 +73,7 @@ def test_runs_share_what_there_is() -> None:
                     await more
                 assert (refused.value.budget, refused.value.used, refused.value.limit) == ("all runs", 6, 6)
             again = await service.begin("debate", QUESTION, options=SHORT, run_id="one")
-            assert again.status == "complete"  # it has begun before
+            assert again.status == "complete"  # it has started before
             await service.delete("one")
             assert await used(service) == {"calls": 6}
         assert model.made == 6
@@ -144,8 +144,8 @@ def test_retries_count_one_by_one() -> None:
         model = Retrying(FunctionModel(fails), Retry(attempts=3, first_wait=0))
         async with Service(store="memory:", model=model, budget=Limits(calls=5)) as service:
             options = {**SHORT, "on_failure": "skip"}
-            begun = await service.begin("debate", QUESTION, options=options)
-            assert (await service.wait(begun.run_id)).status == "limit"
+            started = await service.begin("debate", QUESTION, options=options)
+            assert (await service.wait(started.run_id)).status == "limit"
             assert await used(service) == {"calls": 5}
 
     asyncio.run(run())

@@ -253,7 +253,7 @@ class Service:
         return self._told(await self._active.start(starting()))
 
     async def _check_budget(self, run_id: str | None = None) -> None:
-        """BudgetReached where nothing is left; a run that has begun may be asked for again."""
+        """BudgetReached where nothing is left; a run that has started may be asked for again."""
         if self._account is not None:
             if run_id is not None:
                 with suppress(RunNotFound):
