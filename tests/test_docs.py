@@ -330,3 +330,15 @@ def test_the_call_stack_is_as_deep_as_the_architecture_says() -> None:
         asyncio.run(jury.run("How should we make power?", model=FunctionModel(reply)))
     said = f"the call stack has {len(stacks[0])} functions in {len(set(stacks[0]))} modules."
     assert said in TEXTS[ROOT / "docs" / "architecture.md"]
+
+
+def test_each_threat_names_the_tests_that_repeat_it() -> None:
+    """Each row of the table has some, and they are where it says."""
+    table = TEXTS[ROOT / "docs" / "security.md"].partition("## Threats to a server")[2].partition("\n## ")[0]
+    rows = [line.rsplit("|", 2) for line in table.splitlines() if line.startswith("| ")][1:]
+    assert len(rows) >= 21
+    for threat, tests, _ in rows:
+        named = re.findall(r"`([\w/]+\.py)::(\w+)`", tests)
+        assert named, threat
+        for path, name in named:
+            assert re.search(rf"^(async )?def {name}\(", (ROOT / "tests" / path).read_text("utf-8"), re.MULTILINE), name

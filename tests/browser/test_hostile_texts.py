@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import re
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import pytest
 
+from flowdebate.models.output import inline_definitions
+from flowdebate.patterns import PATTERNS
 from flowdebate.service.service import Service
 from flowdebate.testing import ATTACKS, FunctionModel
 from tests.browser.visit import Visit, page_at_the_end
@@ -184,6 +187,92 @@ def test_the_list_shows_questions_as_text(stage: Stage, visit: Callable[[str], V
     assert page.locator(FOREIGN_LINKS).count() == 0
 
 
+def instance(schema: dict[str, Any], text: str) -> Any:
+    """An answer that fits `schema`, in which each text that may be anything is this one."""
+    schema = next((each for each in schema.get("anyOf", ()) if each.get("type") != "null"), schema)
+    if "enum" in schema:
+        return schema["enum"][0]
+    if "properties" in schema:
+        return {name: instance(each, text) for name, each in schema["properties"].items()}
+    if schema.get("type") == "array":
+        return [instance(schema.get("items", {}), text)] * schema.get("minItems", 1)
+    others = {"integer": 1, "number": 1.0, "boolean": True, "null": None, "object": {}}
+    return others.get(schema.get("type", ""), text[: schema.get("maxLength")])
+
+
+WRONG = f"""() => [...document.querySelectorAll("*")].filter((each) => {{
+    const attributes = [...each.attributes].map(({{ name, value }}) => [name, value.trim().toLowerCase()]);
+    const addresses = attributes.filter(([name]) => /^(href|src|action|formaction|data|srcset|xlink:href)$/.test(name));
+    return attributes.some(([name]) => name.startsWith("on") || name === "srcdoc")
+        || attributes.some(([name, value]) => name === "style" && !/^--n: \\d+;$/.test(value))
+        || addresses.some(([, value]) => /^(javascript|vbscript|https?|data:text)/.test(value) || value.startsWith("//")
+            || value.includes("{ELSEWHERE}"))
+        || /^(iframe|frame|object|embed|base|video|audio|math|foreignobject|applet)$/i.test(each.localName)
+        || (each.localName === "meta" && each.httpEquiv.toLowerCase() === "refresh")
+        || (each.localName === "script" && each.getAttribute("src") === null && each.type !== "application/json");
+}}).map((each) => each.outerHTML.slice(0, 200))"""
+"""JavaScript that gives the elements that do, load or lead to anything of somebody else."""
+EVERYTHING = " ".join(MARKUP)
+
+
+@pytest.fixture(scope="module")
+def hostile() -> Iterator[Stage]:
+    """A server whose model writes all of the markup, whatever it is asked."""
+
+    def answer(request: ModelRequest) -> Any:
+        if request.output_schema is None:
+            return f"{MARKDOWN}\n\n{EVERYTHING}"
+        return instance(inline_definitions(dict(request.output_schema)), EVERYTHING)
+
+    with staged(lambda: Service(store="memory:", model=FunctionModel(answer))) as stage:
+        yield stage
+
+
+def hostile_pages(stage: Stage, pattern: str) -> list[str]:
+    """The pages of two runs of a pattern in which question, names, stances and labels are markup as well."""
+    info = PATTERNS[pattern]
+    page = info.load_page()
+    names = [f"{MARKUP[2]}{number}" for number in range(3)]
+    options: dict[str, Any] = {page.options.ROSTER: [{"name": name, page.speaks_for: MARKUP[5]} for name in names]}
+    if pattern == "debate":
+        options[page.options.ROSTER] = [{"name": name, "stance": f"{MARKUP[0]} {name}"} for name in names]
+    ids = []
+    for number in range(2):
+        body: dict[str, Any] = {"pattern": pattern, "question": f"{MARKUP[6]} {number}", "options": options}
+        answer = stage.post("/runs", {**body, "labels": {MARKUP[3]: MARKUP[4]}})
+        if answer.status_code == 422:  # a pattern whose roster has another form
+            answer = stage.post("/runs", {**body, "options": None, "labels": {MARKUP[3]: MARKUP[4]}})
+        assert answer.status_code == 201, answer.text
+        ids.append(answer.json()["runId"])
+        stage.get(f"/runs/{ids[-1]}?wait=60")
+    one, other = ids
+    of_run = [f"/runs/{one}", f"/runs/{one}/travel", f"/compare?a={one}&b={other}", f"/api/v1/runs/{one}/report.html"]
+    found = ["/", f"/new?pattern={pattern}&question={quote(MARKUP[6])}", *of_run]
+    if pattern == "debate":
+        voted = stage.post(
+            f"/runs/{one}/votes", {"winner": options[page.options.ROSTER][0]["stance"], "why": MARKUP[1]}
+        )
+        assert voted.status_code == 201, voted.text
+        humans = {**options, "humans": [names[2], "judge"], "suspend": True, "max_rounds": 1}
+        asked = stage.post("/runs", {**body, "options": humans}).json()["runId"]
+        assert stage.get(f"/runs/{asked}?wait=60").json()["status"] == "awaiting"
+        link = stage.post(f"/runs/{asked}/links").json()["page"]
+        found += [f"/runs/{one}/blind", f"/runs/{asked}/answer", f"/runs/{asked}", "/audit", "/archive", f"!{link}"]
+    return found
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_each_page_of_each_pattern_shows_hostile_text_as_text(
+    pattern: str, hostile: Stage, visit: Callable[[str], Visit]
+) -> None:
+    """Nothing that a model or a user wrote is an element that acts, loads, or leads elsewhere."""
+    there = visit(hostile.url)
+    page = there.open("/")
+    for path in hostile_pages(hostile, pattern):
+        page.goto(f"{hostile.url}{path[1:]}" if path.startswith("!") else hostile.pages + path)
+        assert page.evaluate(WRONG) == [], path
+
+
 def test_whatever_a_page_does_is_noticed(stage: Stage, chromium: Browser) -> None:
     """A dialog, an error, a request to another server, and what the Content-Security-Policy forbids."""
     there = Visit(chromium, stage.url)
@@ -196,3 +285,7 @@ def test_whatever_a_page_does_is_noticed(stage: Stage, chromium: Browser) -> Non
         page.evaluate(f"() => {{ location = '{ELSEWHERE}/'; }}")
     there.close()
     assert {problem.partition(":")[0] for problem in there.problems} == {"dialog", "error", "request"}
+    plain = chromium.new_page()
+    plain.set_content(EVERYTHING.replace("<!--", ""))
+    assert len(plain.evaluate(WRONG)) >= 10
+    plain.close()

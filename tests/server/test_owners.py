@@ -147,3 +147,136 @@ def test_an_id_of_somebody_else_is_taken(ann: httpx2.Client, ben: httpx2.Client,
     forked = ben.post(f"/runs/{own}/fork", json={"forkId": run_id})
     assert (forked.status_code, forked.json()["type"]) == (409, "urn:flowdebate:error:RunExists")
     assert ann.get(f"/runs/{run_id}").json()["labels"] == {"owner": "ann"}
+
+
+# Every route, as a stranger and as another user asks it
+
+CANARY = "Marigold-7f3a"
+"""A word of each text of Ann's, which nobody else may read."""
+PUBLIC = ("/api/v1/health", "/static/", "/api/v1/links/", "/answer/")
+
+
+def routes(app: Any) -> list[tuple[str, str]]:
+    """The method and the path of each route, also of those that no document describes."""
+    from flowdebate.server import links, routes, views
+    from flowdebate.server.pages import forms, judging, runs
+    from flowdebate.server.protocols import agui, openai
+
+    described = [(m.upper(), path) for path, each in app.openapi()["paths"].items() for m in each]
+    hidden = [route for module in (forms, judging, runs, agui, openai) for route in module.router.routes]
+    known = [route for module in (links, routes, views) for route in module.router.routes]
+    assert len(described) >= len(known)
+    return [*described, *((min(each.methods), each.path) for each in hidden)]  # type: ignore[attr-defined]
+
+
+def requests_about(run_id: str, debate: str, place: str) -> dict[str, list[tuple[str, Any]]]:
+    """Requests about a run of somebody else, by the path of their route: their queries or bodies."""
+    begin = {**BRIEF, "runId": run_id}
+    chat = [{"role": "user", "content": "Go on."}]
+    asked = {"threadId": run_id, "runId": run_id, "state": {}, "messages": [], "tools": [], "context": []}
+    return {
+        "POST /api/v1/runs": [("", begin), ("", {**begin, "seed": 1}), ("", {**BRIEF, "labels": {"owner": "ann"}})],
+        "GET /api/v1/runs": [
+            ("", None),
+            ("?label=owner=ann", None),
+            (f"?text={CANARY}", None),
+            (f"?before=9999999999.0:{run_id}", None),
+            ("?pattern=debate&status=complete&limit=200", None),
+        ],
+        "GET /": [("", None), ("?label=owner=ann", None), (f"?text={CANARY}", None), ("?limit=200", None)],
+        "GET /audit": [("", None), ("?label=owner=ann", None), (f"?text={CANARY}", None)],
+        "GET /api/v1/events": [(f"?runs={run_id}", None), (f"?runs=nothing,{run_id}", None)],
+        "GET /api/v1/runs/{run_id}": [("", None), ("?wait=1", None)],
+        "GET /api/v1/runs/{run_id}/events": [("", None), ("?after=1-0", None), ("?text=0", None)],
+        "GET /runs/{run_id}/travel": [("", None), ("?step=2", None)],
+        "GET /runs/{run_id}/blind": [("", None), ("?view=1", None)],
+        "GET /runs/{run_id}/answer": [("", None), (f"?place={place}", None)],
+        "GET /compare": [(f"?a={run_id}&b={run_id}", None), (f"?a=nothing&b={run_id}", None)],
+        "GET /new": [("", None), ("?pattern=debate", None)],
+        "POST /api/v1/runs/{run_id}/answers": [
+            ("", {"answer": "I give up."}),
+            ("", {"answer": "I give up.", "place": place}),
+            ("", {"answer": {"winner": None}, "by": "ann"}),
+        ],
+        "POST /api/v1/runs/{run_id}/votes": [("", {"winner": None}), ("", {"winner": None, "reader": "a" * 16})],
+        "POST /api/v1/runs/{run_id}/links": [("", None), ("", {"place": place}), ("", {"role": "debate-judge"})],
+        "POST /api/v1/runs/{run_id}/fork": [
+            ("", None),
+            ("", {"forkId": "mine"}),
+            ("", {"at": place}),
+            ("", {"labels": {"owner": "ann"}}),
+            ("", {"edits": {place: "I give up."}}),
+        ],
+        "POST /api/v1/runs/{run_id}/resume": [("", None), ("", {"allowChanges": True})],
+        "PATCH /api/v1/archive/{debate}": [("", {"right": "Ann"}), ("", {"answer": "Mine."})],
+        "POST /api/v1/links/{code}": [("", {"answer": "I give up."})],
+        "POST /api/v1/plans": [("", begin)],
+        "POST /v1/chat/completions": [("", {"model": "nothing", "messages": chat, "metadata": {"owner": "ann"}})],
+        "POST /v1/responses": [("", {"model": "nothing", "input": "Go on."})],
+        "POST /ag-ui/{pattern}": [("", {**asked, "forwardedProps": {}}), ("", {**asked, "resume": []})],
+    }
+
+
+def every_request(stage: Stage, run_id: str, debate: str) -> list[tuple[str, str, Any]]:
+    """The method, the path and the body of each request about the run, at least one for each route."""
+    known = requests_about(run_id, debate, PLACE)
+    names = {"run_id": run_id, "place": PLACE, "code": "made.up", "name": "style.css", "pattern": "debate"}
+    found = []
+    for method, path in routes(stage.app):
+        at = path.replace("{debate:path}", "{debate}").replace("{place:path}", "{place}").replace("{model:path}", "x")
+        for query, body in known.pop(f"{method} {at}", [("", None)]):
+            found.append((method, at.format(**names, debate=debate) + query, body))
+    assert not known, known
+    return found
+
+
+@pytest.fixture
+def all_doors() -> Iterator[Stage]:
+    """A server for two people with every protocol."""
+    service = Service(store="memory:", model=FunctionModel(debater))
+    with staged(lambda: service, authenticate=by_key, openai=True, ag_ui=True) as stage:
+        yield stage
+
+
+def sent(http: httpx2.Client, method: str, path: str, body: Any) -> tuple[int, str]:
+    """The status and the text of the answer."""
+    answer = http.request(method, path, **({} if body is None else {"json": body}))
+    return answer.status_code, answer.text
+
+
+def test_no_route_opens_without_a_key(all_doors: Stage) -> None:
+    """But those that say nothing, or bring a signature: 401, whatever is asked."""
+    with httpx2.Client(base_url=all_doors.url, trust_env=False) as stranger:
+        requests = every_request(all_doors, "any", "any")
+        assert len(requests) >= 80
+        for method, path, body in requests:
+            status, text = sent(stranger, method, path, body)
+            assert status == (404 if path.startswith(PUBLIC[2:]) else 401) or path.startswith(PUBLIC[:2]), (path, text)
+            assert sent(stranger, "HEAD", path, None)[0] in (401, 404, 405, 200 if path.startswith(PUBLIC[:2]) else 401)
+
+
+def test_no_route_gives_anything_of_another_user(all_doors: Stage) -> None:
+    """Nothing that Ann wrote or was told is in any answer to Ben, and afterwards all is as it was."""
+    url, keys = all_doors.url, {name: {"x-key": f"key-of-{name}"} for name in ("ann", "ben")}
+    with (
+        httpx2.Client(base_url=url, headers=keys["ann"], trust_env=False) as ann,
+        httpx2.Client(base_url=url, headers=keys["ben"], trust_env=False) as ben,
+    ):
+        sides = [{"name": f"{CANARY}-{side}", "stance": f"{CANARY} is {side}"} for side in ("good", "bad")]
+        body = {"pattern": "debate", "question": f"{CANARY}?", "runId": "hers", "labels": {"team": CANARY}}
+        assert ann.post("/api/v1/runs", json={**body, "options": {"debaters": sides, "max_rounds": 1}}).is_success
+        assert ann.get("/api/v1/runs/hers?wait=30").json()["status"] == "complete"
+        told = {"pattern": "consensus", "question": f"{CANARY}: what next?", "runId": "agreed"}
+        assert ann.post("/api/v1/runs", json=told).is_success
+        ann.get("/api/v1/runs/agreed?wait=30")
+        seen = ("/api/v1/runs/hers", "/api/v1/runs/hers/export.jsonl", "/api/v1/archive", "/api/v1/runs?limit=200")
+        before = [ann.get(path).text for path in seen]
+        assert all(CANARY in text for text in before)
+        requests = every_request(all_doors, "hers", "agreed:consensus")
+        for method, path, asked in requests:
+            status, text = sent(ben, method, path, asked)
+            assert status < 500, (method, path, text)
+            assert CANARY not in text.replace(path, "").replace(f'value="{CANARY}"', ""), (method, path)
+            if "/runs/hers" in path or path.startswith("/compare"):
+                assert status in (404, 409, 422), (method, path, text)
+        assert [ann.get(path).text for path in seen] == before
