@@ -70,5 +70,6 @@ from .runs.durable.resume import StoreOptions as StoreOptions
 from .runs.durable.suspend import HumanRequest as HumanRequest
 from .runs.limits import Limits as Limits
 from .runs.limits import Price as Price
+from .sources.source import Source as Source
 
 __version__: str

@@ -19,8 +19,8 @@ from flowdebate.models.base import ToolSpec
 from flowdebate.models.output import inline_definitions
 
 if TYPE_CHECKING:
+    from flowdebate.blocks.generator import MessagesSlot, TextSlot
     from flowdebate.blocks.handler import Function
-    from flowdebate.models.base import Message
     from flowdebate.runs.context import Context
 
 
@@ -36,9 +36,9 @@ class Capability:
     name: str
     tools: Sequence[ToolLike] = ()
     """Functions or blocks."""
-    instructions: str = ""
-    """Added to the system message."""
-    context: Sequence[Message | str] = ()
+    instructions: TextSlot = ""
+    """Added to the system message: text, or a function of `(input, ctx)` that returns it."""
+    context: MessagesSlot = ()
     """Messages before the prompt; a string is a user message."""
 
 

@@ -19,7 +19,7 @@ from flowdebate._util.text import counted
 from flowdebate.cli import options as opt
 from flowdebate.cli.patterns import select_options
 from flowdebate.cli.terminal.process import ExitCode, Interrupts, exit_code_of_signal, open_page, tell
-from flowdebate.errors import ConfigurationError, FlowDebateWarning, error_text
+from flowdebate.errors import ConfigurationError, FlowDebateWarning, error_text, shown
 from flowdebate.patterns import DEFAULT, PATTERNS, find_pattern
 from flowdebate.service.plans.options import FilePath, Option, misuse
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 @opt.command(
     "model", "base_url", "seed", "max_calls", "max_tokens", "max_seconds", "price", "attempts",
-    "fallback", "on_failure",
+    "fallback", "on_failure", "sources",
 )  # fmt: skip
 def batch(  # noqa: PLR0913 - the options of the command
     questions: Annotated[
@@ -184,6 +184,8 @@ async def run_batch(
 
     with view_of(sys.stderr, calls=base.usual_calls) as view:
         view.begin(plans.models)
+        for line in plans.sources:
+            view.tell(line)
         reading = asyncio.ensure_future(read(view))
         loop = asyncio.get_running_loop()
         with Interrupts(lambda: loop.call_soon_threadsafe(reading.cancel)) as interrupts:
@@ -237,7 +239,7 @@ class Plans:
         self, pattern: str, options: Mapping[str, Any], file: str | None, *, first: str, store: Store | None = None
     ) -> None:
         from flowdebate.service.archive import archive_of
-        from flowdebate.service.plans.models import models_line, with_policies
+        from flowdebate.service.plans.models import models_line, sources_lines, with_policies
         from flowdebate.service.plans.plan import make_plan, stored_plan, with_sides
 
         info = find_pattern(pattern)
@@ -265,6 +267,8 @@ class Plans:
         """Sides that the model has proposed, by question."""
         self.models: str = models_line(planned)
         """The line about the models."""
+        self.sources: list[str] = sources_lines(planned)
+        """Those about the sources of rows that have none of their own."""
         self.base: Plan = with_policies(planned)
         """The plan of the first question."""
         if store is not None and getattr(
@@ -321,16 +325,21 @@ class Plans:
         plan = self.of(row)
         dealt = {} if plan.dealt is None else {"model": plan.dealt}
         options = {**self.options_of(row), **plan.info.load_page().settled(plan), **dealt}
+        if plan.options.sources:  # their texts, not their files
+            options["sources"] = plan.options.stored()["sources"]
         return plan.pattern(), {**self.stored, "options": options}
 
     def _plan_for(self, row: Row) -> Plan:
         from flowdebate.service.plans.plan import make_plan, with_shared_models
 
-        return with_shared_models(make_plan(self._info, {}, file=self.options_of(row)), self.base)
+        where = f"the row of {shown(row.question)}"
+        return with_shared_models(make_plan(self._info, {}, file=self.options_of(row), where=where), self.base)
 
     def options_of(self, row: Row) -> dict[str, Any]:
-        """The options of a row, as a stored plan has them."""
-        return {**self.stored["options"], self._info.subject: row.question}
+        """The options of a row, as a stored plan has them; it may have sources of its own."""
+        own = row.others.get("sources")
+        sources = {"sources": [own] if isinstance(own, str) else own} if own else {}
+        return {**self.stored["options"], **sources, self._info.subject: row.question}
 
 
 def hash_name(kind: str, about: object) -> str:

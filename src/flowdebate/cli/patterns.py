@@ -19,8 +19,10 @@ from flowdebate.cli.help import Command
 from flowdebate.cli.terminal.process import check_target, report_problems, report_warnings, tell
 from flowdebate.errors import ConfigurationError, StoreError
 from flowdebate.patterns import PATTERNS
+from flowdebate.service.plans.files import read_text
 from flowdebate.service.plans.options import (
     COMMAND,
+    MEGABYTES,
     Option,
     OutputOptions,
     PatternOptions,
@@ -30,7 +32,7 @@ from flowdebate.service.plans.options import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from flowdebate.blocks.human.human import Ask
     from flowdebate.patterns import PatternInfo
@@ -167,10 +169,12 @@ def _run(  # noqa: PLR0913 - the options of this front end
     yes: bool = False,
 ) -> None:
     with report_problems(), report_warnings():
-        from flowdebate.service.plans.models import models_line, with_policies
+        from flowdebate.service.plans.models import models_line, sources_lines, with_policies
         from flowdebate.service.plans.plan import make_plan
         from flowdebate.service.runs import opened
 
+        if given.get(info.subject) == "-":
+            given = {**given, info.subject: _read_subject(info, given)}
         plan = make_plan(info, given, file=file, ask=ask_here(), begins=True)
         if no_store and store is not None:
             raise misuse("--store", store, "--store and --no-store exclude each other.")
@@ -180,15 +184,16 @@ def _run(  # noqa: PLR0913 - the options of this front end
                 "--run-id", run_id, "--run-id and --no-store exclude each other: the run is found in the store."
             )
         check_target(markdown)
-        show = Show(as_json=as_json, quiet=quiet, head=[models_line(plan)])
+        show = Show(as_json=as_json, quiet=quiet, head=[models_line(plan), *sources_lines(plan)])
         plan = with_policies(plan)
         with nullcontext() if no_store else opened(store) as place:
             if not plan.speakers:
                 if place is not None and place.named:
                     with _store_needed():  # fails before anything is paid for
                         asyncio.run(place.store.runs(limit=1))
-                if show.head[0] and not quiet:
-                    tell(show.head[0])
+                if not quiet:
+                    for line in filter(None, show.head):
+                        tell(line)
                     show = replace(show, head=())  # it is asked now
                 plan = _propose_sides(plan, yes=yes, place=place, run_id=run_id)
 
@@ -217,6 +222,13 @@ async def _begin(
         # a data directory that cannot be written (a container, a full disk) must not forbid a debate
         tell(f"Warning: the run is not stored: {error}")
         return None
+
+
+def _read_subject(info: PatternInfo, given: Mapping[str, Any]) -> str:
+    """The question, the topic, the proposition or the task that is piped in."""
+    if "-" in (given.get("sources") or ()):
+        raise misuse("--source", "-", f"Only one of {info.subject.upper()} and --source can be -, which is stdin.")
+    return read_text("-", megabytes=MEGABYTES).strip()
 
 
 def ask_here() -> Ask | None:

@@ -69,6 +69,15 @@ _BudgetCost: TypeAlias = Annotated[
     Amount | None, Option(panel=_BUDGET, metavar="X", help="Maximum cost of all runs together, by --price.")
 ]
 
+AllowSources: TypeAlias = Annotated[
+    list[FilePath] | None,
+    Option(
+        metavar="FOLDER",
+        help="Folder from which requests may name files and folders as sources; repeat for each. Default: none, so "
+        "that requests bring the texts themselves.",
+    ),
+]
+
 
 @opt.command("model", "max_calls", "max_tokens", "max_seconds", "price")
 def serve(  # noqa: PLR0913 - the options of the command
@@ -87,6 +96,7 @@ def serve(  # noqa: PLR0913 - the options of the command
         Option(metavar="URL", help="Base URL that the options of runs may name; repeat for each. Default: none."),
     ] = None,
     allow_model: _AllowModel = None,
+    allow_sources: AllowSources = None,
     token_file: Annotated[
         FilePath | None,
         Option(metavar="FILE", help="File with the token that requests need. Default: a new one for each start."),
@@ -151,6 +161,7 @@ def serve(  # noqa: PLR0913 - the options of the command
             token=token,
             allow_hosts=(*own, *(allow_host or ())),
             allow_base_urls=allow_base_url or (),
+            allow_sources=allow_sources or (),
             read_only=read_only,
             openai=openai,
             ag_ui=ag_ui,
@@ -185,6 +196,7 @@ def mcp(  # noqa: PLR0913 - the options of the command
     app: _App = None,
     http: Annotated[bool, Option(help="Serve http://127.0.0.1:PORT/mcp, not stdin and stdout.")] = False,
     port: Annotated[int | None, Option(metavar="N", help="Port of --http. Default: 8378.")] = None,
+    allow_sources: AllowSources = None,
     token_file: Annotated[
         FilePath | None,
         Option(metavar="FILE", help="File with the token that requests of --http need. Default: a new one each time."),
@@ -218,10 +230,14 @@ def mcp(  # noqa: PLR0913 - the options of the command
         if http:
             url_port = _MCP_PORT if port is None else port
             await serve_http(
-                service, port=url_port, token=token, started=lambda url: tell(f"Serving {url} with {header}")
+                service,
+                port=url_port,
+                token=token,
+                started=lambda url: tell(f"Serving {url} with {header}"),
+                allow_sources=allow_sources or (),
             )
         else:
-            await serve_stdio(service)
+            await serve_stdio(service, allow_sources=allow_sources or ())
 
     asyncio.run(run())
 

@@ -26,9 +26,11 @@ from flowdebate.mcp.judging import add_judge_tool, judge_texts
 from flowdebate.mcp.reports import HOW_TO_READ, sentence_of
 from flowdebate.mcp.resources import Subscriptions, add_resources
 from flowdebate.mcp.tools import add_prompts, add_run_tools, add_turn_tools
+from flowdebate.sources.files import allowed_folders
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+    from pathlib import Path
 
     from mcp_types import CallToolResult, InputRequiredResult
     from starlette.applications import Starlette
@@ -51,12 +53,17 @@ _INSTRUCTIONS = (
 
 
 def create_server(
-    service: Service, *, name: str = "flowdebate", service_of: Callable[[Request | None], Service] | None = None
+    service: Service,
+    *,
+    name: str = "flowdebate",
+    service_of: Callable[[Request | None], Service] | None = None,
+    allow_sources: Iterable[str | Path] = (),
 ) -> MCPServer[Any]:
     """The SDK's server object in front of `service`, for any transport and for both protocol eras.
 
     Over HTTP, `service_of` may give another service for each request, such as one that knows the runs of one user only;
-    over stdio its argument is None. Closing the service is left to whoever made it.
+    over stdio its argument is None. Sources of a debate may be files below `allow_sources`. Closing the service is left
+    to whoever made it.
     """
     from flowdebate import __version__
 
@@ -81,7 +88,13 @@ def create_server(
     service.restrict_models()
     if JUDGE not in service.patterns:
         service.register(JUDGE, judge_texts())
-    add_run_tools(server, of, patterns=[each for each in service.patterns if each != JUDGE], plans=service.plans)
+    add_run_tools(
+        server,
+        of,
+        patterns=[each for each in service.patterns if each != JUDGE],
+        plans=service.plans,
+        folders=allowed_folders(allow_sources, where="create_server()"),
+    )
     add_turn_tools(server, of)
     add_judge_tool(server, of)
     add_resources(server, of)
@@ -132,7 +145,9 @@ _PATIENCE = 30.0
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-async def serve_stdio(service: Service, *, patience: float = _PATIENCE) -> None:
+async def serve_stdio(
+    service: Service, *, patience: float = _PATIENCE, allow_sources: Iterable[str | Path] = ()
+) -> None:
     """Serve `service` over stdin and stdout until stdin ends; then close it.
 
     Calls in flight have `patience` seconds to end. A signal closes the service likewise and then ends the process: the
@@ -155,7 +170,7 @@ async def serve_stdio(service: Service, *, patience: float = _PATIENCE) -> None:
         for number in _SIGNALS:
             loop.add_signal_handler(number, received, number)
     try:
-        await create_server(service).run_stdio_async()
+        await create_server(service, allow_sources=allow_sources).run_stdio_async()
     except* BrokenPipeError:  # nobody reads the answers any more: the host has left
         pass
     finally:
@@ -183,6 +198,7 @@ async def serve_http(
     token: str | None = None,
     patience: float = _PATIENCE,
     started: Callable[[str], object] | None = None,
+    allow_sources: Iterable[str | Path] = (),
 ) -> None:
     """Serve `service` at `http://127.0.0.1:{port}/mcp` until a signal arrives; then close it.
 
@@ -191,7 +207,7 @@ async def serve_http(
     """
     import uvicorn
 
-    app = http_app(create_server(service))
+    app = http_app(create_server(service, allow_sources=allow_sources))
     inner = app.router.lifespan_context
 
     @asynccontextmanager

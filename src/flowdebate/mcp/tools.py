@@ -5,6 +5,7 @@ The SDK evaluates annotations when a tool is registered, so this module does wit
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from inspect import cleandoc
+from pathlib import Path
 from string import ascii_uppercase
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
@@ -25,6 +26,7 @@ from flowdebate.service.pages.base import Confidence
 from flowdebate.service.service import Service
 from flowdebate.service.state import PendingInput, RunDetails
 from flowdebate.service.statuses import State
+from flowdebate.sources.files import outside_of
 
 ServiceOf: TypeAlias = Callable[[Context[Any, Any]], Service]
 """Gives the service for a call of a tool: where there are several users, that of the one who called."""
@@ -54,6 +56,14 @@ Sides: TypeAlias = Annotated[
         max_length=6,
         description="Who argues what. Left out, a plain yes-or-no question gives its own two sides, and other "
         "patterns have speakers of their own.",
+    ),
+]
+Sources: TypeAlias = Annotated[
+    dict[str, Annotated[str, Field(max_length=500_000)]] | list[str],
+    Field(
+        max_length=50,
+        description="What the speakers may quote: texts by name, or paths of files and folders that this server "
+        "allows. Quotes are looked up, and `said` tells which were not found.",
     ),
 ]
 Rounds: TypeAlias = Annotated[
@@ -120,17 +130,19 @@ DELETES = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempoten
 class RunTools:
     """The tools of runs, as methods whose docstrings the host's model reads."""
 
-    def __init__(self, service_of: ServiceOf, patterns: Collection[str]) -> None:
+    def __init__(self, service_of: ServiceOf, patterns: Collection[str], folders: Sequence[Path] = ()) -> None:
         self._of = service_of
         self._patterns = patterns
+        self._folders = folders
 
-    async def start_debate(
+    async def start_debate(  # noqa: PLR0913 - what a host may say
         self,
         ctx: Context[Any, Any],
         question: Question,
         *,
         sides: Sides | None = None,
         max_rounds: Annotated[Rounds | None, Field(validation_alias=AliasChoices("max_rounds", "rounds"))] = None,
+        sources: Sources | None = None,
         pattern: Annotated[str, Field(max_length=200)] = DEFAULT,
         confidence: HowSure | None = None,
         archive: Archived | None = None,
@@ -145,7 +157,8 @@ class RunTools:
         """
         service = self._of(ctx)
         if pattern in self._patterns:
-            given_here = {"sides": sides, "max_rounds": max_rounds, "confidence": confidence, "archive": archive}
+            given_here: dict[str, object] = {"sides": sides, "max_rounds": max_rounds, "sources": sources}
+            given_here |= {"confidence": confidence, "archive": archive}
             for field, given in given_here.items():
                 if given is not None:
                     allowed = f"left out: {pattern} has its own"
@@ -153,8 +166,14 @@ class RunTools:
             options = None
         else:
             options = make_options(pattern, sides, max_rounds, confidence)
-        if archive is not None:
-            options = {**(options or {}), "archive": archive}
+        if isinstance(sources, list) and (refused := outside_of(self._folders, sources)):
+            places = ", ".join(map(str, self._folders)) or "none: give their texts by name"
+            raise ConfigurationError(
+                "start_debate", "sources", refused[0], f"below a folder that is allowed ({places})"
+            )
+        for name, value in (("archive", archive), ("sources", sources)):
+            if value is not None:
+                options = {**(options or {}), name: value}
         run = await service.begin(pattern, question, options=options)
         return make_report(await wait_with_progress(service, run.run_id, wait, ctx))
 
@@ -255,9 +274,14 @@ class RunTools:
         return f"Run {run_id} is deleted."
 
 
-def add_run_tools(server: MCPServer[Any], service_of: ServiceOf, *, patterns: Collection[str], plans: bool) -> None:
-    """Register the tools of runs, for the application's own `patterns` and, with `plans`, the built-in ones."""
-    tools = RunTools(service_of, patterns)
+def add_run_tools(
+    server: MCPServer[Any], service_of: ServiceOf, *, patterns: Collection[str], plans: bool, folders: Sequence[Path]
+) -> None:
+    """Register the tools of runs, for the application's own `patterns` and, with `plans`, the built-in ones.
+
+    Sources may be named below `folders`.
+    """
+    tools = RunTools(service_of, patterns, folders)
     known = f"`pattern` is one of {', '.join(dict.fromkeys([*patterns, *(PATTERNS if plans else ())]))}."
     for tool, hints, more in (
         (tools.start_debate, ASKS_MODELS, (known, HOW_TO_READ)),

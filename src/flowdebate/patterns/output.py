@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
+from pydantic import Field
+
 from flowdebate._util.frozen import freeze
 from flowdebate._util.wire import WireModel
 from flowdebate.blocks.base import Wrapped
@@ -13,6 +15,8 @@ from flowdebate.errors import OutputError, SchemaViolation
 from flowdebate.patterns.roster import own_options
 from flowdebate.patterns.state import PatternInput, anything_heard, pattern_state
 from flowdebate.patterns.turn import guarded, record_failure
+from flowdebate.sources.quotes import VerifiedQuote
+from flowdebate.sources.source import SourceInfo, is_none
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,6 +24,7 @@ if TYPE_CHECKING:
     from flowdebate.blocks.base import Block
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.models.output import OutputSchema
+    from flowdebate.patterns.material import Material
     from flowdebate.patterns.roster import Role
     from flowdebate.patterns.spec import Loop
     from flowdebate.patterns.state import DebateStatus, ProviderFailure
@@ -50,6 +55,11 @@ class PatternOutput(WireModel):
     """Stop reasons of its own that it looks for before the maximum, so that a last round may end with one as well."""
     transcript_field: ClassVar[str] = "transcript"
     """The field that holds the transcript."""
+
+    sources: list[SourceInfo] | None = Field(default=None, exclude_if=is_none)
+    """The sources that it was given, and the files that were left out; None (and not written) without any."""
+    quotes: list[list[VerifiedQuote]] | None = Field(default=None, exclude_if=is_none)
+    """The quotes of each of the `entries`, looked up in the sources; None (and not written) without sources."""
 
     # Declared for type checkers only: the outputs declare them as fields, in the order of their wire forms.
     if TYPE_CHECKING:
@@ -98,14 +108,21 @@ class PatternOutput(WireModel):
 OutputT = TypeVar("OutputT", bound=PatternOutput)
 
 
-def stamp_subject(name: str, make_output: Callable[[Context, RunStatus], PatternOutput]) -> Handler[Any, None]:
-    """A tap that puts the subject into the pattern's state, and registers `make_output` for a run that ends early."""
+def stamp_subject(
+    name: str, make_output: Callable[[Context, RunStatus], PatternOutput], material: Material | None = None
+) -> Handler[Any, None]:
+    """A tap that puts the subject into the pattern's state, and registers `make_output` for a run that ends early.
+
+    It also records the `material`, which may change before the run is resumed.
+    """
 
     @handler(name=f"{name}-stamp-question")
-    def stamp(value: PatternInput, ctx: Context) -> None:
+    async def stamp(value: PatternInput, ctx: Context) -> None:
         # first of all, so that a run that ends in its first turn has an output that says what was asked
         ctx.scope.handle.update(question=value.subject)
         ctx.run.register_partial_output(ctx.sequencer.path, lambda status: make_output(ctx, status))
+        if material is not None:  # no step of its own: the outlines of stored runs have none
+            await material.record(ctx)
 
     return stamp
 

@@ -15,6 +15,7 @@ from flowdebate.blocks.generator import Generator, Visibility, as_visibility, ge
 from flowdebate.blocks.handler import invocation, result_of
 from flowdebate.errors import ConfigurationError
 from flowdebate.models.base import profile_of
+from flowdebate.patterns.material import make_material
 from flowdebate.prompts.escaping import quoted, tag_name, tag_text
 from flowdebate.prompts.template import Template, check_length, check_profile, filled, length_text, listed, words_of
 
@@ -26,11 +27,13 @@ if TYPE_CHECKING:
     from flowdebate.blocks.tools import Capability, ToolLike
     from flowdebate.models.base import Model, ModelResponse, ModelSettings
     from flowdebate.models.resolve import ModelChoice
+    from flowdebate.patterns.material import Material
     from flowdebate.patterns.state import Contribution, Flag
     from flowdebate.patterns.turn import FailurePolicy
     from flowdebate.prompts.template import Length, Profile, Profiles
     from flowdebate.resources.resource import StateResource
     from flowdebate.runs.context import Context
+    from flowdebate.sources.source import SourcesLike
     from flowdebate.stop import StopWhen
 
 
@@ -64,6 +67,8 @@ class BlockOptions(TypedDict, total=False):
     """Temperature, room for the answer, deadline."""
     profile: Profile | None
     """Default prompts for small models ("concise") or for others ("full"); None: as the model asks for."""
+    sources: SourcesLike | Material | None
+    """What those who speak may quote: texts by name, or files and folders; the prompts of other roles have none."""
 
 
 class CommonKeywords(TypedDict, total=False):
@@ -77,6 +82,7 @@ class CommonKeywords(TypedDict, total=False):
     settings: ModelSettings | None
     profile: Profile | None
     length: Length | None
+    sources: SourcesLike | Material | None
     collection_id: str | None
     failures: FailurePolicy | None
 
@@ -143,10 +149,23 @@ class RefereeOptions(RoleOptions):
     """Options of the default referee, over the pattern's: `round_robin(referee=RefereeOptions(…))`."""
 
 
-def generator_options(options: BlockOptions, intent: str, visibility: Visibility, *, where: str) -> dict[str, Any]:
-    """`options` for `generator`, with the role's own defaults where one is left open."""
+def generator_options(
+    options: BlockOptions,
+    intent: str,
+    visibility: Visibility,
+    *,
+    where: str,
+    prompt: RolePrompt[Any] | None = None,
+) -> dict[str, Any]:
+    """`options` for `generator`, with the role's own defaults where one is left open.
+
+    `prompt` is of a role that is shown the sources.
+    """
     given: dict[str, Any] = {key: value for key, value in options.items() if value is not None}
     given.pop("profile", None)  # of the prompt's texts: a generator knows none
+    material = make_material(given.pop("sources", None), where=where)
+    if material is not None and prompt is not None:
+        given["uses"] = [material.for_prompt(prompt), *given.get("uses", ())]
     given.setdefault("model", intent)
     if (instructions := given.pop("instructions", None)) is not None:
         given["instructions"] = _headed(instructions, where)
@@ -295,7 +314,7 @@ def debater_block(
         user=turn,
         transform=cut,
         resources={"transcript": transcript},
-        **generator_options(options, "intent/chat", NOT_KEPT, where=name),
+        **generator_options(options, "intent/chat", NOT_KEPT, where=name, prompt=prompt),
     ).with_form(form)
     # with tools a second request would lack what they returned to the first
     return block if second_try is None or block.tools else block.with_second_try(again)
@@ -347,7 +366,7 @@ def deciding_block(  # noqa: PLR0913 - what a block is made of
         output_schema=output_schema,
         transform=transform,
         resources=None if transcript is None else {"transcript": transcript},
-        **generator_options(options, intent, visibility, where=name),
+        **generator_options(options, intent, visibility, where=name, prompt=prompt),
     )
 
 

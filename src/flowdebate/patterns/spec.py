@@ -24,6 +24,7 @@ from flowdebate.blocks.sequencer import Sequencer, sequencer
 from flowdebate.errors import ConfigurationError, FlowDebateWarning
 from flowdebate.models.output import OutputSchema
 from flowdebate.patterns.events import RoundStarted
+from flowdebate.patterns.material import make_material
 from flowdebate.patterns.output import stamp_subject
 from flowdebate.patterns.roles import RosterBlock
 from flowdebate.patterns.roster import (
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
     from flowdebate.blocks.base import Block
     from flowdebate.blocks.generator import Visibility
     from flowdebate.models.base import Model
+    from flowdebate.patterns.material import Material
     from flowdebate.patterns.output import PatternOutput
     from flowdebate.patterns.roles import Members, RoleOptions
     from flowdebate.patterns.roster import Debater, Role
@@ -174,6 +176,7 @@ def check_options(spec: PatternSpec, given: Mapping[str, Any], *, max_rounds: in
         owns_transcript=transcript is None,
         collection_id=name if collection_id is None else collection_id,
         failures=failures,
+        material=make_material(given.get("sources"), where=where),
         schema=None if schema is None else OutputSchema.of(schema, where=where),
         visibilities={
             role.name: as_visibility(
@@ -202,6 +205,8 @@ class Loop:
     owns_transcript: bool
     collection_id: str
     failures: FailurePolicy
+    material: Material | None
+    """The sources; None without any."""
     schema: OutputSchema | None
     """The output schema; None without one."""
     visibilities: Mapping[str, Visibility]
@@ -235,7 +240,8 @@ class Loop:
 
     def make_output(self, ctx: Context, status: RunStatus) -> PatternOutput:
         """The raw output of the pattern around a step, so far."""
-        return self.spec.make_output(self, ctx, status)
+        output = self.spec.make_output(self, ctx, status)
+        return output if self.material is None else self.material.told(output, ctx)
 
     def opening(self) -> Sequencer[Any, Any]:
         """The pattern's sequencer up to the first turn of a round."""
@@ -259,7 +265,7 @@ class Loop:
                 protected=True,  # blocks inside read the transcript and the audit trail; only turns write them
             )
             .tap(create_init_transcript(name=self.name, transcript=self.transcript, collection_id=self.collection_id))
-            .tap(stamp_subject(self.name, self.make_output))
+            .tap(stamp_subject(self.name, self.make_output, self.material))
             .tap(increment)
         )
 
@@ -399,7 +405,7 @@ class Loop:
             {"visibility": self.visibilities[role.name]},
         ]
         if role is self.spec.speaker:
-            layers.append({"length": given["length"], "template": given["template"]})
+            layers.append({"length": given["length"], "template": given["template"], "sources": self.material})
         layers.append({"model": self.models.get(role.name)})
         if member is not None:
             layers += [{"model": member.model}, member.options]

@@ -207,6 +207,8 @@ class Run:
     _ended: float | None = field(default=None, init=False)
     began_at: float = field(default=0.0, init=False)
     """When the run first began, by its clock: in a resumed run as before."""
+    known: dict[object, Any] = field(default_factory=dict, init=False)
+    """What was looked up or recorded once for the whole run, by whose it is."""
     tracing: Observer = field(default=NOBODY, init=False)
     """The observer of its parts, while it is being executed."""
     records: Records = field(init=False)

@@ -27,10 +27,12 @@ from flowdebate.server.pages import runs as pages
 from flowdebate.server.problems import FieldProblem, Problem, handle_problems
 from flowdebate.server.protocols.streams import Audience
 from flowdebate.server.sse import Readers
+from flowdebate.sources.files import allowed_folders
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import AsyncIterator, Callable, Iterable
+    from pathlib import Path
 
     from fastapi import APIRouter
     from starlette.responses import Response
@@ -54,6 +56,7 @@ def create_app(  # noqa: PLR0913 - keyword-only
     authenticate: Authenticate | None = None,
     allow_hosts: Iterable[str] = (),
     allow_base_urls: Iterable[str] = (),
+    allow_sources: Iterable[str | Path] = (),
     read_only: bool = False,
     openai: bool = False,
     ag_ui: bool = False,
@@ -67,11 +70,11 @@ def create_app(  # noqa: PLR0913 - keyword-only
     Every request needs `token` (None: a random one, `app.state.token`; False: none, because something in front of the
     application checks requests), or is that of the user whom `authenticate(request)` names, who sees only runs of
     their own. It answers to the names of this machine and to `allow_hosts`. Options of a run may name base URLs at or
-    below `allow_base_urls`, and nothing else that is read or connected to; and models that the service allows: those
-    of its `allow_models`, or else those that are set up. `openai` adds the OpenAI-compatible
-    endpoint, whose API key is the token; `ag_ui` adds that of AG-UI (extra `ag-ui`). `secret` signs links for humans;
-    None makes one for each start, or takes that of the token. `ping` is the seconds between signs of life on quiet
-    streams.
+    below `allow_base_urls`, sources below a folder of `allow_sources`, and nothing else that is read or connected to;
+    and models that the service allows: those of its `allow_models`, or else those that are set up. `openai` adds the
+    OpenAI-compatible endpoint, whose API key is the token; `ag_ui` adds that of AG-UI (extra `ag-ui`). `secret` signs
+    links for humans; None makes one for each start, or takes that of the token. `ping` is the seconds between signs of
+    life on quiet streams.
 
     At the end of its lifespan it closes the service, in which calls in flight have `patience` seconds to end; unless
     `close_service` is False.
@@ -91,6 +94,7 @@ def create_app(  # noqa: PLR0913 - keyword-only
         links=Links(secret or token or secrets.token_urlsafe(32)),
         read_only=read_only,
         base_urls=tuple(allow_base_urls),
+        sources=allowed_folders(allow_sources, where=_WHERE),
     )
     service.restrict_models()
     for url in front.base_urls:

@@ -22,9 +22,11 @@ from flowdebate.server.problems import JSONData
 from flowdebate.server.protocols.streams import Audience
 from flowdebate.service.owned import OwnedService
 from flowdebate.service.service import Service
+from flowdebate.sources.files import outside_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     from starlette.responses import Response
 
@@ -50,6 +52,8 @@ class Front:
     read_only: bool
     base_urls: tuple[str, ...]
     """Addresses that the options of a request may name, and all those below them."""
+    sources: tuple[Path, ...] = ()
+    """Folders from which a request may name sources; none: their texts are in the request."""
     audience: Audience = field(default_factory=Audience)
     """Those who began a run to read it: clients of the OpenAI-compatible endpoint and of AG-UI."""
 
@@ -81,8 +85,12 @@ class Front:
 
     def check_options(self, options: PatternOptions) -> None:
         """ConfigurationError for options that would make this server read a file or connect to an address."""
-        for name in options.reached("file"):  # of this machine, and a model would be shown it
-            raise ConfigurationError("options", name, "a path", "left out over HTTP, or given by value")
+        for name, paths in options.reached("file").items():  # of this machine, and a model would be shown it
+            folders = self.sources if name == "sources" else ()
+            if folders and not outside_of(folders, paths):
+                continue
+            below = f", or below one of: {', '.join(map(str, folders))}" if folders else ""
+            raise ConfigurationError("options", name, "a path", f"left out over HTTP, or given by value{below}")
         for name, addresses in options.reached("server").items():
             if not all(any(_is_below(each, allowed) for allowed in self.base_urls) for each in addresses):
                 places = f", or at or below one of: {', '.join(self.base_urls)}" if self.base_urls else ""

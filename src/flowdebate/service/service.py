@@ -209,9 +209,12 @@ class Service:
         request; TooManyRuns, BudgetReached. `check` gets the options before anything that they name is read or
         connected to, and may raise ConfigurationError for those that this caller may not use.
         """
-        recipe = self._recipes.new(
-            pattern, question, options or {}, seed=seed, labels=labels, limits=limits, check=check
+        options = options or {}
+        new = partial(
+            self._recipes.new, pattern, question, options, seed=seed, labels=labels, limits=limits, check=check
         )
+        # reading a document may take a second, in which nobody else would be served
+        recipe = await asyncio.to_thread(new) if isinstance(options.get("sources"), list) else new()
         await self._check_budget(run_id)
         if recipe.queued and self.workers is not None:
             queued = await self.workers.submit(

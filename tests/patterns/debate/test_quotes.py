@@ -9,11 +9,11 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from flowdebate.errors import ConfigurationError
-from flowdebate.patterns.debate.quotes import find_quotes, normalise, verify_quotes
+from flowdebate.sources.quotes import find_quotes, normalise, verify_quotes
 from tests.measures.drawn import texts
 
 if TYPE_CHECKING:
-    from flowdebate.patterns.debate.quotes import VerifiedQuote
+    from flowdebate.sources.quotes import VerifiedQuote
 
 REPORT = (
     "Rents — as the report says — fell by 1.5 per cent in May.\n"

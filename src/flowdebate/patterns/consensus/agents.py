@@ -122,7 +122,7 @@ def create_block(
         user=turn,
         output_schema=output_schema,
         transform=transform,
-        **generator_options(options, intent, NOT_KEPT, where=name),
+        **generator_options(options, intent, NOT_KEPT, where=name, prompt=prompt),
     ).with_form(prompt.room)
     block.role = "judge" if agent is None else "debater"
     return block

@@ -57,6 +57,7 @@ from flowdebate.patterns.consensus.vote import (
     count_poll,
     count_votes,
 )
+from flowdebate.patterns.material import make_material
 from flowdebate.patterns.output import publish, stamp_subject
 from flowdebate.patterns.roles import NOT_KEPT, RoleOptions
 from flowdebate.patterns.roster import (
@@ -91,9 +92,11 @@ if TYPE_CHECKING:
     from flowdebate.models.base import ModelSettings
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.patterns.consensus.schemas import ConsensusRound
+    from flowdebate.patterns.material import Material
     from flowdebate.prompts.template import Length, Profile
     from flowdebate.runs.context import Context
     from flowdebate.runs.events import RunStatus
+    from flowdebate.sources.source import SourcesLike
     from flowdebate.stop import StopWhen
 
 
@@ -135,6 +138,7 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
     settings: ModelSettings | None = None,
     profile: Profile | None = None,
     length: Length | None = None,
+    sources: SourcesLike | Material | None = None,
     template: ConsensusTemplate | None = None,
     agent_visibility: Visibility | Mapping[str, bool] | None = None,
     collection_id: str | None = None,
@@ -174,8 +178,9 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
     - `profile`: default prompts for small models ("concise") or for others ("full"); None: as each model asks for.
       `length` of a turn: "short", "medium", "long" or a number of words; None: short with concise prompts, medium with
       full ones. `template`: the texts of the agents' prompts, in place of the profile's.
+    - `sources`: what the default blocks of agents may quote, as in `debate()`; `output.quotes` says what was found.
     - `instructions`, `tools`, `uses`, `context`, `settings` and `profile` apply to default blocks only, `length`,
-      `template` and `agent_visibility` to those of agents.
+      `sources`, `template` and `agent_visibility` to those of agents.
 
     `output.failures` lists failed calls, whose partial answers are not used; after a skipped revision the proposal is
     as before. Invalid options raise `ConfigurationError` before anything is built; `NoProposals` is raised if nobody
@@ -215,6 +220,7 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
         where=where,
     )
     of_judges = {role: {"name": name, **defaults, "model": seats.roles.get(role)} for role in judges}
+    material = make_material(sources, where=where)
     breaks_ties = partial(create_tie_judge, choices=[agent.name for agent in roster])
     derived: dict[str, Any] = {
         "where": where,
@@ -226,7 +232,10 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
             tie_break, "tie_break", breaks_ties, f"{name}-tie-judge", where, of_judges["tie_break"]
         ),
         "research": None if research is None else invocation(research, where=where, field="research"),
-        "defaults": merge_options(defaults, {"length": length, "template": template, "visibility": seen}),
+        "defaults": merge_options(
+            defaults, {"length": length, "template": template, "visibility": seen, "sources": material}
+        ),
+        "material": material,
         "collection_id": name if collection_id is None else collection_id,
         "failures": CONSENSUS_FAILURES if failures is None else failures,
     }
@@ -284,6 +293,7 @@ class ConsensusOptions:
     """For all blocks inside that name none."""
     defaults: Mapping[str, Any]
     """Options that reach the default blocks of agents only."""
+    material: Material | None
     collection_id: str
 
     @property
@@ -413,7 +423,7 @@ def assemble(options: ConsensusOptions) -> Sequencer[Any, ConsensusOutput]:
             model=options.model,
             protected=True,  # blocks see the state, and add to it by answering alone
         )
-        .tap(stamp_subject(name, lambda ctx, status: build_output(options, ctx, status)))
+        .tap(stamp_subject(name, lambda ctx, status: build_output(options, ctx, status), options.material))
         .then(ConsensusLifecycle(options, phases))
     )
 
@@ -493,7 +503,7 @@ def build_output(options: ConsensusOptions, ctx: Context, status: RunStatus) -> 
         round_ = failure.round + (failure.phase == "vote")  # votes come after the last round
         return round_, get_args(AgentPhase).index(failure.phase), names.index(failure.agent), target
 
-    return ConsensusOutput(
+    output = ConsensusOutput(
         task=state.question,
         outcome=state.outcome,
         answer=None if winner is None else state.proposals[winner].text,
@@ -513,6 +523,7 @@ def build_output(options: ConsensusOptions, ctx: Context, status: RunStatus) -> 
         status=status,
         seed=ctx.seed,
     )
+    return output if options.material is None else options.material.told(output, ctx)
 
 
 def _sort_round(one: ConsensusRound, names: Sequence[str]) -> ConsensusRound:

@@ -43,12 +43,14 @@ if TYPE_CHECKING:
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.patterns.council.prompts import CouncilMemberTemplate
     from flowdebate.patterns.council.schemas import CouncilTranscript, ReviewScope
+    from flowdebate.patterns.material import Material
     from flowdebate.patterns.roles import RoleOptions
     from flowdebate.patterns.roster import Persona
     from flowdebate.patterns.turn import FailurePolicy
     from flowdebate.prompts.template import Length, Profile
     from flowdebate.runs.context import Context
     from flowdebate.runs.events import RunStatus
+    from flowdebate.sources.source import SourcesLike
 
 
 OutT = TypeVar("OutT")
@@ -115,6 +117,7 @@ def council(  # noqa: PLR0913 - the pattern's options, each with its default
     settings: ModelSettings | None = None,
     profile: Profile | None = None,
     length: Length | None = None,
+    sources: SourcesLike | Material | None = None,
     template: CouncilMemberTemplate | None = None,
     hide_names: bool = True,
     member_visibility: Visibility | Mapping[str, bool] | None = None,
@@ -142,7 +145,7 @@ def council(  # noqa: PLR0913 - the pattern's options, each with its default
     - `hide_names`: whether names of members and models in answers are replaced by aliases for reviewers and chair.
     - `failures`: what to do when a provider fails for good (default: fail). With "skip" or `StandIn(model)`, `quorum`
       counts opinions; a member without an opinion does not review; without a chair the answer is None.
-    - All other options, such as `model`, `profile`, `length` and `instructions`, are those of `debate()`.
+    - All other options, such as `model`, `profile`, `length`, `sources` and `instructions`, are those of `debate()`.
 
     Raises `ConfigurationError` for invalid options, before anything is built.
 

@@ -22,7 +22,6 @@ from flowdebate.patterns.debate.moderator import (
     decision_among,
     stash_moderator_decision,
 )
-from flowdebate.patterns.debate.quotes import look_up
 from flowdebate.patterns.debate.schemas import (
     DebateContributionEntry,
     DebateInput,
@@ -69,7 +68,6 @@ def assemble(loop: Loop) -> Sequencer[Any, Any]:
             max_rounds=loop.max_rounds,
             stances=stances,
             anonymity=given["anonymity"],
-            sources=given["sources"],
         )
         for debater in loop.roster
     }
@@ -123,9 +121,9 @@ def _open_round(loop: Loop) -> Block[Any, Any]:
 
 
 def _create_judge(loop: Loop, stances: Sequence[str]) -> Block[Any, Any]:
-    judge, names = loop.given["judge"], ("anonymize_transcript", "shuffle_for_judge", "anonymity", "sources")
+    judge, names = loop.given["judge"], ("anonymize_transcript", "shuffle_for_judge", "anonymity")
     facts: dict[str, Any] = {name: loop.given[name] for name in names}
-    facts.update(transcript=loop.transcript, stances=stances, turn_order=loop.turn_order)
+    facts.update(transcript=loop.transcript, stances=stances, turn_order=loop.turn_order, sources=loop.material)
     if isinstance(judge, JudgeOptions):
         options: Any = merge_options(loop.options_of(JUDGE), judge.for_block())
         return Judge(judge, name=loop.name, **facts, options=options)
@@ -152,8 +150,7 @@ def stop_reason(state: DebateState, max_rounds: int) -> StopReason | None:
 
 def raw_output(loop: Loop, ctx: Context, status: RunStatus) -> DebateRawOutput:
     """The raw output of the debate around a step, so far."""
-    state, anonymity, sources = state_of(ctx, DebateState), loop.given["anonymity"], loop.given["sources"]
-    items = tuple((sources or {}).items())
+    state, anonymity = state_of(ctx, DebateState), loop.given["anonymity"]
     return DebateRawOutput(
         rounds=state.round,
         question=state.question,
@@ -161,7 +158,6 @@ def raw_output(loop: Loop, ctx: Context, status: RunStatus) -> DebateRawOutput:
         verdict=state.verdict,
         moderator_decisions=list(state.moderator_decisions),
         leaks=None if anonymity is None else anonymity.leaks(ctx),
-        quotes=[list(look_up(entry.text, items)) for entry in entries_of(ctx)] if items else None,
         turn_order=loop.turn_order,
         mirrored=state.mirrored,
         first_verdict=state.first_verdict,

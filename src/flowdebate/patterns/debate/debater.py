@@ -15,12 +15,14 @@ from flowdebate._util.text import fold
 from flowdebate.blocks.generator import SecondTry
 from flowdebate.patterns.debate.schemas import DebateState
 from flowdebate.patterns.debate.transcript import HOW_TO_READ, labels_of, render_entries, render_transcript
+from flowdebate.patterns.material import render_sources
 from flowdebate.patterns.roles import CONCRETE, LENGTH, RolePrompt, debater_block
 from flowdebate.patterns.roster import Debater as Debater
 from flowdebate.patterns.roster import bindable
 from flowdebate.patterns.state import entries_of, question_of, state_of
 from flowdebate.prompts.escaping import quoted, tag_text
 from flowdebate.prompts.template import Profiles, Template, filled, listed, uses
+from flowdebate.sources.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -188,8 +190,8 @@ def _render_system(
     system = filled(template.system, question=quoted(question), **about)
     if not sources:
         return system
-    texts = "\n".join(f"[{tag_text(name)}] {quoted(text)}" for name, text in sources)
-    return f"{system}\n\n{filled(template.sources, sources=texts)}"
+    shown = render_sources(tuple(Source.of(name, text) for name, text in sources), template.sources)
+    return f"{system}\n\n{shown}"
 
 
 def render_debater_turn(  # noqa: PLR0913 - what a turn is made of
@@ -312,7 +314,7 @@ class DebaterPrompt:
     role: str | None
     max_rounds: int
     anonymity: Anonymity | None
-    sources: Mapping[str, str] | None
+    sourced: bool
 
     def render_system(self, value: object, ctx: Context) -> str:
         """The rules, the question and the positions."""
@@ -321,7 +323,6 @@ class DebaterPrompt:
             question=question_of(value, ctx),
             stances=self.positions,
             max_rounds=self.max_rounds,
-            sources=self.sources,
             length=wording.length,
             template=wording.template,
         )
@@ -346,7 +347,7 @@ class DebaterPrompt:
             briefing=briefing,
             new_angle=new_angle,
             transcript=transcript,
-            sourced=bool(self.sources),
+            sourced=self.sourced,
             template=template,
         )
 
@@ -402,7 +403,6 @@ def create_debater(  # noqa: PLR0913 - what a debater may be told
     max_rounds: int = 2,
     stances: Sequence[str] | None = None,
     anonymity: Anonymity | None = None,
-    sources: Mapping[str, str] | None = None,
     template: DebaterTemplate | None = None,
     length: Length | None = None,
     **options: Unpack[BlockOptions],
@@ -410,11 +410,11 @@ def create_debater(  # noqa: PLR0913 - what a debater may be told
     """The block `{name}-debater-{agent_name}`: argues for `stance`, answers the other side, never concedes.
 
     `stances` are those of all debaters, in declared order (default: its own alone); together with the question they
-    make a system message that is the same for all turns of all debaters; `sources`, texts by name, are part of it.
-    `anonymity` replaces names by aliases in its prompts (None: no names are hidden). An answer that ran out of room
-    is cut at its last full sentence. With the concise texts, a turn that copies more than 12 words in a row from an
-    earlier one, or shares more than 30% of its word pairs with it, is asked for once more,
-    without the other sides' turns; the answer that copies less is the turn.
+    make a system message that is the same for all turns of all debaters; `sources` are part of it. `anonymity` replaces
+    names by aliases in its prompts (None: no names are hidden). An answer that ran out of room is cut at its last full
+    sentence. With the concise texts, a turn that copies more than 12 words in a row from an earlier one, or shares more
+    than 30% of its word pairs with it, is asked for once more, without the other sides' turns; the answer that copies
+    less is the turn.
     """
     block_name = f"{name}-debater-{agent_name}"
     wording = RolePrompt(DEBATERS, options, template=template, length=length, where=block_name)
@@ -426,7 +426,7 @@ def create_debater(  # noqa: PLR0913 - what a debater may be told
         role=role,
         max_rounds=max_rounds,
         anonymity=anonymity,
-        sources=sources,
+        sourced=bool(options.get("sources")),
     )
     return debater_block(
         block_name,

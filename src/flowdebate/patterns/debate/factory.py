@@ -12,7 +12,6 @@ from flowdebate.models.resolve import of_intent
 from flowdebate.patterns.anonymity.aliases import Anonymity, named_models
 from flowdebate.patterns.debate.assembly import DEBATE, assemble
 from flowdebate.patterns.debate.judging.options import JudgeOptions, as_judge_options
-from flowdebate.patterns.debate.quotes import check_sources
 from flowdebate.patterns.roles import PatternKeywords
 from flowdebate.patterns.roster import Debater, options_for_all, own_options
 from flowdebate.patterns.spec import check_options
@@ -31,10 +30,12 @@ if TYPE_CHECKING:
     from flowdebate.patterns.debate.judging.views import ScheduleLike
     from flowdebate.patterns.debate.schemas import BaselineName, DebateRawOutput, Equal
     from flowdebate.patterns.debate.transcript import Transcript
+    from flowdebate.patterns.material import Material
     from flowdebate.patterns.roles import ModeratorOptions, SynthesizerOptions
     from flowdebate.patterns.state import TurnOrder
     from flowdebate.patterns.turn import FailurePolicy
     from flowdebate.prompts.template import Length, Profile
+    from flowdebate.sources.source import SourcesLike
     from flowdebate.stop import StopWhen
 
 
@@ -53,7 +54,6 @@ class DebateKeywords(PatternKeywords, total=False):
     anonymize_transcript: bool
     shuffle_for_judge: bool
     hide_names: bool
-    sources: Mapping[str, str] | None
     baselines: bool | Sequence[BaselineName]
     equal: Equal
     judge_visibility: Visibility | Mapping[str, bool] | None
@@ -140,7 +140,7 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
     anonymize_transcript: bool = True,
     shuffle_for_judge: bool = True,
     hide_names: bool = True,
-    sources: Mapping[str, str] | None = None,
+    sources: SourcesLike | Material | None = None,
     baselines: bool | Sequence[BaselineName] = False,
     equal: Equal = "tokens",
     judge_visibility: Visibility | Mapping[str, bool] | None = None,
@@ -178,8 +178,8 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
       blocks, and those of debaters are not added to the history.
     - `hide_names`: whether names of debaters and their models inside arguments are replaced by aliases in the prompts
       of the default debaters and of an anonymized judge; `raw.leaks` lists them.
-    - `sources`: texts by name that the default debaters may quote. Quotes in arguments are looked up, the default judge
-      learns which were not found, and `raw.quotes` lists them all.
+    - `sources`: what the default debaters may quote: texts by name, or a list of paths of files and folders. Quotes in
+      arguments are looked up, the default judge learns which were not found, and `raw.quotes` lists them all.
     - `baselines`: what to compare the debate with once it has a verdict, in `raw.baselines`. True is a single call, a
       vote of first drafts, and a vote of as many answers as the debate's tokens pay for; or the names of some of these.
     - `equal`: what that last vote may use as much of as the debate: "tokens", "completion_tokens", "cost" or "calls".
@@ -224,7 +224,6 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
         anonymity = Anonymity(names=tuple(names), models=models, stances=tuple(stances))
     loop = loop.with_given(
         judge=asked or (JudgeOptions() if judge is None else judge),
-        sources=check_sources(sources, where=where),
         anonymity=anonymity,
     )
     pipeline = assemble(loop)

@@ -1,4 +1,4 @@
-"""Quotes in arguments: found, looked up in sources word for word, and shown to a judge so that none can be forged.
+"""Quotes in arguments as a judge and a reader see them, so that none can be forged.
 
 The line below an argument, `(quotes: 1 verified in "report", 1 not found: "rents fell")`, begins where an argument
 cannot: every line of an argument follows a tag or a bar. Marks in a text are `⟦…⟧`, which is escaped in arguments.
@@ -7,308 +7,17 @@ cannot: every line of an argument follows a tag or a bar. Marks in a text are `�
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
-from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING
 
-from pydantic import Field
-
-from flowdebate._util.text import fold, origins, with_accents
-from flowdebate._util.validation import check_count
-from flowdebate._util.wire import WireModel
-from flowdebate.errors import ConfigurationError
 from flowdebate.prompts.escaping import quoted, tag_text
+from flowdebate.sources.quotes import find_quotes as find_quotes
+from flowdebate.sources.quotes import verify_quotes as verify_quotes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
-    from flowdebate.patterns.debate.schemas import DebateContributionEntry
+    from flowdebate.sources.quotes import VerifiedQuote
 
-
-QuoteStatus = Literal["verified", "unverified", "too_short"]
-"""A source contains the words; no source does; they are too few to prove anything."""
-
-
-class Span(WireModel):
-    """A place in a text, `text[start:end]`: half-open offsets in characters."""
-
-    start: Annotated[int, Field(ge=0)]
-    end: Annotated[int, Field(ge=0)]
-
-
-class Quote(Span):
-    """A quotation in an argument, with the offsets of its words, without the quotation marks."""
-
-    text: str
-    """The quoted words as written."""
-    depth: Annotated[int, Field(ge=0)] = 0
-    """The number of quotes around it."""
-
-
-class VerifiedQuote(Quote):
-    """A quotation with the result of its lookup."""
-
-    status: QuoteStatus
-    source: str | None = None
-    """The name of the source that contains it; None without one."""
-    spans: tuple[Span, ...] = ()
-    """Its places in the source, from the first word to the last: one for each part between ellipses."""
-
-
-def check_sources(sources: object, *, where: str) -> dict[str, str] | None:
-    """Return `sources` as a dict, or None; ConfigurationError unless they are texts by name."""
-    if sources is None:
-        return None
-    items = getattr(sources, "items", None)
-    allowed = "texts by name: a dict of str to str, neither blank; or None"
-    if items is None:
-        raise ConfigurationError(where, "sources", sources, allowed)
-    found = dict(items())
-    for name, text in found.items():
-        if not isinstance(name, str) or not name.strip() or not isinstance(text, str) or not text.strip():
-            raise ConfigurationError(where, f"sources[{name!r}]", text, allowed)
-    return found
-
-
-# Quotations in a text
-
-_DEEPEST = 2  # quotations further inside others are left out
-_MOST_OPEN = 16  # marks that wait for their counterpart: a text of nothing but marks would take quadratic time
-
-# Opening marks, each with those that close it.
-_CLOSED_BY = {
-    '"': '"”',
-    "“": '”"',
-    "‟": "”",
-    "„": '“”"',
-    "”": "”",
-    "«": "»",
-    "»": "«»",
-    "\u2039": "\u203a",
-    "\u203a": "\u2039\u203a",
-    "\u2018": "\u2019'",
-    "\u201a": "\u2018\u2019'",
-    "'": "'\u2019",
-    "「": "」",
-    "『": "』",
-    "❝": "❞",
-    "〝": "〞〟",
-    "\uff02": "\uff02",
-}
-# Compiled at first use, as is `_TOKEN`: both together take 11 ms, and most debates have no sources.
-_MARK = f"[{''.join(dict.fromkeys([*_CLOSED_BY, *''.join(_CLOSED_BY.values())]))}]"
-_OPENS = frozenset("“‟„«\u2039\u201a\u2018「『❝〝")  # also before a space or right after a word
-_CLOSES = frozenset("”»\u203a」』❞〞〟")  # also after a space
-_SINGLE = frozenset("'\u2018\u2019")
-_APOSTROPHE = re.compile(
-    r"(?<=[^\W_])['\u2018\u2019](?=[^\W_])"
-    r"|['\u2018\u2019](?=(?:\d\ds?|tis|twas|em|til|till|cause|bout|n)\b)"  # the '90s, 'tis
-    r"|(?<=[sxz])['\u2019](?= [^'\u2018\u2019]{0,300}['\u2019](?!\w))",  # 'the workers' rights'
-    re.IGNORECASE,
-)
-_BLOCK = re.compile(r"^[ ]{0,3}>[^\r\n]*(?:\r?\n[ ]{0,3}>[^\r\n]*)*", re.MULTILINE)
-_BLOCK_START = re.compile(r"[ >\t]*")
-# The last line of a block quote, if it names the author.
-_BY_WHOM = re.compile(r"\r?\n[ \t>]*(?:[\u2014\u2013\u2015]|--)[^\r\n]*\Z")
-
-# Scripts without spaces between words: each character counts as a word.
-_UNSPACED = (
-    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-)
-_TOKEN = (
-    rf"(?P<word>[{_UNSPACED}]|[^\W\d_](?:\^(?=\d)|'(?=[^\W\d_])|(?![{_UNSPACED}])[^\W_]|[\u0900-\u0963\u0966-\u0dff])*)"
-    r"|(?:(?<![^\W_])[-+<>±])?(?:\.(?=\d))?\d+(?:[.,:/'\-]\d+)*[a-z]*"  # a number, with its sign and unit
-    r"|[%‰‱$¢£¤¥\u20a0-\u20cf]"
-)
-# Omitted words: … or three or four points, in brackets or not.
-_ELLIPSIS = re.compile(r"[\[(]\s?(?:…|\.\s?\.\s?\.)\s?[\])]|…|(?<!\.)\.\s?\.\s?\.(?:\s?\.)?(?!\.)")
-_CASE_CHANGED = r"\[([^\W\d_])\](?=[^\W\d_])"  # "[t]he": a letter in the case that the sentence around it needs
-_FEWEST = 2  # words: most sources have any one word
-
-
-def find_quotes(text: str) -> list[Quote]:
-    r"""Find the quotations in `text` in the order in which they begin, each before those nested in it.
-
-    Recognized are straight, curly, „German“, «French», »reversed« and 「Japanese」 marks, single ones of these styles
-    unless they are apostrophes, and block quotes: lines that begin with ">", without a last line that names the author.
-    A mark without a counterpart starts no quote. Quotes nested more than two deep are left out.
-
-    >>> [quote.text for quote in find_quotes("It said “we don’t «cut» it”.\n> Rents rose.\n> Twice.")]
-    ['we don’t «cut» it', 'cut', 'Rents rose.\n> Twice.']
-    """
-    spans = sorted({*_marked(text), *_blocks(text)}, key=lambda span: (span[0], -span[1]))
-    found: list[Quote] = []
-    around: list[int] = []
-    for start, end in spans:
-        while around and around[-1] <= start:
-            around.pop()
-        if around and end > around[-1]:  # a mark inside and one outside of a block quote are no pair
-            continue
-        if len(around) <= _DEEPEST:
-            # model_construct: validation refuses texts with half a surrogate pair, which models do write
-            found.append(Quote.model_construct(start=start, end=end, text=text[start:end], depth=len(around)))
-        around.append(end)
-    return found
-
-
-def _marked(text: str) -> list[tuple[int, int]]:
-    """The places of the texts between quotation marks."""
-    opened: list[int] = []
-    found = []
-    for match in re.finditer(_MARK, text):
-        place = match.start()
-        char, before, after = text[place], text[max(0, place - 1) : place], text[place + 1 : place + 2]
-        if char in _SINGLE and _APOSTROPHE.match(text, place):
-            continue
-        partner = None
-        # no quotation ends after a space or at the beginning of a word, and none begins before a space or at the end
-        # of a word; but marks that can only open, or only close, are believed
-        if char in _CLOSES or (before.strip() and (before.isalnum() or not after.isalnum())):
-            partner = next((start for start in reversed(opened) if char in _CLOSED_BY[text[start]]), None)
-        follows, free = bool(after.strip()), not before.isalnum()
-        if partner is not None:
-            found.append((partner + 1, place))
-            del opened[opened.index(partner) :]
-        elif char in _CLOSED_BY and ((follows or free) if char in _OPENS else (follows and free)):
-            opened = [*opened[1 - _MOST_OPEN :], place]
-    return [(start, end) for start, end in found if text[start:end].strip()]
-
-
-def _blocks(text: str) -> list[tuple[int, int]]:
-    """The places of block quotes, from the first word to the last."""
-    found = []
-    for match in _BLOCK.finditer(text):
-        body = match[0].rstrip("> \t\r\n")
-        if (by_whom := _BY_WHOM.search(body)) is not None:
-            body = body[: by_whom.start()].rstrip("> \t\r\n")
-        start = _BLOCK_START.match(body)
-        if start is not None and start.end() < len(body):
-            found.append((match.start() + start.end(), match.start() + len(body)))
-    return found
-
-
-_BEGINNINGS = (1, 4, 8, 16)  # lengths of the keys of an index, so that a quote is not compared with all of a source
-
-
-@dataclass(frozen=True, slots=True)
-class Normalised:
-    """A text for comparison: letters without spaces and punctuation, numbers and currency signs between spaces."""
-
-    text: str
-    starts: list[int]
-    """The place of each word in `text`."""
-    spans: list[tuple[int, int]]
-    """The place of each word in the original."""
-    words: list[str]
-    _indexes: dict[int, dict[str, list[int]]] = field(default_factory=dict, repr=False, compare=False)
-
-    def find(self, part: str, begin: int = 0) -> tuple[int, int] | None:
-        """The first and the end of the words that equal `part`, at or after `begin` in `text`; None without any."""
-        length = max(one for one in _BEGINNINGS if one <= len(part))
-        if length not in self._indexes:
-            index = self._indexes[length] = {}
-            for word, start in enumerate(self.starts):
-                index.setdefault(self.text[start : start + length], []).append(word)
-        words = self._indexes[length].get(part[:length], [])
-        for first in words[bisect_left(words, bisect_left(self.starts, begin)) :]:
-            end = self.starts[first] + len(part)
-            if self.text.startswith(part, self.starts[first]):
-                last = bisect_left(self.starts, end)
-                if end == (self.starts[last] if last < len(self.starts) else len(self.text)):
-                    return first, last
-        return None
-
-
-def normalise(text: str) -> Normalised:
-    """Normalise `text` (NFKC, casefolded), with the place of each of its words.
-
-    >>> normalise("It cost “1.5\u00a0Mio” in well-known ti\u00admes.").text
-    'itcost 1.5 mioinwellknowntimes'
-    """
-    low, places = fold(text), origins(text)
-    pieces, starts, spans, words, length = [], [], [], [], 0
-    for match in re.finditer(_TOKEN, low):
-        piece = f" {match[0]} " if match["word"] is None else re.sub("['^]", "", match[0])
-        pieces.append(piece)
-        words.append(match[0])
-        starts.append(length)
-        length += len(piece)
-        start, end = match.span()
-        spans.append((start, end) if places is None else (places[start], with_accents(text, places[end - 1] + 1)))
-    return Normalised("".join(pieces), starts, spans, words)
-
-
-_source = lru_cache(maxsize=32)(normalise)  # a debate looks up all arguments in the same sources
-
-
-def verify_quotes(
-    text: str, sources: Mapping[str, str], *, min_words: int = 3, min_characters: int = 10
-) -> list[VerifiedQuote]:
-    r"""Look up each quotation in `text` (see `find_quotes`) in `sources`, texts by name; in order.
-
-    - "verified": with the first source that contains it, and its half-open places there. Case, accents, spacing, line
-      breaks, hyphens, punctuation, ligatures and invisible characters are ignored; letters and their order, numbers
-      (1.5 is not 15), their signs, per cent and currencies are significant. An ellipsis replaces any words: one source
-      must contain the parts around it in order.
-    - "too_short": it, or a part between ellipses, has fewer than `min_words` words or `min_characters` characters.
-    - "unverified": no source contains it.
-
-    >>> report = {"report": "Rents rose by 15% in May, and fell by 2% in June."}
-    >>> [found] = verify_quotes("They “ROSE by\n15% … fell by 2%”, it says.", report)
-    >>> found.status, [report["report"][span.start : span.end] for span in found.spans]
-    ('verified', ['rose by 15%', 'fell by 2%'])
-    """
-    if isinstance(min_words, bool) or not isinstance(min_words, int) or min_words < _FEWEST:
-        allowed = f"an int >= {_FEWEST} (one word is no quote)"
-        raise ConfigurationError("verify_quotes()", "min_words", min_words, allowed)
-    check_count("verify_quotes()", min_characters=min_characters)
-    for name, source in sources.items():
-        if not isinstance(source, str):
-            raise ConfigurationError("verify_quotes()", f"sources[{name!r}]", source, "text")
-    found = []
-    for quote in find_quotes(text):
-        given = _look_up_parts(quote.text, sources, min_words, min_characters)
-        found.append(VerifiedQuote.model_construct(**{**quote.__dict__, **given}))
-    return found
-
-
-def _look_up_parts(quote: str, sources: Mapping[str, str], min_words: int, min_characters: int) -> dict[str, Any]:
-    """The status of `quote`, by the parts around its ellipses; if it is verified, also its source and places there."""
-    plain = re.sub(_CASE_CHANGED, r"\1", re.sub(r"(?i)\[sic!?\]", " ", quote))
-    parts = [part for part in map(normalise, _ELLIPSIS.split(plain)) if part.words]
-    if not parts:
-        return {"status": "too_short"}
-    for part in parts:
-        words = sum(any(map(str.isalnum, word)) for word in part.words)
-        if words < min_words or len(" ".join(part.words)) < min_characters:
-            return {"status": "too_short"}
-    for name, source in sources.items():
-        if spans := _find_parts(parts, _source(source)):
-            return {"status": "verified", "source": name, "spans": spans}
-    return {"status": "unverified"}
-
-
-def _find_parts(parts: list[Normalised], source: Normalised) -> tuple[Span, ...]:
-    """The places of all `parts` in `source`, in order; empty if one is missing."""
-    spans, begin = [], 0
-    for part in parts:
-        found = source.find(part.text, begin)
-        if found is None:
-            return ()
-        first, end = found
-        spans.append(Span(start=source.spans[first][0], end=source.spans[end - 1][1]))
-        begin = source.starts[first] + len(part.text)
-    return tuple(spans)
-
-
-@lru_cache(maxsize=256)  # each of a judge's views has the same arguments
-def look_up(text: str, sources: tuple[tuple[str, str], ...]) -> tuple[VerifiedQuote, ...]:
-    """The verified quotes of one argument."""
-    return tuple(verify_quotes(text, dict(sources)))
-
-
-# Quotes as a judge and a reader see them
 
 HOW_TO_READ_QUOTES = (
     'A line that begins with "(quotes:" is not of the argument above it: it says which of its quotes were found, word '
@@ -338,17 +47,11 @@ def render_quotes(quotes: Iterable[VerifiedQuote]) -> str:
     if verified:
         gaps = sum(len(quote.spans) > 1 for quote in verified)
         left_out = f", {gaps} of them with words left out" if gaps else ""
-        names = _list(dict.fromkeys(str(quote.source) for quote in verified))
+        names = _list(dict.fromkeys(map(_place_of, verified)))
         parts.append(f"{len(verified)} verified in {names}{left_out}")
     if missing:
         parts.append(f"{len(missing)} not found: {_list(missing)}")
     return f"(quotes: {', '.join(parts)})" if parts else ""
-
-
-def quotes_line(sources: Mapping[str, str]) -> Callable[[DebateContributionEntry], str]:
-    """A function that renders the line below an entry, with its quotes looked up in `sources`."""
-    items = tuple(sources.items())
-    return lambda entry: render_quotes(look_up(entry.text, items))
 
 
 def is_quotes_line(line: str) -> bool:
@@ -368,7 +71,7 @@ def mark_quotes(text: str, quotes: Sequence[VerifiedQuote]) -> str:
     pieces, begin = [], 0
     for quote in sorted(_count(quotes), key=lambda one: one.end):
         if quote.status != "too_short":
-            found = f'verified in "{_inline(str(quote.source))}"' if quote.status == "verified" else "not found"
+            found = f'verified in "{_inline(_place_of(quote))}"' if quote.status == "verified" else "not found"
             pieces += [quoted(text[begin : quote.end]), f"⟦{found}⟧"]
             begin = quote.end
     return "".join([*pieces, quoted(text[begin:])])
@@ -383,6 +86,10 @@ def _count(quotes: Iterable[VerifiedQuote]) -> list[VerifiedQuote]:
             found.append(quote)
             until = quote.end if quote.status == "verified" else until
     return found
+
+
+def _place_of(quote: VerifiedQuote) -> str:
+    return f"{quote.source}, {quote.page}" if quote.page else str(quote.source)
 
 
 def _list(texts: Iterable[str]) -> str:

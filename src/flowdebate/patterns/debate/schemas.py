@@ -15,7 +15,6 @@ from pydantic import BeforeValidator, Field, model_validator
 from flowdebate._util.wire import BaseEvent, WireModel, as_list, new_dict, new_list
 from flowdebate.patterns.anonymity.leaks import LeakReport
 from flowdebate.patterns.debate.judging.ballots import Judging
-from flowdebate.patterns.debate.quotes import VerifiedQuote
 from flowdebate.patterns.output import PatternOutput
 from flowdebate.patterns.state import (
     Contribution,
@@ -231,8 +230,6 @@ class DebateRawOutput(PatternOutput):
     """The seed of the run, from which the judge's shuffle was drawn."""
     leaks: LeakReport | None = Field(default=None, exclude_if=_is_none)
     """The names that stood in arguments, and were hidden; None (and not written) where none was found."""
-    quotes: list[list[VerifiedQuote]] | None = Field(default=None, exclude_if=_is_none)
-    """The quotes of each argument, looked up in the debate's sources; None (and not written) without sources."""
     baselines: list[BaselineAnswer] | None = Field(default=None, exclude_if=_is_none)
     """Answers without a debate; None (and not written) unless `baselines` asked for them."""
     turn_order: TurnOrder = Field(default="declared", exclude_if=is_declared)

@@ -43,10 +43,12 @@ if TYPE_CHECKING:
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.patterns.handoff.schemas import HandoffTranscript
     from flowdebate.patterns.handoff.speaker import SpeakerTemplate
+    from flowdebate.patterns.material import Material
     from flowdebate.patterns.turn import FailurePolicy
     from flowdebate.prompts.template import Length, Profile
     from flowdebate.runs.context import Context
     from flowdebate.runs.events import RunStatus
+    from flowdebate.sources.source import SourcesLike
     from flowdebate.stop import StopWhen
 
 
@@ -69,6 +71,7 @@ def handoff(  # noqa: PLR0913 - the pattern's options, each with its default
     settings: ModelSettings | None = None,
     profile: Profile | None = None,
     length: Length | None = None,
+    sources: SourcesLike | Material | None = None,
     template: SpeakerTemplate | None = None,
     debater_visibility: Visibility | Mapping[str, bool] | None = None,
     collection_id: str | None = None,
@@ -94,7 +97,7 @@ def handoff(  # noqa: PLR0913 - the pattern's options, each with its default
     - `failures`: a `FailurePolicy`. With "skip" the turn counts, and the next speaker is drawn at random; asking once
       more may take `turn_timeout` again. A handoff has no rounds: `round_timeout` must be None, and `quorum` has no
       effect.
-    - All other options, such as `model`, `profile`, `length` and `instructions`, are those of `debate()`.
+    - All other options, such as `model`, `profile`, `length`, `sources` and `instructions`, are those of `debate()`.
 
     The input is a proposition: a str, `{"proposition": str}` or a `HandoffInput`. Invalid options raise
     `ConfigurationError` before anything is built.

@@ -363,7 +363,7 @@ def create_speaker(  # noqa: PLR0913 - what a speaker is made of, each with its 
             tell_proposition(me, question_of(value, ctx)), **about, round=round_of(ctx), problem=problem
         )
 
-    filled_in = generator_options(options, "intent/chat", NOT_KEPT, where=block_name)
+    filled_in = generator_options(options, "intent/chat", NOT_KEPT, where=block_name, prompt=prompt)
     # the history gets what was said in the end, from the Speaker, not the JSON or the marker of each answer
     visibility: Visibility = filled_in["visibility"]
     inner: Generator[HandoffAnswer] = generator(

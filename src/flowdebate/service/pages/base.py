@@ -98,10 +98,6 @@ class PatternPage(ABC):
         """The options of a stored plan, in today's words."""
         return options
 
-    def with_files(self, options: Any) -> Any:  # noqa: ANN401 - the pattern's own options
-        """The options with the contents of the files that they name."""
-        return options
-
     def check(self, plan: Plan) -> None:  # noqa: B027 - most patterns check everything themselves
         """ConfigurationError for invalid combinations; called once, before any model call."""
 

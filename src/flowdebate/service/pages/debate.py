@@ -13,11 +13,8 @@ from flowdebate.patterns.state import TurnOrder  # noqa: TC001 - pydantic reads 
 from flowdebate.service.documents.live import Live, OneByOne, OwnSections
 from flowdebate.service.pages.base import Confidence, PatternPage, roster
 from flowdebate.service.pages.debate_document import DebateDocument, decision_group, mirror_heading, verdict_card
-from flowdebate.service.plans.files import read_text
 from flowdebate.service.plans.options import (
-    MEGABYTES,
     Count,
-    FilePath,
     Flag,
     ModelName,
     ModelNames,
@@ -25,7 +22,6 @@ from flowdebate.service.plans.options import (
     RosterEntry,
     Text,
     allowed,
-    is_text,
     misuse,
     option,
     roster_option,
@@ -55,9 +51,6 @@ _JUDGING = {
 """Options of a judging model, by what `JudgeOptions` calls them."""
 
 
-_Sources = Annotated[
-    list[FilePath] | dict[str, Text], allowed("a list of paths of text files, or a table of texts by name")
-]
 _Baselines = Annotated[
     bool | list[BaselineName], allowed("true, false, or a list of some of single, drafts, self_consistency, revision")
 ]
@@ -106,12 +99,6 @@ class DebateOptions(OutputOptions):
     )
     suspend: Flag | None = option(
         "Let humans answer later, with flowdebate answer. Default without a terminal.", panel="Sides"
-    )
-    sources: _Sources | None = option(
-        "A text to quote from; repeat for each. Quotes are verified in it.",
-        panel="Sides",
-        flag="--source",
-        metavar="FILE",
     )
     baselines: _Baselines | None = option("Also ask without a debate: once, and by votes.", panel="Output")
     equal: Equal | None = option(
@@ -237,21 +224,6 @@ class DebatePage(PatternPage):
             options["debaters"] = former_sides(str(options.get("question")))
         return options
 
-    def with_files(self, options: DebateOptions) -> DebateOptions:
-        """With the texts of sources in the place of their files: a stored run needs the texts themselves."""
-        if not isinstance(options.sources, list):
-            return options
-        where, field = options.place("sources")
-        texts: dict[str, str] = {}
-        for path in options.sources:
-            place = options.folder("sources") / path
-            if place.name in texts:  # debaters name a source by it
-                raise ConfigurationError(where, field, path, "a file of another name than the others")
-            texts[place.name] = read_text(str(place), megabytes=MEGABYTES)
-            if not is_text(texts[place.name]):
-                raise ConfigurationError(where, field, path, "a file with text in it")
-        return options.replaced(sources=texts)
-
     def check(self, plan: Plan) -> None:
         options: DebateOptions = plan.options
         if options.mirror and options.turn_order == "simultaneous":
@@ -282,7 +254,6 @@ class DebatePage(PatternPage):
             mirror=bool(options.mirror),
             moderator=_human(plan, "moderator") if "moderator" in humans else options.moderator,
             judge=_human(plan, "judge") if "judge" in humans else self._judging(plan),
-            sources=options.sources if isinstance(options.sources, dict) and options.sources else None,
             baselines=options.baselines or False,
             equal=options.equal or "tokens",
             synthesizer=None if options.synthesizes else False,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from flowdebate.errors import ConfigurationError, FlowDebateError
 from flowdebate.models.openai.endpoint import address_of
 from flowdebate.models.resolve import EACH, PROVIDERS, ModelResolver, ModelSpec, found_models
+from flowdebate.models.usage import estimate_tokens
 from flowdebate.runs.limits import Price
 from flowdebate.service.plans.options import PRICE
 
@@ -245,6 +246,32 @@ def _title(plan: Plan, resolver: ModelResolver, spec: ModelSpec) -> str:
 def _at_server(plan: Plan, name: str) -> str:
     address = plan.options.base_url
     return name if address is None else f"{name} at {address_of(address)}"
+
+
+_MOST_NAMED = 8
+"""Sources, and files that were left out, whose names a line has."""
+
+
+def sources_lines(plan: Plan) -> list[str]:
+    """What of the sources every speaker's model is sent with each call, and what was left out; nothing without any."""
+    read = [source for source in plan.sources if source.left_out is None]
+    if not read:
+        return []
+    tokens = [estimate_tokens(len(source.text)) for source in read]
+    shown = [
+        f"{source.name} ({f'{len(source.pages)} pages, ' if source.pages else ''}{count:,} tokens)"
+        for source, count in zip(read, tokens, strict=True)
+    ]
+    left = [f"{source.name} ({source.left_out})" for source in plan.sources if source.left_out is not None]
+    whole = f"Sources: {_few(shown)}"
+    if len(read) > 1:
+        whole += f"; together {sum(tokens):,} tokens"
+    return [f"{whole}, estimated, which go to the model with each turn", *([f"Left out: {_few(left)}"] if left else [])]
+
+
+def _few(texts: Sequence[str]) -> str:
+    more = len(texts) - _MOST_NAMED
+    return ", ".join(texts[:_MOST_NAMED]) + (f" and {more:,} more" if more > 0 else "")
 
 
 _FREE = Price(prompt=0, completion=0)

@@ -29,6 +29,7 @@ from flowdebate.models.openai.endpoint import ADDRESS, address_of, check_address
 from flowdebate.patterns.seats import DEFAULT
 from flowdebate.prompts.template import Profile
 from flowdebate.service.plans.files import parse_json, parse_toml, read_text
+from flowdebate.sources.source import Page, Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -261,6 +262,40 @@ class PersonaEntry(RosterEntry):
     model: ModelName | None = None
 
 
+class SourceEntry(RosterEntry):
+    """A source as a stored plan has it, where its text does not say everything."""
+
+    text: Text | None = None
+    pages: Annotated[dict[str, int], _NOTHING] | None = None
+    """Where each page begins in the text, by its name."""
+    size: int = 0
+    sha256: Annotated[str, _NOTHING] = ""
+    left_out: Text | None = None
+    """Why a file of a folder was not read."""
+
+    @classmethod
+    def of(cls, source: Source) -> Self | str:
+        """The entry of a source; its text alone where that is all there is to say."""
+        if source == Source.of(source.name, source.text):
+            return source.text
+        pages = {page.name: page.start for page in source.pages} or None
+        return cls(
+            text=source.text or None, pages=pages, size=source.size, sha256=source.sha256, left_out=source.left_out
+        )
+
+    def source(self, name: str) -> Source:
+        """The source of that name."""
+        pages = tuple(Page(start=start, name=page) for page, start in (self.pages or {}).items())
+        about = {"size": self.size, "sha256": self.sha256, "left_out": self.left_out}
+        return Source(name=name, text=self.text or "", pages=pages, **about)
+
+
+Sources = Annotated[
+    list[FilePath] | dict[str, Text | SourceEntry],
+    allowed('a list of paths of files and folders ("-" is stdin, NAME=FILE gives a name), or a table of texts by name'),
+]
+
+
 def roster_option(flag: str, help: str, *, key: str = "role", needed: bool = False) -> Any:  # noqa: A002, ANN401 - as in option
     """The `option` `flag` of a roster, repeated for each speaker; see `parse_entry`."""
     metavar = f"NAME={key.upper()}" if needed else f"NAME[={key.upper()}]"
@@ -356,6 +391,12 @@ class PatternOptions(BaseModel):
         'repeated(SHARE) with |, & and ~: "tokens(20000) | seconds(120) & rounds(2)".',
         panel="Limits",
         metavar="CONDITION",
+    )
+    sources: Sources | None = option(
+        "A file or a folder to quote from, - for stdin, or NAME=FILE; repeat for each. Quotes are verified in it.",
+        panel="Sides",
+        flag="--source",
+        metavar="[NAME=]FILE",
     )
     seed: Whole | None = option("Seed for reproducible random choices.")
     max_calls: Count | None = option("Maximum number of requests.", panel="Limits", metavar="N")

@@ -15,7 +15,8 @@ from flowdebate.patterns import PATTERNS, find_pattern
 from flowdebate.patterns.seats import DEFAULT, seat_models
 from flowdebate.service.plans.files import parse_json, read_text
 from flowdebate.service.plans.models import Models, Policies, prices_of
-from flowdebate.service.plans.options import MEGABYTES, OutputOptions, join_models, misuse, read_plan_file
+from flowdebate.service.plans.options import MEGABYTES, OutputOptions, SourceEntry, join_models, misuse, read_plan_file
+from flowdebate.sources.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -70,6 +71,15 @@ class Plan:
         return str(getattr(self.options, self.info.subject))
 
     @property
+    def sources(self) -> tuple[Source, ...]:
+        """The sources, and the files of folders that were left out."""
+        given = self.options.sources
+        return tuple(
+            Source.of(name, each) if isinstance(each, str) else each.source(name)
+            for name, each in (given.items() if isinstance(given, dict) else ())
+        )
+
+    @property
     def seed(self) -> int | None:
         """The seed that was given."""
         seed: int | None = self.options.seed
@@ -107,6 +117,10 @@ class Plan:
 
     def create(self, **options: Any) -> Sequencer[Any, Any]:  # noqa: ANN401 - those of the factory
         """Call the pattern's factory with `options`, beside the keywords that all factories have."""
+        if self.sources:
+            from flowdebate.patterns.material import Material
+
+            options["sources"] = Material(sources=self.sources, in_plan=True)
         if self.options.stop is not None:
             from flowdebate.stop import parse
 
@@ -152,7 +166,7 @@ def make_plan(
         check_count(place, most=MOST_ROUNDS, **{field: length})
     made = Models(options.base_url)
     options, schema = _read_schema(options)
-    options = page.with_files(options)
+    options = _read_sources(options)
     if begins and page.each_by_default and options.model is None and not getattr(options, options.ROSTER):
         several = options.base_url is None and model_of_environment() is None and len(found_models()) > 1
         options = options.replaced(model=EACH) if several else options
@@ -213,6 +227,21 @@ def _with_seats(plan: Plan) -> Plan:
         models={**(plan.models or {}), **{intent: make(spec) for intent, spec in rest.items()}} or None,
         seats={role: make(spec) for role, spec in found.roles.items()},
     )
+
+
+def _read_sources(options: PatternOptions) -> PatternOptions:
+    """The options with the texts of sources in the place of their files: a stored run needs the texts themselves."""
+    if not isinstance(options.sources, list):
+        return options
+    from flowdebate.sources.files import read_sources
+
+    where, field = options.place("sources")
+    entries: dict[str, SourceEntry | str] = {}
+    for source in read_sources(options.sources, folder=options.folder("sources")):
+        if source.name in entries:  # speakers name a source by it
+            raise ConfigurationError(where, field, source.name, "sources of different names: NAME=FILE gives one")
+        entries[source.name] = SourceEntry.of(source)
+    return options.replaced(sources=entries)
 
 
 def with_sides(plan: Plan, sides: Sequence[Debater]) -> Plan:

@@ -45,16 +45,18 @@ from flowdebate.patterns.debate.judging.verdicts import (
     statements_of,
 )
 from flowdebate.patterns.debate.judging.views import JudgeView, apply_labels, in_view, order_for_judge
-from flowdebate.patterns.debate.quotes import quotes_line
+from flowdebate.patterns.debate.quotes import render_quotes
 from flowdebate.patterns.debate.schemas import JudgedVerdict, JudgeViewMade
+from flowdebate.patterns.material import make_material
 from flowdebate.patterns.roles import SHOWN, generator_options
 from flowdebate.patterns.roster import bindable, with_answer_schema
 from flowdebate.patterns.state import entries_of, question_of
 from flowdebate.patterns.turn import discard, is_provider_failure, record_failure, recorded_failure
 from flowdebate.runs.events import BlockAnswered
+from flowdebate.sources.quotes import look_up
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
     from random import Random
 
     from flowdebate.blocks.human.human import Ask
@@ -63,9 +65,11 @@ if TYPE_CHECKING:
     from flowdebate.patterns.debate.judging.ballots import Answer, DecidedBy, OnFlip, Statement
     from flowdebate.patterns.debate.judging.views import ScheduleLike
     from flowdebate.patterns.debate.transcript import Transcript
+    from flowdebate.patterns.material import Material
     from flowdebate.patterns.roles import BlockOptions
     from flowdebate.patterns.state import TurnOrder
     from flowdebate.runs.context import Context
+    from flowdebate.sources.source import SourcesLike
 
 
 P = ParamSpec("P")
@@ -81,7 +85,6 @@ def create_judge(  # noqa: PLR0913 - the options of a judge
     shuffle_for_judge: bool = True,
     random: Random | None = None,
     anonymity: Anonymity | None = None,
-    sources: Mapping[str, str] | None = None,
     turn_order: TurnOrder = "declared",
     template: JudgeTemplate | None = None,
     answer: Answer | None = None,
@@ -108,7 +111,7 @@ def create_judge(  # noqa: PLR0913 - the options of a judge
 
     `verdict.judging` records the ballots, and each view emits `JudgeViewMade`. A winner that is not among `stances` is
     a `SchemaViolation`; of several ballots, an unusable one is left out unless all are. `anonymity` replaces names
-    inside arguments by aliases. With `sources`, texts by name, the judge reads which quotes they contain. With the
+    inside arguments by aliases. With `sources`, the judge reads which quotes they contain. With the
     `turn_order` "simultaneous", only arguments of later rounds are quoted as said afterwards.
     """
     how = JudgeOptions(
@@ -135,7 +138,7 @@ def create_judge(  # noqa: PLR0913 - the options of a judge
         shuffle_for_judge=shuffle_for_judge,
         random=random,
         anonymity=anonymity,
-        sources=sources,
+        sources=options.get("sources"),
         turn_order=turn_order,
         options=options,
     )
@@ -181,7 +184,7 @@ class Judge(Block[Any, JudgedVerdict]):
         shuffle_for_judge: bool = True,
         random: Random | None = None,
         anonymity: Anonymity | None = None,
-        sources: Mapping[str, str] | None = None,
+        sources: SourcesLike | Material | None = None,
         turn_order: TurnOrder = "declared",
         options: BlockOptions | None = None,
     ) -> None:
@@ -190,6 +193,7 @@ class Judge(Block[Any, JudgedVerdict]):
         if not sides:
             raise ConfigurationError(where, "stances", stances, "at least one stance")
         own: BlockOptions = {**(options or {}), **how.for_block()}
+        material = make_material(sources, where=where)
         given = generator_options(own, "intent/synthesize", SHOWN, where=block_name)
         self._visibility: Visibility = given["visibility"]
         self._model: Model | str = given["model"]
@@ -198,7 +202,7 @@ class Judge(Block[Any, JudgedVerdict]):
             name=block_name,
             sides=sides,
             named=not anonymize_transcript,
-            has_sources=bool(sources),
+            has_sources=material is not None,
             template=how.template or JUDGE,
             transcript=transcript,
             options=given,
@@ -223,7 +227,7 @@ class Judge(Block[Any, JudgedVerdict]):
         self._random = random
         self._anonymity = anonymity if anonymize_transcript else None  # tags have the names anyway
         self._turn_order: TurnOrder = turn_order
-        self._note = quotes_line(sources) if sources else None
+        self._material = material
 
     async def act(self, value: Any, ctx: Context, /) -> JudgedVerdict:  # noqa: ANN401 - the debate's input
         question = question_of(value, ctx)
@@ -268,8 +272,10 @@ class Judge(Block[Any, JudgedVerdict]):
         self, question: str, view: JudgeView, places: Sequence[int], ctx: Context, *, number: int = 0
     ) -> JudgeInput:
         """The transcript in `view`, with aliases for the names in arguments, and notes on their quotes."""
-        entries = entries_of(ctx)
-        notes = [] if self._note is None else [self._note(entries[place]) for place in places]
+        entries, notes = entries_of(ctx), list[str]()
+        if self._material is not None:
+            sources = self._material.of_run(ctx)
+            notes = [render_quotes(look_up(entries[place].text, sources)) for place in places]
         if self._anonymity is not None:
             aliases = self._anonymity.aliases(ctx)
             entries, notes = self._anonymity.entries(ctx), [aliases.hide(note).text for note in notes]

@@ -1,0 +1,199 @@
+"""Reading of sources: files, folders and stdin, without secrets, and with an error for what cannot be used."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from flowdebate._util.text import is_blank
+from flowdebate.errors import BadFile, ConfigurationError, error_text
+from flowdebate.sources.documents import kind_of, read_document
+from flowdebate.sources.source import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from pathspec import GitIgnoreSpec
+
+_MEGABYTE = 1_000_000
+MOST_OF_FILE = 20
+"""Megabytes of a file: a document of a thousand pages has fewer."""
+MOST_OF_TEXT = 2
+"""Megabytes of the text of all sources: 500,000 tokens, which are stored with each run."""
+_MOST_LISTED = 200
+"""Files of a folder that are listed as left out."""
+_NEVER = frozenset({".git", ".hg", ".svn", ".ssh", ".gnupg", ".aws", ".kube", ".azure", ".docker"})
+"""Folders that hold no material, and often secrets."""
+_SECRETS = (
+    *(".env", ".env.*", "*.env", ".envrc", "*.pem", "*.key", "*.p12", "*.pfx", "*.ppk", "*.jks", "*.keystore"),
+    *("*.kdbx", "id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", ".netrc", "_netrc", ".npmrc", ".pypirc", ".pgpass"),
+    *(".htpasswd", ".git-credentials", "credentials", "credentials.json", "secrets.*", "*.tfstate", "*.tfvars"),
+)
+_SECRET = "may hold secrets"  # noqa: S105 - a reason
+_KEY = b"PRIVATE KEY-----"
+
+
+def read_sources(given: Sequence[str], *, folder: Path = Path()) -> list[Source]:
+    """The sources at paths of files and folders, relative to `folder`: "-" is stdin, and "NAME=FILE" gives a name.
+
+    The files of a folder are read without secrets, links, what its `.gitignore` names and what is no text: those are
+    listed with the reason in `left_out`.
+
+    BadFile with the path and the reason for what cannot be used, and for more than 2 MB of text in all.
+    """
+    found: list[Source] = []
+    for each in given:
+        name, path = _named(each, folder)
+        if each == "-":
+            found.append(_text_of("stdin", "-", _read_stdin()))
+            continue
+        if path.is_dir() and not path.is_symlink():
+            read = list(_walk(path.resolve(), each, name or path.resolve().name))
+            if not any(source.left_out is None for source in read):
+                raise BadFile(each, "is a folder without any file that can be read")
+            found += read
+        else:
+            found.append(_read_file(path, each, name or path.name))
+        if sum(len(source.text.encode()) for source in found) > MOST_OF_TEXT * _MEGABYTE:
+            raise BadFile(each, f"makes more than {MOST_OF_TEXT} MB of text: name fewer files")
+    return found
+
+
+def allowed_folders(given: Iterable[str | Path], *, where: str) -> tuple[Path, ...]:
+    """The folders `allow_sources`; ConfigurationError for what is none."""
+    folders = tuple(Path(each).resolve() for each in given)
+    for folder in folders:
+        if not folder.is_dir():
+            raise ConfigurationError(where, "allow_sources", str(folder), "folders that there are")
+    return folders
+
+
+def outside_of(folders: Sequence[Path], given: Sequence[str]) -> list[str]:
+    """Those of the sources `given` that are not below one of `folders`, such as stdin."""
+    paths = {each: _named(each, Path())[1] for each in given}
+    return [
+        each for each, path in paths.items() if each == "-" or not any(_is_within(path, folder) for folder in folders)
+    ]
+
+
+def _named(given: str, folder: Path) -> tuple[str | None, Path]:
+    """The name that `given` has for its file, if any, and the file."""
+    name, sign, rest = given.partition("=")
+    path = folder / given
+    if sign and name.strip() and rest and not os.path.lexists(path):
+        return name.strip(), folder / rest
+    return None, path
+
+
+def _is_within(path: Path, allowed: Path) -> bool:
+    """Whether `path` is below `allowed`, also when all links are followed."""
+    return path.resolve().is_relative_to(allowed.resolve())
+
+
+def _read_stdin() -> bytes:
+    if sys.stdin.isatty():
+        raise BadFile("-", "is a terminal: pipe a text into this command")
+    data = sys.stdin.buffer.read(MOST_OF_FILE * _MEGABYTE + 1)
+    if len(data) > MOST_OF_FILE * _MEGABYTE:
+        raise BadFile("-", f"is larger than {MOST_OF_FILE} MB")
+    return data
+
+
+def _read_file(path: Path, given: str, name: str) -> Source:
+    """The source of one file; BadFile, with the path as it was `given`, for what is none."""
+    try:
+        if path.is_symlink() and not _is_within(path, path.parent):
+            raise BadFile(given, "is a link out of its folder: name the file itself")
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise BadFile(given, 'is no file: what a program writes can be piped in, as "-"')
+        if _is_secret(path):
+            raise BadFile(given, _SECRET)
+        with path.open("rb") as file:
+            data = file.read(MOST_OF_FILE * _MEGABYTE + 1)
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        reason = getattr(error, "strerror", None) or error_text(error)
+        raise BadFile(given, f"cannot be read: {reason}") from None
+    if len(data) > MOST_OF_FILE * _MEGABYTE:
+        raise BadFile(given, f"is larger than {MOST_OF_FILE} MB")
+    return _text_of(name, given, data)
+
+
+def _is_secret(path: Path) -> bool:
+    name = path.name.lower()
+    return any(fnmatchcase(name, pattern) for pattern in _SECRETS)
+
+
+def _text_of(name: str, given: str, data: bytes) -> Source:
+    """The source with the content `data`; BadFile for what is neither a text nor a document."""
+    if _KEY in data:
+        raise BadFile(given, _SECRET)
+    kind = kind_of(name if name != "stdin" else "", data)
+    if kind is not None:
+        return read_document(name, given, data, kind)
+    if b"\0" in data:
+        raise BadFile(given, "is binary: only text can be a source")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise BadFile(given, f"line {line}: is not UTF-8") from None
+    if is_blank(text):
+        raise BadFile(given, "is empty: a source has text in it")
+    return Source.of(name, text, data)
+
+
+def _walk(root: Path, given: str, name: str) -> Iterator[Source]:
+    """The sources in the folder `root`, named by their paths below `name`, and what was left out of it."""
+    ignoring, listed = list(_specs_above(root)), 0
+    for at, folders, files in os.walk(root):
+        here = Path(at)
+        if (here / ".gitignore").is_file():
+            ignoring.append((here, _spec_of(here)))
+        specs = [(base, spec) for base, spec in ignoring if here.is_relative_to(base)]
+        found = [*sorted(f"{each}/" for each in folders), *sorted(set(files).difference([".gitignore"]))]
+        folders[:] = [each for each in sorted(folders) if _why_not(here / each, specs, folder=True) is None]
+        for each in found:
+            path, shown = here / each, f"{name}/{(here / each).relative_to(root).as_posix()}"
+            why = _why_not(path, specs, folder=each.endswith("/"))
+            try:
+                if why is None and not each.endswith("/"):
+                    yield _read_file(path, given, shown)
+            except BadFile as error:
+                why = error.problem
+            listed += why is not None
+            if why is not None and listed <= _MOST_LISTED and each != ".git/":
+                yield Source(name=shown + "/" * each.endswith("/"), left_out=why)
+
+
+def _why_not(path: Path, specs: Sequence[tuple[Path, GitIgnoreSpec]], *, folder: bool) -> str | None:
+    """Why something in a folder is not read; None if nothing but its content may forbid it."""
+    if path.is_symlink():
+        return "is a link"
+    if folder and path.name in _NEVER:
+        return _SECRET
+    ignored = False
+    for base, spec in specs:  # the last one that has a rule for it decides
+        found = spec.check_file(path.relative_to(base).as_posix() + "/" * folder).include
+        ignored = ignored if found is None else found
+    return "is in .gitignore" if ignored else None
+
+
+def _specs_above(root: Path) -> Iterator[tuple[Path, GitIgnoreSpec]]:
+    """What the repository around `root` ignores, from its top down to above `root`."""
+    above = list(root.parents)
+    top = next((index for index, each in enumerate(above) if (each / ".git").exists()), None)
+    if top is not None and not (root / ".git").exists():
+        for depth in range(top, -1, -1):
+            if (above[depth] / ".gitignore").is_file():
+                yield above[depth], _spec_of(above[depth])
+
+
+def _spec_of(folder: Path) -> GitIgnoreSpec:
+    from pathspec import GitIgnoreSpec
+
+    lines = (folder / ".gitignore").read_text("utf-8", errors="replace").splitlines()
+    return GitIgnoreSpec.from_lines(lines)

@@ -1,0 +1,134 @@
+"""Source: a text with its name, its pages, its size and its hash."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+from pydantic import Field
+
+from flowdebate._util.text import clean_text, is_blank
+from flowdebate._util.wire import WireModel
+from flowdebate.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Self
+
+
+class Page(WireModel):
+    """A page, a slide, a sheet or a chapter of a document."""
+
+    start: Annotated[int, Field(ge=0)]
+    """Where it begins in the text, in characters."""
+    name: str
+    """As readers call it: "page 12"."""
+
+
+def is_none(value: object) -> bool:
+    """Whether a field is None, which is not written."""
+    return value is None
+
+
+class SourceInfo(WireModel):
+    """A source as results list it, without its text."""
+
+    name: str
+    size: int = 0
+    """Bytes of the file, or of the text as UTF-8."""
+    sha256: str = ""
+    """Hash of the same bytes."""
+    characters: int = 0
+    """Length of its text; 0 for what was left out."""
+    pages: int | None = Field(default=None, exclude_if=is_none)
+    """The number of its pages; None (and not written) without any."""
+    left_out: str | None = Field(default=None, exclude_if=is_none)
+    """Why a file of a folder was not read; None (and not written) for all others."""
+
+
+class Source(WireModel):
+    """A text that arguments may quote.
+
+    >>> Source.of("report", "Rents rose.").info.characters
+    11
+    """
+
+    name: str
+    """What prompts and quotes call it."""
+    text: str = ""
+    pages: tuple[Page, ...] = ()
+    """Where each page begins, in order; empty for a text without pages."""
+    size: int = 0
+    sha256: str = ""
+    left_out: str | None = None
+    """Why a file of a folder was not read; None for a source."""
+
+    @classmethod
+    def of(cls, name: str, text: str, data: bytes | None = None, *, pages: Sequence[Page] = ()) -> Self:
+        """The source of the file content `data`; None for a text that is in no file."""
+        data = text.encode(errors="replace") if data is None else data
+        hashed = sha256(data).hexdigest()
+        return cls(name=name, text=clean_text(text), pages=tuple(pages), size=len(data), sha256=hashed)
+
+    @property
+    def info(self) -> SourceInfo:
+        """What results list of it."""
+        return SourceInfo(
+            name=self.name,
+            size=self.size,
+            sha256=self.sha256,
+            characters=len(self.text),
+            pages=len(self.pages) or None,
+            left_out=self.left_out,
+        )
+
+    def page_at(self, place: int) -> str | None:
+        """The name of the page that has the character at `place`; None without pages."""
+        found = bisect_right(self.pages, place, key=lambda page: page.start)
+        return self.pages[found - 1].name if found else None
+
+    def parts(self) -> Iterator[tuple[str, str]]:
+        """Its text page by page, each under its name and the page's."""
+        if not self.pages:
+            yield self.name, self.text
+        ends = [*[page.start for page in self.pages[1:]], len(self.text)]
+        for page, end in zip(self.pages, ends, strict=False):
+            if text := self.text[page.start : end].strip():
+                yield f"{self.name}, {page.name}", text
+
+
+SourcesLike: TypeAlias = Mapping[str, "str | Source"] | Sequence["str | Path | Source"]
+"""Texts by name; or paths of files and folders, "-" for stdin, "NAME=FILE", and sources."""
+
+
+def check_sources(value: object, *, where: str) -> tuple[Source, ...]:
+    """`value` as sources, of which files are read now; none for None.
+
+    ConfigurationError for what cannot be, BadFile for a file that cannot be used.
+    """
+    allowed = "texts by name (a dict of str to str, neither blank), or a list of paths and sources; or None"
+    if value is None:
+        return ()
+    if not isinstance(value, (Mapping, Sequence)) or isinstance(value, (str, bytes)):
+        raise ConfigurationError(where, "sources", value, allowed)
+    given = value.items() if isinstance(value, Mapping) else [(None, each) for each in value]
+    found: list[Source] = []
+    for index, (name, each) in enumerate(given):
+        place = f"sources[{index if name is None else name!r}]"
+        if isinstance(each, Source):
+            found.append(each if name is None else each.model_copy(update={"name": name}))
+        elif name is None and isinstance(each, (str, Path)):
+            from flowdebate.sources.files import read_sources
+
+            found += read_sources([str(each)])
+        elif isinstance(name, str) and isinstance(each, str) and not is_blank(name) and not is_blank(each):
+            found.append(Source.of(name, each))
+        else:
+            raise ConfigurationError(where, place, each, allowed)
+    names = [source.name for source in found]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise ConfigurationError(where, "sources", twice, "sources of different names: NAME=FILE gives one")
+    return tuple(found)

@@ -1,0 +1,181 @@
+"""Reading of sources: what is read of files and folders, and what never is."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from hashlib import sha256
+from shutil import rmtree
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from flowdebate.errors import BadFile, ConfigurationError
+from flowdebate.sources.files import MOST_OF_TEXT, outside_of, read_sources
+from flowdebate.sources.source import Page, Source, check_sources
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder as people have them: texts, secrets, a repository's files, binaries and links."""
+    files = {
+        "docs/plan.md": "Build trams.",
+        "docs/notes/costs.txt": "They cost 3 million.",
+        "docs/.env": "TOKEN=canary-env",
+        "docs/.env.local": "TOKEN=canary-env",
+        "docs/deploy.pem": "canary-pem",
+        "docs/id_rsa": "canary-rsa",
+        "docs/notes/hidden.txt": "-----BEGIN OPENSSH PRIVATE KEY-----\ncanary-key",
+        "docs/.git/config": "canary-git",
+        "docs/.ssh/known": "canary-ssh",
+        "docs/build/out.txt": "canary-ignored",
+        "docs/debug.log": "canary-ignored",
+        "docs/notes/.gitignore": "!kept.log\ncosts.tmp\n",
+        "docs/notes/kept.log": "Kept.",
+        "docs/notes/costs.tmp": "canary-ignored",
+        "docs/.gitignore": "build/\n*.log\n",
+        "docs/blank.txt": " \n",
+        "outside.txt": "canary-outside",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    (tmp_path / "docs/picture.bin").write_bytes(b"\x89P\0canary")
+    (tmp_path / "docs/latin.txt").write_bytes("Züge".encode("latin-1"))
+    (tmp_path / "docs/link.txt").symlink_to(tmp_path / "outside.txt")
+    (tmp_path / "docs/up").symlink_to(tmp_path)
+    return tmp_path / "docs"
+
+
+def test_a_folder_is_read_without_secrets_links_and_what_git_ignores(folder: Path) -> None:
+    """What is left out is listed with the reason; no byte of it is among the sources."""
+    found = read_sources([str(folder)])
+    assert {each.name: each.text for each in found if each.left_out is None} == {
+        "docs/plan.md": "Build trams.",
+        "docs/notes/costs.txt": "They cost 3 million.",
+        "docs/notes/kept.log": "Kept.",
+    }
+    assert {each.name.removeprefix("docs/"): each.left_out for each in found if each.left_out is not None} == {
+        ".env": "may hold secrets",
+        ".env.local": "may hold secrets",
+        "deploy.pem": "may hold secrets",
+        "id_rsa": "may hold secrets",
+        "notes/hidden.txt": "may hold secrets",
+        ".ssh/": "may hold secrets",
+        "build/": "is in .gitignore",
+        "debug.log": "is in .gitignore",
+        "notes/costs.tmp": "is in .gitignore",
+        "blank.txt": "is empty: a source has text in it",
+        "picture.bin": "is binary: only text can be a source",
+        "latin.txt": "line 1: is not UTF-8",
+        "link.txt": "is a link",
+        "up/": "is a link",
+    }
+    assert "canary" not in str(found)
+
+
+def test_what_the_repository_around_ignores_is_not_read(folder: Path) -> None:
+    """Also if only a folder inside of it is named, and as git itself has it."""
+    repository = folder.parent
+    rmtree(folder / ".git")  # else it were a repository of its own
+    (repository / ".git").mkdir()
+    (repository / ".gitignore").write_text("plan.md\n")
+    names = [each.name for each in read_sources([str(folder)]) if each.left_out is None]
+    assert names == ["docs/notes/costs.txt", "docs/notes/kept.log"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "why"),
+    [
+        ("none.txt", None, "cannot be read: No such file"),
+        ("empty.txt", b"", "is empty"),
+        ("blank.txt", b" \n\t", "is empty"),
+        ("zeros.dat", b"a\0b", "is binary"),
+        ("latin.txt", b"ok\n\xe9", "line 2: is not UTF-8"),
+        (".env", b"A=1", "may hold secrets"),
+        ("server.KEY", b"A", "may hold secrets"),
+        ("key.txt", b"-----BEGIN RSA PRIVATE KEY-----", "may hold secrets"),
+        ("large.txt", b"a" * 20_000_001, "is larger than 20 MB"),
+        ("much.txt", b"a" * (MOST_OF_TEXT * 1_000_000 + 1), "makes more than 2 MB of text"),
+        ("nul\0.txt", None, "cannot be read"),
+    ],
+)
+def test_a_file_that_cannot_be_a_source_is_named_with_the_reason(
+    tmp_path: Path, name: str, content: bytes | None, why: str
+) -> None:
+    """As it was given, before anything else is done."""
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(BadFile) as refused:
+        read_sources([name], folder=tmp_path)
+    assert refused.value.path == name
+    assert why in refused.value.problem
+
+
+def test_links_pipes_and_folders_without_text_are_refused(tmp_path: Path) -> None:
+    """A link may point to a file beside it; what is no file at all is not opened."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "secret.txt").write_text("canary")
+    (tmp_path / "in" / "real.txt").write_text("Real.")
+    (tmp_path / "in" / "alias.txt").symlink_to("real.txt")
+    (tmp_path / "in" / "out.txt").symlink_to("../secret.txt")
+    (tmp_path / "bare").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    assert read_sources(["in/alias.txt"], folder=tmp_path)[0].text == "Real."
+    for name, why in (("in/out.txt", "is a link out of"), ("pipe", "is no file"), ("bare", "without any file")):
+        with pytest.raises(BadFile, match=why):
+            read_sources([name], folder=tmp_path)
+
+
+def test_names_and_stdin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file is called by its name, NAME=FILE by another; a file that has an equals sign is itself."""
+    (tmp_path / "a.md").write_text("\ufeffOne.\r\nTwo.", newline="")
+    (tmp_path / "b=a.md").write_text("Three.")
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"Piped."), isatty=lambda: False))
+    found = read_sources(["a.md", "plan=a.md", "b=a.md", "-"], folder=tmp_path)
+    assert [(each.name, each.text) for each in found] == [
+        ("a.md", "One.\r\nTwo."),
+        ("plan", "One.\r\nTwo."),
+        ("b=a.md", "Three."),
+        ("stdin", "Piped."),
+    ]
+    assert found[0].sha256 == sha256((tmp_path / "a.md").read_bytes()).hexdigest()
+    assert found[0].size == (tmp_path / "a.md").stat().st_size
+
+
+def test_only_allowed_folders(tmp_path: Path) -> None:
+    """Neither by `..`, nor by a link, nor from stdin, nor by a name that begins alike."""
+    inside, beside = tmp_path / "docs", tmp_path / "docs-private"
+    for each in (inside, beside):
+        each.mkdir()
+        (each / "a.md").write_text("A.")
+    (inside / "link").symlink_to(beside)
+    given = [str(inside / "a.md"), f"x={inside / 'a.md'}"]
+    assert outside_of([inside], given) == []
+    for path in ("../docs-private/a.md", "link/a.md"):
+        assert outside_of([inside], [str(inside / path)])
+    assert outside_of([inside], ["-", str(beside / "a.md")]) == ["-", str(beside / "a.md")]
+
+
+def test_sources_in_python(tmp_path: Path) -> None:
+    """Texts by name, or paths and sources in a list; two of one name and anything else are refused."""
+    (tmp_path / "a.md").write_text("A.")
+    report = Source.of("report", "B.")
+    assert [each.name for each in check_sources([tmp_path / "a.md", report], where="x")] == ["a.md", "report"]
+    assert check_sources({"n": report}, where="x")[0].name == "n"
+    assert check_sources(None, where="x") == check_sources({}, where="x") == ()
+    for wrong in ("a.md", 5, {"a": 5}, {"": "text"}, {"a": " "}, [5], [report, report]):
+        with pytest.raises(ConfigurationError, match="sources"):
+            check_sources(wrong, where="x")
+
+
+def test_a_place_in_a_source_is_on_a_page() -> None:
+    """Between the beginnings of two pages, the first of them has it."""
+    source = Source.of("r", "One. Two. Three.", pages=[Page(start=0, name="page 1"), Page(start=5, name="page 2")])
+    assert [source.page_at(place) for place in (0, 4, 5, 15)] == ["page 1", "page 1", "page 2", "page 2"]
+    assert list(source.parts()) == [("r, page 1", "One."), ("r, page 2", "Two. Three.")]

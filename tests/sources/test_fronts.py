@@ -1,0 +1,199 @@
+"""Sources on every front end: command line, plan file, HTTP, MCP and batch, for every pattern."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from mcp import Client
+from typer.testing import CliRunner
+
+from flowdebate.cli.app import app
+from flowdebate.mcp import create_server
+from flowdebate.patterns import PATTERNS
+from flowdebate.service.service import Service
+from flowdebate.testing import FunctionModel
+from tests.cli.conftest import commands, store
+from tests.cli.siblings import stage
+from tests.server.stage import BRIEF, debater, staged
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from flowdebate.testing import ModelRequest
+    from tests.cli.stage import Stage
+
+__all__ = ["commands", "store"]
+
+CANARIES = ("canary-env", "canary-key")
+REPORT = "Rents rose by 15 per cent."
+SHORT: dict[str, tuple[str, ...]] = {
+    "handoff": ("--max-turns", "2"),
+    "council": ("--review", "none"),
+}
+CHAIR = {"answer": "Wait.", "dissent": None}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder in which a command is run: a folder of notes, with secrets among them."""
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "report.md").write_text(REPORT)
+    (tmp_path / "notes" / ".env").write_text("TOKEN=canary-env")
+    (tmp_path / "notes" / "deploy.txt").write_text("-----BEGIN PRIVATE KEY-----\ncanary-key")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def call(on: Stage, verb: str, *given: str, text: str | None = None) -> Any:
+    """The result of a command whose model is on stage."""
+    arguments = [verb, *given, "--model", "staged", "--base-url", on.base_url]
+    return CliRunner().invoke(app, arguments, input=text, catch_exceptions=False)
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_the_command_of_every_pattern_reads_a_folder_and_no_secret(pattern: str, folder: Path, store: Path) -> None:
+    """The first lines say what goes to the model and what was left out; no request and no store has a secret."""
+    short = SHORT.get(pattern, ("--max-rounds", "1"))
+    with stage(output=CHAIR) as on:
+        result = call(on, PATTERNS[pattern].verb, "Should we cap rents?", "--source", "notes", *short)
+    assert result.exit_code == 3 * (pattern == "deliberation"), result.output  # which does not settle
+    words = " ".join(result.stdout.split())
+    assert "Sources: notes/report.md (6 tokens), estimated, which go to the model with each turn" in words
+    assert "Left out: notes/.env (may hold secrets), notes/deploy.txt (may hold secrets)" in words
+    assert words.index("Sources: ") < words.index("Should we cap rents?")
+    sent = json.dumps(on.bodies)
+    assert f"[notes/report.md] {REPORT}" in sent
+    with closing(sqlite3.connect(store)) as connection:
+        kept = "\n".join(connection.iterdump())
+    assert kept.count(REPORT) == 1
+    for canary in CANARIES:
+        assert canary not in sent
+        assert canary not in kept
+    assert folder.joinpath("notes", ".env").exists()
+
+
+def test_a_question_or_a_source_from_stdin(folder: Path) -> None:
+    """Not both: the error says so before anything is asked."""
+    options = ("--max-rounds", "1", "--no-synthesizer", "--no-store")
+    with stage() as on:
+        asked = call(on, "debate", "-", "--source", "notes/report.md", *options, text="Should we cap rents?\n")
+        piped = call(on, "debate", "Should we cap rents?", "--source", "-", *options, text="Homes are scarce.")
+        both = call(on, "debate", "-", "--source", "-", *options, text="Should we cap rents?")
+        named = call(on, "debate", "Should we cap rents?", "--source", "paper=notes/report.md", *options)
+    assert "Question: Should we cap rents?" in on.bodies[0]["messages"][0]["content"]
+    assert any("[stdin] Homes are scarce." in body["messages"][0]["content"] for body in on.bodies)
+    assert any(f"[paper] {REPORT}" in body["messages"][0]["content"] for body in on.bodies)
+    assert [each.exit_code for each in (asked, piped, both, named)] == [0, 0, 2, 0]
+    assert "Only one of QUESTION and --source can be -" in " ".join(both.stderr.split())
+
+
+def test_a_plan_file_names_files_beside_it(folder: Path) -> None:
+    """Whatever the folder in which the command is run; the texts may also be in the file."""
+    plan = 'pattern = "council"\nquestion = "Cap rents?"\nreview = "none"\nsources = ["report.md", "n=report.md"]\n'
+    (folder / "notes" / "plan.toml").write_text(plan)
+    with stage(output=CHAIR) as on:
+        assert call(on, "run", "notes/plan.toml", "--no-store").exit_code == 0
+    assert f"[report.md] {REPORT}\n[n] {REPORT}" in on.bodies[0]["messages"][0]["content"]
+
+
+def test_rows_of_a_batch_have_sources_of_their_own(folder: Path) -> None:
+    """In the place of those of the batch; a missing one is found before anything is asked."""
+    rows: list[dict[str, Any]] = [
+        {"question": "Should we cap rents?", "sources": ["notes/report.md"]},
+        {"question": "Ban cars?", "sources": {"memo": "Cars are loud."}},
+        {"question": "Tea?"},
+    ]
+    (folder / "q.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    (folder / "all.md").write_text("For all.")
+    (folder / "plan.toml").write_text('review = "none"')
+    options = ("--pattern", "council", "--file", "plan.toml", "--source", "all.md")
+    with stage(output=CHAIR) as on:
+        done = call(on, "batch", "q.jsonl", *options, "--out", "out.jsonl")
+    assert done.exit_code == 0, done.output
+    shown = {"cap rents": f"[report.md] {REPORT}", "Ban cars": "[memo] Cars are loud.", "Tea": "[all.md] For all."}
+    sent = ["\n".join(message["content"] for message in body["messages"]) for body in on.bodies]
+    for question, own in shown.items():
+        asked = [text for text in sent if question in text]
+        assert any(own in text for text in asked)
+        assert not any(other in text for text in asked for other in shown.values() if other != own)
+    (folder / "q.jsonl").write_text(json.dumps({"question": "Should we cap rents?", "sources": ["none.md"]}))
+    with stage(output=CHAIR) as on:
+        failed = call(on, "batch", "q.jsonl", *options)
+    assert failed.exit_code == 2
+    assert "none.md: cannot be read" in failed.stderr
+    assert on.bodies == []
+
+
+class Reading:
+    """A model whose requests are kept."""
+
+    def __init__(self) -> None:
+        self.shown: list[str] = []
+
+    def model(self) -> FunctionModel:
+        """The model."""
+
+        def answer(request: ModelRequest) -> Any:
+            self.shown.append("\n".join(str(message["content"]) for message in request.messages))
+            return debater(request)
+
+        return FunctionModel(answer)
+
+
+def test_http_requests_bring_texts_or_name_files_that_the_operator_allows(folder: Path) -> None:
+    """Without a folder that is allowed no path is read; with one, only those below it."""
+    inside, outside = str(folder / "notes" / "report.md"), folder / "notes" / ".." / "secret.txt"
+    outside.write_text("canary-env")
+    with staged(lambda: Service(store="memory:", model=FunctionModel(debater))) as plain:
+        refused = plain.post("/runs", {**BRIEF, "options": {"max_rounds": 1, "sources": [inside]}})
+        assert refused.status_code == 422
+        assert refused.json()["errors"][0]["field"] == "sources"
+    reading = Reading()
+    make = lambda: Service(store="memory:", model=reading.model())  # noqa: E731 - as `staged` takes it
+    with staged(make, allow_sources=[folder / "notes"]) as server:
+        for path in (str(outside), "/etc/passwd", "-", str(folder / "notes-2")):
+            refused = server.post("/runs", {**BRIEF, "options": {"max_rounds": 1, "sources": [path]}})
+            assert refused.status_code == 422
+            assert str(folder / "notes") in refused.text
+        server.finished(options={"max_rounds": 1, "sources": [inside]})
+        run_id = server.finished(options={"max_rounds": 1, "sources": {"memo": "<b>Loud</b>"}})
+        listed = server.get(f"/runs/{run_id}").json()["document"]["raw"]["sources"]
+        assert listed[0]["name"] == "memo"
+        page = server.http.get(f"{server.pages}/runs/{run_id}")
+        assert "<b>Loud" not in page.text
+    assert any(f"[report.md] {REPORT}" in shown for shown in reading.shown)
+    assert not any("canary" in shown for shown in reading.shown)
+
+
+def test_mcp_hosts_give_texts_or_paths_that_the_operator_allows(folder: Path) -> None:
+    """As over HTTP; the refusal says what is allowed."""
+    reading = Reading()
+    given: list[tuple[Any, bool]] = [
+        (["notes/report.md"], True),
+        ({"memo": "Loud."}, True),
+        (["/etc/passwd"], False),
+    ]
+
+    async def asked() -> str:
+        said = ""
+        async with (
+            Service(store="memory:", model=reading.model()) as service,
+            Client(create_server(service, allow_sources=["notes"])) as host,
+        ):
+            for sources, ok in given:
+                brief = {"question": "Should we ship?", "max_rounds": 1, "sources": sources, "wait": 30}
+                result = await host.call_tool("start_debate", brief)
+                assert result.is_error is not ok, result.content
+                said = str(result.content)
+        return said
+
+    refused = asyncio.run(asked())
+    assert "below a folder that is allowed" in refused
+    assert str(folder / "notes") in refused
+    assert any(f"[report.md] {REPORT}" in shown for shown in reading.shown)
+    assert any("[memo] Loud." in shown for shown in reading.shown)
