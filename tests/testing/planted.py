@@ -10,6 +10,7 @@ import re
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import count
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,7 @@ from flowdebate import (
     generator,
     handoff,
     round_robin,
+    stop,
 )
 from flowdebate.models.usage import Usage
 from flowdebate.patterns.debate import assembly
@@ -52,6 +54,8 @@ if TYPE_CHECKING:
 
 SEEDS = range(10)
 EXAMPLES = 100
+CHEAP = {"a predicate that never fires": 8, "a condition that never holds": 8}
+"""Fewer examples for a bug that is found after all of them."""
 PAGE = Path(__file__).parents[2] / "docs" / "testing.md"
 
 SIDES = (Debater("ann", "for"), Debater("bob", "against"))
@@ -67,12 +71,38 @@ class Planted:
     promise: str
     library: Callable[[], AbstractContextManager[None]] = nullcontext
     """A library that has the bug, if it is not the application's."""
+    of_debates: bool = True
+    """Whether the pattern is a debate."""
+    apart_from: tuple[str, ...] = ()
+    """Kinds of debates in which it is no bug."""
+
+
+_VARIED: dict[str, Any] = {}
+
+
+@contextmanager
+def varied(**options: Any) -> Iterator[None]:
+    """`rent()` has these options as well."""
+    _VARIED.update(options)
+    try:
+        yield
+    finally:
+        _VARIED.clear()
+
+
+class TakenAlready(Exception):
+    """A debate with a bug sets an option itself that it is to be varied by."""
 
 
 def rent(block: Any = None, *, max_rounds: int = 2, **options: Any) -> Any:
-    """A debate, the second of whose debaters is `block`."""
-    sides = [SIDES[0], Debater("bob", "against", block=block)]
-    return debate(name="rent", debaters=sides, max_rounds=max_rounds, synthesizer=False, **options)
+    """A debate, the second of whose debaters is `block`, and the first `ann`."""
+    if taken := options.keys() & _VARIED.keys():
+        raise TakenAlready(", ".join(taken))
+    options = {"synthesizer": False, "ann": None, **options, **_VARIED}
+    sides = [Debater("ann", "for", block=options.pop("ann")), Debater("bob", "against", block=block)]
+    around = options.pop("around", None)
+    made = debate(name="rent", debaters=sides, max_rounds=max_rounds, **options)
+    return made if around is None else around(made)
 
 
 def entries_of(ctx: Any) -> Any:
@@ -104,12 +134,34 @@ def a_moderator_naming_strangers() -> Any:
 
 def empty_arguments() -> Any:
     """A debater that says nothing new if it is contradicted in its own words."""
-    return rent(lambda _, ctx: "" if entries_of(ctx)[-1].text == "Yes." else f"{entries_of(ctx)[-1].text} No!")
+
+    def contradict(_: object, ctx: Any) -> str:
+        said = [entry.text for entry in entries_of(ctx)]
+        return "" if "Yes." in said else f"{said} No!"
+
+    return rent(contradict)
 
 
 def a_winner_that_is_no_stance() -> Any:
     """A judge that names the winning debater, and not the stance."""
     return rent(judge=lambda _, ctx: verdict_for(max(entries_of(ctx), key=lambda entry: len(entry.text)).agent_name))
+
+
+def a_verdict_that_needs_a_winner() -> Any:
+    """An output that takes for granted that somebody has won."""
+    return rent(synthesizer=lambda raw: raw.verdict.winner.upper())
+
+
+def state_of_two_runs() -> Any:
+    """A predicate that counts its calls, and is where it was after two runs."""
+    numbers = count()
+    return rent(max_rounds=3, terminate_when=lambda _: next(numbers) % 3 == 2)
+
+
+def a_condition_that_never_holds() -> Any:
+    """The same in an expression."""
+    never = stop.when(lambda ctx: entries_of(ctx)[-1].agent_name == "eve")
+    return rent(max_rounds=3, terminate_when=never & stop.rounds(1) | stop.seconds(60))
 
 
 def state_between_runs() -> Any:
@@ -274,9 +326,9 @@ def without_rounds(output: DebateRawOutput) -> dict[str, Any]:
 
 
 def count_twice(run: Run, called: ModelCalled, *args: Any) -> None:
-    """Count what a judge's call costs twice."""
+    """Count what the second debater's call costs twice."""
     _COUNT(run, called, *args)
-    run.usage += Usage(calls=1) if "judge" in called.block else Usage.none()
+    run.usage += Usage(calls=1) if "bob" in called.block else Usage.none()
 
 
 _COUNT = Run._count
@@ -346,6 +398,13 @@ PLANTED: dict[str, Planted] = {
     "a moderator naming strangers": Planted(make=a_moderator_naming_strangers, promise="fails_only_for_a_reason"),
     "empty arguments": Planted(make=empty_arguments, promise="arguments_say_something"),
     "a winner that is no stance": Planted(make=a_winner_that_is_no_stance, promise="winner_is_among_the_positions"),
+    "a condition that never holds": Planted(make=a_condition_that_never_holds, promise="terminate_when_can_fire"),
+    "a verdict that needs a winner": Planted(make=a_verdict_that_needs_a_winner, promise="fails_only_for_a_reason"),
+    "state of two runs' period": Planted(
+        make=state_of_two_runs,
+        promise="keeps_no_state",
+        apart_from=("fork",),  # with its parent it is two runs itself
+    ),
     "state kept between runs": Planted(make=state_between_runs, promise="keeps_no_state"),
     "the first question for ever": Planted(make=a_remembered_question, promise="asks_the_question_as_it_is"),
     "`.format` on a question": Planted(make=format_on_a_question, promise="fails_only_for_a_reason"),
@@ -388,6 +447,14 @@ PLANTED: dict[str, Planted] = {
         library=lambda: patched(
             assembly, "_speakers_of_round", lambda _, ctx: sorted(ctx.sequencer.state.decision.next_speakers)
         ),
+        apart_from=("rotated", "shuffled", "simultaneous"),
+    ),
+    "a speaker who is left out": Planted(
+        make=lambda: rent(moderator=True),
+        promise="only_those_called_speak",
+        library=lambda: patched(
+            assembly, "_speakers_of_round", lambda _, ctx: ctx.sequencer.state.decision.next_speakers[:1]
+        ),
     ),
     "arguments in the order of arrival": Planted(
         make=lambda: rent(turn_order="simultaneous"),
@@ -400,12 +467,14 @@ PLANTED: dict[str, Planted] = {
         library=lambda: patched(DebateRawOutput, "to_wire", without_rounds),
     ),
     "whoever answers first decides": Planted(
-        make=a_discussion_that_the_first_decides, promise="arrival_does_not_matter"
+        make=a_discussion_that_the_first_decides, promise="arrival_does_not_matter", of_debates=False
     ),
-    "a handoff to a stranger": Planted(make=a_speaker_that_hands_over_to_a_stranger, promise="fails_only_for_a_reason"),
-    "a referee that remembers": Planted(make=a_referee_that_grows_stricter, promise="keeps_no_state"),
-    "a chair that draws lots": Planted(make=a_chair_that_draws_lots, promise="keeps_no_state"),
-    "a blank proposal": Planted(make=an_agent_without_a_proposal, promise="fails_only_for_a_reason"),
+    "a handoff to a stranger": Planted(
+        make=a_speaker_that_hands_over_to_a_stranger, promise="fails_only_for_a_reason", of_debates=False
+    ),
+    "a referee that remembers": Planted(make=a_referee_that_grows_stricter, promise="keeps_no_state", of_debates=False),
+    "a chair that draws lots": Planted(make=a_chair_that_draws_lots, promise="keeps_no_state", of_debates=False),
+    "a blank proposal": Planted(make=an_agent_without_a_proposal, promise="fails_only_for_a_reason", of_debates=False),
 }
 
 

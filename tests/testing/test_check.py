@@ -18,6 +18,7 @@ from flowdebate.testing.check import PROMISES, find_broken_promise
 from flowdebate.testing.examples import FAULTS, ExampleModel
 from flowdebate.testing.strategies import examples, personas
 from tests.testing.planted import (
+    CHEAP,
     EXAMPLES,
     HEADER,
     MEMBERS,
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
 
 FEW = SEEDS[:3]
 """The script that writes the table of planted bugs tries all of them."""
-CHEAP = {"a predicate that never fires": 8}
-"""Fewer examples for a bug that is found after all of them."""
 
 
 @pytest.mark.parametrize("name", list(PLANTED))

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from flowdebate.models.base import ModelRequest
+    from flowdebate.runs.durable.suspend import HumanRequest
     from flowdebate.testing.models import Reply
 
 
@@ -85,8 +86,9 @@ class Call(NamedTuple):
 class ExampleModel:
     """A model for every role of every pattern: it answers as `example` says, and records the `calls`.
 
-    An answer depends on the prompt, not on the order of calls. Who is asked for a winner or for scores has a favourite
-    among the positions, in whatever order it reads them. `answers` takes precedence. A call beyond `max_calls` raises
+    An answer depends on the prompt, not on the order of calls. Who is asked for a winner, scores or a letter has a
+    favourite among the positions, in whatever order it reads them, or (in a fifth of all cases) none. `answers` takes
+    precedence. A call beyond `max_calls` raises
     ScriptError.
     """
 
@@ -123,15 +125,19 @@ class ExampleModel:
         own = None if self._answers is None else self._answers(request)
         if own is not None:
             return response_of(own, request, self.name)
-        fields = set((request.output_schema or {}).get("properties", ()))
-        if fields & {"winner", "scores"}:
-            # the favourite by its stance, wherever it is in the judge view and whatever it is called there: a judge
-            # of the order would break the promise that a verdict does not depend on it
+        fields = (request.output_schema or {}).get("properties", {})
+        if request.choices or fields.keys() & {"winner", "scores"}:
+            # the favourite by its stance, or by what it says where the prompt has no stances, wherever it is in the
+            # judge view and whatever it is called there: a judge of the order would break the promise that a verdict
+            # does not depend on it
             favour = sum(self._example.choices)
+            tied = favour % _TIED == _TIED - 1 and '"null"' in json.dumps(fields.get("winner", "null"))
             with suppress(MalformedResponse):  # another block's answer, which has such a field as well
-                sides = read_view(request).sides
-                quality = {side.stance: normal(favour, key_of(side.stance), 0, 0) for side in sides}
-                return await SimJudge(quality=quality).request(request)
+                names = [side.stance for side in read_view(request).sides]
+                quality = {name: 0.0 if tied else normal(favour, key_of(name), 0, 0) for name in names}
+                by_text = (lambda _: 0.0) if tied else None
+                judge = SimJudge(quality=by_text if request.choices else quality, seed=favour)
+                return await judge.request(request)
         drawn = _Drawn(self._example, f"{request.block}\0{prompt}")
         # called whenever it is offered: speakers who keep the floor would leave most of the pattern untried
         handing_over = [tool for tool in request.tools if tool.name == "handoff"]
@@ -151,6 +157,8 @@ class ExampleModel:
         return ModelResponse(data=data)
 
 
+# One of so many judges finds all positions as good as each other.
+_TIED = 5
 _TRANSITION = re.compile(r'"(Transition to [^"\n]+)"')
 # Levels of a schema: one that refers to itself would go on for ever.
 _DEEPEST = 6
@@ -185,7 +193,8 @@ class _Drawn:
     def instance(self, schema: Any, place: str = "", nth: int = 0, depth: int = 0) -> Any:  # noqa: ANN401, PLR0911 - JSON, kind by kind
         """An instance of `schema`, without references; the enums of a list's items differ as long as they can."""
         if "enum" in schema:
-            return schema["enum"][(self.pick(len(schema["enum"]), place) + nth) % len(schema["enum"])]
+            named = sorted(schema["enum"], key=str)  # whatever order a judge is to read them in
+            return named[(self.pick(len(named), place) + nth) % len(named)]
         options = schema.get("anyOf") or schema.get("oneOf")
         if options:
             ends = depth >= _DEEPEST and {"type": "null"} in options
@@ -212,3 +221,12 @@ class _Drawn:
             value = least + (most - least) * self.pick(11, place) / 10
             return round(value) if kind == "integer" else value
         return self.text(place)[: schema.get("maxLength")]
+
+
+def answer_of(example: Example, request: HumanRequest) -> Any:  # noqa: ANN401 - text or JSON data
+    """What a human answers, whatever the transcript has by then."""
+    if request.problem is not None:  # it would be asked for ever
+        allowed = f"one whose humans have `ask=`, or take what examples answer: {request.problem}"
+        raise ConfigurationError("check_pattern()", "pattern", request.block, allowed)
+    drawn = _Drawn(example, request.block)
+    return drawn.text("") if request.schema is None else drawn.instance(inline_definitions(dict(request.schema)))

@@ -83,10 +83,10 @@ class Runs:
     """The runs of one example on one pattern object, in this order."""
 
     first: Played
+    again: tuple[Played, Played]
+    """As `first`: at once, and after `other`."""
     other: Played
     """With another question, another seed, and models that do not fail."""
-    again: Played
-    """As `first`."""
     changed: Played | None
     """As `first`, with another seed for a debate, and else with answers that arrive in another order; None if models
     fail in the first run."""
@@ -266,7 +266,8 @@ def counts_every_call(run: Played) -> Problems:
     total = reduce(add, (event.usage for event in called), Usage.none())
     if total != run.view.usage:
         yield f"the run says {run.view.usage}, its calls add up to {total}"
-    answered = [event for event in called if event.model == run.model.name]  # a real stand-in is refused
+    # a real stand-in is refused, and a fork has answers of its parent
+    answered = [event for event in called if event.model == run.model.name and event.origin == "asked"]
     if len(answered) != len(run.model.calls):
         yield f"{len(run.model.calls)} requests, {len(answered)} calls"
 
@@ -311,20 +312,21 @@ def reads_back_from_json(run: Played) -> Problems:
 
 def keeps_no_state(runs: Runs) -> Problems:
     """A pattern keeps nothing between runs: with the same question, seed and answers, a run repeats itself."""
-    first, again = runs.first, runs.again
-    for number, calls in enumerate(zip(first.model.calls, again.model.calls, strict=False), start=1):
-        if calls[0] != calls[1]:
-            yield f"call {number}: {_describe_difference(list(calls[0]), list(calls[1]))}"
-            return
-    for what, one, two in (
-        ("number of calls", len(first.model.calls), len(again.model.calls)),
-        ("error", *(None if run.error is None else error_text(run.error) for run in (first, again))),
-        ("raw output", _as_json(first.raw), _as_json(again.raw)),
-        ("output", _as_json(first.output), _as_json(again.output)),
-    ):
-        if one != two:
-            yield f"{what}: {_describe_difference(one, two)}"
-            return
+    first = runs.first
+    for again in runs.again:
+        for number, calls in enumerate(zip(first.model.calls, again.model.calls, strict=False), start=1):
+            if calls[0] != calls[1]:
+                yield f"call {number}: {_describe_difference(list(calls[0]), list(calls[1]))}"
+                return
+        for what, one, two in (
+            ("number of calls", len(first.model.calls), len(again.model.calls)),
+            ("error", *(None if run.error is None else error_text(run.error) for run in (first, again))),
+            ("raw output", _as_json(first.raw), _as_json(again.raw)),
+            ("output", _as_json(first.output), _as_json(again.output)),
+        ):
+            if one != two:
+                yield f"{what}: {_describe_difference(one, two)}"
+                return
 
 
 def asks_the_question_as_it_is(runs: Runs) -> Problems:
