@@ -68,9 +68,9 @@ class Condition(ABC):
         """The name of what holds now, or None: of `a | b` the first member that does, of `a & b` both."""
 
     @property
-    @abstractmethod
     def functions(self) -> tuple[Callable[..., object], ...]:
-        """The application's functions in it, in order."""
+        """The application's functions in it, in order; of a class of its own, `reason`."""
+        return (self.reason,)
 
     async def __call__(self, ctx: Context) -> bool:
         return await self.reason(ctx) is not None

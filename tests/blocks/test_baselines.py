@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
 from hypothesis import given, settings
@@ -17,7 +17,7 @@ from flowdebate.models.base import ModelResponse
 from flowdebate.models.usage import Usage
 from flowdebate.patterns import PATTERNS
 from flowdebate.patterns.debate.baselines import Baselines, create_baselines, read_baselines
-from flowdebate.patterns.debate.schemas import BASELINES, BaselineAnswer
+from flowdebate.patterns.debate.schemas import BASELINES, BaselineAnswer, Equal
 from flowdebate.runs.events import BlockAnswered, ModelCalled
 from flowdebate.runs.limits import Limits, Price
 from flowdebate.service.plans.plan import make_plan
@@ -125,20 +125,44 @@ async def test_samples_are_as_many_as_what_is_to_be_equal_pays_for(equal: Any, c
     assert found.calls == calls
 
 
-async def test_a_debate_and_its_plan_say_what_is_to_be_equal() -> None:
-    """Without assembling it: that the cost is unknown without prices is said by the baselines themselves."""
+def two_sides(**options: Any) -> Any:
+    """A debate of one round."""
     sides = [{"name": "ann", "stance": "cap"}, {"name": "bob", "stance": "free"}]
-    asked = debate(name="town", debaters=sides, max_rounds=1, synthesizer=False, baselines=True, equal="cost")
+    return debate(name="town", debaters=sides, max_rounds=1, synthesizer=False, **options)
+
+
+def caps(request: ModelRequest) -> Any:
+    """A model that is for one side, whatever it is asked."""
     found = {"reasoning": "So.", "winner": "cap", "verdict": "Cap them."}
-    model = FunctionModel(
-        lambda request: (
-            {key: found[key] for key in request.output_schema["properties"]} if request.output_schema else "."
-        )
-    )
+    return {key: found[key] for key in request.output_schema["properties"]} if request.output_schema else "."
+
+
+async def test_a_debate_and_its_plan_say_what_is_to_be_equal() -> None:
+    """Without assembling it; the cost takes prices, and without any no model is called."""
+    calls: list[object] = []
+    model = FunctionModel(lambda request: calls.append(request) or caps(request))
     with pytest.raises(ConfigurationError, match="`equal` must be used with `prices`"):
-        await asked.run(QUESTION, model=model)
+        await two_sides(baselines=True, equal="cost").run(QUESTION, model=model)
+    assert calls == []
+    limits = Limits(prices=lambda _, usage: float(usage.calls))
+    result = await two_sides(baselines=True, equal="cost").run(QUESTION, model=model, limits=limits)
+    assert [(found.name, found.calls) for found in result.raw.baselines] == [
+        ("single", 1),
+        ("drafts", 2),
+        ("self_consistency", 3),
+    ]
     given = {"question": QUESTION, "baselines": True, "equal": "calls"}
     assert make_plan(PATTERNS["debate"], given).options.equal == "calls"
+
+
+@pytest.mark.parametrize("baselines", [False, [], ["single", "drafts"]])
+def test_nothing_is_to_be_equal_without_self_consistency(baselines: Any) -> None:
+    """Of no baseline else that would be true: it is refused, in Python and in a plan."""
+    with pytest.raises(ConfigurationError, match="`equal` must be left out without revision or self_consistency"):
+        two_sides(baselines=baselines, equal="calls")
+    given = {"question": QUESTION, "baselines": baselines, "equal": "tokens"}
+    with pytest.raises(ConfigurationError, match=r"--equal.* without revision or self_consistency"):
+        make_plan(PATTERNS["debate"], given)
 
 
 async def test_equal_cost_takes_prices_and_nothing_else_is_equal() -> None:
@@ -149,13 +173,15 @@ async def test_equal_cost_takes_prices_and_nothing_else_is_equal() -> None:
         asked_for("self_consistency", equal="money")
 
 
-async def test_other_baselines_do_not_count_as_the_debate() -> None:
-    """Equal tokens are those of the debate: the drafts before it leave the samples as many as they were."""
+@pytest.mark.parametrize("equal", get_args(Equal))
+async def test_other_baselines_do_not_count_as_the_debate(equal: Equal) -> None:
+    """What is equal is what the debate took: the drafts before it leave the samples as many as they were."""
     calls = []
+    limits = Limits(prices=lambda _, usage: float(usage.total_tokens or 0))
     for names in (("self_consistency",), ("single", "drafts", "self_consistency")):
-        result = await town(asked_for(*names)).run(QUESTION, model=Voters().model)
+        result = await town(asked_for(*names, equal=equal)).run(QUESTION, model=Voters().model, limits=limits)
         calls.append(result.output[-1].calls)
-    assert calls == [20, 20]
+    assert calls[0] == calls[1] > 1
 
 
 @pytest.mark.parametrize(("argument", "answer"), [(None, 10), (50, None), (None, None)])

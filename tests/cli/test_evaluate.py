@@ -104,6 +104,22 @@ def test_the_page_has_the_tables_and_the_plain_words(folder: Path) -> None:
     assert "self-consistency" not in result.stdout
 
 
+def test_self_consistency_may_have_as_much_of_something_else(folder: Path) -> None:
+    """As many calls as the debate, or what its calls cost by the prices; each is a batch of its own."""
+    with School() as school:
+        runs = [
+            run(school, "facts.jsonl", "--limit", "2", "--json", *more)
+            for more in ((), ("--equal", "calls"), ("--equal", "cost", "--price", "1/2"))
+        ]
+    assert [each.exit_code for each in runs] == [0, 0, 0]
+    found = [json.loads(each.stdout) for each in runs]
+    assert len({each["batch"] for each in found}) == 3
+    assert found[1]["report"]["methods"][-1]["calls"] == found[1]["report"]["methods"][0]["calls"] == 3
+    refused = run(None, "facts.jsonl", "--equal", "cost", "--baseline", "single")
+    assert refused.exit_code == 2
+    assert "Leave --equal out without --baseline revision or self_consistency" in refused.stderr
+
+
 def test_yes_and_no_are_positions_where_a_row_has_none(folder: Path) -> None:
     """A CSV with questions of yes or no needs no column but the truth."""
     (folder / "q.csv").write_text("question,correct\nShould cars be banned?,yes\nShould tea be free?,FALSE\n")

@@ -65,6 +65,33 @@ def test_a_condition_ends_the_rounds_and_its_name_is_the_reason(pattern: str) ->
     assert block.outline().structure == built(pattern, None).outline().structure
 
 
+class Own(stop.Condition):
+    """A condition of the application's own class: from `number` rounds on, for this reason."""
+
+    name = "own"
+
+    def __init__(self, number: int, reason: str) -> None:
+        self.number, self.why = number, reason
+
+    async def reason(self, ctx: Context) -> str | None:
+        return self.why if ctx.sequencer.state.round >= self.number else None
+
+
+@pytest.mark.parametrize("pattern", WITH_ROUNDS)
+def test_a_condition_of_a_class_of_its_own_ends_the_rounds(pattern: str) -> None:
+    """Alone and combined, with the reason that it gives."""
+    for condition, reason in ((Own(2, "enough"), "enough"), (stop.rounds(2) & Own(1, "enough"), "rounds(2) & enough")):
+        raw = built(pattern, condition).run_sync(QUESTION).raw
+        assert (raw.stop_reason, rounds_of(raw)) == (reason, 2)
+
+
+@pytest.mark.parametrize("reason", ["max_rounds", "moderator_done"])
+def test_no_condition_gives_a_reason_of_the_patterns(reason: str) -> None:
+    """The stop reason would say what did not happen."""
+    with pytest.raises(OutputError, match=f"`?terminate_when.*got '{reason}'"):
+        built("debate", Own(1, reason)).run_sync(QUESTION)
+
+
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
 def test_the_reason_survives_the_wire(pattern: str) -> None:
     """A stored output is read back with it; also what earlier versions wrote, and nothing that fills several lines."""

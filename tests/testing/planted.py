@@ -32,6 +32,7 @@ from flowdebate import (
     stop,
 )
 from flowdebate.models.usage import Usage
+from flowdebate.patterns import rounds
 from flowdebate.patterns.debate import assembly
 from flowdebate.patterns.debate.schemas import (
     DebateContributionEntry,
@@ -40,7 +41,9 @@ from flowdebate.patterns.debate.schemas import (
     DebateVerdict,
     VerdictReached,
 )
+from flowdebate.patterns.events import TurnsOrdered
 from flowdebate.patterns.rounds import AnotherRound
+from flowdebate.patterns.state import accepted
 from flowdebate.runs.run import Run
 from flowdebate.testing.check import find_broken_promise
 
@@ -54,7 +57,7 @@ if TYPE_CHECKING:
 
 SEEDS = range(10)
 EXAMPLES = 100
-CHEAP = {"a predicate that never fires": 8, "a condition that never holds": 8}
+CHEAP = {"a predicate that never fires": 4, "a condition that never holds": 4}
 """Fewer examples for a bug that is found after all of them."""
 PAGE = Path(__file__).parents[2] / "docs" / "testing.md"
 
@@ -75,6 +78,8 @@ class Planted:
     """Whether the pattern is a debate."""
     apart_from: tuple[str, ...] = ()
     """Kinds of debates in which it is no bug."""
+    also: tuple[str, ...] = ()
+    """Other promises that it breaks in some kinds."""
 
 
 _VARIED: dict[str, Any] = {}
@@ -249,7 +254,7 @@ def a_judge_that_depends_on_order() -> Any:
 
 def a_draw_without_the_seed() -> Any:
     """A judge that draws lots by itself."""
-    return rent(judge=lambda _: verdict_for(random.choice(["for", "against"])))
+    return rent(judge=lambda _: {**verdict_for(random.choice(["for", "against"])), "reasoning": f"{random.random()}"})
 
 
 def an_endless_debater() -> Any:
@@ -277,13 +282,23 @@ def a_task_of_its_own() -> Any:
 
 
 def an_event_of_the_librarys() -> Any:
-    """A judge that announces a verdict, and then gives another."""
+    """A debater that announces a verdict."""
 
-    def judge(_: object, ctx: Any) -> dict[str, object]:
+    def speak(_: object, ctx: Any) -> str:
         ctx.emit(VerdictReached(block="rent-judge", verdict=DebateVerdict(**verdict_for("against"))))
-        return verdict_for("for")
+        return "It is over."
 
-    return rent(judge=judge)
+    return rent(speak)
+
+
+def moderated() -> Any:
+    """A debate with a moderator, whoever that is."""
+    return rent() if "moderator" in _VARIED else rent(moderator=True)
+
+
+def in_another_order() -> Any:
+    """A debate with a turn order that is announced in each round."""
+    return rent() if "turn_order" in _VARIED else rent(turn_order="rotated")
 
 
 @contextmanager
@@ -317,6 +332,22 @@ async def for_another_reason(condition: AnotherRound, value: object, ctx: Contex
 
 
 ANOTHER_ROUND = AnotherRound.__call__
+
+
+async def for_the_audience(*args: Any, **options: Any) -> Any:
+    """A verdict with a winner who had no side."""
+    return (await accepted(*args, **options)).model_copy(update={"winner": "the audience"})
+
+
+async def by_the_seed(read: Any, ctx: Context, **options: Any) -> Any:
+    """A verdict that any seed finds another winner for."""
+    winner = ["for", "against"][ctx.run.seed % 2]
+    return (await accepted(read, ctx, **options)).model_copy(update={"winner": winner})
+
+
+def announced_backwards(**event: Any) -> TurnsOrdered:
+    """The order of the turns as nobody keeps it."""
+    return TurnsOrdered(**{**event, "speakers": event["speakers"][::-1]})
 
 
 def without_rounds(output: DebateRawOutput) -> dict[str, Any]:
@@ -418,6 +449,12 @@ PLANTED: dict[str, Planted] = {
     ),
     "a rewound round": Planted(make=a_rewound_round, promise="fails_only_for_a_reason"),
     "a rewound round, past the guard": Planted(make=a_round_rewound_past_the_guard, promise="ends_within_its_rounds"),
+    "a winner by the seed": Planted(
+        make=rent,
+        promise="judges_regardless_of_order",
+        library=lambda: patched(assembly, "accepted", by_the_seed),
+        apart_from=("mirror",),  # whose verdict is made of the ballots
+    ),
     "a judge that depends on order": Planted(make=a_judge_that_depends_on_order, promise="judges_regardless_of_order"),
     "lots without the run's seed": Planted(make=a_draw_without_the_seed, promise="keeps_no_state"),
     "a debater that never stops": Planted(make=an_endless_debater, promise="ends_within_its_rounds"),
@@ -441,8 +478,13 @@ PLANTED: dict[str, Planted] = {
         promise="stops_for_the_reason_it_says",
         library=lambda: patched(AnotherRound, "__call__", for_another_reason),
     ),
+    "a winner of the library's own": Planted(
+        make=rent,
+        promise="winner_is_among_the_positions",
+        library=lambda: patched(assembly, "accepted", for_the_audience),
+    ),
     "speakers in another order": Planted(
-        make=lambda: rent(moderator=True),
+        make=moderated,
         promise="only_those_called_speak",
         library=lambda: patched(
             assembly, "_speakers_of_round", lambda _, ctx: sorted(ctx.sequencer.state.decision.next_speakers)
@@ -450,16 +492,23 @@ PLANTED: dict[str, Planted] = {
         apart_from=("rotated", "shuffled", "simultaneous"),
     ),
     "a speaker who is left out": Planted(
-        make=lambda: rent(moderator=True),
+        make=moderated,
         promise="only_those_called_speak",
         library=lambda: patched(
             assembly, "_speakers_of_round", lambda _, ctx: ctx.sequencer.state.decision.next_speakers[:1]
         ),
     ),
+    "an order that nobody keeps": Planted(
+        make=in_another_order,
+        promise="turns_keep_their_order",
+        library=lambda: patched(rounds, "TurnsOrdered", announced_backwards),
+        also=("only_those_called_speak",),  # where somebody calls them
+    ),
     "arguments in the order of arrival": Planted(
         make=lambda: rent(turn_order="simultaneous"),
         promise="turns_keep_their_order",
         library=lambda: patched(DebateTranscriptState, "with_entries", as_they_arrived),
+        apart_from=("person speaks",),  # one of the two has answered before the run goes on
     ),
     "a wire form without rounds": Planted(
         make=rent,
@@ -510,7 +559,7 @@ def correct_patterns() -> dict[str, Callable[[], Any]]:
 
 def search(planted: Planted, seed: int, **options: Any) -> Finding:
     """What is found of a planted bug."""
-    given: CheckOptions = {"seed": seed, "max_examples": EXAMPLES, "max_calls": 200, **options}  # type: ignore[typeddict-item]
+    given: CheckOptions = {"seed": seed, "max_examples": EXAMPLES, "max_calls": 200, "skip": planted.also, **options}  # type: ignore[typeddict-item]
     with planted.library():
         return find_broken_promise(planted.make, shrink=False, **given)
 

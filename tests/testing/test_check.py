@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import re
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from pydantic import BaseModel, model_validator
 
-from flowdebate import Debater, FailurePolicy, StandIn, council, debate, deliberation
+from flowdebate import Debater, FailurePolicy, StandIn, council, debate, deliberation, stop
 from flowdebate.errors import ConfigurationError, PromiseBroken
 from flowdebate.testing import Example, ScriptedModel, check_debate, check_pattern
 from flowdebate.testing.check import PROMISES, find_broken_promise
@@ -35,6 +36,8 @@ from tests.testing.planted import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from flowdebate.runs.context import Context
 
 FEW = SEEDS[:3]
 """The script that writes the table of planted bugs tries all of them."""
@@ -207,6 +210,53 @@ def test_what_a_predicate_waits_for_is_said_by_models() -> None:
 
     assert failing(make, max_examples=10).promise == "terminate_when_can_fire"
     check_debate(make, texts=[word], seed=1, max_examples=30)
+
+
+class Settled(stop.Condition):
+    """A stop condition of the application's own class."""
+
+    @property
+    def name(self) -> str:
+        return "settled it"
+
+    async def reason(self, ctx: Context) -> str | None:
+        return self.name if "Let us settle." in [entry.text for entry in entries_of(ctx)] else None
+
+
+class Agreed:
+    """An object that can be called."""
+
+    def __call__(self, ctx: Context) -> bool:
+        return "So it is." in [entry.text for entry in entries_of(ctx)]
+
+    async def later(self, ctx: Context) -> bool:
+        return self(ctx) or "Let us agree." in [entry.text for entry in entries_of(ctx)]
+
+
+def said(word: str, ctx: Context) -> bool:
+    """To be called with a word first."""
+    return (
+        f"{word}, so it is!" in [entry.text for entry in entries_of(ctx)] or "That is so." in entries_of(ctx)[-1].text
+    )
+
+
+STOPPING: dict[str, Any] = {
+    "an object": Agreed(),
+    "a method": Agreed().later,
+    "a part of a function": partial(said, "Yes"),
+    "a class of its own": Settled(),
+    "one of several": Settled() | stop.rounds(2) & stop.repeated() | stop.seconds(60),
+    "all of several": stop.rounds(1) & stop.when(Agreed(), name="agreed"),
+    "not": ~stop.when(lambda ctx: ctx.sequencer.state.round < 2),
+    "time": stop.seconds(3600),
+    "usage and a flag": stop.tokens(10**9) | stop.flag("enough"),
+}
+
+
+@pytest.mark.parametrize("kind", STOPPING)
+def test_any_stop_condition_may_be_checked(kind: str) -> None:
+    """What its code waits for is said by models; what waits for time, tokens or a flag alone need not hold."""
+    check_debate(lambda: rent(max_rounds=3, terminate_when=STOPPING[kind]), seed=1, max_examples=10, failures=False)
 
 
 def test_a_judge_that_goes_by_the_last_word_is_no_judge_that_depends_on_order() -> None:

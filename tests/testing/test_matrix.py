@@ -14,12 +14,19 @@ from flowdebate.errors import ConfigurationError
 from flowdebate.runs.durable.resume import load_fork
 from flowdebate.runs.execute import run_sync, start_block
 from flowdebate.store import MemoryStore
-from flowdebate.testing.check import PROMISES, find_broken_promise
+from flowdebate.testing import Example, check
+from flowdebate.testing.check import find_broken_promise
 from flowdebate.testing.examples import answer_of
-from tests.testing.planted import CHEAP, EXAMPLES, PLANTED, SKIP, TakenAlready, rent, search, varied
+from tests.testing.planted import CHEAP, EXAMPLES, PLANTED, SKIP, TakenAlready, entries_of, rent, search, varied
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from flowdebate.testing.examples import ExampleModel
+    from tests.testing.planted import Planted
+
+PROMISES = set(check.PROMISES) - {"arrival_does_not_matter"}
+"""That one is of patterns in which all answer at once."""
 
 
 class Forked(Wrapped):
@@ -48,6 +55,12 @@ class Forked(Wrapped):
         return start_block(self._inner, value, run)
 
 
+@stop.when
+def agreed(ctx: Any) -> bool:
+    """Somebody gives in."""
+    return any("I am convinced." in entry.text for entry in entries_of(ctx))
+
+
 VARIANTS: dict[str, dict[str, Any]] = {
     "rotated": {"turn_order": "rotated"},
     "shuffled": {"turn_order": "shuffled"},
@@ -55,53 +68,58 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "mirror": {"mirror": True},
     "letter": {"judge": JudgeOptions(answer="letter")},
     "letter after reasons": {"judge": JudgeOptions(answer="letter_after_reasons", schedule="swap")},
-    "stop condition": {"terminate_when": stop.rounds(2) & stop.repeated() | stop.seconds(60) | stop.flag("enough")},
+    "stop condition": {"terminate_when": agreed | stop.flag("enough") | stop.rounds(1) & stop.repeated()},
     "person speaks": {"ann": human(name="ann")},
     "person moderates": {"moderator": human(name="solomon")},
     "person judges": {"judge": human(name="solomon")},
     "fork": {"around": Forked},
 }
 
-DEBATES = [name for name, planted in PLANTED.items() if planted.of_debates]
-TAKEN = {
-    "letter": ["judges_regardless_of_order", "winner_is_among_the_positions"],
-    "letter after reasons": ["judges_regardless_of_order", "winner_is_among_the_positions"],
-    "person judges": ["judges_regardless_of_order", "winner_is_among_the_positions"],
-}
-"""Promises whose planted bugs are in the part that a kind of debate replaces."""
+NOT_IN = {"stop condition": {"terminate_when_can_fire"}}
 ELSEWHERE = "fails_only_for_a_reason"
 """The promise that a crash breaks: a journal notices an order, or a place, that is not what it was."""
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("name", DEBATES)
-def test_a_planted_bug_is_found_in_any_kind_of_debate(name: str, variant: str) -> None:
-    """Wherever the two can be built together."""
-    planted = PLANTED[name]
-    if variant in planted.apart_from:
-        pytest.skip("no bug there")
+def bugs_in(variant: str) -> dict[str, Planted]:
+    """The planted bugs that a kind of debate can have."""
+    found = {}
     with varied(**VARIANTS[variant]):
-        try:
-            planted.make()
-        except (TakenAlready, ConfigurationError) as taken:
-            pytest.skip(str(taken))
-        found = search(planted, 1, max_examples=CHEAP.get(name, EXAMPLES))
-    assert found.broken is not None
-    assert found.broken.promise in (planted.promise, ELSEWHERE)
-
-
-def test_every_promise_is_broken_in_every_kind_of_debate() -> None:
-    """But for that of patterns whose answers arrive together, and where a kind takes the part that has the bug."""
-    for variant, options in VARIANTS.items():
-        met = set()
-        for planted in PLANTED.values():
-            with varied(**options), suppress(TakenAlready, ConfigurationError):
+        for name, planted in PLANTED.items():
+            with suppress(TakenAlready, ConfigurationError):
                 if planted.of_debates and variant not in planted.apart_from:
                     planted.make()
-                    met.add(planted.promise)
-        assert set(PROMISES) - met <= {"arrival_does_not_matter", *TAKEN.get(variant, ())}
+                    found[name] = planted
+    return found
 
 
+def find_all(variant: str, names: Iterable[str]) -> None:
+    """Each of these bugs is found in this kind of debate."""
+    with varied(**VARIANTS[variant]):
+        for name in names:
+            planted = PLANTED[name]
+            broken = search(planted, 1, max_examples=CHEAP.get(name, EXAMPLES)).broken
+            assert broken is not None, name
+            assert broken.promise in (planted.promise, ELSEWHERE), f"{name}: {broken}"
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_broken_promise_is_found_in_every_kind_of_debate(variant: str) -> None:
+    """But for a stop condition, the bugs in which are stop conditions themselves."""
+    bugs = bugs_in(variant)
+    assert PROMISES - {bug.promise for bug in bugs.values()} == NOT_IN.get(variant, set())
+    find_all(variant, {bug.promise: name for name, bug in reversed(bugs.items())}.values())
+
+
+@pytest.mark.simulation
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_planted_bug_is_found_in_every_kind_of_debate(variant: str) -> None:
+    """Wherever the two can be built together."""
+    find_all(variant, bugs_in(variant))
+
+
+STOPPING = Example(
+    question="Should rents be capped?", texts=("I am convinced.", "No."), choices=(1, 4), faults={4: "lost"}
+)
 PAIRS = [pair for pair in combinations(VARIANTS, 2) if not VARIANTS[pair[0]].keys() & VARIANTS[pair[1]].keys()]
 
 
@@ -114,6 +132,7 @@ def test_nothing_is_found_in_a_correct_debate_of_any_kind(kinds: tuple[str, ...]
             rent()
         except ConfigurationError as refused:
             pytest.skip(str(refused))
-        for seed in range(2):
-            found = find_broken_promise(lambda: rent(failures=SKIP), seed=seed, max_examples=8)
-            assert found.broken is None, str(found.broken)
+        found = find_broken_promise(
+            lambda: rent(failures=SKIP), seed=1, max_examples=6 if len(kinds) == 1 else 1, examples=[STOPPING]
+        )
+        assert found.broken is None, str(found.broken)

@@ -18,7 +18,7 @@ from flowdebate.cli.batch import Plans, Totals, hash_name, run_batch, show_summa
 from flowdebate.cli.batch_files import Row, read_rows
 from flowdebate.cli.terminal.process import ExitCode, exit_code_of_signal, open_page, tell, write_json
 from flowdebate.errors import BadFile, shown
-from flowdebate.patterns.debate.schemas import BASELINES, BaselineName
+from flowdebate.patterns.debate.schemas import BASELINES, BUDGETED, BaselineName, Equal
 from flowdebate.service.plans.options import COMMAND, FilePath, ModelName, Option, Text, allowed, misuse
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _Gain = Annotated[float, Field(gt=0, lt=1), allowed("a number between 0 and 1")]
 
 
-@opt.command("model", "base_url", "seed", "max_calls", "attempts", "fallback", "on_failure")
+@opt.command("model", "base_url", "seed", "max_calls", "price", "attempts", "fallback", "on_failure")
 def evaluate(  # noqa: PLR0913 - the options of the command
     questions: Annotated[
         str,
@@ -59,6 +59,10 @@ def evaluate(  # noqa: PLR0913 - the options of the command
             metavar="|".join(get_args(BaselineName)),
             help="Compare with it; once for each. Default: single, self_consistency; drafts for three sides or more.",
         ),
+    ] = None,
+    equal: Annotated[
+        Equal | None,
+        Option(help="What self-consistency and a revision may use as much of as the debate; cost takes --price."),
     ] = None,
     min_gain: Annotated[
         _Gain, Option(metavar="SHARE", help="The smallest gain in accuracy that is worth the cost.")
@@ -106,6 +110,8 @@ def evaluate(  # noqa: PLR0913 - the options of the command
 
     opt.check(out != "-", "--out", "-", "the path of a file: the report is written on stdout")
     compared = read_baselines(list(dict.fromkeys(baselines)), where=COMMAND) if baselines else None
+    whole = equal is None or compared is None or BUDGETED.intersection(compared)
+    opt.check(bool(whole), "--equal", equal, f"left out without --baseline {' or '.join(sorted(BUDGETED))}")
     if find_spec("scipy") is None:
         raise misuse("scipy", None, '`evaluate` needs scipy: pip install "flowdebate[audit]"')
     rows = read_rows(questions)[:limit]
@@ -116,7 +122,7 @@ def evaluate(  # noqa: PLR0913 - the options of the command
         judging = {"schedule": schedule, "panel": panel or None, "labels": labels or None}
         options = {"debaters": debaters, "max_rounds": max_rounds, **judging, **given}
         plans = EvaluationPlans(
-            options, file, rows, path=questions, truth=truth, choices=choices or (), baselines=compared
+            options, file, rows, path=questions, truth=truth, choices=choices or (), baselines=compared, equal=equal
         )
         name = name or plans.name(rows)
         finished = asyncio.run(
@@ -316,11 +322,13 @@ class EvaluationPlans(Plans):
         truth: str,
         choices: Sequence[str],
         baselines: Sequence[BaselineName] | None,
+        equal: Equal | None,
     ) -> None:
         super().__init__("debate", options, file, first=rows[0].question)
         if "output_schema" not in self.stored["options"]:
             self.stored["options"].setdefault("synthesizer", False)  # only verdicts are compared
         self._baselines = baselines
+        self._equal = {} if equal is None else {"equal": equal}
         self.questions: list[LabelledQuestion] = [
             self._label(row, path=path, number=number, truth=truth, columns=choices)
             for number, row in enumerate(rows, 1)
@@ -331,7 +339,8 @@ class EvaluationPlans(Plans):
     def name(self, rows: Sequence[Row]) -> str:
         """The name of a batch of these rows, baselines and positions."""
         positions = [list(map(dict, question.sides)) for question in self.questions]
-        return hash_name("evaluation", [super().name(rows), self._baselines and list(self._baselines), positions])
+        asked = [super().name(rows), self._baselines and list(self._baselines), positions]
+        return hash_name("evaluation", [*asked, *self._equal.values()])
 
     def options_of(self, row: Row) -> dict[str, Any]:
         """The options of one question: its sides, and the baselines."""
@@ -341,7 +350,8 @@ class EvaluationPlans(Plans):
         sides = [dict(side) for side in question.sides]
         # a vote of two first drafts is a coin, so it could not differ from one call
         compared = [name for name in BASELINES if name != "drafts" or len(sides) >= DRAFTS]
-        return {**super().options_of(row), "debaters": sides, "baselines": list(self._baselines or compared)}
+        asked = {"baselines": list(self._baselines or compared), **self._equal}
+        return {**super().options_of(row), "debaters": sides, **asked}
 
     def _label(self, row: Row, *, path: str, number: int, truth: str, columns: Sequence[str]) -> LabelledQuestion:
         from flowdebate.evaluation.evaluation_run import deal

@@ -13,7 +13,7 @@ from flowdebate.blocks.base import Block, merge_resources
 from flowdebate.blocks.concurrency import in_order
 from flowdebate.blocks.handler import Handler, handler
 from flowdebate.blocks.outline import Outline
-from flowdebate.errors import ConfigurationError, QuorumLost
+from flowdebate.errors import ConfigurationError, OutputError, QuorumLost, shown
 from flowdebate.patterns.events import RoundsEnded, TurnsOrdered
 from flowdebate.patterns.state import PatternInput, entries_of, pattern_state, round_of
 from flowdebate.runs.context import Scope
@@ -94,7 +94,7 @@ class AnotherRound:
         """`terminate_when` as a block; a function without a name answers with True or False."""
         if self.terminate_when is None:
             return None
-        from flowdebate.stop import as_condition
+        from flowdebate.stop import PATTERNS_OWN, as_condition
 
         condition = as_condition(self.terminate_when)
         plain = condition is not self.terminate_when
@@ -102,6 +102,8 @@ class AnotherRound:
         @handler(name="terminate_when")
         async def ask(_: object, ctx: Context) -> bool | str:
             reason = await condition.reason(ctx)
+            if reason in PATTERNS_OWN:  # of a class of the application's: functions are refused by their names
+                raise OutputError("terminate_when", "no reason of a pattern's own", [("", f"got {shown(reason)}")])
             return reason is not None if plain else reason or False
 
         return ask

@@ -8,12 +8,14 @@ def test_my_debate():
 
 from __future__ import annotations
 
+import inspect
 import random
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from random import SystemRandom
 from types import CodeType
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
@@ -148,9 +150,8 @@ def _draw(check: _Check) -> None:
 
     options = check.options
     # a `terminate_when` may wait for somebody to say a word, which stands in its code
-    predicates = [as_condition(predicate) for predicate in _predicates_of(check.make()) if predicate is not None]
-    codes = [getattr(function, "__code__", None) for each in predicates for function in each.functions]
-    words = [word for code in codes if code is not None for word in _strings_of(code) if word.strip()]
+    predicates = [each for each in _predicates_of(check.make()) if each is not None]
+    words = [word for each in predicates for code in _codes_of(each) for word in _strings_of(code) if word.strip()]
     drawn = examples(
         failures=options.get("failures", True),
         questions=options.get("questions"),
@@ -326,6 +327,15 @@ def _waits_outside(predicate: Any) -> bool:  # noqa: ANN401 - a condition or a f
     """Whether it is a condition on what no answer of a model decides."""
     condition = as_condition(predicate)
     return not condition.functions and re.search(r"\b(seconds|tokens|flag)\(", condition.name) is not None
+
+
+def _codes_of(predicate: Any) -> Iterator[CodeType]:  # noqa: ANN401 - a condition or a function
+    """The code of the application's functions in it."""
+    for each in as_condition(predicate).functions:
+        function = inspect.unwrap(each.func if isinstance(each, partial) else each)
+        call = function if hasattr(function, "__code__") else type(function).__call__  # an object that can be called
+        if isinstance(code := getattr(call, "__code__", None), CodeType):
+            yield code
 
 
 def _strings_of(code: CodeType) -> Iterator[str]:

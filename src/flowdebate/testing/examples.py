@@ -88,8 +88,7 @@ class ExampleModel:
 
     An answer depends on the prompt, not on the order of calls. Who is asked for a winner, scores or a letter has a
     favourite among the positions, in whatever order it reads them, or (in a fifth of all cases) none. `answers` takes
-    precedence. A call beyond `max_calls` raises
-    ScriptError.
+    precedence. A call beyond `max_calls` raises ScriptError.
     """
 
     name = "example"

@@ -26,7 +26,7 @@ from flowdebate import (
     round_robin,
     submit_answer,
 )
-from flowdebate.errors import ConfigurationError, NotAwaited, OutputError, RunConflict, RunNotFound
+from flowdebate.errors import ConfigurationError, NotAwaited, OutputError, ProviderFailed, RunConflict, RunNotFound
 from flowdebate.store.memory import MemoryStore
 from flowdebate.testing import FunctionModel, ScriptedModel
 
@@ -133,6 +133,17 @@ async def test_what_goes_on_at_the_same_time_comes_to_its_end() -> None:
     assert len(models.asked) == 1
     statuses = {task.assignee: task.status for task in result.tasks.list()}
     assert statuses == {"ann": "awaiting_review", "bob": "completed", "cy": "awaiting_review"}
+
+
+async def test_nobody_waits_for_a_human_of_a_run_that_failed() -> None:
+    """Who else spoke in that round has failed: the task that waited for the human is cancelled, and says why."""
+    rent = debate(name="rent", debaters=sides(ann=human(name="ann")), turn_order="simultaneous", synthesizer=False)
+    with pytest.raises(ProviderFailed) as failed:
+        await rent.run(QUESTION, model=ScriptedModel(ProviderFailed("503")), store=MemoryStore())
+    assert failed.value.run is not None
+    tasks = {task.assignee: task for task in failed.value.run.tasks.list()}
+    assert {name: task.status for name, task in tasks.items()} == {"ann": "cancelled", "bob": "errored"}
+    assert "503" in str(tasks["ann"].error or tasks["ann"])
 
 
 @LAW

@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from contextlib import suppress
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pydantic.alias_generators import to_camel
@@ -63,9 +64,7 @@ def only_field(schema: Mapping[str, Any]) -> str | None:
 
 def check_answer(schema: Mapping[str, Any], answer: object, *, block: str) -> Any:  # noqa: ANN401 - JSON data
     """`answer` as data that satisfies `schema`; OutputError names each invalid field."""
-    from flowdebate.models.output import validator_of
-
-    validator = validator_of(schema, where=block, field="schema of the answer")
+    validator = _create_validator(json.dumps(dict(schema)), block)
     data = parse_data(answer, schema, block=block)
     known = schema.get("$defs", {})
     errors = validator.iter_errors(data)
@@ -73,6 +72,13 @@ def check_answer(schema: Mapping[str, Any], answer: object, *, block: str) -> An
     if problems:
         raise OutputError(block, f"a {schema.get('title', 'value')}", problems)
     return data
+
+
+@lru_cache(maxsize=32)  # checking a schema takes longer than many answers to it
+def _create_validator(schema: str, block: str) -> Any:  # noqa: ANN401 - jsonschema's own
+    from flowdebate.models.output import validator_of
+
+    return validator_of(json.loads(schema), where=block, field="schema of the answer")
 
 
 def _field_problems(error: Any, known: Mapping[str, Any]) -> list[tuple[str, str]]:  # noqa: ANN401 - jsonschema's own

@@ -23,7 +23,14 @@ from flowdebate.errors import BadAnswer, ConfigurationError, LimitReached, error
 from flowdebate.measures import Ballot
 from flowdebate.measures.votes import tally
 from flowdebate.models.usage import Usage
-from flowdebate.patterns.debate.schemas import BASELINES, BaselineAnswer, BaselineName, DebateRawOutput, Equal
+from flowdebate.patterns.debate.schemas import (
+    BASELINES,
+    BUDGETED,
+    BaselineAnswer,
+    BaselineName,
+    DebateRawOutput,
+    Equal,
+)
 from flowdebate.patterns.output import publish
 from flowdebate.patterns.roles import generator_options
 from flowdebate.patterns.roster import check_roster
@@ -188,11 +195,14 @@ def create_baselines(
     check_count(block_name, max_samples=max_samples)
     if equal not in get_args(Equal):
         raise ConfigurationError(block_name, "equal", equal, f"one of {list(get_args(Equal))}")
+    asked = read_baselines(baselines, where=block_name)
+    if equal != "tokens" and not BUDGETED.intersection(asked):
+        raise ConfigurationError(block_name, "equal", equal, f"left out without {' or '.join(sorted(BUDGETED))}")
     return Baselines(
         block_name,
         positions=positions,
         models=tuple([None] * len(stances) if models is None else models),
-        asked=read_baselines(baselines, where=block_name),
+        asked=asked,
         max_samples=max_samples,
         equal=equal,
         template=template,
@@ -243,20 +253,28 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
             return _used(ctx, debate)
 
         budget = await ctx.step(count, key="budget", returns=Usage)  # so that a resumed run asks for as many samples
-        if self._equal == "cost" and _price(ctx, debate) is None:
-            raise ConfigurationError(self.name, "equal", "cost", "used with `prices` in the run's limits")
+        self.check_prices(ctx)
         question = question_of(value, ctx)
-        return [await self._answer(name, question, budget, ctx) for name in self._asked]
+        whole = self._amount(budget, ctx, debate)  # now, before baselines add to it
+        return [await self._answer(name, question, budget, whole, ctx) for name in self._asked]
 
-    async def _answer(self, name: BaselineName, question: str, budget: Usage, ctx: Context) -> BaselineAnswer:
+    def check_prices(self, ctx: Context) -> None:
+        """ConfigurationError if the cost is to be equal, and nobody can know it."""
+        if self._equal == "cost" and (ctx.run.budget is None or ctx.run.budget.cost is None):
+            allowed, hint = "used with `prices` in the run's limits", "--price on the command line"
+            raise ConfigurationError(self.name, "equal", "cost", allowed, hint=hint)
+
+    async def _answer(
+        self, name: BaselineName, question: str, budget: Usage, whole: float | None, ctx: Context
+    ) -> BaselineAnswer:
         """The answer of one baseline, with its usage."""
         money = ctx.run.budget
         before = None if money is None else money.cost
         place = f"{ctx.path}/{name}"
         if name == "self_consistency":
-            votes = await self._samples(question, budget, ctx, place)
+            votes = await self._samples(question, budget.calls, whole, ctx, place)
         elif name == "revision":
-            votes = await self._revisions(question, budget, ctx, place)
+            votes = await self._revisions(question, budget.calls, whole, ctx, place)
         else:
             models = range(len(self._models)) if name == "drafts" else (None,)
             votes = await self._votes(question, models, ctx, place)
@@ -278,12 +296,11 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
             problem=next((vote.problem for vote in votes if vote.problem is not None), None),
         )
 
-    async def _samples(self, question: str, budget: Usage, ctx: Context, place: str) -> list[_Vote]:
-        """Answers of the default model, until the next one would take more than `budget`."""
+    async def _samples(self, question: str, calls: int, whole: float | None, ctx: Context, place: str) -> list[_Vote]:
+        """Answers of the default model, until the next one would take more than the `whole`; if unknown, `calls`."""
         votes: list[_Vote] = []
-        whole = self._amount(budget, ctx, _debate_of(ctx))
         while room := min(
-            _room(whole, self._amount(_used(ctx, place), ctx, place), budget.calls, len(votes)),
+            _room(whole, self._amount(_used(ctx, place), ctx, place), calls, len(votes)),
             self._max_samples - len(votes),
             _WAVE,
         ):
@@ -293,12 +310,12 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
                 break  # who has answered nothing so often will not answer now
         return votes
 
-    async def _revisions(self, question: str, budget: Usage, ctx: Context, place: str) -> list[_Vote]:
+    async def _revisions(self, question: str, calls: int, whole: float | None, ctx: Context, place: str) -> list[_Vote]:
         """The last answers of the debaters' models, revised until one more revision of all would take too much."""
         votes: list[_Vote] = []
-        whole, asked, number = self._amount(budget, ctx, _debate_of(ctx)), range(len(self._models)), 0
+        asked, number = range(len(self._models)), 0
         while number < self._max_samples and (
-            not votes or _room(whole, self._amount(_used(ctx, place), ctx, place), budget.calls, number) >= len(asked)
+            not votes or _room(whole, self._amount(_used(ctx, place), ctx, place), calls, number) >= len(asked)
         ):
             wave = await self._votes(question, asked, ctx, place, first=number + 1, drafts=votes)
             if votes and all(vote.problem is not None for vote in wave):
@@ -467,5 +484,10 @@ def add_baselines(
     def _output(output: object, ctx: Context) -> object:
         return ctx.run.raw_output if isinstance(output, DebateRawOutput) else output
 
+    def _check_prices(_: object, ctx: Context) -> None:
+        asked.check_prices(ctx)  # before the debate is paid for
+
+    whole: Sequencer[Any, Any] = sequencer(name=pattern.name, model=model)
+    whole = whole.tap(_check_prices) if equal == "cost" else whole
     comparing = sequencer(name=f"{pattern.name}-compare").map(_question).then(asked).map(_keep)
-    return sequencer(name=pattern.name, model=model).then(pattern).tap_if(has_verdict, comparing).map(_output)
+    return whole.then(pattern).tap_if(has_verdict, comparing).map(_output)

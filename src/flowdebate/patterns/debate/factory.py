@@ -232,7 +232,7 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
         warn_of_kin(where, judges, roster, model=model)
     if (judge is None or asked is not None) and not anonymize_transcript:
         warn_of_named_judge(where, roster, model=model, judge=None if asked is None else asked.model)
-    if baselines is False:
+    if baselines is False and equal == "tokens":
         return pipeline
     from flowdebate.patterns.debate.baselines import add_baselines
 

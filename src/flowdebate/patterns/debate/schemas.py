@@ -37,6 +37,8 @@ Equal = Literal["tokens", "completion_tokens", "cost", "calls"]
 self-consistency the other way round: at equal tokens, where writing costs more than reading, it costs more."""
 BASELINES: tuple[BaselineName, ...] = ("single", "drafts", "self_consistency")  # from the cheapest on
 """The baselines of `baselines=True`. A revision has to be asked for: it costs as much as the debate once more."""
+BUDGETED: frozenset[BaselineName] = frozenset({"self_consistency", "revision"})
+"""Those that may use as much as the debate did, of what `equal` says."""
 Count = Annotated[int, Field(ge=0)]
 
 

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns.debate.judging.ballots import Answer, DecidedBy, OnFlip  # noqa: TC001 - pydantic reads them
-from flowdebate.patterns.debate.schemas import BaselineName, Equal, MirrorStarted, ModeratorDecided, VerdictReached
+from flowdebate.patterns.debate.schemas import (
+    BUDGETED,
+    BaselineName,
+    Equal,
+    MirrorStarted,
+    ModeratorDecided,
+    VerdictReached,
+)
 from flowdebate.patterns.state import TurnOrder  # noqa: TC001 - pydantic reads it
 from flowdebate.service.documents.live import Live, OneByOne, OwnSections
 from flowdebate.service.pages.base import Confidence, PatternPage, roster
@@ -229,6 +236,10 @@ class DebatePage(PatternPage):
         if options.mirror and options.turn_order == "simultaneous":
             allowed = "left out where all speak at once: there is no order to reverse"
             raise ConfigurationError(*options.place("mirror"), True, allowed)  # noqa: FBT003
+        asked = options.baselines or ()
+        if options.equal and asked is not True and not BUDGETED.intersection(asked):
+            allowed = f"left out without {' or '.join(sorted(BUDGETED))} among the baselines"
+            raise ConfigurationError(*options.place("equal"), options.equal, allowed)
         roles = [*(debater.name for debater in plan.speakers), *options.PEOPLE]
         humans = set(options.humans or ())
         if not plan.speakers and not humans.issubset(roles):
