@@ -54,7 +54,7 @@ def test_a_plan_file_takes_them_too(tmp_path: Path) -> None:
     assert json.loads(again.stdout)["runId"] == "rents"
 
 
-def test_a_run_is_not_begun_or_resumed_by_accident() -> None:
+def test_a_run_is_not_started_or_resumed_by_accident() -> None:
     """A taken id, another question, and options that do not go together are refused before anything is asked."""
     with Stage(turns=SAID) as on:
         line = on.options(*SIDES, "--max-rounds", "1")

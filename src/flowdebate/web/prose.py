@@ -329,7 +329,7 @@ class GrowingProse:
         """Where the open block begins."""
         self._done: list[Markup] = []
         self._open: list[Markup] = []
-        self.kept = 0
+        self.kept: int = 0
         """The blocks that were there before the last change and still are."""
         self._shown = 0
         """The characters that are set."""
