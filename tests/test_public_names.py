@@ -21,7 +21,20 @@ from flowdebate import errors
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-HEAVY = ("openai", "instructor", "jsonschema", "anyio", "rich", "typer", "hypothesis", "pytest", "xllamacpp", "aiohttp")
+HEAVY = (
+    "openai",
+    "anthropic",
+    "genai_prices",
+    "instructor",
+    "jsonschema",
+    "anyio",
+    "rich",
+    "typer",
+    "hypothesis",
+    "pytest",
+    "xllamacpp",
+    "aiohttp",
+)
 
 DESIGN = [
     "debate",

@@ -138,15 +138,15 @@ class Vendor:
     def _check_key(self, exchange: Exchange, *, native: bool) -> None:
         if self.key is None:
             return
-        sent = exchange.headers.get("x-api-key" if native else "authorization", "")
-        if sent != (self.key if native else f"Bearer {self.key}"):
+        sent = exchange.headers.get("authorization", "").removeprefix("Bearer ")
+        if self.key not in (sent, exchange.headers.get("x-api-key") if native else None):
             self.refused += 1
             if self.name == "gemini":
                 raise self._refusal(400, "API key not valid. Please pass a valid API key.")
             if self.name == "anthropic":
                 raise self._refusal(401, "invalid x-api-key", "authentication_error")
             raise _Refusal(401, {"error": {"message": "Incorrect API key provided.", "code": "invalid_api_key"}})
-        if native and exchange.headers.get("anthropic-version") != "2023-06-01":
+        if native and "anthropic-version" not in exchange.headers:
             raise self._refusal(400, "anthropic-version: header is required")
 
     def _check_model(self, name: object) -> None:

@@ -16,6 +16,7 @@ from .blocks.tools import function_schema as function_schema
 from .errors import FlowDebateError as FlowDebateError
 from .errors import FlowDebateWarning as FlowDebateWarning
 from .events import Event as Event
+from .models.anthropic.model import AnthropicModel as AnthropicModel
 from .models.openai.model import OpenAIModel as OpenAIModel
 from .models.retry import Retry as Retry
 from .patterns.consensus import consensus as consensus

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from flowdebate.errors import ModelError
-    from flowdebate.models import Model, ModelRequest, ModelResponse, OpenAIModel, Retry
+    from flowdebate.models import Model, ModelRequest, ModelResponse, Retry
     from flowdebate.models.base import Message
     from tests.models.server import ChatServer, Greeter, Handler
 
@@ -74,7 +74,7 @@ class Fault:
     """Of `OpenAIModel`."""
     retry: Callable[[Retry], Retry] | None = None
     """Another policy than the default one."""
-    wrapped: Callable[[OpenAIModel], Model] | None = None
+    wrapped: Callable[[Model], Model] | None = None
     """What is put around the model."""
     messages: tuple[Message, ...] = ({"role": "user", "content": "hello"},)
     tools: bool = False

@@ -146,7 +146,7 @@ def broken(*items: Any, reset: bool) -> Handler:
     async def send(exchange: Exchange) -> None:
         await exchange.raw(EVENT_STREAM)
         for item in items:
-            await exchange.raw(piece(event(item)))
+            await exchange.raw(piece(exchange.encode(item)))
         if reset:
             await asyncio.sleep(0.02)  # or the reset overtakes what was sent before it
             exchange.reset()

@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.errors import ModelError, ModelTimeout
-from flowdebate.models import ModelRequest, ModelSettings, OpenAIModel, OutputSchema, Retry, ToolSpec
+from flowdebate.models import AnthropicModel, ModelRequest, ModelSettings, OpenAIModel, OutputSchema, Retry, ToolSpec
 from flowdebate.models.call import ask
 from flowdebate.models.openai.structured import instruction
-from tests.models.server import ChatServer, fine
+from tests.models.server import ChatServer, Exchange, fine
 
+from .as_messages import MessagesExchange
 from .fault import Fault, Played, Verdict
 
 if TYPE_CHECKING:
     from flowdebate.models.openai.clients import Transport
-    from tests.models.server import Exchange
 
 __all__ = ("KEY", "Stage", "play", "untrusted")
 
@@ -35,6 +35,7 @@ class Stage:
     """A server that plays the row until it is told to be well again."""
 
     fault: Fault
+    kind: type[OpenAIModel | AnthropicModel] = OpenAIModel
     calm: bool = False
     _played: int = 0
     waits: list[float] = field(default_factory=list)
@@ -59,16 +60,18 @@ class Stage:
 
     def server(self) -> ChatServer:
         """The server."""
-        return ChatServer({"m": self.serve}, greet=self.greet, tls=untrusted() if self.fault.tls else None)
+        exchange = Exchange if self.kind is OpenAIModel else MessagesExchange
+        tls = untrusted() if self.fault.tls else None
+        return ChatServer({"m": self.serve}, exchange=exchange, greet=self.greet, tls=tls)
 
-    def model(self, server: ChatServer, transport: Transport) -> OpenAIModel:
+    def model(self, server: ChatServer, transport: Transport) -> OpenAIModel | AnthropicModel:
         """The model, with its own retries."""
         retry = Retry(sleep=self.sleep)
         retry = retry if self.fault.retry is None else self.fault.retry(retry)
         base_url = self.fault.base_url or server.base_url
         if base_url == "https":
             base_url = server.base_url.replace("http:", "https:")
-        return OpenAIModel("m", base_url=base_url, api_key=KEY, transport=transport, retry=retry, **self.fault.options)
+        return self.kind("m", base_url=base_url, api_key=KEY, transport=transport, retry=retry, **self.fault.options)
 
     def request(self) -> ModelRequest:
         """The row's request."""
@@ -86,9 +89,9 @@ class Stage:
 instruction(OutputSchema.of(dict), "json")  # what it imports would count against the first call's deadline
 
 
-async def play(fault: Fault, transport: Transport) -> None:
-    """Play `fault`; AssertionError where anything is not as its row says."""
-    stage = Stage(fault)
+async def play(fault: Fault, transport: Transport, kind: type[OpenAIModel | AnthropicModel] = OpenAIModel) -> None:
+    """Play `fault` with a model of `kind`; AssertionError where anything is not as its row says."""
+    stage = Stage(fault, kind)
     async with stage.server() as server:
         tasks = asyncio.all_tasks()
         inner = stage.model(server, transport)
@@ -173,7 +176,7 @@ def _check_time(fault: Fault, played: Played, took: float) -> None:
         assert played.error.seconds <= took + 0.01 < played.error.seconds + LATE
 
 
-def _check_secrets(model: OpenAIModel, played: Played) -> None:
+def _check_secrets(model: OpenAIModel | AnthropicModel, played: Played) -> None:
     told = repr(model) + repr(played.response) + repr(played.request.attempts.made) + "".join(played.pieces)
     if played.error is not None:
         told += "".join(traceback.format_exception(played.error))

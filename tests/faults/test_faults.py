@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from flowdebate.models import AnthropicModel
+
 from .rows import FAULTS
 from .stage import play
 
@@ -13,6 +15,18 @@ if TYPE_CHECKING:
     from flowdebate.models.openai.clients import Transport
 
     from .fault import Fault
+
+_BYTES = """
+    27 27-late 22-stream 74-after 74-bom 74-crlf 74-bytes 74-json 74-utf8 74-ids 74-ping packing-gzip packing-deflate
+    packing-stream headers-long headers-type headers-no-type headers-cookie 100 100-many http-1.0 bom keys-twice
+"""
+"""Answers in openai's form, sent byte by byte or packed: what they are about is below both APIs."""
+_FORMS = """
+    33-choice 34-null 34-message 36-image 36-number 40-choices 57-json 57-two-json 58-json 58-md_json 58-none 67-json 70
+    74-usage 74-choices 74-tools 74-refusal tools-shape tools-index
+"""
+"""What only openai's form can say, and modes that only its servers have."""
+_OPENAI_S = frozenset(f"{_BYTES} {_FORMS}".split())
 
 pytestmark = [pytest.mark.anyio, pytest.mark.fault]
 
@@ -23,3 +37,10 @@ pytestmark = [pytest.mark.anyio, pytest.mark.fault]
 async def test_a_fault_ends_as_its_row_says(fault: Fault, transport: Transport) -> None:
     """The outcome, the requests, their errors and waits; no secret shown, nothing left behind, the model works on."""
     await play(fault, transport)
+
+
+@pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")
+@pytest.mark.parametrize("fault", [fault for fault in FAULTS if fault.id not in _OPENAI_S], ids=str)
+async def test_a_fault_ends_in_the_same_way_over_anthropic_s_api(fault: Fault) -> None:
+    """The same rows, by another SDK and another API."""
+    await play(fault, "aiohttp", AnthropicModel)

@@ -46,7 +46,7 @@ from .handlers import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from flowdebate.models import Model, OpenAIModel, Retry
+    from flowdebate.models import Model, Retry
 
     from .fault import Played
 
@@ -106,11 +106,11 @@ class _Sent:
 _first, _second, _third = _Sent(), _Sent(), _Sent()
 
 
-def _first_text(model: OpenAIModel) -> Model:
+def _first_text(model: Model) -> Model:
     return Timeout(model, first_text=_EACH)
 
 
-def _each(model: OpenAIModel) -> Model:
+def _each(model: Model) -> Model:
     return Timeout(model, _EACH)
 
 

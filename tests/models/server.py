@@ -108,7 +108,11 @@ class Exchange:
 
     async def event(self, event: Json) -> None:
         """Send one event."""
-        await self.raw(f"data: {json.dumps(event)}\n\n".encode())
+        await self.raw(self.encode(event))
+
+    def encode(self, event: Json) -> bytes:
+        """One event, as it is sent."""
+        return f"data: {json.dumps(event)}\n\n".encode()
 
     async def until_gone(self) -> None:
         """Wait until the client has left."""
@@ -145,6 +149,8 @@ class ChatServer:
     scenarios: Mapping[str, Handler] = field(default_factory=dict)
     otherwise: Handler = fine
     """What answers where no scenario does."""
+    exchange: type[Exchange] = Exchange
+    """How its handlers write."""
     bodies: list[dict[str, Json]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     paths: list[str] = field(default_factory=list)
@@ -232,7 +238,7 @@ class ChatServer:
             self.headers.append(headers)
             self.paths.append(first.split(" ")[1])
             self.arrived.notify_all()
-        exchange = Exchange(body, headers, self.paths[-1], reader, writer)
+        exchange = self.exchange(body, headers, self.paths[-1], reader, writer)
         await self.scenarios.get(body.get("model", ""), self.otherwise)(exchange)
         return exchange.close
 

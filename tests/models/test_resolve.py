@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate.errors import AuthenticationFailed, ConfigurationError, ModelUnavailable
-from flowdebate.models import LocalModel, ModelRequest, ModelResponse, OpenAIModel, resolve_model
+from flowdebate.models import AnthropicModel, LocalModel, ModelRequest, ModelResponse, OpenAIModel, resolve_model
 from flowdebate.models.openai.endpoint import NO_KEY
 from flowdebate.models.resolve import PROVIDERS, ModelResolver, PinnedModel, check_model, environment_choice
 from flowdebate.patterns import PATTERNS
@@ -65,7 +65,7 @@ def environment(**values: str) -> Iterator[None]:
 def test_each_provider_s_models_can_be_named(provider: str) -> None:
     """The name as the provider writes it may hold slashes; errors call the model what the user called it."""
     model = resolve_model(f"{provider}/some/model:7b")
-    assert isinstance(model, OpenAIModel)
+    assert isinstance(model, AnthropicModel if provider == "anthropic" else OpenAIModel)
     assert model.name == f"{provider}/some/model:7b"
     assert model._name == "some/model:7b"
 

@@ -1,3 +1,5 @@
+from .anthropic.model import AnthropicModel as AnthropicModel
+from .base import Effort as Effort
 from .base import FinishReason as FinishReason
 from .base import Flag as Flag
 from .base import Message as Message

@@ -19,13 +19,16 @@ import os
 import re
 import threading
 import time
+import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
+from importlib.util import find_spec
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias, cast
 
-from flowdebate.errors import ConfigurationError, ModelUnavailable, RealModelForbidden
+from flowdebate.errors import ConfigurationError, FlowDebateWarning, ModelUnavailable, RealModelForbidden
 from flowdebate.models.base import Model, profile_of
 from flowdebate.models.call import check_real_calls_allowed
 
@@ -368,6 +371,12 @@ def _named(spec: str, field: str, where: str = "model") -> Model:
         allowed = f'"local", "intent/chat", "intent/synthesize" or "provider/model" with one of {", ".join(PROVIDERS)}'
         meant = _guess_name(spec)
         raise ConfigurationError(where, field, spec, allowed, hint=f"Did you mean {meant!r}?" if meant else "")
+    if provider_name == "anthropic":
+        if find_spec("anthropic") is not None:
+            from flowdebate.models.anthropic.model import AnthropicModel
+
+            return AnthropicModel(name, label=spec)
+        _recommend_sdk()
     from flowdebate.models.openai.model import OpenAIModel
 
     return OpenAIModel(
@@ -380,6 +389,16 @@ def _named(spec: str, field: str, where: str = "model") -> Model:
         logprobs=provider.logprobs,
         label=spec,
     )
+
+
+@lru_cache(maxsize=1)
+def _recommend_sdk() -> None:
+    """Say once what models of Anthropic lack without its SDK."""
+    message = (
+        "models of Anthropic are asked through its OpenAI-compatible endpoint, which has no prompt caching: "
+        'pip install "flowdebate[anthropic]" to pay less for what each turn reads again'
+    )
+    warnings.warn(message, FlowDebateWarning, stacklevel=2)
 
 
 # Providers of models that are often named without one, by the beginning of the name.

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from itertools import pairwise
 from typing import TYPE_CHECKING
 from unicodedata import normalize
 
@@ -25,6 +26,21 @@ BAR = "\n  | "
 """Separator between the lines of one text."""
 NEXT_TEXT = r"\n(?!  \| )"
 """Pattern of the line break behind a text, which no bar follows."""
+
+_ENTRY = re.compile(r"^\[[^\n]*(?:\n  \| [^\n]*)*", re.MULTILINE)
+
+
+def split_entries(text: str) -> list[str]:
+    r"""Split a prompt behind each text that follows a tag; the last piece has none. Joined, they are `text`.
+
+    A transcript only grows, so all pieces but the last are those of a later prompt, too.
+
+    >>> split_entries("So far:\n[for] Yes.\n  | Really.\n[against] No.\nAnswer.")
+    ['So far:\n[for] Yes.\n  | Really.', '\n[against] No.', '\nAnswer.']
+    """
+    ends = [match.end() for match in _ENTRY.finditer(text)]
+    return [text[start:end] for start, end in pairwise((0, *ends, len(text)))]
+
 
 _MARK = "⟦"
 _ESCAPED_ALWAYS = (

@@ -8,7 +8,9 @@ import sys
 import threading
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakKeyDictionary
 
 from flowdebate._util.text import redact
@@ -48,7 +50,7 @@ class _LoopClients:
     """Clients of one event loop (a second one if the endpoint has moved), and how many use them."""
 
     users: int = 0
-    clients: dict[Endpoint, AsyncOpenAI] = field(default_factory=dict)
+    clients: dict[Endpoint, Any] = field(default_factory=dict)
     closing: AsyncExitStack = field(default_factory=AsyncExitStack)
 
 
@@ -56,11 +58,19 @@ class Clients:
     """The clients of one model.
 
     `keep_open` keeps connections open inside its block, where `client` returns the running loop's client. Event loops,
-    and so threads, do not share clients.
+    and so threads, do not share clients. They are those of the library `sdk`, made by `connect`, openai's by default.
     """
 
-    def __init__(self, *, transport: Transport = "aiohttp") -> None:
+    def __init__(
+        self,
+        *,
+        transport: Transport = "aiohttp",
+        sdk: str = "openai",
+        connect: Callable[[Endpoint, dict[str, Any]], Any] | None = None,
+    ) -> None:
         self._transport = transport
+        self._sdk = sdk
+        self._connect_sdk = connect or _connect_openai
         self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopClients] = WeakKeyDictionary()
         self._lock = threading.Lock()
         self._contexts: dict[bool, ssl.SSLContext] = {}
@@ -91,14 +101,16 @@ class Clients:
         # a client closes its sockets before its first await, so a cancellation that comes now leaves none open
         await own.closing.aclose()
 
-    async def client(self, endpoint: Endpoint) -> AsyncOpenAI:
+    async def client(self, endpoint: Endpoint) -> Any:  # noqa: ANN401 - that of `connect`
         """Return the running loop's client for `endpoint`; call it inside `keep_open`."""
         secure = endpoint.base_url.startswith("https")
-        if "openai" not in sys.modules or secure not in self._contexts:
+        if self._sdk not in sys.modules or secure not in self._contexts:
 
             def prepare() -> None:  # in a thread: `import openai` takes half a second and more
                 import httpx2
                 import openai.resources.chat.completions  # noqa: F401 - `import openai` leaves it for the first call
+
+                import_module(self._sdk)
 
                 self._contexts[secure] = httpx2.create_ssl_context(verify=secure)
 
@@ -112,7 +124,7 @@ class Clients:
             own.closing.push_async_callback(found.close)
         return found
 
-    def _connect(self, endpoint: Endpoint) -> AsyncOpenAI:
+    def _connect(self, endpoint: Endpoint) -> Any:  # noqa: ANN401 - that of `connect`
         import httpx2
         import openai
 
@@ -135,7 +147,8 @@ class Clients:
             # proxies of the environment are not used for this machine
             trust_env=not is_loopback(endpoint.base_url),
             verify=context,
-            event_hooks={"response": [_bound_body]},
+            # anthropic wants the names of events, and openai makes errors of some
+            event_hooks={"response": [partial(_bound_body, names=self._sdk != "openai")]},
             cookies=_no_cookies(),
             params=endpoint.query or None,
         )
@@ -143,15 +156,22 @@ class Clients:
             from flowdebate.models.openai.transport import use_clean_connections
 
             use_clean_connections(http, limit=_CONNECTIONS, context=context)
-        return openai.AsyncOpenAI(
-            api_key=endpoint.api_key,
-            base_url=endpoint.base_url,
+        options = {
+            "api_key": endpoint.api_key,
+            "base_url": endpoint.base_url,
             # packed bodies cost time, and could unpack to more than the memory holds
-            default_headers={"Accept-Encoding": "identity", **dict(endpoint.headers)},
-            http_client=http,
-            max_retries=0,  # openai's own retries are paid calls that nobody counts
-            timeout=timeout,
-        )
+            "default_headers": {"Accept-Encoding": "identity", **dict(endpoint.headers)},
+            "http_client": http,
+            "max_retries": 0,  # a library's own retries are paid calls that nobody counts
+            "timeout": timeout,
+        }
+        return self._connect_sdk(endpoint, options)
+
+
+def _connect_openai(_: Endpoint, options: dict[str, Any]) -> AsyncOpenAI:
+    import openai
+
+    return openai.AsyncOpenAI(**options)
 
 
 def _no_cookies() -> CookieJar:
@@ -165,7 +185,7 @@ def _no_cookies() -> CookieJar:
     return NoCookies()
 
 
-async def _bound_body(response: httpx2.Response) -> None:
+async def _bound_body(response: httpx2.Response, *, names: bool = False) -> None:
     """Note the headers of `response`, and bound its body: reject it at once where they announce more."""
     from flowdebate.models.openai.transport import bound_stream, encoding_of
 
@@ -179,7 +199,7 @@ async def _bound_body(response: httpx2.Response) -> None:
         # httpx2 would unpack each piece, however large, before its size can be checked
         del response.headers["content-encoding"]
     events = "event-stream" in response.headers.get("content-type", "").lower()
-    response.stream = bound_stream(response.stream, _LONGEST_BODY, encoding=encoding, events=events)
+    response.stream = bound_stream(response.stream, _LONGEST_BODY, encoding=encoding, events=events, names=names)
 
 
 async def load(function: Callable[..., object], *arguments: object) -> None:
@@ -231,6 +251,9 @@ class PooledModel:
 # Loggers of openai and what is below it, which may show a key in headers, addresses and tracebacks.
 _LOGGERS = (
     "aiohttp.client",
+    "anthropic",
+    "anthropic._base_client",
+    "anthropic._response",
     "httpcore2.connection",
     "httpcore2.http11",
     "httpcore2.http2",

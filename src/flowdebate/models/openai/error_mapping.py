@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import sys
 import time
 from contextlib import suppress
 from contextvars import ContextVar
@@ -20,14 +21,12 @@ from flowdebate._util.text import one_line
 from flowdebate.errors import (
     AuthenticationFailed,
     ConnectionLost,
-    ContentFiltered,
     ContextTooLong,
     FlowDebateError,
     MalformedResponse,
     ModelError,
     ModelNotFound,
     ModelUnavailable,
-    OutputTruncated,
     ProviderFailed,
     RateLimited,
     RequestRejected,
@@ -53,7 +52,7 @@ _QUOTA = ("insufficient_quota", "credit balance", "billing", "exceeded your curr
 _WORDS: Mapping[int, tuple[str, ...]] = {
     400: ("invalid_request_error", "invalid_argument", "context_length_exceeded", "exceed_context_size_error"),
     401: ("invalid_api_key", "incorrect_api_key", "authentication_error", "unauthenticated", "unauthorized"),
-    402: ("billing_hard_limit_reached", "billing_not_active", "insufficient_credits"),
+    402: ("billing_hard_limit_reached", "billing_not_active", "insufficient_credits", "billing_error"),
     403: ("permission_error", "permission_denied", "access_denied", "forbidden"),
     404: ("model_not_found", "not_found_error", "not_found"),
     413: ("request_too_large",),
@@ -91,7 +90,10 @@ def map_error(
     if own is not None:  # raised by a hook of ours, and wrapped by openai
         return own
     links = tuple(_chain(error, during))
-    mapped = _openai(error, links, base_url, secrets) or _transport(links, base_url, secrets)
+    # an SDK that was not imported has raised nothing
+    sdks: list[Any] = [sdk for name in ("openai", "anthropic") if (sdk := sys.modules.get(name)) is not None]
+    by_sdk = [found for sdk in sdks if (found := _of_sdk(sdk, error, links, base_url, secrets)) is not None]
+    mapped = by_sdk[0] if by_sdk else _transport(links, base_url, secrets)
     if mapped is None:
         if isinstance(error, UnicodeEncodeError):
             mapped = RequestRejected("the prompt is not valid Unicode, so it cannot be sent")
@@ -182,28 +184,28 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     return wait if math.isfinite(wait) and 0 <= wait <= _LONGEST_WAIT else None
 
 
-def _openai(  # noqa: PLR0911 - a table
-    error: Exception, links: Sequence[BaseException], base_url: str, secrets: Sequence[str]
+def _of_sdk(  # noqa: PLR0911 - a table
+    sdk: Any,  # noqa: ANN401 - openai, or anthropic, whose errors have the same names
+    error: Exception,
+    links: Sequence[BaseException],
+    base_url: str,
+    secrets: Sequence[str],
 ) -> ModelError | None:
-    import openai
-
-    if isinstance(error, openai.APIStatusError):
+    if isinstance(error, sdk.APIStatusError):
+        if error.status_code < 300 and isinstance(error.body, dict):  # noqa: PLR2004 - an error event of anthropic's
+            return inner_error(error.body.get("error"), secrets=secrets, base_url=base_url)
         headers = error.response.headers
         body = error.body if error.body is not None else error.message
         if "html" in headers.get("content-type", ""):
             body = f"an HTML page; is base_url{_at(base_url)} an API?"
         return status_error(error.status_code, body, headers=headers, secrets=secrets, base_url=base_url)
-    if isinstance(error, openai.APIConnectionError):  # timeouts are a subclass
+    if isinstance(error, sdk.APIConnectionError):  # timeouts are a subclass
         return _transport(links[1:], base_url, secrets) or ConnectionLost(f"the connection{_at(base_url)} broke")
-    if isinstance(error, openai.LengthFinishReasonError):
-        return OutputTruncated("the answer was cut off before its end: give it more room (max_tokens)")
-    if isinstance(error, openai.ContentFilterFinishReasonError):
-        return ContentFiltered("the provider's content filter stopped the answer")
-    if isinstance(error, openai.APIResponseValidationError):
+    if isinstance(error, sdk.APIResponseValidationError):
         return MalformedResponse(f"the answer is not a chat completion ({one_line(error.message, secrets=secrets)})")
-    if isinstance(error, openai.APIError):  # an error event inside a stream
+    if isinstance(error, sdk.APIError):  # an error event inside a stream
         return inner_error(error.body or error.message, secrets=secrets, base_url=base_url)
-    if isinstance(error, openai.OpenAIError):
+    if isinstance(error, getattr(sdk, "OpenAIError", None) or sdk.AnthropicError):
         return RequestRejected(one_line(_safe_str(error), secrets=secrets))
     return None
 

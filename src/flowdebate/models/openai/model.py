@@ -9,6 +9,7 @@ import sys
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Literal, get_args
 from urllib.parse import urlsplit
 
@@ -55,7 +56,7 @@ STRUCTURED_MODES: tuple[StructuredMode, ...] = ("json_schema", "tools", "json", 
 
 # Words in a server's refusal of a structured mode: each server has its own, and none a code for it.
 _MODE = re.compile(
-    r"response_?format|json_?schema|json_object|structured.?output|tool_?choice|\btools?\b|function.?call|grammar",
+    r"response_?format|output_?config|output_?format|json_?schema|json_object|structured.?output|tool_?choice|\btools?\b|function.?call|grammar",
     re.IGNORECASE,
 )
 # Words in a server's refusal of log-probabilities: reasoning models also refuse the rest of such a request.
@@ -160,11 +161,8 @@ class OpenAIModel(PooledModel):
         endpoint = self._endpoint()
         async with self._clients.keep_open():
             client = await self._clients.client(endpoint)
-            learned = _learned(endpoint.base_url, self._name)
-            refused: list[StructuredMode] = []
-            while True:
-                modes = [mode for mode in learned.order(self._modes, request) if mode not in refused]
-                mode = modes[min(request.skipped_modes, len(modes) - 1)]
+
+            def chat(modes: Sequence[StructuredMode]) -> Chat:
                 dialect = Dialect(
                     model=self._name,
                     label=self._label,
@@ -175,25 +173,11 @@ class OpenAIModel(PooledModel):
                     strict_model=self._strict_model,
                     # OpenAI's reasoning models know only the newer name, most other servers only the older one
                     room="max_completion_tokens" if endpoint.base_url.startswith(_OPENAI) else "max_tokens",
+                    amend=_with_cache_key if endpoint.base_url.startswith(_OPENAI) else None,
                 )
-                chat = Chat(dialect=dialect, client=client, endpoint=endpoint)
-                try:
-                    answered = await chat.answer(request)
-                except SchemaViolation as error:
-                    if error.answer and find_object(error.answer) is None:
-                        learned.prose[mode] += 1
-                    raise
-                except RequestRejected as error:
-                    if request.choices and _refuses(error, _LOGPROBS):
-                        return ModelResponse(finish="stop")
-                    if request.output is None or len(modes) == 1 or not _refuses(error, _MODE):
-                        raise
-                    refused.append(mode)
-                    learned.put_last(mode)
-                else:
-                    if answered.asked_as == mode and answered.finish == "stop":
-                        learned.prose[mode] = 0
-                    return answered
+                return Chat(dialect=dialect, client=client, endpoint=endpoint)
+
+            return await answer_in_modes(request, self._modes, (endpoint.base_url, self._name), chat)
 
     def _endpoint(self) -> Endpoint:
         url = self._address
@@ -254,11 +238,51 @@ class _Learned:
 _IGNORED = 2  # answers without JSON: one may be the model's own fault
 
 
+async def answer_in_modes(
+    request: ModelRequest,
+    modes: Sequence[StructuredMode],
+    model: tuple[str, str],
+    chat: Callable[[Sequence[StructuredMode]], Chat],
+) -> ModelResponse:
+    """Answer by `chat(modes)`, in the next mode where the server refuses one; `model` is its address and its name."""
+    learned = _learned(*model)
+    refused: list[StructuredMode] = []
+    while True:
+        left = [mode for mode in learned.order(modes, request) if mode not in refused]
+        mode = left[min(request.skipped_modes, len(left) - 1)]
+        try:
+            answered = await chat(left).answer(request)
+        except SchemaViolation as error:
+            if error.answer and find_object(error.answer) is None:
+                learned.prose[mode] += 1
+            raise
+        except RequestRejected as error:
+            if request.choices and _refuses(error, _LOGPROBS):
+                return ModelResponse(finish="stop")
+            if request.output is None or len(left) == 1 or not _refuses(error, _MODE):
+                raise
+            refused.append(mode)
+            learned.put_last(mode)
+        else:
+            if answered.asked_as == mode and answered.finish == "stop":
+                learned.prose[mode] = 0
+            return answered
+
+
 @lru_cache(maxsize=1_000)
 def _learned(base_url: str, model: str) -> _Learned:
     """What this process knows of a model: kept here, since each run may make model objects of its own."""
     del base_url, model  # they tell one record from another
     return _Learned()
+
+
+def _with_cache_key(parameters: Parameters) -> Parameters:
+    """Let OpenAI ask the machine that has the prompt's beginning in its cache: all that share a system message."""
+    first = parameters["messages"][0] if parameters["messages"] else {}
+    if first.get("role") != "system" or "prompt_cache_key" in parameters.get("extra_body", ()):
+        return parameters
+    key = blake2b(str(first.get("content")).encode(errors="replace"), digest_size=16).hexdigest()
+    return {**parameters, "prompt_cache_key": key}
 
 
 def _refuses(error: RequestRejected, option: re.Pattern[str]) -> bool:
@@ -435,7 +459,7 @@ class Chat:
         during = sys.exception()
         try:
             stream = await self.client.chat.completions.create(**self._amend(parameters))
-            await _check_stream(stream.response)
+            await _check_stream(stream)
             async for chunk in stream:
                 yield chunk
         except _Whole:
@@ -469,13 +493,16 @@ class _Whole(Exception):
         super().__init__()
 
 
-async def _check_stream(response: httpx2.Response) -> None:
-    """Check that `response` is a stream: _Whole for a server that does not stream, MalformedResponse for a page."""
+async def _check_stream(stream: Any) -> None:  # noqa: ANN401 - openai's own
+    """Check that `stream` is one: _Whole for a server that does not stream, MalformedResponse for a page."""
+    response: httpx2.Response = stream.response
     kind = response.headers.get("content-type", "").lower()
     if "json" in kind:
+        value = json.loads(await response.aread())
+        if hasattr(stream, "whole"):
+            raise _Whole(stream.whole(value))
         from openai.types.chat import ChatCompletion
 
-        value = json.loads(await response.aread())
         raise _Whole(ChatCompletion.construct(**value) if isinstance(value, dict) else None)
     if "html" in kind:
         raise MalformedResponse("the response is a page, not a stream: is base_url an API?", transient=False)

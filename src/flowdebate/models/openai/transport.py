@@ -29,11 +29,12 @@ if TYPE_CHECKING:
 _LINES = 100  # of one event, which usually has one
 
 
-async def event_lines(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def event_lines(parts: AsyncIterator[bytes], *, names: bool = False) -> AsyncIterator[bytes]:
     """Cut `parts` of an event stream after whole lines; MalformedResponse for an event that does not end.
 
     openai copies the whole event for each further line or part of it, so that a server could keep a process busy. Lines
-    without data are left out: openai makes empty events of comments, ids and the like.
+    without data are left out: openai makes empty events of comments, ids and the like. With `names`, those of events
+    are not.
     """
     rest: list[bytes] = []
     lines = 0
@@ -47,7 +48,8 @@ async def event_lines(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         whole_lines = []
         for line in whole.split(b"\n")[:-1]:
             blank = not line.strip()
-            if not blank and not (line.startswith(b"data:") and line[5:].strip()):
+            named = names and line.startswith(b"event:")
+            if not (blank or named or (line.startswith(b"data:") and line[5:].strip())):
                 continue
             lines = 0 if blank else lines + 1
             if lines > _LINES:
@@ -72,7 +74,7 @@ def encoding_of(headers: Mapping[str, str]) -> str | None:
 
 
 def bound_stream(
-    stream: object, limit: int, *, encoding: str | None = None, events: bool = False
+    stream: object, limit: int, *, encoding: str | None = None, events: bool = False, names: bool = False
 ) -> httpx2.AsyncByteStream:
     """Bound `stream` to `limit` decompressed bytes; ResponseTooLarge above, MalformedResponse for unknown encodings.
 
@@ -80,18 +82,21 @@ def bound_stream(
     """
     if not isinstance(stream, httpx2.AsyncByteStream):
         raise TypeError(stream)
-    return _Bounded(stream, limit, encoding, events=events)
+    return _Bounded(stream, limit, encoding, events=events, names=names)
 
 
 class _Bounded(httpx2.AsyncByteStream):
-    def __init__(self, stream: httpx2.AsyncByteStream, limit: int, encoding: str | None, *, events: bool) -> None:
+    def __init__(
+        self, stream: httpx2.AsyncByteStream, limit: int, encoding: str | None, *, events: bool, names: bool
+    ) -> None:
         self._stream = stream
         self._limit = limit
         self._encoding = encoding
         self._events = events
+        self._names = names
 
     def __aiter__(self) -> AsyncIterator[bytes]:
-        return event_lines(self._bounded()) if self._events else self._bounded()
+        return event_lines(self._bounded(), names=self._names) if self._events else self._bounded()
 
     async def _bounded(self) -> AsyncIterator[bytes]:
         read = 0

@@ -1,0 +1,1 @@
+"""Models of Anthropic, called natively: `AnthropicModel`."""

@@ -1,0 +1,298 @@
+"""Anthropic's messages in the place of openai's chat completions: requests, answers and streams, translated.
+
+What is asked for and how it is read is decided once, in `models/openai`: `MessagesClient` takes what that sends to a
+client of openai, and answers in its form.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import OrderedDict
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from flowdebate._util.text import is_blank
+from flowdebate.models.openai.error_mapping import inner_error
+from flowdebate.prompts.escaping import split_entries
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+
+    from anthropic import AsyncAnthropic
+
+    from flowdebate.models.base import Message
+
+
+Json = dict[str, Any]
+
+_MARK = {"cache_control": {"type": "ephemeral"}}
+_ROOM = 8_192  # tokens of an answer where nobody says: the API wants a number
+_THINKING = {"low": 2_048, "medium": 8_192, "high": 24_576}  # tokens that an effort may take beside that
+# Models from before efforts, which are given a number of tokens to think in, and think nothing without one.
+_BY_BUDGET = re.compile(r"claude-(3|haiku-4-5|sonnet-4-5|(opus|sonnet)-4(-1)?(-\d{8})?$)")
+_LEAST_BUDGET = 1_024
+_REMEMBERED = 1_000  # calls of tools whose thoughts have to be sent back with their results
+
+_FINISHES = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "tool_use": "tool_calls",
+    "refusal": "content_filter",
+}
+
+
+class MessagesClient:
+    """An `AsyncAnthropic` with the interface of openai's client, as far as `Chat` knows it."""
+
+    def __init__(self, client: AsyncAnthropic) -> None:
+        self._client = client
+        self._thoughts: OrderedDict[str, list[Json]] = OrderedDict()
+        """What was thought before a tool was called, by the call's id: the API wants it back with the result."""
+        self.chat: Any = SimpleNamespace(completions=self)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.close()
+
+    async def create(self, *, stream: bool = False, **parameters: Any) -> Any:  # noqa: ANN401 - openai's own
+        """Send a request, which is that of a chat completion with `marks`, and return its completion or stream."""
+        sent = self._request(parameters)
+        create: Any = self._client.messages.create
+        if stream:
+            return _MessageStream(await create(**sent, stream=True), self)
+        return self.completion(await create(**sent))
+
+    def _request(self, given: Json) -> Json:
+        extra = dict(given.get("extra_body", ()))
+        tools = [_tool(each["function"]) for each in given.get("tools", ())]
+        system, messages = self._messages(given["messages"], rereads=given["marks"] == "transcript")
+        config, thinking = _thinking(given["model"], extra, given.get("max_tokens"))
+        sent: Json = {"model": given["model"], "messages": messages, "extra_body": extra, **thinking}
+        if "temperature" in given:
+            sent["temperature"] = given["temperature"]
+        if (form := given.get("response_format", {})).get("type") == "json_schema":
+            from anthropic import transform_schema
+
+            schema = transform_schema(form["json_schema"]["schema"])
+            config = {**config, "format": {"type": "json_schema", "schema": schema}}
+        if config:
+            sent["output_config"] = config
+        if tools:
+            sent["tools"] = tools
+            choice = given.get("tool_choice", "auto")
+            named = choice["function"]["name"] if isinstance(choice, dict) else None
+            sent["tool_choice"] = {"type": {"required": "any"}.get(str(choice), "auto")}
+            if named is not None:
+                sent["tool_choice"] = {"type": "tool", "name": named}
+        if system:
+            sent["system"] = system
+        if given["marks"] is not None:
+            (system or tools or [{}])[-1].update(_MARK)
+            if tools and sent["tool_choice"]["type"] != "tool":  # the next request repeats all of it, with a result
+                messages[-1]["content"][-1].update(_MARK)
+        return sent
+
+    def _messages(self, given: Sequence[Message], *, rereads: bool) -> tuple[list[Json], list[Json]]:
+        """The system message as blocks, and the turns; with `rereads` the transcript is marked for the cache."""
+        system: list[Json] = []
+        turns: list[Json] = []
+        for message in given:
+            role, content = message["role"], message.get("content")
+            if role == "system":
+                system += _blocks(content)
+                continue
+            blocks = _blocks(content)
+            if role == "tool":
+                answer = {"type": "tool_result", "tool_use_id": message["tool_call_id"]}
+                blocks = [{**answer, "content": str(content)} if content else answer]
+            for call in message.get("tool_calls") or ():
+                blocks = [*self._thoughts.get(call["id"], ()), *blocks] if call["id"] in self._thoughts else blocks
+                blocks.append(_tool_use(call))
+            role = "assistant" if role == "assistant" else "user"
+            if turns and turns[-1]["role"] == role:
+                turns[-1]["content"] += blocks
+            elif blocks:
+                turns.append({"role": role, "content": blocks})
+        if not turns:  # the API wants a turn
+            system, turns = [], [{"role": "user", "content": system}]
+        last = turns[-1]["content"][-1]
+        if rereads and last["type"] == "text":
+            *entries, rest = split_entries(last["text"])
+            if entries:
+                turns[-1]["content"][-1:] = [{"type": "text", "text": text} for text in entries]
+                turns[-1]["content"][-1].update(_MARK)
+                turns[-1]["content"].append({"type": "text", "text": rest})
+        return system, turns
+
+    def remember(self, content: Iterable[Any]) -> None:
+        """Keep what was thought before a call of a tool."""
+        called = next((block for block in content if _kind(block) == "tool_use"), None)
+        thoughts = [block for block in content if _kind(block) in ("thinking", "redacted_thinking")]
+        if thoughts and called is not None:
+            self._thoughts[str(called.id)] = [block.to_dict(mode="json", warnings=False) for block in thoughts]
+            while len(self._thoughts) > _REMEMBERED:
+                self._thoughts.popitem(last=False)
+
+    def completion(self, message: Any) -> Any:  # noqa: ANN401 - whatever the server sent
+        """Translate an answer to a chat completion; what is none is passed on, and read as openai's would be."""
+        content = getattr(message, "content", None)
+        if not isinstance(content, list):
+            return message if isinstance(message, str) else SimpleNamespace(error=getattr(message, "error", None))
+        self.remember(content)
+        texts = [block.text for block in content if _kind(block) == "text"]
+        calls = [
+            SimpleNamespace(id=block.id, function=SimpleNamespace(name=block.name, arguments=json.dumps(block.input)))
+            for block in content
+            if _kind(block) == "tool_use"
+        ]
+        text: Any = "".join(texts) if all(isinstance(each, str) for each in texts) else texts[0]
+        answer = SimpleNamespace(content=text, tool_calls=calls, refusal=_refusal(message))
+        choice = SimpleNamespace(message=answer, finish_reason=_finish(getattr(message, "stop_reason", None)))
+        usage = _usage(getattr(message, "usage", None))
+        return SimpleNamespace(choices=[choice], model=getattr(message, "model", None), usage=usage)
+
+
+class _MessageStream:
+    """The events of a streamed message, as chunks of a chat completion."""
+
+    def __init__(self, stream: Any, client: MessagesClient) -> None:  # noqa: ANN401 - anthropic's own
+        self._stream = stream
+        self._client = client
+        self.response: Any = stream.response
+
+    async def close(self) -> None:
+        await self._stream.close()
+
+    def whole(self, value: object) -> Any:  # noqa: ANN401 - as in `completion`
+        """Read the JSON of a server that answers whole where a stream was asked for."""
+        from anthropic.types import Message as Whole
+
+        return self._client.completion(Whole.construct(**value) if isinstance(value, dict) else None)
+
+    async def __aiter__(self) -> AsyncIterator[Any]:
+        model: object = None
+        usage: Any = None
+        blocks: dict[object, Any] = {}
+        async for event in self._stream:
+            kind = _kind(event)
+            if kind == "message_start":
+                model, usage = getattr(event.message, "model", None), getattr(event.message, "usage", None)
+            elif kind == "content_block_start":
+                blocks[event.index] = event.content_block
+            elif kind == "error":
+                raise inner_error(getattr(event, "error", None) or {})
+            delta, reason = SimpleNamespace(), None
+            if kind == "content_block_delta":
+                delta = _delta(event.index, event.delta, blocks.get(event.index))
+            elif kind == "content_block_start" and _kind(event.content_block) == "tool_use":
+                function = SimpleNamespace(name=event.content_block.name)
+                called = SimpleNamespace(index=event.index, id=event.content_block.id, function=function)
+                delta = SimpleNamespace(tool_calls=[called])
+            elif kind == "message_delta":
+                reason = _finish(getattr(event.delta, "stop_reason", None))
+                delta.refusal = _refusal(event.delta)
+                self._client.remember(blocks.values())
+            chunk = SimpleNamespace(model=model, choices=[SimpleNamespace(index=0, delta=delta, finish_reason=reason)])
+            if kind == "message_delta":  # its counts are those of the whole message, as far as it has them
+                chunk.usage = _usage(usage, getattr(event, "usage", None))
+            yield chunk
+
+
+def _delta(index: object, delta: Any, block: Any) -> Any:  # noqa: ANN401 - anthropic's own
+    """A piece of a block as that of a message; pieces of thoughts are added to their block."""
+    match _kind(delta):
+        case "text_delta":
+            return SimpleNamespace(content=delta.text)
+        case "input_json_delta":
+            function = SimpleNamespace(arguments=delta.partial_json)
+            return SimpleNamespace(tool_calls=[SimpleNamespace(index=index, function=function)])
+        case "thinking_delta":
+            block.thinking += delta.thinking
+        case "signature_delta":
+            block.signature = delta.signature
+    return SimpleNamespace()
+
+
+def _kind(part: object) -> object:
+    return getattr(part, "type", None)
+
+
+def _finish(reason: object) -> object:
+    return _FINISHES.get(reason, reason) if isinstance(reason, str) else reason
+
+
+def _refusal(message: Any) -> str | None:  # noqa: ANN401 - anthropic's own
+    """Why a message was refused, where its vendor says so."""
+    details = getattr(message, "stop_details", None)
+    said = getattr(details, "explanation", None) or getattr(details, "category", None)
+    return said if getattr(message, "stop_reason", None) == "refusal" and isinstance(said, str) else None
+
+
+def _usage(*reported: Any) -> Any:  # noqa: ANN401 - anthropic's own, the later ones first where they have a count
+    """Counts as openai has them: cached tokens, read or written, are among those of the prompt."""
+
+    def count(name: str) -> int | None:
+        known = [getattr(each, name, None) for each in reported]
+        return next((each for each in reversed(known) if isinstance(each, int) and not isinstance(each, bool)), None)
+
+    fresh = count("input_tokens")
+    read, written = count("cache_read_input_tokens"), count("cache_creation_input_tokens")
+    thought = SimpleNamespace()
+    for each in reported:
+        thought = getattr(each, "output_tokens_details", None) or thought
+    return SimpleNamespace(
+        prompt_tokens=None if fresh is None else fresh + (read or 0) + (written or 0),
+        completion_tokens=count("output_tokens"),
+        prompt_tokens_details=SimpleNamespace(cached_tokens=read, cache_write_tokens=written),
+        completion_tokens_details=SimpleNamespace(reasoning_tokens=getattr(thought, "thinking_tokens", None)),
+    )
+
+
+def _thinking(model: str, extra: Json, room: int | None) -> tuple[Json, Json]:
+    """The output's configuration, and how much is thought, with room for it; takes the former out of `extra`."""
+    config = dict(extra.pop("output_config", ()))
+    effort = config.get("effort")
+    if effort is None or "thinking" in extra:
+        return config, {"max_tokens": room or _ROOM}
+    if not _BY_BUDGET.match(model):
+        return config, {"thinking": {"type": "adaptive"}, "max_tokens": room or _ROOM + _THINKING[effort]}
+    del config["effort"]
+    budget = _THINKING[effort] if room is None else min(_THINKING[effort], room // 2)
+    sent: Json = {"max_tokens": room or _ROOM + budget}
+    if budget >= _LEAST_BUDGET:
+        sent["thinking"] = {"type": "enabled", "budget_tokens": budget}
+    return config, sent
+
+
+def _blocks(content: object) -> list[Json]:
+    """Content as blocks; blank texts are left out, since the API refuses them."""
+    if isinstance(content, str):
+        return [] if is_blank(content) else [{"type": "text", "text": content}]
+    return [_image(part) if part.get("type") == "image_url" else dict(part) for part in content or ()]  # type: ignore[attr-defined]
+
+
+def _image(part: Mapping[str, Any]) -> Json:
+    url = str(part["image_url"]["url"])
+    kind, _, data = url.removeprefix("data:").partition(";base64,")
+    inline = {"type": "base64", "media_type": kind, "data": data}
+    return {"type": "image", "source": inline if data else {"type": "url", "url": url}}
+
+
+def _tool(function: Mapping[str, Any]) -> Json:
+    return {
+        "name": function["name"],
+        "description": function["description"],
+        "input_schema": {"type": "object", **function["parameters"]},
+    }
+
+
+def _tool_use(call: Mapping[str, Any]) -> Json:
+    try:
+        given = json.loads(call["function"]["arguments"])
+    except ValueError:
+        given = {}
+    given = given if isinstance(given, dict) else {}  # the model's own mistake: the tool has said so
+    return {"type": "tool_use", "id": call["id"], "name": call["function"]["name"], "input": given}

@@ -1,0 +1,330 @@
+"""`AnthropicModel` through the real SDK: what it sends, what it reads, and what it marks for the provider's cache."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pydantic import BaseModel, Field
+
+import flowdebate.models.resolve
+from flowdebate import Debater, debate
+from flowdebate.blocks.generator import generator
+from flowdebate.errors import (
+    AuthenticationFailed,
+    ConfigurationError,
+    ContextTooLong,
+    FlowDebateWarning,
+    LostToThinking,
+    RateLimited,
+    Refused,
+)
+from flowdebate.models import (
+    AnthropicModel,
+    Fallback,
+    ModelRequest,
+    ModelSettings,
+    OpenAIModel,
+    OutputSchema,
+    Retry,
+    resolve_model,
+)
+from flowdebate.models.call import ask
+from flowdebate.prompts.escaping import split_entries
+from tests.vendors import THOUGHT, message_events, vendors
+
+from .server import ChatServer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from flowdebate.models.base import Effort
+    from tests.vendors import Vendor
+
+    from .server import Exchange, Handler
+
+pytestmark = pytest.mark.anyio
+
+SONNET = "anthropic/claude-sonnet-4-6"
+
+
+class Verdict(BaseModel):
+    """A judge's answer, with a bound that the API does not know."""
+
+    reasoning: str
+    score: float = Field(ge=0, le=100)
+
+
+@pytest.fixture
+def anthropic() -> Iterator[Vendor]:
+    """The stub server."""
+    with vendors() as found:
+        yield found["anthropic"]
+
+
+def question(**options: Any) -> ModelRequest:
+    """A request of a debater."""
+    output = options.pop("output", None)
+    options.setdefault("messages", [{"role": "system", "content": "Debate."}, {"role": "user", "content": "Why?"}])
+    options.setdefault("role", "debater")
+    return ModelRequest(block="b", output=None if output is None else OutputSchema.of(output), **options)
+
+
+def message(**parts: Any) -> dict[str, Any]:
+    """A message as the API answers it."""
+    usage = {"input_tokens": 5, "output_tokens": 2}
+    whole = {"id": "m", "type": "message", "role": "assistant", "model": "served", "stop_reason": "end_turn"}
+    return {**whole, "content": [{"type": "text", "text": "fine"}], "usage": usage, **parts}
+
+
+def replying(value: Any, status: int = 200, **headers: str) -> Handler:
+    """A server that answers with this JSON."""
+
+    async def reply(exchange: Exchange) -> None:
+        await exchange.json(value, status=status, headers={k.replace("_", "-"): v for k, v in headers.items()})
+
+    return reply
+
+
+async def asked(handler: Handler, request: ModelRequest | None = None, **options: Any) -> Any:
+    """The answer of a server."""
+    async with ChatServer({"m": handler}) as server:
+        options.setdefault("retry", None)
+        model = AnthropicModel("m", base_url=server.base_url, api_key="k", **options)
+        return await ask(model, request or question())
+
+
+async def test_its_name_means_its_own_api(anthropic: Vendor) -> None:
+    """Streamed or whole, with the tokens that the cache has; the listener is told all of it."""
+    pieces: list[str] = []
+    whole = await ask(resolve_model(SONNET), question())
+    streamed = await ask(resolve_model(SONNET), question(on_text=pieces.append))
+    assert isinstance(resolve_model(SONNET), AnthropicModel)
+    assert whole.text == streamed.text == "".join(pieces)
+    assert len(pieces) > 1
+    assert whole.usage == streamed.usage
+    assert (whole.usage.cached_tokens, whole.usage.cache_written_tokens, whole.flags) == (0, 0, ())
+    assert [each.path for each in anthropic.asked] == ["/v1/messages"] * 2
+    assert anthropic.asked[0].body["system"][0]["text"] == "Debate."
+    assert anthropic.asked[0].body["messages"] == [{"role": "user", "content": [{"type": "text", "text": "Why?"}]}]
+
+
+def test_without_the_sdk_the_compatible_endpoint_is_asked_and_a_hint_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once; and `AnthropicModel` itself says what to install."""
+    monkeypatch.setattr(flowdebate.models.resolve, "find_spec", lambda _: None)
+    monkeypatch.setattr("flowdebate._util.validation.find_spec", lambda _: None)
+    flowdebate.models.resolve._recommend_sdk.cache_clear()
+    with pytest.warns(FlowDebateWarning, match=r"flowdebate\[anthropic\]"):
+        assert isinstance(resolve_model(SONNET), OpenAIModel)
+    resolve_model(SONNET)
+    with pytest.raises(ConfigurationError, match=r"flowdebate\[anthropic\]"):
+        AnthropicModel("claude")
+
+
+@pytest.mark.parametrize("mode", ["json_schema", "tools", "md_json"])
+async def test_a_structured_answer_is_the_application_s_own_object(mode: Any, anthropic: Vendor) -> None:
+    """The API takes few of a schema's words; what it cannot hold the model to is validated as ever."""
+    anthropic.say = lambda request: (
+        {"reasoning": "r", "score": 7} if request.schema else '{"reasoning": "r", "score": 7}'
+    )
+    model = AnthropicModel("claude-sonnet-4-6", base_url=anthropic.base_url, structured=mode, retry=None)
+    answered = await ask(model, question(output=Verdict))
+    assert answered.data == Verdict(reasoning="r", score=7)
+    assert answered.asked_as == mode
+
+
+async def test_a_refused_mode_is_followed_by_the_next_one() -> None:
+    """Older models have no structured answers."""
+
+    async def old(exchange: Exchange) -> None:
+        if "output_config" in exchange.body:
+            error = {"type": "invalid_request_error", "message": "output_config.format is not supported"}
+            await exchange.json({"type": "error", "error": error}, status=400)
+        else:
+            called = {"type": "tool_use", "id": "t", "name": "Verdict", "input": {"reasoning": "r", "score": 1}}
+            await exchange.json(message(content=[called], stop_reason="tool_use"))
+
+    assert (await asked(old, question(output=Verdict))).asked_as == "tools"
+
+
+@pytest.mark.filterwarnings("ignore:The model:DeprecationWarning")
+@pytest.mark.parametrize(
+    ("model", "effort", "config", "thinking"),
+    [
+        ("claude-sonnet-4-6", "low", {"effort": "low"}, {"type": "adaptive"}),
+        ("claude-haiku-5-5", "high", {"effort": "high"}, {"type": "adaptive"}),
+        ("claude-sonnet-4-5-20250929", "medium", None, {"type": "enabled", "budget_tokens": 8192}),
+        ("claude-3-7-sonnet-latest", "low", None, {"type": "enabled", "budget_tokens": 2048}),
+    ],
+)
+async def test_effort_is_told_in_the_way_of_the_model(
+    model: str, effort: Effort, config: Any, thinking: Any, anthropic: Vendor
+) -> None:
+    """Older models are given a number of tokens; the answer has its room beside that."""
+    anthropic.models = (model,)
+    response = await ask(resolve_model(f"anthropic/{model}"), question(settings=ModelSettings(effort=effort)))
+    body = anthropic.asked[-1].body
+    assert (body.get("output_config"), body["thinking"]) == (config, thinking)
+    assert body["max_tokens"] > 8_192
+    assert (response.usage.reasoning_tokens or 0) >= THOUGHT["low"]
+    assert "Let me see" not in response.text
+
+
+async def test_an_answer_lost_to_thinking_is_named(anthropic: Vendor) -> None:
+    """With the number to raise."""
+    settings = ModelSettings(effort="high", max_tokens=300)
+    with pytest.raises(LostToThinking, match=r"max_tokens \(600\)"):
+        await ask(resolve_model(SONNET), question(settings=settings))
+    assert [each.body["max_tokens"] for each in anthropic.asked] == [300, 600]
+
+
+async def test_tools_are_called_and_thoughts_sent_back_with_their_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The API wants what was thought before a call in front of it."""
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
+    thought = {"type": "thinking", "thinking": "Look it up.", "signature": "c2ln"}
+    called = {"type": "tool_use", "id": "toolu_1", "name": "look_up", "input": {"q": "rent"}}
+
+    def look_up(q: str) -> str:
+        """Look a fact up."""
+        return f"{q}: 12 %"
+
+    async def serve(exchange: Exchange) -> None:
+        if len(exchange.body["messages"]) == 1:
+            await exchange.begin_events()
+            for event in message_events(message(content=[thought, called], stop_reason="tool_use")):
+                await exchange.raw(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode())
+            exchange.close = True
+        else:
+            await exchange.json(message())
+
+    async with ChatServer({"m": serve}) as server:
+        block = generator(
+            name="ann", user="How much?", tools=[look_up], model=AnthropicModel("m", base_url=server.base_url)
+        )
+        handle = block.start("x")
+        async for _ in handle:
+            pass
+        assert (await handle).output == "fine"
+    first, second = server.bodies
+    assert first["tool_choice"] == {"type": "auto"}
+    assert first["tools"][0]["input_schema"]["properties"]["q"]["type"] == "string"
+    assert [block["type"] for block in second["messages"][1]["content"]] == ["thinking", "tool_use"]
+    assert second["messages"][1]["content"][0] == thought
+    assert second["messages"][2]["content"][0]["content"] == "rent: 12 %"
+
+
+async def test_stop_reasons_and_refusals_are_read() -> None:
+    """A refusal has the vendor's words; a full context is an answer that was cut off."""
+    refused = {"type": "refusal", "category": "bio", "explanation": "against policy"}
+    with pytest.raises(Refused, match="policy"):
+        await asked(replying(message(content=[], stop_reason="refusal", stop_details=refused)))
+    full = await asked(replying(message(stop_reason="model_context_window_exceeded")))
+    assert (full.finish, full.text) == ("length", "fine")
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "said", "error", "facts"),
+    [
+        (401, "authentication_error", "invalid x-api-key", AuthenticationFailed, {"transient": False}),
+        (429, "rate_limit_error", "slow down", RateLimited, {"retry_after": 7.0, "transient": True}),
+        (529, "overloaded_error", "Overloaded", RateLimited, {"transient": True}),
+        (400, "invalid_request_error", "prompt is too long: 210000 tokens > 200000", ContextTooLong, {}),
+        (400, "invalid_request_error", "Your credit balance is too low", RateLimited, {"quota_exhausted": True}),
+    ],
+)
+async def test_errors_are_the_library_s(status: int, kind: str, said: str, error: Any, facts: Any) -> None:
+    """Whole, and inside a stream."""
+    body = {"type": "error", "error": {"type": kind, "message": said}, "request_id": "r"}
+    with pytest.raises(error, match=said.partition(":")[0]) as caught:
+        await asked(replying(body, status, retry_after="7"))
+    assert {name: getattr(caught.value, name) for name in facts} == facts
+
+    async def stream(exchange: Exchange) -> None:
+        await exchange.begin_events()
+        await exchange.raw(f"event: error\ndata: {json.dumps(body)}\n\n".encode())
+        exchange.close = True
+
+    if status != 400:
+        with pytest.raises(error, match=said):
+            await asked(stream, question(on_text=lambda _: None))
+
+
+async def test_a_cancelled_call_closes_its_stream() -> None:
+    """No connection is left behind, and nothing more is paid for."""
+    heard = asyncio.Event()
+
+    async def endless(exchange: Exchange) -> None:
+        await exchange.begin_events()
+        for event in list(message_events(message()))[:4]:
+            await exchange.raw(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode())
+        await exchange.until_gone()
+
+    async with ChatServer({"m": endless}) as server:
+        model = AnthropicModel("m", base_url=server.base_url, api_key="k")
+        call = asyncio.create_task(ask(model, question(on_text=lambda _: heard.set())))
+        await heard.wait()
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        await server.wait_until_left()
+
+
+async def test_it_is_one_model_among_others(anthropic: Vendor) -> None:
+    """Policies and fallbacks wrap it as any other."""
+    model = Fallback(AnthropicModel("none", base_url=anthropic.base_url, retry=Retry(attempts=1)), "ollama/gemma3")
+    assert (await ask(model, question())).model == "gemma3"
+
+
+def test_a_debate_reads_its_transcript_from_the_cache(anthropic: Vendor) -> None:
+    """Each turn pays in full for what is new; the judge, who reads once, writes nothing more into the cache."""
+    anthropic.say = lambda request: None if request.schema else "A reason that takes some room to be told. " * 40
+    sides = [Debater(name, f"{name} is right") for name in ("ann", "ben", "cleo")]
+    held = debate(name="rent", debaters=sides, max_rounds=3, synthesizer=False)
+    result = held.run_sync("Should rents be capped?", model=SONNET)
+    assert result.status == "complete"
+    turns, judge = anthropic.asked[:-1], anthropic.asked[-1]
+    assert len(turns) == 9
+    for earlier, later in pairwise(turns[3:]):  # all that an earlier turn wrote or read
+        assert later.cached_tokens == earlier.cached_tokens + earlier.written_tokens > 1_000
+    assert judge.written_tokens == 0
+    assert max(str(each.body).count("cache_control") for each in anthropic.asked) == 2
+    fresh, cached, written = anthropic.tokens
+    usage = result.usage
+    assert (usage.prompt_tokens, usage.cached_tokens, usage.cache_written_tokens) == (
+        fresh + cached + written, cached, written,
+    )  # fmt: skip
+    assert cached > fresh + written
+
+
+def test_openai_is_told_which_prompts_begin_alike() -> None:
+    """All turns of a debate have one key; another question has another."""
+    with vendors() as found:
+        sides = [Debater(name, f"{name} is right") for name in ("ann", "ben")]
+        held = debate(name="rent", debaters=sides, max_rounds=2, synthesizer=False)
+        for asked_for in ("Should rents be capped?", "Should rents be free?"):
+            held.run_sync(asked_for, model={"chat": "openai/gpt-5-mini", "synthesize": "ollama/gemma3"})
+        keys = [each.body["prompt_cache_key"] for each in found["openai"].asked]
+        assert len(set(keys[:4])) == len(set(keys[4:])) == 1
+        assert keys[0] != keys[4]
+        assert all("prompt_cache_key" not in each.body for each in found["ollama"].asked)
+
+
+@pytest.mark.parametrize("text", ["", "No tags.", "[a]", "A:\n[a] x\n  | y\n\n[b] z\nEnd", "[a] x\n[b] y"])
+def test_a_prompt_is_split_without_loss(text: str) -> None:
+    """Its pieces, joined, are the prompt; a longer transcript has the same first ones."""
+    assert "".join(split_entries(text)) == text
+    longer = text.replace("\nEnd", "\n[c] w\nEnd")
+    assert split_entries(longer)[: len(split_entries(text)) - 1] == split_entries(text)[:-1]
+
+
+def test_the_sdk_is_imported_when_a_model_is_called() -> None:
+    """Not when it is named."""
+    code = (
+        "import sys; from flowdebate import AnthropicModel; AnthropicModel('m'); sys.exit('anthropic' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0  # noqa: S603 - our own
