@@ -36,9 +36,9 @@ def test_a_run_is_forked_from_the_slider(stage: Stage, visit: Callable[[str], Vi
     field.wait_for()
     assert page.url.endswith("?step=2")
     assert slider.get_attribute("aria-valuetext") == "Step 2 of 4: con"
-    assert page.get_by_text("1 answer reused at most").is_visible()
+    assert page.get_by_text("will be asked again; at most 1 answer reused").is_visible()
     field.fill("We should wait.")
-    assert page.get_by_text("1 answer reused at least").is_visible()
+    assert page.get_by_text("At least 1 answer reused").is_visible()
     page.get_by_role("button", name="Fork from step 2").click()
     page.locator("#verdict").wait_for()
     page.get_by_role("link", name="Compare with the original").click()

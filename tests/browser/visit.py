@@ -70,6 +70,7 @@ def page_at_the_end(page: Page) -> str:
     html: str = page.locator("#run").evaluate(
         """run => {
             const copy = run.cloneNode(true);
+            for (const each of copy.querySelectorAll("#rounds [aria-current]")) each.removeAttribute("aria-current");
             for (const each of copy.querySelectorAll("*")) {  // the order of attributes says nothing
                 const attributes = [...each.attributes].sort((one, other) => (one.name < other.name ? -1 : 1));
                 for (const { name } of attributes) each.removeAttribute(name);

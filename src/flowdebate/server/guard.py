@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from flowdebate.errors import StoreError
-from flowdebate.server.problems import problem_response
+from flowdebate.server.problems import refusal as refused
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -138,7 +138,9 @@ class Guard:
         except (HTTPException, StoreError) as refusal:
             path = path_of(scope)
             said = (respond for start, respond in self.options.refusals.items() if path.startswith(start))
-            await next(said, problem_response)(refusal)(scope, receive, send)
+            respond = next(said, None)
+            response = refused(request, refusal) if respond is None else respond(refusal)
+            await response(scope, receive, send)
             return
         await self.app(scope, receive, send)
 

@@ -11,23 +11,27 @@ from typing import TYPE_CHECKING, Any
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse
+from starlette.responses import HTMLResponse, JSONResponse
 
 from flowdebate import errors
 from flowdebate._util.json_data import json_text
 from flowdebate.errors import ConfigurationError, FlowDebateError, NotAwaited, OutputError, SchemaViolation, shown
+from flowdebate.web.templates import render
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from fastapi import FastAPI
     from starlette.requests import Request
+    from starlette.responses import Response
 
 
 _LOG = logging.getLogger("flowdebate.server")
 _ERROR = "urn:flowdebate:error:"
 _LONGEST, _SHOWN = 50, 3
 """Invalid fields in a response, and in its sentence: a body of 1 MB can have a million of them."""
+_KEPT = ("connection", "retry-after", "www-authenticate")
+"""Headers of a problem that its page has as well."""
 _OUR_FAULT = "The server failed; its log says why."
 
 STATUSES: Mapping[type[FlowDebateError], HTTPStatus] = {
@@ -115,11 +119,23 @@ def status_of(error: FlowDebateError) -> HTTPStatus:
 def handle_problems(app: FastAPI) -> None:
     """Answer every error, unknown path and wrong method with a problem."""
 
-    async def handle(_: Request, error: Exception) -> ProblemResponse:
-        return problem_response(error)
+    async def handle(request: Request, error: Exception) -> Response:
+        return refusal(request, error)
 
     for kind in (FlowDebateError, HTTPException, RequestValidationError, RecursionError, Exception):
         app.add_exception_handler(kind, handle)
+
+
+def refusal(request: Request, error: Exception) -> Response:
+    """The response to an error: a page for a browser that goes to an address, else a problem as JSON."""
+    response = problem_response(error)
+    if request.method not in ("GET", "HEAD") or "text/html" not in request.headers.get("accept", ""):
+        return response
+    problem, root = problem_of(error), request.scope.get("root_path", "").rstrip("/")
+    menu = [] if problem.status == HTTPStatus.UNAUTHORIZED else [("Runs", "/"), ("New", "/new")]
+    html = render("problem", root=root, menu=menu, here="", signed_in=False, problem=problem)
+    headers = {name: value for name, value in response.headers.items() if name in _KEPT}
+    return HTMLResponse(html.encode(errors="replace"), problem.status, headers)
 
 
 def problem_response(error: Exception) -> ProblemResponse:

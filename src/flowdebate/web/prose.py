@@ -316,7 +316,7 @@ def _marked_at(text: str, at: int) -> int:
 _ALWAYS = 50
 """An open block is set anew once it has grown by this part of it: a long one costs as much as some short ones."""
 _INLINE = re.compile(r"\\.|`+|\*{1,3}|~~", re.DOTALL)
-_BEGUN = re.compile(r"(?:^|\n)[ \t]*(?:[-+*`#>|~=]+|\d+[.)]?)[ \t]*\Z|(?:(?<=\s)|^)[*`~]+\Z")
+_UNDECIDED = re.compile(r"(?:^|\n)[ \t]*(?:[-+*`#>|~=]+|\d+[.)]?)[ \t]*\Z|(?:(?<=\s)|^)[*`~]+\Z")
 """At the end of a text that goes on: what may become anything."""
 
 
@@ -367,7 +367,7 @@ def _close(group: Sequence[Token]) -> None:
     token = next((each for each in reversed(group) if each.type in ("inline", "fence", "code_block")), None)
     if token is None or token.type != "inline":
         return
-    content, opened = _BEGUN.sub("", token.content), list[str]()
+    content, opened = _UNDECIDED.sub("", token.content), list[str]()
     for found in _INLINE.finditer(content):
         mark, code = found[0], opened and opened[-1][0] == "`"
         if opened and mark == opened[-1]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from flowdebate.service.documents.sections import FLAGS
 from flowdebate.service.documents.text import as_json, printable
-from flowdebate.service.runs import ago, moment
+from flowdebate.service.runs import ago, moment, short_id
 from flowdebate.service.statuses import RESUMABLE, STATUSES, status_mark
 from flowdebate.web.forms import role_in_words
 from flowdebate.web.prose import inline, prose
@@ -93,6 +93,7 @@ def _environment() -> Environment:
         status=status_mark,
         unprintable=_unprintable,
         form=lambda status: STATUSES[status].form if status in STATUSES else "none",
+        short=short_id,
         is_long=lambda text: len(text) > _LONG,
         ratio=lambda values: " : ".join(f"{100 * value:.0f}" for value in values),
     )

@@ -73,6 +73,8 @@ class Journal:
         self.owned: bool = owned
         """Whether this process owns the run: from its beginning, or from its first write if it was complete before."""
         self._taking: asyncio.Future[None] | None = None
+        self.spent: float = 0.0
+        """Seconds that the run took until it was resumed."""
         self.parent_labels: Mapping[str, str] = {}
         """The labels of the run that this one was forked from."""
         self.pending: tuple[HumanRequest, ...] = ()

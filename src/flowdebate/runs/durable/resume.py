@@ -142,6 +142,8 @@ async def load_run(
             # In a complete run nothing is left to ask: its answers count, whatever a prompt would be now.
             accepts_changes=allow_changes or stored.status in COMPLETE,
         )
+        spent = (stored.outcome or {}).get("seconds")
+        journal.spent = spent if isinstance(spent, (int, float)) else 0.0
         run = _restore_run(journal, where, **common)
     except BaseException as error:
         if owned:  # given back as it was: a refused resumption must not block the next one
@@ -299,7 +301,7 @@ def outcome_of(run: Run, output: object, error: str | None) -> dict[str, Any]:
     return {
         **result_of(run.raw_output, output),
         "usage": usage,
-        "seconds": round(run.seconds, 3),
+        "seconds": round(run.seconds + (0.0 if run.journal is None else run.journal.spent), 3),
         "error": error,
     }
 

@@ -195,6 +195,7 @@ class LivePage:
 
     def _put_round(self) -> None:
         self._put(f"round-{self._round.number}", "said", "live_round", self._round, self._names)
+        self._put(f"to-round-{self._round.number}", "rounds", "to_round", self._round)
 
     def _put_part(self, name: str, place: str, part: Turn | Fact | Group | Remark) -> None:
         if place not in self._pieces and place not in self._new:  # what comes before the first heading

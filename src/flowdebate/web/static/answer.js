@@ -1,7 +1,7 @@
 // @ts-check
 /** A person's answer. Where it is not the person's turn, the page looks for it by itself. */
 
-import { enable, read, settle, tell } from "./form.js";
+import { enable, keepDraft, read, refuse, settle, tell } from "./form.js";
 import { ask, become } from "./page.js";
 
 const SECONDS = 1.5;
@@ -15,9 +15,11 @@ page.addEventListener("submit", async (event) => {
   const button = /** @type {HTMLButtonElement} */ (form.querySelector("button.main"));
   const found = read(form, true);
   settle(form);
+  if (typeof found[""] === "string" && !found[""].trim()) return refuse(form, "", "Write an answer first.", "Nothing was sent.");
   button.disabled = true;
   try {
     await ask("POST", by, { answer: "" in found ? found[""] : found, place: JSON.parse(form.dataset.place ?? "") });
+    sent();
     if (then) location.assign(then);
     else await look(true);
   } catch (problem) {
@@ -34,7 +36,7 @@ async function look(again = false) {
     const now = new DOMParser().parseFromString(await answer.text(), "text/html");
     const next = now.querySelector("#answer");
     if (next) become(page, next);
-    enable(page);
+    begin();
     document.title = now.title;
     const field = /** @type {HTMLElement | null} */ (page.querySelector("form :is(textarea, input, select)"));
     (field ?? /** @type {HTMLElement} */ (document.querySelector("#main"))).focus();
@@ -47,5 +49,14 @@ function wait() {
   if ("waits" in page.dataset) setTimeout(look, 1000 * SECONDS);
 }
 
-enable(page);
+let sent = () => {};
+
+/** Let the form be filled in, with what was typed before a reload. */
+function begin() {
+  enable(page);
+  const form = page.querySelector("form");
+  if (form) sent = keepDraft(form, form.dataset.place ?? "");
+}
+
+begin();
 wait();

@@ -125,16 +125,47 @@ export function tell(form, problem, title) {
   let first = /** @type {HTMLElement | null} */ (null);
   for (const { field, problem } of errors) {
     const there = field === "" ? /** @type {HTMLElement | null} */ (form.querySelector("[data-name='']")) : fieldOf(form, field);
-    const name = there?.querySelector("b, legend, .hint")?.textContent ?? field;
-    list.append(element("li", {}, name ? `${name}: ${problem}` : problem));
     if (there) at(there, problem);
+    else list.append(element("li", {}, field ? `${field}: ${problem}` : problem));
     first ??= there;
   }
   const said = problem instanceof Error ? problem.message : String(problem);
   place.className = "bad";
-  place.replaceChildren(element("p", {}, element("b", {}, title), ` ${errors.length ? "" : said}`), ...(errors.length ? [list] : []));
+  place.replaceChildren(element("p", {}, element("b", {}, title), ` ${errors.length ? "" : said}`), ...(list.childElementCount ? [list] : []));
   const input = /** @type {HTMLElement | null} */ (first?.querySelector("input, select, textarea") ?? null);
   (input ?? place).focus();
+}
+
+/** Refuse a blank field here. @param {HTMLFormElement} form @param {string} field @param {string} problem @param {string} title */
+export function refuse(form, field, problem, title) {
+  tell(form, new Refusal(problem, [{ field, problem }]), title);
+}
+
+const inputs = (/** @type {HTMLFormElement} */ form) =>
+  /** @type {HTMLInputElement[]} */ ([...form.elements].filter((each) => each.matches("input, select, textarea")));
+
+/**
+ * Keep what is typed into a form in this tab until it is sent, also over a reload; fill in what was typed before.
+ * @param {HTMLFormElement} form
+ * @param {string} name
+ * @param {() => void} [more] adds fields where there were more
+ * @returns {() => void} to be called once it is sent
+ */
+export function keepDraft(form, name, more) {
+  const key = `draft:${location.pathname}${location.search}:${name}`;
+  const values = /** @type {(string | boolean)[]} */ (JSON.parse(sessionStorage.getItem(key) ?? "[]"));
+  for (let tries = 0; more && tries < 100 && inputs(form).length < values.length; tries++) more();
+  const now = inputs(form);
+  if (values.length === now.length)
+    now.forEach((each, at) => {
+      if (typeof values[at] === "boolean") each.checked = Boolean(values[at]);
+      else each.value = String(values[at]);
+    });
+  form.addEventListener("input", () => {
+    const typed = inputs(form).map((each) => (each.type === "checkbox" || each.type === "radio" ? each.checked : each.value));
+    sessionStorage.setItem(key, JSON.stringify(typed));
+  });
+  return () => sessionStorage.removeItem(key);
 }
 
 /** @param {HTMLElement} field @param {string} problem */

@@ -1,7 +1,7 @@
 // @ts-check
 /** The form of a new run: it begins the run, and shows the request as text while it is typed. */
 
-import { enable, jsonOf, read, settle, tell } from "./form.js";
+import { enable, jsonOf, keepDraft, read, refuse, settle, tell } from "./form.js";
 import { ask, root } from "./page.js";
 
 const form = /** @type {HTMLFormElement} */ (document.querySelector("#new"));
@@ -28,13 +28,15 @@ form.addEventListener("submit", async (event) => {
   event.preventDefault();
   const button = /** @type {HTMLButtonElement} */ (form.querySelector("button.main"));
   settle(form);
+  if (!subject.value.trim()) return refuse(form, form.dataset.subject ?? "", "Write this first.", "Nothing was started.");
   button.disabled = true;
   try {
     const run = await ask("POST", "/runs", request());
+    sent();
     location.assign(`${root}/runs/${encodeURIComponent(run.runId)}`);
   } catch (problem) {
     button.disabled = false;
-    tell(form, problem, "Nothing has begun.");
+    tell(form, problem, "Nothing was started.");
   }
 });
 
@@ -49,6 +51,11 @@ function write() {
     if (mine !== typed || written === null) return;
     for (const each of document.querySelectorAll("[data-as]")) each.textContent = written[/** @type {HTMLElement} */ (each).dataset.as ?? ""];
   }, 200);
+}
+
+function addSpeaker() {
+  const template = /** @type {HTMLTemplateElement | null} */ (form.querySelector("#speaker"));
+  if (template) list?.append(template.content.cloneNode(true));
 }
 
 /** Number the speakers as they stand. */
@@ -75,8 +82,7 @@ form.addEventListener("click", (event) => {
   const button = /** @type {HTMLElement} */ (event.target).closest("button[data-do]");
   if (!(button instanceof HTMLButtonElement)) return;
   if (button.dataset.do === "add") {
-    const template = /** @type {HTMLTemplateElement} */ (form.querySelector("#speaker"));
-    list?.append(template.content.cloneNode(true));
+    addSpeaker();
     list?.lastElementChild?.querySelector("input")?.focus();
   } else {
     const entry = button.closest("li");
@@ -96,4 +102,6 @@ for (const link of /** @type {NodeListOf<HTMLAnchorElement>} */ (document.queryS
 const add = /** @type {HTMLButtonElement | null} */ (form.querySelector("[data-do=add]"));
 if (add) add.hidden = false;
 enable(form);
+const sent = keepDraft(form, "new", addSpeaker);
+number();
 write();

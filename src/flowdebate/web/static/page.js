@@ -85,6 +85,12 @@ function alike(one, other) {
   return one.nodeType === other.nodeType;
 }
 
+addEventListener("keydown", (event) => {
+  if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
+  const form = /** @type {Element} */ (event.target).closest("form");
+  if (form && !form.querySelector("button.main:disabled")) form.requestSubmit();
+});
+
 const logout = /** @type {HTMLButtonElement | null} */ (document.querySelector("#logout"));
 if (logout) {
   logout.hidden = false;

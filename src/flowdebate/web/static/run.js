@@ -1,6 +1,7 @@
 // @ts-check
 /** A run as it goes on. The server makes the page of what is finished; here is who speaks now, token by token. */
 
+import "./reading.js";
 import { ask, become, copy, element, Refusal, root } from "./page.js";
 
 const run = /** @type {HTMLElement} */ (document.querySelector("#run"));
@@ -76,23 +77,93 @@ function follow() {
   /** @param {string} kind @param {(event: any) => void} react */
   const on = (kind, react) => events.addEventListener(kind, (message) => react(JSON.parse(/** @type {MessageEvent} */ (message).data)));
 
-  on("page", showNews);
+  on("page", (news) => keepAtEnd(() => showNews(news)));
   on("text", (event) => {
     const each = turns.find(({ turn }) => turn.path === event.path);
-    if (each) show(each.shown, event.keep, event.html);
+    if (each) keepAtEnd(() => show(each.shown, event.keep, event.html));
   });
-  events.addEventListener("open", () => say(""));
-  events.addEventListener("error", () => say("The connection is lost, and is tried again. The run goes on."));
+  addEventListener("scroll", offer, { passive: true });
+  latest?.addEventListener("click", () => toEnd());
+  events.addEventListener("open", () => {
+    run.removeAttribute("data-lost");
+    say("");
+  });
+  events.addEventListener("error", () => void lost(events));
   const over = async () => {
     events.close();
     clearInterval(clock);
     document.querySelector("#live")?.remove();
-    await refresh();
+    const before = new Set(run.querySelectorAll("#verdict"));
+    await keepAtEnd(refresh);
     document.querySelector("#speaking")?.remove();
+    document.querySelector("#board")?.removeAttribute("open");
+    announce(before.size > 0);
     if ("live" in run.dataset) setTimeout(() => location.reload(), 1000); // it has been resumed meanwhile
   };
   events.addEventListener("end", over);
   events.addEventListener("problem", over);
+}
+
+/** Say why nothing comes, as far as that can be known, and come back. @param {EventSource} events */
+async function lost(events) {
+  if ("lost" in run.dataset) return;
+  run.dataset.lost = ""; // nobody is seen to write, and no clock goes on
+  say("The connection is lost. Trying again …");
+  for (;;) {
+    const answer = await fetch(`${root}/api/v1/runs/${id}`).catch(() => null);
+    if (!("lost" in run.dataset)) return;
+    if (answer?.ok && events.readyState === EventSource.CLOSED) return location.reload();
+    if (!answer) say("The server does not answer. This page goes on by itself once it does.");
+    else if (answer.status === 401) say("The server was started again with another token: open the address that it printed.");
+    else if (!answer.ok) say("The server has this run no more.");
+    await new Promise((done) => setTimeout(done, 1500));
+  }
+}
+
+const latest = /** @type {HTMLElement | null} */ (document.querySelector("#latest"));
+const said = /** @type {HTMLElement} */ (document.querySelector("#said"));
+
+/** How far the end of what was said is below what can be seen of the page; negative where it is in sight. */
+function beyond() {
+  const bar = document.querySelector("#live")?.getBoundingClientRect().height ?? 0;
+  return said.getBoundingClientRect().bottom - (innerHeight - bar);
+}
+
+/** A reader this many pixels above the end is still at it. */
+const NEAR = 80;
+
+/** Change the page, and show its end to whoever was there before. @param {() => unknown} change */
+async function keepAtEnd(change) {
+  const follows = beyond() < NEAR;
+  const done = change();
+  if (done instanceof Promise) await done;
+  if (follows) toEnd();
+  offer();
+}
+
+/** Show the end of what was said, where it is not in sight. */
+function toEnd() {
+  const further = beyond() + 16;
+  if (further > 0) scrollBy({ top: further, behavior: "instant" });
+  offer();
+}
+
+/** Offer what the reader does not see: the end of what was said, and the verdict. */
+function offer() {
+  if (latest) latest.hidden = beyond() < NEAR;
+  const link = /** @type {HTMLElement | null} */ (document.querySelector("#to-verdict"));
+  if (link) link.hidden = !document.querySelector("#verdict");
+}
+
+/** Say that the run is over to a reader who does not see its verdict. @param {boolean} known */
+function announce(known) {
+  const verdict = document.querySelector("#verdict");
+  if (!verdict || known && verdict.getBoundingClientRect().bottom > 0) return;
+  const link = element("a", { class: "button main", href: "#verdict" }, "See the verdict");
+  const bar = element("div", { class: "status", id: "over", role: "region", "aria-label": "The end" });
+  bar.append(element("div", { class: "page" }, element("p", { role: "status" }, "The run is over."), link));
+  document.body.append(bar);
+  new IntersectionObserver((seen) => seen.some((each) => each.isIntersecting) && bar.remove()).observe(verdict);
 }
 
 /** A piece of the page: it takes the place of the one with its id, or goes to the end of `at`. @typedef {{id: string, at: string, html: string, last?: string}} Piece */
@@ -104,7 +175,7 @@ function follow() {
 function showNews(news) {
   if (news.whole) {
     const all = /** @type {HTMLElement} */ (run.cloneNode(true));
-    for (const name of ["said", "steps", "tasks"])
+    for (const name of ["said", "rounds", "steps", "tasks"])
       if (news.pieces.some((piece) => piece.at === name)) all.querySelector(`#${name}`)?.replaceChildren();
     for (const piece of news.pieces) put(all, piece);
     if (news.pieces.length) become(run, all);
@@ -173,7 +244,7 @@ function thinking() {
 }
 
 function tellTime() {
-  tell("#time", since === null ? "" : `${Math.max(0, Math.round(Date.now() / 1000 - since))} s`);
+  tell("#time", since === null || "lost" in run.dataset ? "" : `${Math.max(0, Math.round(Date.now() / 1000 - since))} s`);
 }
 
 /** @param {string} text */

@@ -1,0 +1,128 @@
+"""Pages that say what is: of errors, of a server that is gone, and of what was typed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from flowdebate.service.service import Service
+from flowdebate.testing import FunctionModel
+from tests.browser.test_watching import CON, OPTIONS, PRO, allow, begin, folder
+from tests.browser.visit import Visit, page_at_the_end
+from tests.server.stage import BRIEF, debater, staged
+from tests.server.test_serve import serving
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from playwright.sync_api import Browser
+
+    from tests.server.stage import Stage
+
+__all__ = ("folder",)
+
+
+@pytest.fixture(scope="module")
+def stage() -> Iterator[Stage]:
+    """A server with a run that waits for a debater."""
+    with staged(lambda: Service(store="memory:", model=FunctionModel(debater))) as stage:
+        stage.begin(runId="waits", options={"rounds": 1, "humans": ["con"]})
+        assert stage.get("/runs/waits?wait=30").json()["status"] == "awaiting"
+        yield stage
+
+
+@pytest.mark.parametrize(
+    ("path", "title"),
+    [
+        ("/runs/none", "There is nothing here"),
+        ("/nothing", "There is nothing here"),
+        ("/compare", "This address is not complete"),
+        ("/api/v1/runs/none/report.html", "There is nothing here"),
+    ],
+)
+def test_what_a_browser_does_not_get_is_a_page(
+    stage: Stage, visit: Callable[[str], Visit], path: str, title: str
+) -> None:
+    """With a way back; programs get JSON at the same address."""
+    page = visit(stage.url).open(path)
+    assert page.get_by_role("heading", level=1).inner_text() == title
+    page.get_by_role("link", name="All runs").click()
+    page.locator("table.list").wait_for()
+    assert stage.http.get(path).headers["content-type"] == "application/problem+json"
+
+
+def test_a_browser_without_the_token_is_told_what_to_do(stage: Stage, chromium: Browser) -> None:
+    """And is let in with it."""
+    there = Visit(chromium, stage.url, token=None)
+    page = there.open("/runs/waits")
+    assert page.get_by_role("heading", level=1).inner_text() == "Sign in with the server’s address"
+    page.get_by_label("Or paste the token").fill("a-token-of-these-tests")
+    page.get_by_role("button", name="Sign in").click()
+    page.locator("#people").get_by_text("Your turn").wait_for()
+    assert page.title().startswith("(your turn) ")
+    there.close()
+    assert there.problems == []
+
+
+def test_a_page_says_that_its_server_is_gone_and_comes_back(folder: Path, visit: Callable[[str], Visit]) -> None:
+    """Nobody is seen to write meanwhile."""
+    with serving(folder, *OPTIONS) as (_, url, _):
+        there, run_id = visit(url), begin(url)
+        page = there.open(f"/runs/{run_id}")
+        page.get_by_text(PRO).wait_for()
+        page.locator(".caret").wait_for()
+    page.get_by_text("The server does not answer.").wait_for()
+    assert page.locator(".caret").is_hidden()
+    allow(folder, 5)
+    with serving(folder, *OPTIONS, "--port", url.rpartition(":")[2]):
+        assert "Wait a week." in page_at_the_end(page)
+        page.locator("[data-lost]").wait_for(state="detached")
+
+
+def test_a_page_says_that_its_server_has_another_token(folder: Path, visit: Callable[[str], Visit]) -> None:
+    """Whoever knows the new address gets in again there."""
+    with serving(folder, *OPTIONS) as (_, url, _):
+        page = visit(url).open(f"/runs/{begin(url)}")
+        page.get_by_text(PRO).wait_for()
+    (folder / "token").write_text("another-token-of-these-tests")
+    with serving(folder, *OPTIONS, "--port", url.rpartition(":")[2]):
+        page.get_by_text("another token").wait_for()
+        assert CON not in page.inner_text("body")
+
+
+def test_what_was_typed_survives_a_reload(stage: Stage, visit: Callable[[str], Visit]) -> None:
+    """Of an answer and of a new run, with the sides that were added; and it is gone once it is sent."""
+    page = visit(stage.url).open("/new")
+    page.locator("#question").fill("Is it so?")
+    page.get_by_role("button", name="Add a side").click()
+    page.locator(".seats > li").nth(2).locator("input").first.fill("Zoe")
+    page.reload()
+    assert page.locator("#question").input_value() == "Is it so?"
+    assert page.locator(".seats > li").nth(2).locator("input").first.input_value() == "Zoe"
+    page.goto(f"{stage.pages}/runs/waits/answer")
+    assert page.title().startswith("(your turn) ")
+    field = page.locator("form textarea")
+    field.press("Control+Enter")
+    page.locator(".problem").get_by_text("Write an answer first.").wait_for()
+    assert page.get_by_text("Write an answer first.").count() == 1
+    field.fill("We should **wait**.")
+    page.reload()
+    assert field.input_value() == "We should **wait**."
+    field.press("Control+Enter")
+    page.locator("#verdict").wait_for()
+    page.locator("#turn-2 strong").wait_for()
+    assert page.evaluate("Object.keys(sessionStorage).filter(key => key.includes('waits'))") == []
+
+
+def test_the_time_of_a_run_is_that_of_all_its_parts(stage: Stage) -> None:
+    """Also after somebody has answered in it."""
+    run_id = stage.begin(options={**BRIEF["options"], "humans": ["con", "judge"]})
+    seconds = []
+    for answer in ("So.", {"reasoning": "-", "winner": None, "verdict": "Wait."}):
+        seconds.append(stage.get(f"/runs/{run_id}?wait=30").json()["seconds"])
+        stage.post(f"/runs/{run_id}/answers", {"answer": answer})
+    seconds.append(stage.get(f"/runs/{run_id}?wait=30").json()["seconds"])
+    assert seconds == sorted(seconds)
+    assert seconds[0] > 0

@@ -1,0 +1,185 @@
+"""Reading a run: the page follows what is said, and finds its way through a long one."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from flowdebate.service.service import Service
+from flowdebate.testing import FunctionModel, ModelResponse
+from tests.browser.visit import page_at_the_end
+from tests.server.stage import QUESTION, staged
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from playwright.sync_api import Page
+
+    from flowdebate.models.base import ModelRequest
+    from tests.browser.visit import Visit
+    from tests.server.stage import Stage
+
+pytestmark = pytest.mark.filterwarnings("ignore:debate 'debate'")
+PARAGRAPH = "Whoever waits for the last bus does **not** ask what it costs. He asks whether it comes. " * 6
+AT_END = "document.querySelector('#said').getBoundingClientRect().bottom <= innerHeight + 1"
+
+
+class Dictated:
+    """A model whose arguments are dictated by the test, piece by piece, to the piece None."""
+
+    name = "dictated"
+
+    def __init__(self) -> None:
+        self._pieces: asyncio.Queue[str | None] = asyncio.Queue()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.asked = threading.Semaphore(0)
+
+    async def request(self, request: ModelRequest, /) -> Any:
+        if request.output_schema is not None:
+            return ModelResponse(data={"reasoning": "Both.", "winner": None, "verdict": "Wait a **week**."})
+        self._loop, said = asyncio.get_running_loop(), ""
+        self.asked.release()
+        while (piece := await self._pieces.get()) is not None:
+            said += piece
+            if request.on_text is not None:
+                request.on_text(piece)
+        return ModelResponse(text=said or "Nothing.")
+
+    def say(self, *pieces: str | None) -> None:
+        """Dictate."""
+        assert self._loop is not None
+        for piece in pieces:
+            self._loop.call_soon_threadsafe(self._pieces.put_nowait, piece)
+
+
+@pytest.fixture
+def dictated() -> Dictated:
+    """The model of `stage`."""
+    return Dictated()
+
+
+@pytest.fixture
+def stage(dictated: Dictated) -> Iterator[Stage]:
+    """A server whose debates the test dictates."""
+    with staged(lambda: Service(store="memory:", model=dictated)) as stage:
+        yield stage
+
+
+@pytest.fixture(scope="module")
+def long() -> Iterator[tuple[Stage, str]]:
+    """A run of 40 turns that is over."""
+    said = iter(range(1_000))
+
+    def answer(request: ModelRequest) -> Any:
+        if request.output_schema is not None:
+            return {"reasoning": "Both.", "winner": None, "verdict": "Wait."}
+        return f"{PARAGRAPH}\n\n- point {next(said)}"
+
+    with staged(lambda: Service(store="memory:", model=FunctionModel(answer))) as stage:
+        yield stage, stage.finished(options={"rounds": 20, "synthesizer": False})
+
+
+def until(page: Page, condition: str) -> None:
+    """Wait until a condition holds; a page's policy lets nothing but the debugger evaluate one."""
+    for _ in range(600):
+        if page.evaluate(condition):
+            return
+        page.wait_for_timeout(50)
+    raise AssertionError(condition)
+
+
+def dictate(page: Page, dictated: Dictated, number: int) -> None:
+    """Dictate a paragraph with a number, and wait until it is there."""
+    dictated.say(f"{PARAGRAPH}\n\n{number}.th\n\n")
+    page.get_by_text(f"{number}.th").wait_for()
+
+
+def test_a_page_follows_what_is_said(stage: Stage, dictated: Dictated, visit: Callable[[str], Visit]) -> None:
+    """While its reader is at the end; who scrolls up stays there, and may jump to the latest and follow again."""
+    page = visit(stage.url).open(f"/runs/{stage.begin()}")
+    page.locator("#speaking .turn").wait_for()
+    for number in range(6):
+        dictate(page, dictated, number)
+    until(page, f"scrollY > 300 && {AT_END}")
+    assert page.locator("#latest").is_hidden()
+    page.mouse.wheel(0, -500)
+    page.locator("#latest").wait_for()
+    place = page.evaluate("scrollY")
+    for number in range(6, 9):
+        dictate(page, dictated, number)
+    assert page.evaluate("scrollY") == place
+    page.get_by_role("button", name="Jump to latest").click()
+    until(page, AT_END)
+    dictate(page, dictated, 10)
+    until(page, AT_END)
+    assert page.locator("#speaking strong").count() > 0
+    dictated.say(None, "Short.", None)
+
+
+def test_the_bar_leads_to_the_verdict(stage: Stage, dictated: Dictated, visit: Callable[[str], Visit]) -> None:
+    """It is above what was said, where its reader is not; the link goes once it is seen."""
+    page = visit(stage.url).open(f"/runs/{stage.begin(options={'rounds': 1, 'synthesizer': False})}")
+    page.locator("#speaking .turn").wait_for()
+    for number in range(8):
+        dictate(page, dictated, number)
+    dictated.say(None, PARAGRAPH, None)
+    page_at_the_end(page)
+    until(page, "document.querySelector('#verdict').getBoundingClientRect().bottom < 0")
+    page.get_by_role("link", name="See the verdict").click()
+    page.locator("#over").wait_for(state="detached")
+    assert page.locator("#verdict").get_by_text("week", exact=True).evaluate("each => each.localName") == "strong"
+    assert page.locator("#board").get_attribute("open") is None
+
+
+def test_a_long_run_is_read_by_rounds_keys_and_words(long: tuple[Stage, str], visit: Callable[[str], Visit]) -> None:
+    """An index, a label that stays, j and k, folds, and a search that marks what it finds."""
+    stage, run_id = long
+    page = visit(stage.url).open(f"/runs/{run_id}")
+    assert page.locator("#rounds li").count() == 20
+    page.locator("#rounds").get_by_role("link", name="Round 12 of 20").click()
+    label = page.locator("#round-12-title")
+    until(page, "document.querySelector('#round-12').getBoundingClientRect().top < 120")
+    page.mouse.wheel(0, 300)
+    until(page, "document.querySelector('#round-12').getBoundingClientRect().top < -50")
+    assert label.evaluate("label => label.getBoundingClientRect().top") >= 0
+    page.locator("#rounds [aria-current]").get_by_text("12").wait_for()
+    page.locator("#turn-24").focus() if page.locator("#turn-24[tabindex]").count() else page.keyboard.press("k")
+    first = page.evaluate("document.activeElement.id")
+    page.keyboard.press("j")
+    assert page.evaluate("document.activeElement.id") == f"turn-{int(first.removeprefix('turn-')) + 1}"
+    page.keyboard.press("o")
+    assert page.locator("[data-folded]").count() == 1
+    page.get_by_role("button", name="Fold all").click()
+    assert page.locator("[data-folded]").count() == 40
+    page.get_by_role("button", name="Open all").click()
+    page.keyboard.press("/")
+    page.keyboard.type("Point 39")
+    page.get_by_text("1 of 40 turns").wait_for()
+    assert page.locator("article.turn:visible").count() == 1
+    page.keyboard.press("Escape")
+    assert page.locator("article.turn:visible").count() == 40
+
+
+def test_a_turn_is_copied_as_it_was_written(long: tuple[Stage, str], visit: Callable[[str], Visit]) -> None:
+    """As Markdown, whether a browser lets pages use its clipboard or not."""
+    stage, run_id = long
+    page = visit(stage.url).open(f"/runs/{run_id}")
+    page.evaluate("navigator.clipboard.writeText = async (text) => { window.copied = text; }")
+    page.locator("#turn-1 [data-copy]").click()
+    page.locator("#turn-1").get_by_text("Copied").wait_for()
+    assert page.evaluate("copied") == f"{PARAGRAPH}\n\n- point 0"
+
+
+def test_what_to_do_with_a_run_is_at_its_top(long: tuple[Stage, str], visit: Callable[[str], Visit]) -> None:
+    """And on a telephone a debate begins within the first screen and a half."""
+    stage, run_id = long
+    page = visit(stage.url).open(f"/runs/{run_id}")
+    page.set_viewport_size({"width": 1280, "height": 860})
+    assert page.locator("#acts").evaluate("acts => acts.getBoundingClientRect().bottom") < 860
+    page.set_viewport_size({"width": 360, "height": 740})
+    page.goto(f"{stage.pages}/new")
+    assert page.get_by_role("button", name="Begin the debate").evaluate("b => b.getBoundingClientRect().bottom") < 1110
+    assert QUESTION in page.goto(f"{stage.pages}/runs/{run_id}").text()  # type: ignore[union-attr]
