@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import socket
@@ -15,7 +16,8 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from flowdebate.errors import ConfigurationError
-from flowdebate.mcp import serve_http
+from flowdebate.mcp import create_server, http_app, serve_http
+from flowdebate.mcp.server import with_token
 from tests.mcp.conftest import ROOT, over_http, parameters, told
 from tests.mcp.stage import HELD_AFTER, StageModel, make
 
@@ -44,6 +46,23 @@ async def test_pages_of_other_sites_are_refused(tmp_path: Path, headers: dict[st
         accepted = {"accept": "application/json, text/event-stream"}
         response = await client.post(url, json=PING, headers=accepted | headers)
     assert response.status_code == status
+
+
+async def test_a_client_finds_the_server_by_its_card(tmp_path: Path) -> None:
+    """Without a token, which it says may be needed; for this machine alone, and under the name of registries."""
+    service, _ = make(tmp_path)
+    async with service, over_http(service) as url, httpx2.AsyncClient() as client:
+        found = await client.get(f"{url}/server-card")
+        evil = await client.get(f"{url}/server-card", headers={"host": "evil.example"})
+        guarded = with_token(http_app(create_server(service)), "0123456789abcdef")
+        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(guarded), base_url="http://localhost") as inside:
+            codes = [(await inside.get(path)).status_code for path in ("/mcp/server-card", "/mcp")]
+    card = found.json()
+    registered = json.loads((ROOT / "server.json").read_text())
+    assert found.headers["content-type"] == "application/mcp-server-card+json"
+    assert {key: card[key] for key in ("name", "title", "description", "version")}.items() <= registered.items()
+    assert card["remotes"][0]["url"] == url
+    assert (evil.status_code, codes) == (421, [200, 401])
 
 
 async def test_an_application_around_it_may_name_further_hosts_or_check_by_itself(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.subscriptions import InMemorySubscriptionBus
 from mcp.server.transport_security import TransportSecuritySettings
-from starlette.responses import PlainTextResponse
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from flowdebate.errors import ConfigurationError
 from flowdebate.mcp.judging import NAME as JUDGE
@@ -109,7 +109,7 @@ def http_app(
 
     Requests whose Host is not this machine or among `allow_hosts` get a 421, those of another Origin a 403; `guarded`
     says that the application around it checks both. Mounted in another application, its lifespan has to be entered
-    there: `async with app.router.lifespan_context(app)`.
+    there: `async with app.router.lifespan_context(app)`. `{path}/server-card` is its MCP Server Card (SEP-2127).
     """
     hosts = [*LOOPBACK, *allow_hosts]
     security = TransportSecuritySettings(
@@ -120,7 +120,41 @@ def http_app(
             f"{scheme}://{host}{port}" for scheme in ("http", "https") for host in hosts for port in ("", ":*")
         ],
     )
-    return server.streamable_http_app(streamable_http_path=path, transport_security=security)
+    app = server.streamable_http_app(streamable_http_path=path, transport_security=security)
+
+    async def card(request: Request) -> Response:
+        if not guarded and request.url.hostname not in {each.strip("[]") for each in hosts}:
+            return PlainTextResponse("Invalid Host header", 421)
+        return JSONResponse(_server_card(f"{request.base_url}{path.lstrip('/')}"), media_type=_CARD_TYPE)
+
+    app.add_route(f"{path}{_CARD}", card, methods=["GET"])
+    return app
+
+
+_CARD, _CARD_TYPE = "/server-card", "application/mcp-server-card+json"
+NAME = "io.github.flowdebate/flowdebate"
+"""The name of this server in registries, as in server.json."""
+
+
+def _server_card(url: str) -> dict[str, Any]:
+    """What a client may know before it connects: who this is, where, and that a token may be needed."""
+    from flowdebate import __version__
+
+    said = "Bearer, a space, and the token of this server, if it has one"
+    return {
+        "$schema": "https://static.modelcontextprotocol.io/schemas/v1/server-card.schema.json",
+        "name": NAME,
+        "title": "flowdebate",
+        "description": "Debates and councils of language models, and verdicts on texts; runs survive restarts",
+        "version": __version__,
+        "remotes": [
+            {
+                "type": "streamable-http",
+                "url": url,
+                "headers": [{"name": "Authorization", "description": said, "isSecret": True}],
+            }
+        ],
+    }
 
 
 class _Server(MCPServer[Any]):
@@ -178,11 +212,12 @@ async def serve_stdio(
 
 
 def with_token(app: ASGIApp, token: str) -> ASGIApp:
-    """`app` for requests that bring `token`, as `Authorization: Bearer`; others get a 401."""
+    """`app` for requests that bring `token`, as `Authorization: Bearer`, or ask for its card; others get a 401."""
 
     async def checked(scope: Scope, receive: Receive, send: Send) -> None:
         given = dict(scope.get("headers", ())).get(b"authorization", b"")
-        if scope["type"] == "http" and not hmac.compare_digest(given, f"Bearer {token}".encode()):
+        public = scope.get("method") == "GET" and scope.get("path", "").endswith(_CARD)
+        if scope["type"] == "http" and not public and not hmac.compare_digest(given, f"Bearer {token}".encode()):
             said = "Send the token of this server as `Authorization: Bearer TOKEN`."
             await PlainTextResponse(said, 401, {"www-authenticate": "Bearer"})(scope, receive, send)
         else:
