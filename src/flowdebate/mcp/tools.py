@@ -178,18 +178,23 @@ class RunTools:
         return make_report(await wait_with_progress(service, run.run_id, wait, ctx))
 
     async def start_council(
-        self, ctx: Context[Any, Any], question: Question, *, confidence: HowSure = "balanced", wait: Seconds = 20
+        self,
+        ctx: Context[Any, Any],
+        question: Question,
+        *,
+        sources: Sources | None = None,
+        confidence: HowSure = "balanced",
+        wait: Seconds = 20,
     ) -> RunReport:
         """Ask several language models the same question: each answers by itself, then a chair writes one answer.
 
-        Members see nothing but the question: put into it what they have to know. Returns after at most `wait` seconds;
-        then call wait_for_run until it is over. `confidence`: "quick" makes 4 calls of models (three answers, the
+        Members see the question and its `sources`, and nothing else. Returns after at most `wait` seconds; then call
+        wait_for_run until it is over. `confidence`: "quick" makes 4 calls of models (three answers, the
         chair's), "balanced" 7 (members also rank each other's answers without names), "high" 11 (five members). With a
         hosted model that is usually half a minute, one minute, one to two minutes; a small local one takes longer.
         """
-        service = self._of(ctx)
-        run = await service.begin("council", question, options=make_options("council", None, None, confidence))
-        return make_report(await wait_with_progress(service, run.run_id, wait, ctx))
+        asked: Any = {"sources": sources, "confidence": confidence, "wait": wait}
+        return await self.start_debate(ctx, question, pattern="council", **asked)
 
     async def wait_for_run(
         self, ctx: Context[Any, Any], run_id: RunId, *, seconds: Seconds = 45, seen: Seen = 0
