@@ -140,7 +140,12 @@ def caps(request: ModelRequest) -> Any:
 async def test_a_debate_and_its_plan_say_what_is_to_be_equal() -> None:
     """Without assembling it; the cost takes prices, and without any no model is called."""
     calls: list[object] = []
-    model = FunctionModel(lambda request: calls.append(request) or caps(request))
+
+    def answer(request: ModelRequest) -> Any:
+        calls.append(request)
+        return caps(request)
+
+    model = FunctionModel(answer)
     with pytest.raises(ConfigurationError, match="`equal` must be used with `prices`"):
         await two_sides(baselines=True, equal="cost").run(QUESTION, model=model)
     assert calls == []
