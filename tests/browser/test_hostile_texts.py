@@ -196,7 +196,7 @@ def instance(schema: dict[str, Any], text: str) -> Any:
         return {name: instance(each, text) for name, each in schema["properties"].items()}
     if schema.get("type") == "array":
         return [instance(schema.get("items", {}), text)] * schema.get("minItems", 1)
-    others = {"integer": 1, "number": 1.0, "boolean": True, "null": None, "object": {}}
+    others: dict[str, Any] = {"integer": 1, "number": 1.0, "boolean": True, "null": None, "object": {}}
     return others.get(schema.get("type", ""), text[: schema.get("maxLength")])
 
 

@@ -166,7 +166,7 @@ def routes(app: Any) -> list[tuple[str, str]]:
     hidden = [route for module in (forms, judging, runs, agui, openai) for route in module.router.routes]
     known = [route for module in (links, routes, views) for route in module.router.routes]
     assert len(described) >= len(known)
-    return [*described, *((min(each.methods), each.path) for each in hidden)]  # type: ignore[attr-defined]
+    return [*described, *((min(each.methods), each.path) for each in hidden)]
 
 
 def requests_about(run_id: str, debate: str, place: str) -> dict[str, list[tuple[str, Any]]]:

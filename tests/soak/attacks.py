@@ -1,0 +1,152 @@
+"""`python -m tests.soak.attacks`: every value of an export wrong, and every value of a journal forged.
+
+A wrong value must be refused with its place, or break nothing but its own run. A report that was made anew from a
+forged journal may be verified only where the report says that nothing is checked. The summary goes to stdout; the exit
+code is 1 if a promise was broken.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import time
+import traceback
+import warnings
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from flowdebate.errors import BadFile, FlowDebateError, FlowDebateWarning
+from flowdebate.patterns import PATTERNS
+from flowdebate.service.evidence import evidence_of
+from flowdebate.service.service import Service
+from flowdebate.store.export import export_run, read_runs
+from flowdebate.store.memory import MemoryStore
+from flowdebate.testing import FunctionModel
+from flowdebate.web.report import report_html, verify_report
+from tests.runs.durable.patterns import answer_to
+from tests.service.test_broken_exports import changed, places, survives
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from flowdebate.service.evidence import Finding
+
+__all__ = ("WRONG", "main")
+
+WRONG: list[Any] = [None, -1, 1e308, True, "x", "", [], {"x": None}, "\ud800"]
+QUESTION = "Should rents be capped?"
+SIDES = [{"name": "ann", "stance": "cap rents"}, {"name": "bob", "stance": "build homes"}]
+SAID = (
+    "text",
+    "data",
+    "transcript",
+    "verdict",
+    "winner",
+    "reasoning",
+    "input",
+    "question",
+    "output",
+    "prompt",
+    "scores",
+)
+"""Parts of paths whose values are what was said, asked or decided: none of them may be forged."""
+MADE = ("usage", "attempts", "seconds", "at", "model", "finish", "flags", "labels", "duration")
+"""Parts of paths whose values only a store or a provider knows, also inside of what was said."""
+
+
+async def exported(pattern: str) -> list[str]:
+    """The lines of a run of a pattern; a debate has two ballots and a vote."""
+    store = MemoryStore()
+    async with Service(store=store, model=FunctionModel(answer_to)) as service:
+        options = {"debaters": SIDES, "schedule": "swap", "max_rounds": 1} if pattern == "debate" else None
+        await service.begin(pattern, QUESTION, options=options, run_id="r", seed=1)
+        await service.wait("r")
+        if pattern == "debate":
+            await service.vote("r", "reader-1", "cap rents", why="It was shorter.")
+        return [line async for line in export_run(store, "r")]
+
+
+def changes(lines: Sequence[str], values: Sequence[Any]) -> Iterator[tuple[str, list[str]]]:
+    """The lines with one value changed, each time another one, and where."""
+    for index, line in enumerate(lines):
+        read = json.loads(line)
+        for path in places(read):
+            for value in values:
+                forged = json.dumps(changed(read, path, value))
+                if forged != line:
+                    where = f"line {index + 1}: {'.'.join(map(str, path))}"
+                    yield f"{where} as {value!r}", [*lines[:index], forged, *lines[index + 1 :]]
+
+
+async def check_exports(pattern: str, every: int, found: Counter[str], problems: list[str]) -> None:
+    """Each wrong value is refused with its place, or listed, shown and verified."""
+    for number, (where, lines) in enumerate(changes(await exported(pattern), WRONG)):
+        if number % every == 0:
+            try:
+                await survives(lines)
+                found["exports that break nothing"] += 1
+            except BadFile:
+                found["exports that are refused"] += 1
+            except Exception:  # noqa: BLE001 - it is what is looked for
+                problems.append(f"{pattern}, {where}: {traceback.format_exc(limit=-3)}")
+
+
+async def remade(lines: Sequence[str]) -> Finding:
+    """What is found in a report of other lines, as whoever forges one makes it."""
+    [found] = read_runs(lines, "forged")
+    return await verify_report(await report_html(lines, await evidence_of(*found)))
+
+
+def forged(value: Any) -> Any:
+    """Another value of the same kind."""
+    if isinstance(value, bool) or value is None:
+        return not value if value is not None else "forged"
+    return value + 1 if isinstance(value, (int, float)) else f"{value} Never!"
+
+
+async def check_journals(pattern: str, found: Counter[str], problems: list[str]) -> None:
+    """Each leaf forged, and the page made anew: what was said, asked or decided is never verified."""
+    lines = await exported(pattern)
+    assert (await remade(lines)).outcome == "verified", pattern
+    for index, line in enumerate(lines):
+        read = json.loads(line)
+        for path in places(read):
+            leaf = read
+            for key in path:
+                leaf = json.loads(leaf) if key == "JSON" else leaf[key]
+            if isinstance(leaf, (dict, list)) or path[-1] == "body":
+                continue
+            altered = [*lines[:index], json.dumps(changed(read, path, forged(leaf))), *lines[index + 1 :]]
+            try:
+                outcome: str = (await remade(altered)).outcome
+            except FlowDebateError:
+                outcome = "refused"
+            except Exception:  # noqa: BLE001 - it is what is looked for
+                problems.append(f"{pattern}, line {index + 1}: {path}: {traceback.format_exc(limit=-3)}")
+                continue
+            found[f"forged journals: {outcome}"] += 1
+            said = any(part in SAID for part in path) and not any(part in MADE for part in path)
+            if outcome == "verified" and said and "votes" not in str(read)[:200]:
+                problems.append(f"{pattern}, line {index + 1}: {path} was forged from {leaf!r}, and is verified")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(prog="python -m tests.soak.attacks", description=__doc__)
+    parser.add_argument("--patterns", nargs="*", choices=sorted(PATTERNS), default=sorted(PATTERNS))
+    parser.add_argument("--every", type=int, default=1, help="only each nth wrong value")
+    options = parser.parse_args(arguments)
+    warnings.simplefilter("ignore", FlowDebateWarning)
+    began, found, problems = time.monotonic(), Counter[str](), list[str]()
+    for pattern in options.patterns:
+        asyncio.run(check_exports(pattern, options.every, found, problems))
+        asyncio.run(check_journals(pattern, found, problems))
+        sys.stderr.write(f"{pattern}: {dict(found)}, {len(problems)} problems, {time.monotonic() - began:.0f} s\n")
+    sys.stdout.write(json.dumps({**found, "seconds": round(time.monotonic() - began), "problems": problems}, indent=1))
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
