@@ -50,6 +50,7 @@ class Generator(Block[Any, OutT]):
         system: Sequence[Invocation],
         before: Sequence[Invocation],
         user: Invocation,
+        revisers: Sequence[Callable[[str, Any, Context], Awaitable[str]]] = (),
         output: OutputSchema | None,
         choices: Sequence[str],
         tools: Mapping[str, Tool],
@@ -72,6 +73,7 @@ class Generator(Block[Any, OutT]):
         self._system = system
         self._before = before
         self._user = user
+        self._revisers = revisers
         self._max_tool_rounds = max_tool_rounds
         self._settings = settings
         self._transform = transform
@@ -143,7 +145,10 @@ class Generator(Block[Any, OutT]):
             messages += [{"role": "user", "content": item} if isinstance(item, str) else item for item in items]
         user = await result_of(self._user(value, ctx))
         if user:
-            messages.append({"role": "user", "content": str(user)})
+            text = str(user)
+            for revise in self._revisers:
+                text = await revise(text, value, ctx)
+            messages.append({"role": "user", "content": text})
         return messages
 
     async def _ask_again(self, messages: list[Message], second: SecondTry, ctx: Context) -> ModelResponse:
@@ -389,6 +394,7 @@ def generator(  # noqa: PLR0913 - every slot of a prompt, each with a default
         system=[_slot(text, where, field) for text, field in texts if text],
         before=[_slot(messages, where, field) for messages, field in before if messages],
         user=_slot(_as_text if user is None else user, where, "user"),
+        revisers=[each.revise for each in uses if each.revise is not None],
         output=None if output_schema is None else OutputSchema.of(output_schema, where=where),
         choices=tuple(choices),
         tools=made,

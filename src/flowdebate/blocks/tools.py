@@ -40,6 +40,8 @@ class Capability:
     """Added to the system message: text, or a function of `(input, ctx)` that returns it."""
     context: MessagesSlot = ()
     """Messages before the prompt; a string is a user message."""
+    revise: Callable[[str, Any, Context], Awaitable[str]] | None = None
+    """Makes of the last message what is sent: `await revise(text, input, ctx)`."""
 
 
 @dataclass(frozen=True, kw_only=True)

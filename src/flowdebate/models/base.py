@@ -160,9 +160,10 @@ class ModelResponse:
 class Model(Protocol):
     """Protocol of all models: a name and `request`; nothing to inherit.
 
-    An optional attribute `profile` chooses the default prompts: "concise" for a small model, "full" otherwise. A model
-    that never gives `logprobs` has the attribute `gives_logprobs = False`. Its exceptions reach the caller of the run:
-    those of `flowdebate.errors` as such, all others as the application's own.
+    An optional attribute `profile` chooses the default prompts: "concise" for a small model, "full" otherwise.
+    `context_tokens` is the most tokens of a prompt and its answer, where that is known. A model that never gives
+    `logprobs` has the attribute `gives_logprobs = False`. Its exceptions reach the caller of the run: those of
+    `flowdebate.errors` as such, all others as the application's own.
     """
 
     @property
@@ -183,6 +184,12 @@ def profile_of(model: Model) -> Profile:
         return "full"
     check_profile(f"model {model.name!r}", profile)
     return "concise" if profile == "concise" else "full"
+
+
+def context_of(model: Model) -> int | None:
+    """The most tokens of a prompt and its answer: the attribute `context_tokens` of `model`; None where unknown."""
+    known = getattr(model, "context_tokens", None)
+    return known if isinstance(known, int) and known > 0 else None
 
 
 @dataclass(slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from flowdebate._util.validation import check_seconds
 from flowdebate.errors import ConfigurationError, ModelError, ModelTimeout, add_note, error_text
-from flowdebate.models.base import CallFellBack, profile_of
+from flowdebate.models.base import CallFellBack, context_of, profile_of
 from flowdebate.models.call import answer, within
 from flowdebate.models.resolve import resolve_model
 from flowdebate.models.retry import Retry
@@ -50,6 +50,11 @@ class Wrapper:
     def profile(self) -> Profile:
         """Profile of the default prompts: the inner model's."""
         return profile_of(self.inner)
+
+    @property
+    def context_tokens(self) -> int | None:
+        """The most tokens of a prompt and its answer: the inner model's."""
+        return context_of(self.inner)
 
     @property
     def gives_logprobs(self) -> bool:

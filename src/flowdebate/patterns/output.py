@@ -12,6 +12,7 @@ from flowdebate._util.wire import WireModel
 from flowdebate.blocks.base import Wrapped
 from flowdebate.blocks.handler import Handler, handler
 from flowdebate.errors import OutputError, SchemaViolation
+from flowdebate.patterns.material import Shown
 from flowdebate.patterns.roster import own_options
 from flowdebate.patterns.state import PatternInput, anything_heard, pattern_state
 from flowdebate.patterns.turn import guarded, record_failure
@@ -60,6 +61,9 @@ class PatternOutput(WireModel):
     """The sources that it was given, and the files that were left out; None (and not written) without any."""
     quotes: list[list[VerifiedQuote]] | None = Field(default=None, exclude_if=is_none)
     """The quotes of each of the `entries`, looked up in the sources; None (and not written) without sources."""
+    passages: list[Shown] | None = Field(default=None, exclude_if=is_none)
+    """The passages that turns were shown of sources that are too long to be shown whole; None (and not written) if they
+    were shown whole."""
 
     # Declared for type checkers only: the outputs declare them as fields, in the order of their wire forms.
     if TYPE_CHECKING:

@@ -83,6 +83,7 @@ class CommonKeywords(TypedDict, total=False):
     profile: Profile | None
     length: Length | None
     sources: SourcesLike | Material | None
+    source_tokens: int | None
     collection_id: str | None
     failures: FailurePolicy | None
 
@@ -237,7 +238,8 @@ class RolePrompt(Generic[TemplateT]):
         self._profile = options.get("profile")
         # what a function returns is known in the run only: it counts as instructions
         self._instructed = callable(instructions) or not is_blank(instructions or "")
-        self._model: Model | str = intent if model is None else model
+        self.model: Model | str = intent if model is None else model
+        """The model that is asked, or its intent."""
 
     def template(self, ctx: Context) -> TemplateT:
         """The texts of a prompt."""
@@ -256,7 +258,7 @@ class RolePrompt(Generic[TemplateT]):
         known = ctx.scope.looked_up
         found: Wording[TemplateT] | None = known.get(self)
         if found is None:
-            profile = profile_of(ctx.model(self._model)) if self._profile is None else self._profile
+            profile = profile_of(ctx.model(self.model)) if self._profile is None else self._profile
             found = known[self] = self._word(profile)
         return found
 

@@ -176,7 +176,7 @@ def check_options(spec: PatternSpec, given: Mapping[str, Any], *, max_rounds: in
         owns_transcript=transcript is None,
         collection_id=name if collection_id is None else collection_id,
         failures=failures,
-        material=make_material(given.get("sources"), where=where),
+        material=make_material(given.get("sources"), where=where, tokens=given.get("source_tokens")),
         schema=None if schema is None else OutputSchema.of(schema, where=where),
         visibilities={
             role.name: as_visibility(

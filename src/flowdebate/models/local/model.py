@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from flowdebate._util.text import is_blank
 from flowdebate.errors import ModelUnavailable
 from flowdebate.models.base import ModelSettings
-from flowdebate.models.local.server import running_server
+from flowdebate.models.local.server import CONTEXT, running_server
 from flowdebate.models.openai.clients import Clients, PooledModel, load
 from flowdebate.models.openai.model import Chat, Dialect
 from flowdebate.models.openai.structured import with_tool_calls
@@ -64,6 +64,8 @@ class LocalModel(PooledModel):
     """The engine listens on the loopback only."""
     profile: Profile = "concise"
     """Profile of the default prompts: models that fit on a laptop follow short ones best."""
+    context_tokens = CONTEXT
+    """The most tokens of a prompt and its answer."""
 
     def __init__(
         self,

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from flowdebate.models.local.engine import Config
 
 
-_CONTEXT = 8192  # tokens of prompt and answer together: a length that models of this size handle well
+CONTEXT = 8192  # tokens of prompt and answer together: a length that models of this size handle well
 _PATIENCE = 5.0  # seconds that an engine has to exit by itself
 
 # Engines by process, so that a fork neither uses nor stops its parent's, and by file; None for the model "local".
@@ -131,7 +131,7 @@ class LocalServer:
         config: Config = {
             "model": str((self._path or find_local_model()).resolve()),
             "api_key": key,
-            "context": _CONTEXT,
+            "context": CONTEXT,
             "threads": _usable_cores(),
             "library": str(Path(library.origin).parent.parent),
         }

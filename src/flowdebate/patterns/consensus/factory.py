@@ -139,6 +139,7 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
     profile: Profile | None = None,
     length: Length | None = None,
     sources: SourcesLike | Material | None = None,
+    source_tokens: int | None = None,
     template: ConsensusTemplate | None = None,
     agent_visibility: Visibility | Mapping[str, bool] | None = None,
     collection_id: str | None = None,
@@ -178,7 +179,8 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
     - `profile`: default prompts for small models ("concise") or for others ("full"); None: as each model asks for.
       `length` of a turn: "short", "medium", "long" or a number of words; None: short with concise prompts, medium with
       full ones. `template`: the texts of the agents' prompts, in place of the profile's.
-    - `sources`: what the default blocks of agents may quote, as in `debate()`; `output.quotes` says what was found.
+    - `sources`, `source_tokens`: what the default blocks of agents may quote, as in `debate()`; `output.quotes` has the
+      quotes, looked up.
     - `instructions`, `tools`, `uses`, `context`, `settings` and `profile` apply to default blocks only, `length`,
       `sources`, `template` and `agent_visibility` to those of agents.
 
@@ -220,7 +222,7 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
         where=where,
     )
     of_judges = {role: {"name": name, **defaults, "model": seats.roles.get(role)} for role in judges}
-    material = make_material(sources, where=where)
+    material = make_material(sources, where=where, tokens=source_tokens)
     breaks_ties = partial(create_tie_judge, choices=[agent.name for agent in roster])
     derived: dict[str, Any] = {
         "where": where,

@@ -118,6 +118,7 @@ def council(  # noqa: PLR0913 - the pattern's options, each with its default
     profile: Profile | None = None,
     length: Length | None = None,
     sources: SourcesLike | Material | None = None,
+    source_tokens: int | None = None,
     template: CouncilMemberTemplate | None = None,
     hide_names: bool = True,
     member_visibility: Visibility | Mapping[str, bool] | None = None,

@@ -141,6 +141,7 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
     shuffle_for_judge: bool = True,
     hide_names: bool = True,
     sources: SourcesLike | Material | None = None,
+    source_tokens: int | None = None,
     baselines: bool | Sequence[BaselineName] = False,
     equal: Equal = "tokens",
     judge_visibility: Visibility | Mapping[str, bool] | None = None,
@@ -179,7 +180,9 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
     - `hide_names`: whether names of debaters and their models inside arguments are replaced by aliases in the prompts
       of the default debaters and of an anonymized judge; `raw.leaks` lists them.
     - `sources`: what the default debaters may quote: texts by name, or a list of paths of files and folders. Quotes in
-      arguments are looked up, the default judge learns which were not found, and `raw.quotes` lists them all.
+      arguments are looked up, the default judge learns which were not found, and `raw.quotes` lists them all. Of more
+      than `source_tokens` (None: a quarter of the model's context, or 32,000 where that is unknown), each turn is shown
+      the best passages for the question and the last arguments: `raw.passages`.
     - `baselines`: what to compare the debate with once it has a verdict, in `raw.baselines`. True is a single call, a
       vote of first drafts, and a vote of as many answers as the debate's tokens pay for; or the names of some of these.
     - `equal`: what that last vote may use as much of as the debate: "tokens", "completion_tokens", "cost" or "calls".

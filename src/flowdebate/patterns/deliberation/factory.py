@@ -65,6 +65,7 @@ def deliberation(  # noqa: PLR0913 - the pattern's options, each with its defaul
     profile: Profile | None = None,
     length: Length | None = None,
     sources: SourcesLike | Material | None = None,
+    source_tokens: int | None = None,
     template: PersonaTemplate | None = None,
     moderator_visibility: Visibility | Mapping[str, bool] | None = None,
     debater_visibility: Visibility | Mapping[str, bool] | None = None,

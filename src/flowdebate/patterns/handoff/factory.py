@@ -72,6 +72,7 @@ def handoff(  # noqa: PLR0913 - the pattern's options, each with its default
     profile: Profile | None = None,
     length: Length | None = None,
     sources: SourcesLike | Material | None = None,
+    source_tokens: int | None = None,
     template: SpeakerTemplate | None = None,
     debater_visibility: Visibility | Mapping[str, bool] | None = None,
     collection_id: str | None = None,

@@ -135,6 +135,7 @@ def round_robin(  # noqa: PLR0913 - the pattern's options, each with its default
     profile: Profile | None = None,
     length: Length | None = None,
     sources: SourcesLike | Material | None = None,
+    source_tokens: int | None = None,
     template: RoundRobinDebaterTemplate | None = None,
     debater_visibility: Visibility | Mapping[str, bool] | None = None,
     synthesizer_visibility: Visibility | Mapping[str, bool] | None = None,

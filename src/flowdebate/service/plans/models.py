@@ -262,11 +262,17 @@ def sources_lines(plan: Plan) -> list[str]:
         f"{source.name} ({f'{len(source.pages)} pages, ' if source.pages else ''}{count:,} tokens)"
         for source, count in zip(read, tokens, strict=True)
     ]
+    from flowdebate.patterns.material import SOURCE_TOKENS
+
     left = [f"{source.name} ({source.left_out})" for source in plan.sources if source.left_out is not None]
     whole = f"Sources: {_few(shown)}"
     if len(read) > 1:
         whole += f"; together {sum(tokens):,} tokens"
-    return [f"{whole}, estimated, which go to the model with each turn", *([f"Left out: {_few(left)}"] if left else [])]
+    most = plan.options.source_tokens
+    how = "go to the model with each turn"
+    if sum(tokens) > (most or SOURCE_TOKENS):
+        how = f"are more than a prompt may have ({most or SOURCE_TOKENS:,}): each turn is shown the best passages"
+    return [f"{whole}, estimated, which {how}", *([f"Left out: {_few(left)}"] if left else [])]
 
 
 def _few(texts: Sequence[str]) -> str:

@@ -398,6 +398,12 @@ class PatternOptions(BaseModel):
         flag="--source",
         metavar="[NAME=]FILE",
     )
+    source_tokens: Count | None = option(
+        "Maximum number of tokens of the sources in a prompt; of more, each turn is shown the passages that fit best. "
+        "Default: a quarter of the model's context, or 32000 where that is unknown.",
+        panel="Limits",
+        metavar="N",
+    )
     seed: Whole | None = option("Seed for reproducible random choices.")
     max_calls: Count | None = option("Maximum number of requests.", panel="Limits", metavar="N")
     max_tokens: Count | None = option("Maximum number of tokens.", panel="Limits", metavar="N")

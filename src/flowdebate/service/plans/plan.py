@@ -120,7 +120,7 @@ class Plan:
         if self.sources:
             from flowdebate.patterns.material import Material
 
-            options["sources"] = Material(sources=self.sources, in_plan=True)
+            options["sources"] = Material(sources=self.sources, tokens=self.options.source_tokens, in_plan=True)
         if self.options.stop is not None:
             from flowdebate.stop import parse
 

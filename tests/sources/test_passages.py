@@ -1,0 +1,148 @@
+"""Passages: what a prompt has of sources that are too long for it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flowdebate.errors import ConfigurationError
+from flowdebate.models.base import context_of
+from flowdebate.models.local.model import LocalModel
+from flowdebate.models.wrapper import Retrying
+from flowdebate.sources.passages import cut, find_passages
+from flowdebate.sources.source import Page, Source
+from flowdebate.store.open import open_store
+from flowdebate.testing import FunctionModel
+from tests.patterns.talks import QUESTION, TURNS, Talkers, role_of, talk
+
+if TYPE_CHECKING:
+    from flowdebate.testing import ModelRequest
+
+pytest.importorskip("bm25s", reason="the extra flowdebate[documents]")
+
+TOPICS = ("trams", "rents", "schools", "harbour", "bakeries", "museums", "parks", "taxes")
+PARAGRAPHS = [
+    f"{topic.capitalize()} in the year {year}: {'so it is said. ' * 20}" for topic in TOPICS for year in range(9)
+]
+LONG = Source.of(
+    "book",
+    "\n\n".join(PARAGRAPHS),
+    pages=[Page(start=sum(len(each) + 2 for each in PARAGRAPHS[: n * 9]), name=f"page {n + 1}") for n in range(8)],
+)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.text(alphabet="ab .\n", max_size=6_000), st.lists(st.integers(0, 6_000), max_size=5))
+def test_passages_are_the_whole_text_cut(text: str, starts: list[int]) -> None:
+    """In order, none too long, none across two pages, and nothing but white space is missing."""
+    begins = sorted({start for start in starts if start < len(text)})
+    source = Source.of("s", text, pages=[Page(start=start, name=f"page {start}") for start in begins])
+    passages = list(cut(source))
+    assert all(0 < each.end - each.start <= 1_200 for each in passages)
+    assert all(before.end <= after.start for before, after in pairwise(passages))
+    covered = set().union(*(range(each.start, each.end) for each in passages))
+    assert not "".join(letter for place, letter in enumerate(text) if place not in covered).strip()
+    assert all(each.start >= start or each.end <= start for each in passages for start in begins)
+
+
+def test_the_passages_that_fit_a_question_are_found_with_their_pages() -> None:
+    """As many as there is room for, in the order of the source; the same for the same question."""
+    found = find_passages((LONG,), ["What about the harbour?"], 3_000)
+    assert found == find_passages((LONG,), ["What about the harbour?"], 3_000)
+    assert {each.page for each in found} == {"page 4"}
+    assert sum(each.end - each.start for each in found) <= 3_000
+    assert [each.start for each in found] == sorted(each.start for each in found)
+    assert find_passages((LONG,), ["", "?"], 100) == []
+
+
+def test_the_context_of_a_model_decides_how_much_is_shown() -> None:
+    """That of the local model is known, also behind a policy; no number is no context."""
+    assert context_of(LocalModel(Path("a.gguf"))) == context_of(Retrying(LocalModel(Path("a.gguf")))) == 8192
+    assert context_of(FunctionModel(lambda _: "")) is None
+
+
+def shown_in(request: ModelRequest) -> list[str]:
+    """The tags of passages in the last message."""
+    lines = str(request.messages[-1]["content"]).splitlines()
+    return [line.partition("]")[0][1:] for line in lines if line.startswith("[book, page")]
+
+
+@pytest.mark.parametrize("pattern", TURNS)
+def test_turns_are_shown_the_best_passages_of_long_sources(pattern: str) -> None:
+    """Before the task, which stays last; the result lists them, and quotes are looked up in the whole text."""
+
+    def quoting(request: ModelRequest) -> Any:
+        said = talkers.reply(request)
+        return json.loads(json.dumps(said).replace("I say", "It says 'taxes in the year 7: so it is said', I say"))
+
+    talkers = Talkers()
+    pattern_ = talk(pattern, sources={"book": LONG}, source_tokens=500)
+    raw = pattern_.run_sync("What about the harbour?", model=FunctionModel(quoting), seed=1).raw
+    speaking = [request for request in talkers.asked if role_of(request) in TURNS[pattern]]
+    assert speaking
+    for request in speaking:
+        system, last = request.messages[0]["content"], request.messages[-1]["content"]
+        assert "characters: too long to be shown whole; each turn shows passages)" in system
+        assert "Harbour" not in system
+        assert "book, page 4" in shown_in(request)
+        assert not last.rpartition("\n\n")[2].startswith("[book")
+        assert len(last.partition("Passages of the sources")[2]) < 4_000
+    assert len(raw.passages) == len(speaking)
+    assert all("page 4" in {each.page for each in turn.passages} for turn in raw.passages)
+    assert any(quote.page == "page 8" for quotes in raw.quotes for quote in quotes)
+    assert type(raw).model_validate_json(raw.model_dump_json(by_alias=True)) == raw
+
+
+@pytest.mark.parametrize("pattern", ["debate", "consensus"])
+def test_a_resumed_run_is_shown_the_recorded_passages(
+    pattern: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the search would find now: no answer is asked for twice, and none belongs to another prompt."""
+    talkers, calls = Talkers(), 0
+
+    def failing(request: ModelRequest) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 5:
+            raise RuntimeError
+        return Talkers().reply(request)
+
+    async def held() -> Any:
+        store: Any = open_store(str(tmp_path / "runs.sqlite3"))
+        long = talk(pattern, sources=[LONG], source_tokens=500)
+        with pytest.raises(RuntimeError):
+            await long.run(QUESTION, model=FunctionModel(failing, name="talkers"), store=store, run_id="a", seed=1)
+        before = find_passages
+
+        def otherwise(sources: Any, _: Any, room: int) -> Any:
+            return before(sources, ["museums"], room)
+
+        monkeypatch.setattr("flowdebate.patterns.material.find_passages", otherwise)
+        result = await long.resume("a", model=talkers.model(), store=store)
+        await store.close()
+        return result
+
+    result = asyncio.run(held())
+    assert result.raw.passages
+    asked = [request for request in talkers.asked if role_of(request) in TURNS[pattern]]
+    assert len(asked) < len(result.raw.passages)
+
+
+def test_without_the_extra_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is asked with a part of the sources that nobody has chosen."""
+    monkeypatch.setitem(sys.modules, "bm25s", None)
+    talkers, other = Talkers(), Source.of("other", LONG.text)
+    with pytest.raises(ConfigurationError, match=r"flowdebate\[documents\]"):
+        talk("debate", sources=[other], source_tokens=500).run_sync(QUESTION, model=talkers.model())
+    assert talkers.asked == []
+    for wrong in (0, True, "many"):
+        with pytest.raises(ConfigurationError, match="source_tokens"):
+            talk("council", sources=[LONG], source_tokens=wrong)
