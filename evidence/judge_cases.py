@@ -1,13 +1,13 @@
-"""Judges of a local model on written debates whose better side is known by design.
+"""The local model as a judge of written debates: better sides known by design, and equal ones.
 
-Each debate of `judge_cases.jsonl` has two rounds. The better side has facts that bear on the question; the other has
-slogans, anecdotes, irrelevant numbers, a claim that was refuted, or a dodge. Whether the better side speaks first,
-is for the proposal, and has more to say is balanced in all combinations. Prompts and threshold were chosen on other
-debates.
+Each line of `judge_cases.jsonl` is a debate. In `c…` and `d…` (tuning) and `n…` (new: written before anything was
+measured on them, and nothing was changed afterwards) the better side has facts that bear on the question; the other has
+slogans, anecdotes, irrelevant numbers, a claim that was refuted, or a dodge. Whether the better side speaks first, is
+for the proposal, and has more to say is balanced in all combinations. In `e…` both sides are equally good, and one has
+up to three times as much text: the odd ones give the threshold, the even ones check it.
 
-One line of JSON a verdict is added to `--out`; a verdict that is there already is not made again.
-
-    python -m evidence.judge_cases
+`case_ballots.jsonl` has a line for each debate and judge; `python -m evidence.judge_cases` asks for those that are
+missing, one after another.
 """
 
 from __future__ import annotations
@@ -15,117 +15,123 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import re
-import time
+import math
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from evidence.estimates import table, wilson
 from flowdebate import DebateContributionEntry, JudgeOptions, handler, sequencer
-from flowdebate.errors import FlowDebateError
+from flowdebate.evaluation import fit_letters
 from flowdebate.models.local.model import LocalModel
-from flowdebate.patterns.debate.judging.ballots import MIN_LOG_ODDS, Judging
+from flowdebate.patterns.debate import JudgeBallot, JudgeTemplate, Judging, LetterFit
+from flowdebate.patterns.debate.judging.ballots import MIN_LOG_ODDS, centred
 from flowdebate.patterns.debate.judging.judge import Judge
+from flowdebate.patterns.debate.judging.jurors import FITTED
 from flowdebate.patterns.debate.schemas import DebateTranscriptState, JudgedVerdict
 from flowdebate.patterns.debate.transcript import create_debate_transcript
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from flowdebate.runs.context import Context
 
-__all__ = ("CASES", "JUDGES", "VERDICTS", "Case", "CaseVerdict", "cases", "verdicts")
+__all__ = ("BALLOTS", "CASES", "JUDGES", "Case", "Found", "cases", "fitted", "found_in", "judged", "tables")
 
 CASES = Path(__file__).with_name("judge_cases.jsonl")
-VERDICTS = Path(__file__).with_name("case_verdicts.jsonl")
-"""The verdicts in the repository."""
+BALLOTS = Path(__file__).with_name("case_ballots.jsonl")
+EARLIER = JudgeTemplate(
+    letter=(
+        "You compare the evidence of the sides in a debate. Fine words, personal stories and changes of subject "
+        "are no evidence."
+    ),
+    letter_turn=(
+        "Question: {question}\n\n{sides}\n\nWhich side gave concrete evidence on the question? Reply {letters}."
+    ),
+)
+HELPS = JudgeTemplate(
+    letter="You judge arguments by the facts in them, and only by facts that help to answer the question.",
+    letter_turn=(
+        "Question: {question}\n\n{sides}\n\n"
+        "Which side named concrete facts that help to answer the question? Answer {letters}."
+    ),
+)
 JUDGES = {
-    "letter": JudgeOptions(answer="letter"),
+    "letter": JudgeOptions(answer="letter", quotes=False),
+    "earlier": JudgeOptions(answer="letter", quotes=False, template=EARLIER),
+    "helps": JudgeOptions(answer="letter", quotes=False, template=HELPS),
     "winner": JudgeOptions(answer="winner"),
 }
-_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+GROUPS = {"c": "tuning", "d": "tuning", "n": "new", "e": "equal"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Case:
     """A written debate."""
 
     id: str
     kind: str
-    """The weakness of the worse side."""
+    """The weakness of the worse side; what both sides have, in an equal one."""
     question: str
     positions: dict[str, str]
     """The stance that is "for", and the one that is "against"."""
-    better: str
-    """"for" or "against"."""
+    better: str | None
+    """"for" or "against"; None for neither."""
     transcript: Sequence[DebateContributionEntry]
 
     @property
+    def group(self) -> str:
+        """Which of the three sets it is in."""
+        return GROUPS[self.id[0]]
+
+    @property
     def stances(self) -> tuple[str, str]:
+        """The better stance, and the other; in an equal debate the first speaker's first."""
+        speaking = list(dict.fromkeys(entry.stance for entry in self.transcript))
+        first, second = sorted(speaking, key=lambda stance: stance != self.positions.get(self.better or ""))
+        return first, second
+
+    @property
+    def speaking(self) -> tuple[str, str]:
         """The stances in the order in which they first speak."""
         first, second = dict.fromkeys(entry.stance for entry in self.transcript)
         return first, second
 
     @property
-    def truth(self) -> str:
-        """The better stance."""
-        return self.positions[self.better]
+    def lengths(self) -> dict[str, int]:
+        """The characters of each side."""
+        said = self.transcript
+        return {side: sum(len(entry.text) for entry in said if entry.stance == side) for side in self.stances}
 
-    @property
-    def better_speaks_first(self) -> bool:
-        return self.stances[0] == self.truth
-
-    @property
-    def better_is_longer(self) -> bool:
-        return self._count(len, self.truth) * 2 > self._count(len, *self.stances)
-
-    @property
-    def is_decoy(self) -> bool:
-        """Whether the worse side has at least as many numbers as the better one."""
-        return self._count(_numbers, self.truth) * 2 <= self._count(_numbers, *self.stances)
-
-    def _count(self, of: Any, *stances: str) -> int:
-        return sum(of(entry.text) for entry in self.transcript if entry.stance in stances)
+    @cached_property
+    def ratio(self) -> float:
+        """The logarithm of how many times as long the first of `stances` is."""
+        first, second = self.stances
+        return math.log(self.lengths[first] / self.lengths[second])
 
 
-def _numbers(text: str) -> int:
-    return len(_NUMBER.findall(text))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CaseVerdict:
-    """The verdict of one judge on one debate."""
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """What one judge has found about one debate."""
 
     case: str
     judge: str
-    seconds: float
-    winner: str | None
-    words: str
-    """Verdict and reasoning; the error of a failed call."""
-    judging: Judging | None
-    """None for a failed call."""
-
-    def line(self) -> str:
-        """The line of the file."""
-        judging = None if self.judging is None else self.judging.model_dump(by_alias=True, exclude_defaults=True)
-        fields = {name: getattr(self, name) for name in ("case", "judge", "seconds", "winner", "words")}
-        return json.dumps({**fields, "judging": judging}, ensure_ascii=False) + "\n"
-
-    @classmethod
-    def read(cls, line: str) -> CaseVerdict:
-        """What `line()` wrote."""
-        found = json.loads(line)
-        judging = None if found["judging"] is None else Judging.model_validate(found["judging"])
-        return cls(**{**found, "judging": judging})
+    winner: str | None = None
+    leads: Sequence[float] = ()
+    """By letter: how far the side that speaks first is ahead, when it is shown first and when it is shown second."""
+    mass: Sequence[float] = ()
 
 
 def cases() -> list[Case]:
     """All debates."""
-    return [_case(json.loads(line)) for line in CASES.read_text("utf-8").splitlines()]
+    return [read_case(json.loads(line)) for line in CASES.read_text("utf-8").splitlines()]
 
 
-def _case(row: dict[str, Any]) -> Case:
+def read_case(row: dict[str, Any]) -> Case:
+    """The debate of a line."""
     positions = {side: row[side] for side in ("for", "against")}
     entries = [
         DebateContributionEntry(
@@ -133,22 +139,16 @@ def _case(row: dict[str, Any]) -> Case:
         )
         for number, turn in enumerate(row["turns"])
     ]
-    return Case(
-        id=row["id"],
-        kind=row["kind"],
-        question=row["question"],
-        positions=positions,
-        better=row["better"],
-        transcript=entries,
-    )
+    about = {name: row[name] for name in ("id", "kind", "question")}
+    return Case(**about, positions=positions, better=row.get("better"), transcript=entries)
 
 
-def verdicts(path: Path = VERDICTS) -> list[CaseVerdict]:
-    """The verdicts of a file; none if it does not exist."""
-    return [CaseVerdict.read(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
+def found_in(path: Path = BALLOTS) -> list[Found]:
+    """What a file has; nothing if it does not exist."""
+    return [Found(**json.loads(line)) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
 
 
-async def judged(case: Case, judge: str, model: Any) -> CaseVerdict:
+async def judged(case: Case, judge: str, model: Any) -> Found:
     """Ask `judge` about `case`, first in the order in which the sides speak."""
     transcript = create_debate_transcript()
 
@@ -156,80 +156,129 @@ async def judged(case: Case, judge: str, model: Any) -> CaseVerdict:
     def take(_: str, ctx: Context) -> None:
         ctx.resources.transcript.set(DebateTranscriptState(entries=list(case.transcript)))
 
-    block = Judge(JUDGES[judge], name="cases", transcript=transcript, stances=case.stances, shuffle_for_judge=False)
-    began = time.monotonic()
-    try:
-        verdict: JudgedVerdict = (
-            await sequencer(name="cases").tap(take).then(block).run(case.question, model=model)
-        ).output
-    except FlowDebateError as error:
-        words = f"{type(error).__name__}: {error}"
-        return CaseVerdict(case=case.id, judge=judge, seconds=0.0, winner=None, words=words, judging=None)
-    return CaseVerdict(
+    block = Judge(JUDGES[judge], name="cases", transcript=transcript, stances=case.speaking, shuffle_for_judge=False)
+    verdict: JudgedVerdict = (
+        await sequencer(name="cases").tap(take).then(block).run(case.question, model=model)
+    ).output
+    if verdict.judging is None or verdict.judging.answer is None:
+        return Found(case=case.id, judge=judge, winner=verdict.winner)
+    first, second = case.speaking
+    odds = [ballot.log_odds or {} for ballot in verdict.judging.ballots]
+    return Found(
         case=case.id,
         judge=judge,
-        seconds=round(time.monotonic() - began, 1),
-        winner=verdict.winner,
-        words=f"{verdict.verdict}\n\n{verdict.reasoning}",
-        judging=verdict.judging,
+        leads=[each[first] - each[second] for each in odds],
+        mass=[ballot.mass or 0.0 for ballot in verdict.judging.ballots],
     )
 
 
-def table_of_judges(found: Sequence[CaseVerdict]) -> str:
-    """How often each judge found the better side, in Markdown; and where the letters' log-odds stand, by design."""
+def judging_of(case: Case, found: Found) -> Judging:
+    """The ballots that were cast, as a verdict records them."""
+    first, second = case.speaking
+    ballots = [
+        JudgeBallot(
+            view=view,
+            order=list(order),
+            log_odds=centred({first: lead, second: 0.0}),
+            mass=mass,
+            lengths=case.lengths,
+        )
+        for view, (order, lead, mass) in enumerate(
+            zip(((first, second), (second, first)), found.leads, found.mass, strict=True)
+        )
+    ]
+    return Judging(answer="letter", decided_by="log_odds", ballots=ballots, scores={first: 0.5, second: 0.5})
+
+
+def is_checked(case: Case) -> bool:
+    """Whether an equal debate checks the threshold, to which the others gave rise."""
+    return int(case.id[1:]) % 2 == 0
+
+
+def fitted(found: Sequence[Found]) -> LetterFit:
+    """What `fit_letters` makes of the tuning cases and of half of the equal ones."""
     known = {case.id: case for case in cases()}
-    letters = [(known[each.case], each.judging) for each in found if each.judge == "letter" and each.judging]
-    leads = [(case, *_leads(case, judging)) for case, judging in letters]
-    rows = [
-        ("letter, one order", [first > 0 for _, first, _ in leads]),
-        ("letter, both orders, hard votes (a tie is wrong)", [first > 0 and second > 0 for _, first, second in leads]),
-        ("**letter, both orders, log-odds**", [first + second > 0 for _, first, second in leads]),
-        ("of these, at .10 or more", _right(leads, lambda _, lead: abs(lead) >= MIN_LOG_ODDS)),
-        ("of these, below .10: no clear winner", _right(leads, lambda _, lead: abs(lead) < MIN_LOG_ODDS)),
-        ("better side for the proposal", _right(leads, lambda case, _: case.better == "for")),
-        ("better side against it", _right(leads, lambda case, _: case.better == "against")),
-        ("better side speaks first", _right(leads, lambda case, _: case.better_speaks_first)),
-        ("better side speaks second", _right(leads, lambda case, _: not case.better_speaks_first)),
-        ("better side has more to say", _right(leads, lambda case, _: case.better_is_longer)),
-        ("better side has less to say", _right(leads, lambda case, _: not case.better_is_longer)),
-        ("decoys: as many numbers on the worse side", _right(leads, lambda case, _: case.is_decoy)),
+    used = []
+    for each in found:
+        case = known[each.case]
+        if each.judge == "letter" and (case.group == "tuning" or (case.group == "equal" and not is_checked(case))):
+            used.append((judging_of(case, each), case.stances[0] if case.better else None))
+    return fit_letters(used)
+
+
+def _leads(found: Sequence[Found], judge: str, group: str, *, checked: bool = False) -> list[tuple[Case, float]]:
+    """How far the first of a case's `stances` is ahead, in both orders together."""
+    known = {case.id: case for case in cases()}
+    some = [(known[each.case], each) for each in found if each.judge == judge]
+    return [
+        (case, float(np.mean(each.leads)) * (1 if case.stances == case.speaking else -1))
+        for case, each in some
+        if case.group == group and (not checked or is_checked(case))
     ]
-    winners = [each for each in found if each.judge == "winner"]
-    rows.append(("winner after reasons, one order", [each.winner == known[each.case].truth for each in winners]))
-    lines = [
-        [name, f"{sum(right)} of {len(right)}", f"{wilson(sum(right), len(right)):2}"] for name, right in rows if right
-    ]
-    return table(["judge", "right", "share, 95 %"], lines)
 
 
-def _leads(case: Case, judging: Judging) -> tuple[float, float]:
-    """The log-odds of the better side over the other one, in either order."""
-    other = next(stance for stance in case.stances if stance != case.truth)
-    first, second = ((ballot.log_odds or {})[case.truth] - (ballot.log_odds or {})[other] for ballot in judging.ballots)
-    return first, second
+def tables(found: Sequence[Found]) -> tuple[str, str]:
+    """The words of the question compared, and how the judges do, in Markdown."""
+    slope, least = next(iter(FITTED.values()))
+    words = []
+    for judge, name in (("earlier", "earlier words"), ("helps", "tried"), ("letter", "**in use**")):
+        pairs = _leads(found, judge, "tuning")
+        if len(pairs) > 2:
+            ratio, lead = np.array([(case.ratio, lead) for case, lead in pairs]).T
+            per_length, at_equal = np.polyfit(ratio, lead, 1)
+            left = lead - at_equal - per_length * ratio
+            spread = float(np.sqrt(np.sum(left**2) / (len(lead) - 2)))
+            error = spread * math.sqrt(1 / len(lead) + ratio.mean() ** 2 / np.sum((ratio - ratio.mean()) ** 2))
+            words.append([name, str(len(lead)), f"{at_equal:+.3f} ± {error:.3f}", f"{per_length:+.3f}"])
+    rows = []
+    for judge, name, minus, threshold in (
+        ("earlier", "earlier words", 0.0, MIN_LOG_ODDS),
+        ("letter", "in use, length not discounted", 0.0, least),
+        ("letter", "**in use**", slope, least),
+    ):
+        for group in ("tuning", "new"):
+            pairs = [(case, lead - minus * case.ratio) for case, lead in _leads(found, judge, group)]
+            if pairs:
+                named = [lead > 0 for _, lead in pairs if abs(lead) >= threshold]
+                shorter = [lead > 0 for case, lead in pairs if case.ratio < 0]
+                r = np.corrcoef([case.ratio for case, _ in pairs], [lead for _, lead in pairs])[0, 1]
+                rows.append(
+                    [name, group, _share([lead > 0 for _, lead in pairs]), _share(named), _share(shorter), f"{r:+.2f}"]
+                )
+        pairs = [(case, lead - minus * case.ratio) for case, lead in _leads(found, judge, "equal", checked=True)]
+        if pairs:
+            named = [abs(lead) >= threshold for _, lead in pairs]
+            r = np.corrcoef([case.ratio for case, _ in pairs], [lead for _, lead in pairs])[0, 1]
+            rows.append([name, "equal", "", f"{sum(named)} of {len(named)} get a winner", "", f"{r:+.2f}"])
+    head = ["words", "debates", "right by sign", "right of the winners named", "right where the better side is shorter"]
+    return (
+        table(["words of the question", "tuning debates", "lead at equal length", "per unit of log length"], words),
+        table([*head, "correlation of lead and log length"], rows),
+    )
 
 
-def _right(leads: Sequence[tuple[Case, float, float]], chosen: Callable[[Case, float], bool]) -> list[bool]:
-    return [first + second > 0 for case, first, second in leads if chosen(case, (first + second) / 2)]
+def _share(right: Sequence[bool]) -> str:
+    return f"{sum(right)} of {len(right)}, {wilson(sum(right), len(right)):2}" if right else "none"
 
 
 async def _ask_all(out: Path, judges: Sequence[str]) -> None:
-    done = {(each.case, each.judge) for each in verdicts(out)}
+    done = {(each.case, each.judge) for each in found_in(out)}
     async with LocalModel() as model:
         for judge in judges:
             for case in cases():
-                if (case.id, judge) not in done:
+                if (case.id, judge) not in done and (judge != "winner" or case.group != "equal"):
                     found = await judged(case, judge, model)
                     with out.open("a", encoding="utf-8") as file:
-                        file.write(found.line())
+                        file.write(json.dumps({key: value for key, value in vars(found).items() if value}) + "\n")
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, default=VERDICTS)
-    parser.add_argument("--judges", nargs="*", choices=list(JUDGES), default=list(JUDGES))
-    parser.add_argument("--show", action="store_true", help="only print the table of the verdicts that are there")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=BALLOTS)
+    parser.add_argument("--judges", nargs="*", choices=list(JUDGES), default=["letter"])
+    parser.add_argument("--show", action="store_true", help="only print the tables of what is there, and the fit")
     given = parser.parse_args()
     if not given.show:
         asyncio.run(_ask_all(given.out, given.judges))
-    print(table_of_judges(verdicts(given.out)))
+    print("\n\n".join(tables(found_in(given.out))))
+    print(repr(fitted(found_in(given.out))))

@@ -4,16 +4,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from evidence import simulated, simulated_runs
 from evidence.exact import exact
+from evidence.judge_cases import GROUPS, cases, found_in, tables
 from evidence.unkind import unkind
+from flowdebate.patterns.debate.judging.jurors import FITTED
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ("merged", "page", "stored_real")
+__all__ = ("merged", "page", "stored_real", "written")
 
 BEGIN, END = "<!-- real: begin -->", "<!-- real: end -->"
 
@@ -150,6 +153,31 @@ judge this is the binomial distribution: the table checks that the audit compute
 {audits}
 """
 
+WRITTEN = """\
+## The local judge, on written debates
+
+The judge of the model `local` (Qwen2.5-Coder-1.5B-Instruct) names a letter, and its log-probabilities are the ballot. It read debates that
+were written for this page (`evidence/judge_cases.jsonl`). In *tuning* and *new* debates one side is better by design: it has facts that
+bear on the question, and the other has slogans, an anecdote, irrelevant numbers, a claim that was refuted, or a dodge. Which side
+speaks first, is for the proposal, and has more to say is balanced. In *equal* debates both sides are equally good, and one has up to three times as
+much text. The words of the question were chosen on tuning debates, by the mean lead of the better side at equal length: how often a
+judge is right tells wordings apart only in far more debates.
+
+{words}
+
+(± is a standard error.) Like other judges, it gives more to the side that says more. So what its length explains is subtracted from a
+side's log-odds: {slope:.2f} for each unit of the logarithm of its length, fitted on tuning debates and every other equal one. The threshold,
+{least:.2f}, is the lead after that which at most one in twenty further equal debates exceeds, from the same equal ones. The other equal debates check
+it. No new debate was read before both were fixed, and nothing was changed afterwards.
+
+{judges}
+
+{missing}A length term pays where length does not go with quality, as in these debates by design. Where longer sides *are* better, it costs: a verdict has
+both leads, with and without it. Rows of earlier words are from ballots that were cast while the engine reused what it had computed for earlier
+prompts, which moves a lead by up to .05. `python -m evidence.judge_cases` asks for ballots that are missing here; what one author's
+debates show is an upper bound for real ones, whose sides differ less.
+"""
+
 REAL = """\
 ## Real
 
@@ -205,7 +233,26 @@ def page(real: str, *, scale: float = 1.0) -> str:
         "audits": simulated_runs.audits(max(5, int(1_000 * scale))),
     }
     told = f"## Exact\n\n{exact()}"
-    return "\n".join((HEAD, f"{told}\n", SIMULATED.format(**parts), f"{REAL}\n{BEGIN}\n{real}\n{END}")) + "\n"
+    return (
+        "\n".join((HEAD, f"{told}\n", SIMULATED.format(**parts), written(), f"{REAL}\n{BEGIN}\n{real}\n{END}")) + "\n"
+    )
+
+
+def written() -> str:
+    """The section on written debates, from the ballots in the repository."""
+    found = found_in()
+    slope, least = next(iter(FITTED.values()))
+    words, judges = tables(found)
+    counted = Counter((GROUPS[each.case[0]], each.judge) for each in found)
+    whole = Counter(case.group for case in cases())
+    some = [
+        f"{counted[group, judge]} of {number} {group} debates ({name})"
+        for judge, name in (("letter", "the words in use"), ("earlier", "earlier words"))
+        for group, number in whole.items()
+        if counted[group, judge] < number
+    ]
+    missing = f"Not all of them have been read so far: {'; '.join(some)}.\n\n" if some else ""
+    return WRITTEN.format(words=words, judges=judges, slope=slope, least=least, missing=missing)
 
 
 def stored_real(file: Path) -> str:

@@ -80,7 +80,9 @@ class Evidence:
         problems: tuple[str, ...] = ()
         if self.replay is None:
             outcome, problems = "unknown", (self.problem,)
-        elif (different := await self._different_result()) is not None:
+        elif (different := await self._different_result()) is not None and (
+            same_version or not different.startswith("`raw.verdict") or not self.other_prompts()
+        ):  # a judge that was asked otherwise may count otherwise too
             outcome, problems = "differs", (different,)
         elif other := self.other_prompts():
             more = f" and {len(other) - _NAMED} more" if len(other) > _NAMED else ""

@@ -314,7 +314,7 @@ def test_the_judge_reads_neither_positions_nor_names() -> None:
         assert [line for line in prompt.splitlines() if line.startswith("Side ")] == ["Side A:", "Side B:", "Side C:"]
         assert not any(position in prompt for position in SIDES)
         assert not any(name in prompt for name in ("d0", "d1", "d2"))
-        assert "Reply A, B or C." in prompt
+        assert "Answer A, B or C." in prompt
 
 
 # What the letters do not say

@@ -88,6 +88,11 @@ class LocalModel(PooledModel):
         return f"LocalModel({'' if self._path is None else repr(str(self._path))})"
 
     async def _answer(self, request: ModelRequest) -> ModelResponse:
+        response = await self._ask(request)
+        # the engine reports the path of its file, which is nobody's business in a recording or a stored run
+        return response if response.model is None else replace(response, model=Path(response.model).name)
+
+    async def _ask(self, request: ModelRequest) -> ModelResponse:
         async with self._clients.keep_open():
             server = running_server(self._path)
             endpoint = await server.endpoint()

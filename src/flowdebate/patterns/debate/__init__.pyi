@@ -8,6 +8,7 @@ from .debater import render_debater_turn as render_debater_turn
 from .factory import debate as debate
 from .judging.ballots import JudgeBallot as JudgeBallot
 from .judging.ballots import Judging as Judging
+from .judging.ballots import LetterFit as LetterFit
 from .judging.judge import create_judge as create_judge
 from .judging.judge import create_judge_panel as create_judge_panel
 from .judging.jurors import JUDGE as JUDGE

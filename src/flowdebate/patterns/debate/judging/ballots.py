@@ -36,6 +36,15 @@ def _is_none(value: object) -> bool:
     return value is None
 
 
+class LetterFit(WireModel):
+    """What was fitted for a model that judges by letter; `fit_letters()` fits it from its ballots."""
+
+    per_log_length: Annotated[float, Field(allow_inf_nan=False)]
+    """The log-odds that the judge gives a side for each unit of the logarithm of its length: they are subtracted."""
+    min_log_odds: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    """The lead after that from which on there is a winner."""
+
+
 class JudgeBallot(WireModel):
     """One judge's answer about one view of a transcript. A side is a stance."""
 
@@ -53,6 +62,11 @@ class JudgeBallot(WireModel):
     """For a letter: each side's log-probability less the mean of all sides. None (and not written) otherwise."""
     mass: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = Field(default=None, exclude_if=_is_none)
     """For a letter: the probability of all letters together. None (and not written) otherwise."""
+    lengths: dict[str, Annotated[int, Field(ge=0)]] | None = Field(default=None, exclude_if=_is_none)
+    """For a letter without reasons: the number of characters that it read of each side. None (and not written) else."""
+    fit: LetterFit | None = Field(default=None, exclude_if=_is_none)
+    """What was fitted for judge and model, and so how much of `log_odds` the lengths explain; `scores` and `winner` are
+    without it. None (and not written) where nothing was fitted."""
     winner: str | None = None
     """The winning side; None for none of them."""
     verdict: str = ""
@@ -73,6 +87,35 @@ class JudgeBallot(WireModel):
         if self.winner is None:
             return dict.fromkeys(self.order, 1 / len(self.order))
         return {side: float(side == self.winner) for side in self.order}
+
+    @property
+    def for_length(self) -> dict[str, float]:
+        """The part of each side's log-odds that its length explains; 0 where nothing was fitted.
+
+        It grows with the logarithm of the length, up to four times the length of the others: beyond that nothing was
+        measured.
+
+        >>> fit = LetterFit(per_log_length=0.1, min_log_odds=0.15)
+        >>> odds, lengths = {"a": 0.3, "b": -0.3}, {"a": 200, "b": 100}
+        >>> ballot = JudgeBallot(order=["a", "b"], log_odds=odds, lengths=lengths, fit=fit)
+        >>> round(ballot.for_length["a"], 3), round(ballot.counted["a"], 3)
+        (0.035, 0.265)
+        """
+        if self.fit is None or not self.lengths:
+            return dict.fromkeys(self.log_odds or {}, 0.0)
+        longer = centred({side: math.log(max(length, 1)) for side, length in self.lengths.items()})
+        return {side: self.fit.per_log_length * max(-_FAR, min(value, _FAR)) for side, value in longer.items()}
+
+    @property
+    def counted(self) -> dict[str, float]:
+        """The log-odds that count: those of the letters, without what lengths explain."""
+        explained = self.for_length
+        return {side: value - explained.get(side, 0.0) for side, value in (self.log_odds or {}).items()}
+
+
+_FAR = (
+    math.log(4) / 2
+)  # from the mean of the logarithms of lengths: of two sides, one has four times as many characters
 
 
 class Statement(WireModel):
@@ -174,11 +217,7 @@ def decide(
         used = balanced(ballots)
         if not used:
             return Decision({side: 1 / len(sides) for side in sides}, None, flipped=False)
-        means = [
-            {side: float(sum(Fraction((ballot.log_odds or {})[side]) for ballot in of) / len(of)) for side in sides}
-            for of in ([ballot for ballot in used if ballot.model == model] for model in {each.model for each in used})
-        ]
-        ahead = {side: {other: median(mean[side] - mean[other] for mean in means) for other in sides} for side in sides}
+        ahead = leads_of([(ballot.model, ballot.counted) for ballot in used], sides)
         clear = [side for side in sides if all(ahead[side][other] >= min_log_odds for other in sides if other != side)]
         scores = softmax({side: min(ahead[side].values()) for side in sides})
         return Decision(scores, _only(clear), _flipped(used, sides))
@@ -186,6 +225,22 @@ def decide(
     whole = sum(totals.values(), Fraction(0))
     scores = {side: float(total / whole) if whole else 1 / len(sides) for side, total in totals.items()}
     return Decision(scores, _only(leaders(totals)), _flipped(used, sides))
+
+
+def leads_of(
+    log_odds: Sequence[tuple[str | None, Mapping[str, float]]], sides: Sequence[str]
+) -> dict[str, dict[str, float]]:
+    """How far each side is ahead of each other: between two of them, the median over models of their mean log-odds.
+
+    >>> leads_of([("m", {"yes": 0.5, "no": -0.5}), ("m", {"yes": 0.0, "no": 0.0})], ["yes", "no"])["yes"]["no"]
+    0.5
+    """
+    models = {model for model, _ in log_odds}
+    means = [
+        {side: float(sum(Fraction(each[side]) for each in of) / len(of)) for side in sides}
+        for of in ([each for model, each in log_odds if model == one] for one in models)
+    ]
+    return {side: {other: median(mean[side] - mean[other] for mean in means) for other in sides} for side in sides}
 
 
 def is_settled(ballots: Sequence[JudgeBallot], *, left: int, sides: Sequence[str], by: DecidedBy = "mean") -> bool:

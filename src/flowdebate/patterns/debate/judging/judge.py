@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from flowdebate.blocks.human.human import Ask
     from flowdebate.models.base import Model
     from flowdebate.patterns.anonymity.aliases import Anonymity
-    from flowdebate.patterns.debate.judging.ballots import Answer, DecidedBy, OnFlip, Statement
+    from flowdebate.patterns.debate.judging.ballots import Answer, DecidedBy, LetterFit, OnFlip, Statement
     from flowdebate.patterns.debate.judging.views import ScheduleLike
     from flowdebate.patterns.debate.transcript import Transcript
     from flowdebate.patterns.material import Material
@@ -91,7 +91,8 @@ def create_judge(  # noqa: PLR0913 - the options of a judge
     schedule: ScheduleLike | None = None,
     models: Sequence[Model | str] = (),
     decided_by: DecidedBy | None = None,
-    min_log_odds: float = MIN_LOG_ODDS,
+    min_log_odds: float | None = None,
+    fit: LetterFit | None = None,
     quotes: bool = True,
     on_flip: OnFlip = "average",
     labels: bool | Literal["crossed"] | Sequence[str] = False,
@@ -120,6 +121,7 @@ def create_judge(  # noqa: PLR0913 - the options of a judge
         models=models,
         decided_by=decided_by,
         min_log_odds=min_log_odds,
+        fit=fit,
         quotes=quotes,
         on_flip=on_flip,
         labels=labels,
@@ -204,6 +206,7 @@ class Judge(Block[Any, JudgedVerdict]):
             named=not anonymize_transcript,
             has_sources=material is not None,
             template=how.template or JUDGE,
+            fit=how.fit,
             transcript=transcript,
             options=given,
         )
@@ -346,13 +349,16 @@ class Judge(Block[Any, JudgedVerdict]):
         how, by_letter = asking.how, asking.how.form in LETTERS
         correlation = PUBLISHED_CORRELATION if self.how.correlation is None else self.how.correlation
         used = [ballot for ballot in ballots if ballot.problem is None]
-        found = decide(ballots, sides=self.sides, by=how.rule, min_log_odds=how.min_log_odds)
+        least = how.min_log_odds
+        if least is None:
+            least = max((ballot.fit.min_log_odds for ballot in used if ballot.fit is not None), default=MIN_LOG_ODDS)
+        found = decide(ballots, sides=self.sides, by=how.rule, min_log_odds=least)
         judging = Judging(
             answer=how.form if by_letter else None,
             fallback=fallback,
             schedule=str(how.plan),
             decided_by=how.rule,
-            min_log_odds=how.min_log_odds,
+            min_log_odds=least,
             ballots=ballots,
             planned=asking.planned(len(self.sides)),
             scores=found.scores,

@@ -13,7 +13,15 @@ from pydantic import Field, create_model
 from flowdebate._util.wire import WireModel, one_of
 from flowdebate.blocks.generator import Generator, Visibility, generator
 from flowdebate.errors import ConfigurationError
-from flowdebate.patterns.debate.judging.ballots import MOST_LETTERS, JudgeBallot, Judging, centred, leader_of, softmax
+from flowdebate.patterns.debate.judging.ballots import (
+    MOST_LETTERS,
+    JudgeBallot,
+    Judging,
+    LetterFit,
+    centred,
+    leader_of,
+    softmax,
+)
 from flowdebate.patterns.debate.judging.verdicts import add_headline
 from flowdebate.patterns.debate.quotes import HOW_TO_READ_QUOTES
 from flowdebate.patterns.debate.schemas import JudgedVerdict
@@ -80,15 +88,16 @@ class JudgeTemplate(Template):
     )
     letter: str = field(
         default=(
-            "You compare the evidence of the sides in a debate. Fine words, personal stories and changes of subject "
-            "are no evidence."
+            "You judge a debate by its facts. A fact counts if it matters for the question. Catchphrases, personal "
+            "stories and changes of subject count for nothing."
         ),
         metadata=uses(),
     )
     """The system message of a judge that answers with a letter."""
     letter_turn: str = field(
         default=(
-            "Question: {question}\n\n{sides}\n\nWhich side gave concrete evidence on the question? Reply {letters}."
+            "Question: {question}\n\n{sides}\n\n"
+            "Which side gave concrete facts that matter for the question? Answer {letters}."
         ),
         metadata=uses("question", "letters", lines=("sides",)),
     )
@@ -215,6 +224,8 @@ class JurorSetup:
     """Whether a juror reads who said what."""
     has_sources: bool
     template: JudgeTemplate
+    fit: LetterFit | None
+    """What was fitted for a letter; None for what is known of the model that answers."""
     transcript: Transcript
     options: Mapping[str, Any]
     """Those of the blocks that ask the models."""
@@ -315,6 +326,8 @@ class Juror:
 # The smallest probability of all letters together with which a ballot is usable: below it the letters' proportions are
 # those of tokens that the model hardly considers.
 LEAST_MASS = 0.1
+# What was fitted for the default texts of a letter, by the file of the weights: docs/evidence.md has the tables.
+FITTED = {"qwen2.5-coder-1.5b-instruct-q4_k_m": (0.17, 0.3)}  # `per_log_length` and `min_log_odds`
 NO_LOGPROBS: Final = "the model gives no log-probabilities"
 _HIDDEN = Visibility(client=False, history=False)  # reasons and picks are part of a verdict, and nothing that was said
 
@@ -430,8 +443,24 @@ class LetterJuror:
     def _ballot(self, shown: JudgeInput, _: str, response: ModelResponse, ctx: Context) -> JudgeBallot:
         labels = shown.view.labels
         assert labels is not None  # noqa: S101 - letters are labels
-        found = {"problem": NO_LOGPROBS} if response.logprobs is None else read_logprobs(response.logprobs, labels)
-        return self._setup.open_ballot(shown, ctx, reasoning=shown.reasons, **found)
+        setup, logprobs = self._setup, response.logprobs
+        found = {"problem": NO_LOGPROBS} if logprobs is None else read_logprobs(logprobs, labels)
+        ballot = setup.open_ballot(shown, ctx, reasoning=shown.reasons, **found)
+        if self._reasons or logprobs is None:
+            return ballot
+        said = {side: [each.text for each in shown.entries if each.stance == label] for side, label in labels.items()}
+        default = (setup.template.letter, setup.template.letter_turn) == (JUDGE.letter, JUDGE.letter_turn)
+        fit, fitted = setup.fit, FITTED.get((response.model or "").rpartition("/")[2].removesuffix(".gguf"))
+        if fit is None and default and fitted is not None:
+            fit = LetterFit(per_log_length=fitted[0], min_log_odds=fitted[1])
+        ballot = ballot.model_copy(
+            update={"lengths": {side: sum(map(len, texts)) for side, texts in said.items()}, "fit": fit}
+        )
+        if fit is None:
+            return ballot
+        scores = softmax(ballot.counted)
+        winner = None if ballot.problem else leader_of(scores)
+        return ballot.model_copy(update={"scores": scores, "winner": winner})
 
 
 def render_sides(shown: JudgeInput) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from flowdebate._util.validation import check_count
 from flowdebate.errors import ConfigurationError
 from flowdebate.models.resolve import check_model, resolve_model
-from flowdebate.patterns.debate.judging.ballots import MIN_LOG_ODDS, Answer, DecidedBy, OnFlip
+from flowdebate.patterns.debate.judging.ballots import Answer, DecidedBy, LetterFit, OnFlip
 from flowdebate.patterns.debate.judging.views import NAMES, Schedule, ScheduleLike, as_schedule
 from flowdebate.prompts.template import check_profile
 
@@ -53,8 +53,12 @@ class JudgeOptions:
     decided_by: DecidedBy | None = None
     """The decision rule: "mean" averages scores, "vote" counts the first choice of each ballot, "log_odds" takes the
     median of the models' mean log-odds of letters. None: "log_odds" for letters, else "mean"."""
-    min_log_odds: float = MIN_LOG_ODDS
-    """With decided_by="log_odds": how far the first side must be ahead of the second to be a clear winner."""
+    min_log_odds: float | None = None
+    """With decided_by="log_odds": how far the first side must be ahead of the second to be a clear winner. None: as
+    fitted for the model (of several, the highest), else 0.1."""
+    fit: LetterFit | None = None
+    """With answer="letter": what was fitted for judge and model, by `fit_letters()` for instance. None: for the default
+    prompt and the weights of the model "local", what docs/evidence.md says; nothing for all others."""
     quotes: bool = True
     """With answer="letter": whether the verdict quotes the statement of each side that the judge picks as its most
     concrete one; a call of one token a side."""
@@ -127,7 +131,8 @@ class JudgeOptions:
         self._require(not (self.answer == "winner" and several), "answer", "'scores' with several ballots or labels")
         least = self.min_log_odds
         number = isinstance(least, (int, float)) and not isinstance(least, bool)
-        self._require(number and 0 <= least < math.inf, "min_log_odds", "a number >= 0")
+        self._require(least is None or (number and 0 <= least < math.inf), "min_log_odds", "None or a number >= 0")
+        self._require(self.fit is None or isinstance(self.fit, LetterFit), "fit", "None or a LetterFit")
         self._require(isinstance(self.quotes, bool), "quotes", "True or False")
         models = (*self.models, *(() if self.model is None else (self.model,))) if self.answer in LETTERS else ()
         for model in models:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from flowdebate.patterns.debate.judging.ballots import MOST_LETTERS, Statement, balanced, firsts_of
+from flowdebate.patterns.debate.judging.ballots import MOST_LETTERS, Statement, balanced, firsts_of, leads_of
 from flowdebate.patterns.debate.schemas import JudgedVerdict
 from flowdebate.prompts.escaping import quoted, tag_text
 
@@ -96,7 +96,23 @@ def letter_reasoning(judging: Judging, *, hint: bool) -> str:
         models = len({ballot.model for ballot in judging.ballots})
         rule = f"median of {models} models" if models > 1 and judging.decided_by == "log_odds" else "mean"
         lines.append(f"The {rule} of {len(judging.ballots)} ballots by letter: {shares}.")
-    return "\n\n".join([*lines, *([HINT] if hint else [])])
+    lead = [] if (told := tell_lead(judging)) is None else [told]
+    return "\n\n".join([*lines, *lead, *([HINT] if hint else [])])
+
+
+def tell_lead(judging: Judging) -> str | None:
+    """How far the first side is ahead of the second, with and without what their lengths explain; None if unknown."""
+    used = balanced(judging.ballots)
+    if judging.decided_by != "log_odds" or not any(ballot.fit for ballot in used):
+        return None
+    sides = list(judging.scores)
+    counted = leads_of([(ballot.model, ballot.counted) for ballot in used], sides)
+    first, second = sorted(sides, key=lambda side: judging.scores[side], reverse=True)[:2]
+    raw = leads_of([(ballot.model, ballot.log_odds or {}) for ballot in used], sides)[first][second]
+    return (
+        f"Ahead by {counted[first][second]:.2f} log-odds ({raw + 0.0:+.2f} before the sides' lengths are discounted): "
+        f"{_end(first)} A winner needs {judging.min_log_odds:.2f}."
+    )
 
 
 def render_ballots(ballots: Sequence[JudgeBallot]) -> str:

@@ -1,0 +1,49 @@
+"""What a judge by letter gives for length, and the lead by which it finds a winner: fitted from its verdicts."""
+
+from __future__ import annotations
+
+import math
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+from flowdebate.errors import ConfigurationError
+from flowdebate.patterns.debate.judging.ballots import Judging, LetterFit, balanced, leads_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_FEWEST = 20  # of either kind: a quantile of 95 % needs as many
+_TWO = 2
+
+
+def fit_letters(judged: Iterable[tuple[Judging, str | None]]) -> LetterFit:
+    """Fit length and threshold from verdicts by letter on two sides, for `JudgeOptions(answer="letter", fit=…)`.
+
+    Each is `verdict.judging` with the stance of the side that is better by construction, or None where both sides are
+    equally good. Length is fitted by least squares on all of them: the lead of the better side is a constant, that of
+    an equal one is 0, and each grows with the logarithm of how many times as long the side is. `min_log_odds` is the
+    lead, less what lengths explain, that a further equal pair exceeds with a probability of 5 % at most: the
+    ceil(.95 (n + 1))-th smallest of n. ConfigurationError for fewer than 20 of either kind, for sides that are all as
+    long as each other, and for ballots of other forms.
+    """
+    known: list[tuple[float, float]] = []
+    equal: list[tuple[float, float]] = []
+    for index, (judging, better) in enumerate(judged):
+        used = balanced(judging.ballots)
+        lengths = used[0].lengths if used else None
+        if lengths is None or len(lengths) != _TWO or (better is not None and better not in lengths):
+            allowed = "ballots by letter on two sides, one of which is the better one, or None"
+            raise ConfigurationError("fit_letters()", f"judged[{index}]", better, allowed)
+        first, second = sorted(lengths, key=lambda side: side != better)
+        leads = leads_of([(ballot.model, ballot.log_odds or {}) for ballot in used], [first, second])
+        ratio = math.log(max(lengths[first], 1) / max(lengths[second], 1))
+        (equal if better is None else known).append((ratio, leads[first][second]))
+    if len(known) < _FEWEST or len(equal) < _FEWEST or len({ratio for ratio, _ in known}) < _TWO:
+        given = f"{len(known)} and {len(equal)}"
+        allowed = f"at least {_FEWEST} with a better side, of several lengths, and {_FEWEST} without"
+        raise ConfigurationError("fit_letters()", "judged", given, allowed)
+    means = [fmean(values) for values in zip(*known, strict=True)]  # equal sides could be told the other way round
+    pairs = [(ratio - means[0], lead - means[1]) for ratio, lead in known] + equal
+    slope = sum(ratio * lead for ratio, lead in pairs) / sum(ratio * ratio for ratio, _ in pairs)
+    left = sorted(abs(lead - slope * ratio) for ratio, lead in equal)
+    return LetterFit(per_log_length=slope, min_log_odds=left[min(math.ceil(0.95 * (len(left) + 1)), len(left)) - 1])

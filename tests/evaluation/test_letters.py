@@ -1,0 +1,135 @@
+"""What a judge by letter gives for length, and where it finds a winner: fitted, and discounted."""
+
+from __future__ import annotations
+
+import math
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flowdebate import Debater, JudgeOptions, debate
+from flowdebate.errors import ConfigurationError
+from flowdebate.evaluation import fit_letters
+from flowdebate.models.base import ModelResponse
+from flowdebate.patterns.debate import JudgeBallot, Judging, LetterFit
+from flowdebate.patterns.debate.judging.ballots import decide
+from flowdebate.patterns.debate.judging.jurors import FITTED, JudgeTemplate
+from flowdebate.testing import FunctionModel
+
+SIDES = ("cap", "free")
+WEIGHTS = "/models/qwen2.5-coder-1.5b-instruct-q4_k_m.gguf"
+
+
+def judged(lead: float, lengths: tuple[int, int], *, slot: float = 1.0, fit: LetterFit | None = None) -> Judging:
+    """Two ballots of which the first side is ahead by `lead` on average, whatever the slot is worth."""
+    ballots = []
+    for view, order in enumerate((SIDES, SIDES[::-1])):
+        ahead = lead + (slot if view == 0 else -slot)
+        odds = {"cap": ahead / 2, "free": -ahead / 2}
+        known = dict(zip(SIDES, lengths, strict=True))
+        ballots.append(JudgeBallot(view=view, order=list(order), log_odds=odds, mass=1.0, lengths=known, fit=fit))
+    return Judging(answer="letter", decided_by="log_odds", ballots=ballots, scores=dict.fromkeys(SIDES, 0.5))
+
+
+def test_a_judge_of_length_and_quality_is_fitted() -> None:
+    """The slope comes back, and of further equal pairs about one in twenty is beyond the threshold."""
+    random = Random(7)
+
+    def draw(quality: float) -> tuple[float, tuple[int, int]]:
+        ratio = random.uniform(-1.1, 1.1)
+        return quality + 0.1 * ratio + random.gauss(0, 0.05), (round(3_000 * math.exp(ratio)), 3_000)
+
+    known = [(judged(*draw(0.2)), "cap") for _ in range(400)]
+    equal = [(judged(*draw(0.0)), None) for _ in range(4_000)]
+    fit = fit_letters([*known, *equal])
+    assert fit.per_log_length == pytest.approx(0.1, abs=0.01)
+    assert fit.min_log_odds == pytest.approx(1.96 * 0.05, abs=0.02)
+    beyond = 0
+    for _ in range(1_000):
+        ballots = judged(*draw(0.0), fit=fit).ballots
+        beyond += decide(ballots, sides=SIDES, by="log_odds", min_log_odds=fit.min_log_odds).winner is not None
+    assert 25 <= beyond <= 85
+
+
+def test_what_cannot_be_fitted_is_refused() -> None:
+    """Too few of a kind, one length for all, a stranger as the better side, ballots without letters."""
+    known = [(judged(0.1, (100 + number, 100)), "cap") for number in range(20)]
+    equal = [(judged(0.0, (100, 100)), None)] * 20
+    assert fit_letters([*known, *equal]).min_log_odds >= 0
+    for given_, where in (
+        ([*known, *equal[1:]], "20 and 19"),
+        ([*known[1:], *equal], "19 and 20"),
+        ([*[known[0]] * 20, *equal], "20 and 20"),
+        ([(judged(0.1, (2, 1)), "tea")], r"judged\[0\].*tea"),
+        ([(Judging(ballots=[], scores={}), None)], r"judged\[0\]"),
+    ):
+        with pytest.raises(ConfigurationError, match=where):
+            fit_letters(given_)
+
+
+@given(
+    lead=st.floats(-3, 3),
+    lengths=st.tuples(st.integers(0, 10_000), st.integers(0, 10_000)),
+    slope=st.floats(-1, 1),
+)
+def test_what_length_explains_is_bounded_and_cancels(lead: float, lengths: tuple[int, int], slope: float) -> None:
+    """It never is more than for four times the length, and what one side loses the other gains."""
+    fit = LetterFit(per_log_length=slope, min_log_odds=0.1)
+    for ballot in judged(lead, lengths, fit=fit).ballots:
+        explained = ballot.for_length
+        assert sum(explained.values()) == pytest.approx(0, abs=1e-12)
+        assert abs(explained["cap"] - explained["free"]) <= abs(slope) * math.log(4) + 1e-12
+        assert ballot.counted["cap"] == pytest.approx((ballot.log_odds or {})["cap"] - explained["cap"])
+
+
+def verdict(model: Any, **options: Any) -> Any:
+    """On a debate whose first side says three times as much."""
+    said = {"cap": "Rents rose by a third. " * 3, "free": "Rents rose by a third. "}
+    sides = [Debater(name, name, block=lambda _, __, text=text: text) for name, text in said.items()]
+    judge = JudgeOptions(answer="letter", quotes=False, **options)
+    pattern = debate(name="rent", debaters=sides, max_rounds=1, judge=judge, synthesizer=False)
+    return pattern.run_sync("Cap rents?", model=model, seed=1).raw.verdict
+
+
+def by_length(weights: str | None = None) -> FunctionModel:
+    """A judge that gives .2 for each unit of the logarithm of the length, and nothing for anything else."""
+
+    def answer(request: Any) -> ModelResponse:
+        turn = request.messages[-1]["content"]
+        shown = turn.split("Side A:")[1].split("Side B:")
+        odds = 0.2 * math.log(shown[0].count("third") / shown[1].split("\n\n")[0].count("third"))
+        logprobs = {"A": -math.log1p(math.exp(-odds)), "B": -math.log1p(math.exp(odds))}
+        return ModelResponse(text="A", logprobs=logprobs, model=weights)
+
+    return FunctionModel(answer)
+
+
+def test_length_alone_wins_where_nothing_was_fitted_and_loses_where_it_was() -> None:
+    """Both leads are told; the log-odds of the letters stay on the ballot."""
+    assert verdict(by_length()).winner == "cap"
+    found = verdict(by_length(), fit=LetterFit(per_log_length=0.2, min_log_odds=0.15))
+    assert found.winner is None
+    assert found.judging.min_log_odds == 0.15
+    assert "Ahead by 0.00 log-odds (+0.22 before the sides' lengths are discounted)" in found.reasoning.replace(
+        "-0.00", "0.00"
+    )
+    assert "A winner needs 0.15." in found.reasoning
+    ballot = found.judging.ballots[0]
+    assert max((ballot.log_odds or {}).values()) == pytest.approx(0.11, abs=0.01)
+    assert ballot.scores == pytest.approx({"cap": 0.5, "free": 0.5}, abs=0.01)
+    assert verdict(by_length(), fit=LetterFit(per_log_length=0.2, min_log_odds=9), min_log_odds=0).winner is not None
+
+
+def test_the_fit_of_the_local_model_is_for_its_weights_and_the_default_prompt() -> None:
+    """Not for other weights under the same name, nor for other words."""
+    [(slope, least)] = FITTED.values()
+    fit = LetterFit(per_log_length=slope, min_log_odds=least)
+    assert [ballot.fit for ballot in verdict(by_length(WEIGHTS)).judging.ballots] == [fit, fit]
+    assert verdict(by_length(WEIGHTS)).judging.min_log_odds == fit.min_log_odds
+    assert verdict(by_length("other.gguf")).judging.ballots[0].fit is None
+    words = JudgeTemplate(letter="Judge.")
+    assert verdict(by_length(WEIGHTS), template=words).judging.ballots[0].fit is None
+    assert verdict(by_length(WEIGHTS), min_log_odds=0.01).judging.min_log_odds == 0.01
