@@ -78,7 +78,7 @@ class Generator(Block[Any, OutT]):
         self._settings = settings
         self._transform = transform
         self._form: Callable[[Any, Context], AnswerForm] | None = None
-        self._second: Callable[[Any, str, Context], SecondTry | None] | None = None
+        self._second: Callable[[Any, str, Context], Any] | None = None
 
     async def act(self, value: Any, ctx: Context, /) -> OutT:  # noqa: ANN401 - the slots accept any value
         with ctx.run.tracing.agent(self.name, ctx.path):
@@ -87,7 +87,7 @@ class Generator(Block[Any, OutT]):
             response, call = await self._converse(messages, form, ctx)
             first_counts = False
             if call is None and self._second is not None:
-                second = self._second(value, response.text, ctx)
+                second: SecondTry | None = await result_of(self._second(value, response.text, ctx))
                 if second is not None:
                     again = await self._ask_again(messages, second, ctx)
                     first_counts = not second.better(again.text)
@@ -130,7 +130,9 @@ class Generator(Block[Any, OutT]):
         changed._form = form  # noqa: SLF001 - its own class
         return changed
 
-    def with_second_try(self, second: Callable[[Any, str, Context], SecondTry | None]) -> Self:
+    def with_second_try(
+        self, second: Callable[[Any, str, Context], SecondTry | Awaitable[SecondTry | None] | None]
+    ) -> Self:
         """The same block, which asks once more where `second(input, text, ctx)` says so."""
         changed = copy.copy(self)
         changed._second = second  # noqa: SLF001 - its own class

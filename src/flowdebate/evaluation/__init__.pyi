@@ -30,8 +30,8 @@ from .judge_quality import JudgeQuality as JudgeQuality
 from .judge_quality import ReliabilityBin as ReliabilityBin
 from .judge_quality import judge_quality as judge_quality
 from .judge_quality import judged_items as judged_items
-from .paired import e_value as e_value
 from .letters import fit_letters as fit_letters
+from .paired import e_value as e_value
 from .recounting import ALL_RULES as ALL_RULES
 from .recounting import Recount as Recount
 from .recounting import recount as recount

@@ -20,7 +20,7 @@ from flowdebate.prompts.escaping import quoted, tag_name, tag_text
 from flowdebate.prompts.template import Template, check_length, check_profile, filled, length_text, listed, words_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
     from flowdebate.blocks.generator import AnswerForm, MessagesSlot, SecondTry, TextSlot
     from flowdebate.blocks.outline import Outline
@@ -282,11 +282,11 @@ def debater_block(
     *,
     prompt: RolePrompt[Any],
     system: Callable[[Any, Context], str],
-    turn: Callable[[Any, Context], str],
+    turn: Callable[[Any, Context], str | Awaitable[str]],
     transcript: StateResource[Any],
     options: BlockOptions,
     begins: Callable[[Context, Any, int], str] | None = None,
-    second_try: Callable[[str, Callable[[], AnswerForm], Context], SecondTry | None] | None = None,
+    second_try: Callable[[str, Callable[[], AnswerForm], Context], Awaitable[SecondTry | None]] | None = None,
 ) -> Generator[str]:
     """The default block of a debater in any pattern: a model that speaks in text.
 
@@ -305,10 +305,12 @@ def debater_block(
         most = prompt.wording(ctx).sentences
         if most is None:
             return whole_sentences(text, response, ctx)
-        return first_sentences(text, most, begins=form(None, ctx)["begins"], unfinished=response.finish == "length")
+        openings = (form(None, ctx, shift)["begins"] for shift in (0, 1))  # that of a second try is another
+        begun = next((each for each in openings if text.startswith(each)), "")
+        return first_sentences(text, most, begins=begun, unfinished=response.finish == "length")
 
-    def again(_: object, text: str, ctx: Context) -> SecondTry | None:
-        return None if second_try is None else second_try(text, lambda: form(None, ctx, 1), ctx)
+    async def again(_: object, text: str, ctx: Context) -> SecondTry | None:
+        return None if second_try is None else await second_try(text, lambda: form(None, ctx, 1), ctx)
 
     block = generator(
         name=name,

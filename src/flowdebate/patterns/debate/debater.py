@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Unpack
 
-from flowdebate._util.text import fold
+from flowdebate._util.text import fold, is_blank
 from flowdebate.blocks.generator import SecondTry
+from flowdebate.patterns.debate.facts import create_sorter, leader_in, sort_facts
 from flowdebate.patterns.debate.schemas import DebateState
 from flowdebate.patterns.debate.transcript import HOW_TO_READ, labels_of, render_entries, render_transcript
-from flowdebate.patterns.material import render_sources
+from flowdebate.patterns.material import make_material, render_sources
 from flowdebate.patterns.roles import CONCRETE, LENGTH, RolePrompt, debater_block
 from flowdebate.patterns.roster import Debater as Debater
 from flowdebate.patterns.roster import bindable
@@ -29,8 +30,10 @@ if TYPE_CHECKING:
 
     from flowdebate.blocks.generator import AnswerForm, Generator
     from flowdebate.patterns.anonymity.aliases import Anonymity
+    from flowdebate.patterns.debate.facts import FactSorter
     from flowdebate.patterns.debate.schemas import DebateContributionEntry
     from flowdebate.patterns.debate.transcript import Transcript
+    from flowdebate.patterns.material import Material
     from flowdebate.patterns.roles import BlockOptions
     from flowdebate.prompts.template import Length
     from flowdebate.runs.context import Context
@@ -119,6 +122,12 @@ class DebaterTemplate(Template):
     """The same for the first turn after another position has been argued."""
     begins_again: str = field(default="", metadata=uses("position"))
     """The same for a debater's further turns."""
+    sorts: str = field(default="", metadata=uses("question", "text", "letters", lines=("positions",)))
+    """The question which position a fact of the sources helps; empty: they are not sorted."""
+    fact: str = field(default="", metadata=uses("position", "fact"))
+    """What to do in a turn that begins with a fact."""
+    begins_fact: str = field(default="", metadata=uses("position", "fact"))
+    """The first words of such a turn; turns take the lines in order."""
 
     @property
     def labelled(self) -> bool:
@@ -151,12 +160,29 @@ CONCISE_DEBATER = DebaterTemplate(
         "Something is left out. {position}, and there is one more reason for it:\n"
         "There is more to it. {position}. Just as important is"
     ),
+    sorts=(
+        "Question: {question}\nPositions:\n{positions}\n\nFact: “{text}”\n\n"
+        "This fact is a reason for one of them, {letters}. Which one?"
+    ),
+    fact=(
+        "Your turn begins with a fact from the sources. Go on in two short sentences: say what the fact shows, with "
+        "its figures, and why that means: {position}"
+    ),
+    begins_fact=(
+        "{position}. The figures show it: “{fact}” This means\n"
+        "I disagree. {position}, for this was found: “{fact}” So\n"
+        "That is not all. {position}, as this shows: “{fact}” In other words,\n"
+        "Something else counts here: “{fact}” {position}, because"
+    ),
 )
 """The texts for small models: short, with letters for the positions, and with the first words of each turn."""
 DEBATERS = Profiles(
     full=DEBATER,
     concise=CONCISE_DEBATER,
-    tasks=("opening", "rebuttal", "support", "unsourced", "begins", "begins_reply", "begins_again"),
+    tasks=(
+        *("opening", "rebuttal", "support", "unsourced", "begins", "begins_reply", "begins_again"),
+        *("sorts", "fact", "begins_fact"),
+    ),
 )
 
 
@@ -206,13 +232,14 @@ def render_debater_turn(  # noqa: PLR0913 - what a turn is made of
     new_angle: str | None = None,
     transcript: str | None = None,
     sourced: bool = False,
+    fact: str | None = None,
     template: DebaterTemplate = DEBATER,
 ) -> str:
     """The transcript so far, then whose turn it is and what to do; `briefing` and `new_angle` are this round's.
 
     Empty ones are left out; `sourced` says whether the system message has sources, and `transcript` is the text of
-    `entries`, if it is known already. The messages of two turns of a debate begin alike, up to the end of the shorter
-    transcript.
+    `entries`, if it is known already; with a `fact`, the task is that of a turn that begins with it. The messages of
+    two turns of a debate begin alike, up to the end of the shorter transcript.
     """
     about = {
         **_describe_side(stance, tuple(stances), labelled=template.labelled),
@@ -230,7 +257,10 @@ def render_debater_turn(  # noqa: PLR0913 - what a turn is made of
     if role is not None:
         last.append(filled(template.role, role=quoted(role)))
     against = next((entry.text for entry in reversed(entries) if entry.stance != stance), None)
-    if not entries:
+    if fact is not None:
+        task = template.fact
+        about.update(fact=quoted(fact), position=tag_text(stance))
+    elif not entries:
         task = template.opening
     elif against is None:
         task = template.support
@@ -263,17 +293,20 @@ def opening_words(
     stance: str,
     question: str = "",
     shift: int = 0,
+    fact: str | None = None,
     template: DebaterTemplate = CONCISE_DEBATER,
 ) -> str:
     """The words with which a turn begins; empty for a template without any, and for a position as long as a speech.
 
     The default ones are English: in a debate that is not, a turn begins with the position alone. `shift` takes a later
-    choice.
+    choice; with a `fact`, it is quoted.
 
     >>> opening_words(entries=[], agent_name="ann", stance="trams are better.", question="Trams or buses?")
     'Trams are better, because'
     """
-    if any(entry.agent_name == agent_name for entry in entries):
+    if fact is not None:
+        text = template.begins_fact
+    elif any(entry.agent_name == agent_name for entry in entries):
         text = template.begins_again
     else:
         text = template.begins_reply if entries else template.begins
@@ -284,8 +317,8 @@ def opening_words(
     first, _, rest = position.partition(" ")
     position = f"{first[0].upper()}{first[1:]} {rest}".rstrip() if first.islower() else position
     if text in _ENGLISH and not is_english(f"{question} {stance}"):
-        return f"{position}:"
-    return filled(choices[(len(entries) + shift) % len(choices)], position=position)
+        return f"{position}:" if fact is None else f"{position}: “{fact}”"
+    return filled(choices[(len(entries) + shift) % len(choices)], position=position, fact=fact)
 
 
 def is_english(text: str) -> bool:
@@ -295,7 +328,12 @@ def is_english(text: str) -> bool:
 
 # Characters of a position that a turn begins with: a small model that begins with a speech has nothing left to say.
 _LONGEST_POSITION = 200
-_ENGLISH = frozenset({CONCISE_DEBATER.begins, CONCISE_DEBATER.begins_reply, CONCISE_DEBATER.begins_again})
+_ENGLISH = frozenset(
+    {
+        *(CONCISE_DEBATER.begins, CONCISE_DEBATER.begins_reply, CONCISE_DEBATER.begins_again),
+        CONCISE_DEBATER.begins_fact,
+    }
+)
 _COMMON = frozenset(
     """
     and are be better does from how not or our should than that the their to what which who why with would
@@ -315,6 +353,9 @@ class DebaterPrompt:
     max_rounds: int
     anonymity: Anonymity | None
     sourced: bool
+    material: Material | None
+    """The sources; None without any."""
+    sorter: FactSorter
 
     def render_system(self, value: object, ctx: Context) -> str:
         """The rules, the question and the positions."""
@@ -326,6 +367,12 @@ class DebaterPrompt:
             length=wording.length,
             template=wording.template,
         )
+
+    async def prepare_turn(self, value: object, ctx: Context) -> str:
+        """The message of a turn, once the facts of the sources are sorted."""
+        if self.material is not None:
+            await sort_facts(self.sorter, self.material.of_run(ctx), value, ctx)
+        return self.render_turn(value, ctx)
 
     def render_turn(self, _: object, ctx: Context, entries: Sequence[DebateContributionEntry] | None = None) -> str:
         """The transcript, or some of its `entries`, and the task."""
@@ -348,8 +395,16 @@ class DebaterPrompt:
             new_angle=new_angle,
             transcript=transcript,
             sourced=self.sourced,
+            fact=self.fact(ctx, template),
             template=template,
         )
+
+    def fact(self, ctx: Context, template: DebaterTemplate) -> str | None:
+        """The fact that the turn begins with; None without any that the stance has not had yet."""
+        facts = state_of(ctx, DebateState).facts if template.begins_fact else None
+        mine = [] if facts is None else facts.by_stance.get(self.stance, [])
+        had = sum(entry.stance == self.stance for entry in entries_of(ctx))
+        return mine[had].text if had < len(mine) else None
 
     def entries(self, ctx: Context) -> Sequence[DebateContributionEntry]:
         """The transcript as the debater is shown it."""
@@ -365,7 +420,29 @@ class DebaterPrompt:
             stance=self.stance,
             question=state_of(ctx, DebateState).question,
             shift=shift,
+            fact=self.fact(ctx, template),
             template=template,
+        )
+
+    async def second_try(self, text: str, form: Callable[[], AnswerForm], ctx: Context) -> SecondTry | None:
+        """What to ask once more in place of a turn that copies, or ends on another side; None for any other."""
+        copied = self.replace_copy(text, form, ctx)
+        facts, template = state_of(ctx, DebateState).facts, self.wording.template(ctx)
+        if copied is not None or not facts or not any(facts.by_stance.values()):
+            return copied
+        leader = await leader_in(text.removeprefix(self.begin(ctx, template, 0)), self.sorter, facts, ctx)
+        if leader in (None, self.stance):
+            return None
+        turn = self.render_turn(None, ctx)
+        message = f"It ends on the side of {leader!r}"
+        opening = form()
+        begins = opening.get("begins", "")
+        return SecondTry(
+            user=turn,
+            form=opening,
+            error="Strayed",
+            message=message,
+            better=lambda other: not is_blank(other.removeprefix(begins)),
         )
 
     def replace_copy(self, text: str, form: Callable[[], AnswerForm], ctx: Context) -> SecondTry | None:
@@ -427,14 +504,16 @@ def create_debater(  # noqa: PLR0913 - what a debater may be told
         max_rounds=max_rounds,
         anonymity=anonymity,
         sourced=bool(options.get("sources")),
+        material=make_material(options.get("sources"), where=block_name),
+        sorter=create_sorter(name, stances or (stance,), wording, options),
     )
     return debater_block(
         block_name,
         prompt=wording,
         system=prompt.render_system,
-        turn=prompt.render_turn,
+        turn=prompt.prepare_turn,
         transcript=transcript,
         options=options,
         begins=prompt.begin,
-        second_try=prompt.replace_copy,
+        second_try=prompt.second_try,
     )

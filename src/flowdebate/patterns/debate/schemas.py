@@ -178,6 +178,24 @@ class JudgedVerdict(DebateVerdict):
     """A verdict that the library's own judge made, so that its `judging` is true."""
 
 
+class SourceFact(WireModel):
+    """A sentence of a source, verbatim but for its line breaks."""
+
+    source: str
+    """The name of the source."""
+    text: str
+    """The sentence."""
+
+
+class SortedFacts(WireModel):
+    """The facts of the sources by the side that they help, as a small model has sorted them."""
+
+    by_stance: dict[str, list[SourceFact]]
+    """The facts of each stance, the clearest first."""
+    bias: dict[str, float]
+    """The log-odds of each stance on average, which are no sign of a fact."""
+
+
 class DebateState(PatternState):
     """The state of a debate's sequencer, as `ctx.sequencer.state` shows it."""
 
@@ -194,6 +212,8 @@ class DebateState(PatternState):
     """The mirrored debate, once it was held; None without `mirror`."""
     first_verdict: DebateVerdict | None = None
     """The judge's verdict on the debate without its mirror; None without `mirror`."""
+    facts: SortedFacts | None = None
+    """What debaters with short prompts begin their turns with; None without sources, and before they are sorted."""
 
     @property
     def decision(self) -> DebateModeratorDecision | None:

@@ -1,0 +1,120 @@
+"""A small model's debaters begin their turns with facts of the sources, sorted by side."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from flowdebate import Debater, debate
+from flowdebate.models.base import ModelResponse
+from flowdebate.patterns.debate.facts import facts_in
+from flowdebate.sources.source import Source
+from flowdebate.testing import FunctionModel
+
+if TYPE_CHECKING:
+    from flowdebate.models.base import ModelRequest
+    from flowdebate.patterns.debate.schemas import SourceFact
+
+HOME, OFFICE = "home is better", "the office is better"
+REPORT = """Report on the trial of 2025
+
+At home 31 claims a day were settled, and in the office 26.
+Sick leave at home fell by 3 days.
+New staff needed 11 weeks at home, and 7 in the office.
+Everybody was glad.
+"""
+HELPS = {"31 claims": 0.9, "Sick leave": 0.5, "New staff": -0.8}
+
+
+class Small(FunctionModel):
+    """A small model that leans to the letter A and to one side, and knows whom a statement helps."""
+
+    profile = "concise"
+
+    def __init__(self, strays: int = 0, *, tells: bool = True) -> None:
+        super().__init__(self.reply)
+        self.asked: list[ModelRequest] = []
+        self.strays = strays
+        self.tells = tells
+
+    def reply(self, request: ModelRequest) -> Any:
+        self.asked.append(request)
+        turn = str(request.messages[-1]["content"])
+        if request.choices and "Fact: “" in turn:
+            if not self.tells:
+                return "A"
+            home = next((worth for words, worth in HELPS.items() if words in turn), 0.0)
+            home += 2.0 if "At last, home" in turn else -2.0 if "At last, office" in turn else 0.0
+            home += 0.4  # what it gives this side whatever is said
+            first = home if turn.index(HOME) < turn.index(OFFICE) else -home
+            return {"A": first + 1.0 - 9, "B": -9.0}
+        if request.choices:
+            return {letter: -1.0 - at for at, letter in enumerate(request.choices)}
+        own = "home" if request.begins.lower().count(HOME) else "office"
+        if self.strays:
+            self.strays -= 1
+            own = {"home": "office", "office": "home"}[own]
+        return ModelResponse(text=f"{request.begins} it is so. At last, {own} it is.")
+
+
+def run(model: Small, **options: Any) -> Any:
+    """A debate of two rounds over the report."""
+    sides = [Debater("remy", HOME), Debater("olga", OFFICE)]
+    pattern = debate(name="work", debaters=sides, sources={"trial": REPORT}, synthesizer=False, **options)
+    return pattern.run_sync("Is it better to work at home?", model=model, seed=1)
+
+
+def test_each_side_begins_with_its_own_facts_word_for_word() -> None:
+    """Each fact once, the clearest first; who has none left argues without; every quote is verified."""
+    model = Small()
+    raw = run(model).raw
+    texts = [(entry.agent_name, entry.text) for entry in raw.transcript]
+    assert "31 claims a day" in texts[0][1]
+    assert "New staff needed 11 weeks" in texts[1][1]
+    assert "Sick leave" in texts[2][1]
+    assert "“" not in texts[3][1]
+    assert all(HOME in text.lower() for name, text in texts if name == "remy")
+    assert [[quote.status for quote in quotes] for quotes in raw.quotes] == [["verified"]] * 3 + [[]]
+    sorting = [request for request in model.asked if "Fact: “" in str(request.messages[-1]["content"])]
+    assert len(sorting) == 2 * 3 + 2 * 4  # each fact and the end of each turn, with each side once under each letter
+    turn = next(request for request in model.asked if request.role == "debater" and not request.choices)
+    assert "begins with a fact" in str(turn.messages[-1]["content"])
+
+
+@pytest.mark.parametrize("strays", [1, 2])
+def test_a_turn_that_ends_on_the_other_side_is_asked_for_once_more(strays: int) -> None:
+    """In other opening words; the second answer counts, whatever it says."""
+    result = run(Small(strays=strays))
+    again = [event for event in result.events if event.kind == "call_retried"]
+    assert [(event.error, event.message) for event in again] == [("Strayed", f"It ends on the side of {OFFICE!r}")]
+    assert result.raw.transcript[0].text.endswith("At last, home it is." if strays == 1 else "At last, office it is.")
+    assert result.raw.transcript[0].text.count("“") == 1
+
+
+def test_a_model_without_log_probabilities_sorts_nothing_and_argues() -> None:
+    """After one question."""
+    model = Small(tells=False)
+    assert len(run(model).raw.transcript) == 4
+    assert sum("Fact: “" in str(request.messages[-1]["content"]) for request in model.asked) == 1
+
+
+def test_others_are_asked_nothing_more() -> None:
+    """Full prompts, instructions of the application, a template of its own, a debate without sources."""
+    for options in ({"profile": "full"}, {"instructions": "Be kind."}):
+        model = Small()
+        run(model, **options, judge=lambda _: {"winner": HOME, "verdict": "Home.", "reasoning": "So."})
+        assert not any("Fact: “" in str(request.messages[-1]["content"]) for request in model.asked)
+
+
+def facts_of(**texts: str) -> list[SourceFact]:
+    """The facts of sources by name."""
+    return facts_in([Source.of(name, text) for name, text in texts.items()])
+
+
+def test_facts_are_sentences_with_a_number() -> None:
+    """Without headings, feelings, quotations, and what is too long to begin a turn with; eight at most."""
+    assert [fact.text[:12] for fact in facts_of(trial=REPORT)] == ["At home 31 c", "Sick leave a", "New staff ne"]
+    assert facts_of(a="He said “no” 3 times. " + "It is 77. " * 20)[0].text == "It is 77."
+    assert len(facts_of(a="It is 77. " * 20, b="It is 88.")) == 8
+    assert facts_of(a="1 " * 200 + ".") == []
