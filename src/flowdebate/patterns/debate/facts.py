@@ -115,12 +115,13 @@ async def sort_facts(sorter: FactSorter, sources: Sequence[Source], value: objec
     """
     if state_of(ctx, DebateState).facts is not None or not sorter.wording.template(ctx).sorts:
         return
-    facts, odds = facts_in(sources), []
+    facts = facts_in(sources)
+    odds: list[dict[str, float]] = []
     for number, fact in enumerate(facts):
         inner = ctx.child(sorter.name, f"{ctx.path}/fact[{number}]")
         odds.append(await sorter.ask(fact.text, question_of(value, ctx), inner))
         if not odds[-1]:
-            facts = odds = []
+            facts, odds = [], []
             break
     bias = {side: sum(each[side] for each in odds) / len(odds) if odds else 0.0 for side in sorter.stances}
     helps: dict[str, list[tuple[float, int]]] = {side: [] for side in sorter.stances}

@@ -192,7 +192,7 @@ class Decision(NamedTuple):
 
 
 def decide(
-    ballots: Sequence[JudgeBallot], *, sides: Sequence[str], by: DecidedBy = "mean", min_log_odds: float = MIN_LOG_ODDS
+    ballots: Sequence[JudgeBallot], *, sides: Sequence[str], by: DecidedBy = "mean", min_log_odds: float | None = None
 ) -> Decision:
     """Combine the usable `ballots`: the mean of their scores, the share of votes for each side, or log-odds.
 
@@ -202,7 +202,7 @@ def decide(
     By log-odds, what favours a slot cancels only in all orders together: a model of which one ballot is unusable is
     left out. The ballots of one model are averaged, so that it counts once however often it was asked. Between two
     sides the median of the models decides, so that no model outvotes two thirds of the others, however sure it is. The
-    winner is `min_log_odds` ahead of each other side; scores are probabilities, of how far a side is behind the one
+    winner is `min_log_odds` (None: `least_lead`) ahead of each other side; scores are probabilities, of how far a side is behind the one
     that is furthest ahead of it.
 
     >>> first = JudgeBallot(view=0, order=["yes", "no"], scores={"yes": 0.75, "no": 0.25}, winner="yes")
@@ -218,13 +218,24 @@ def decide(
         if not used:
             return Decision({side: 1 / len(sides) for side in sides}, None, flipped=False)
         ahead = leads_of([(ballot.model, ballot.counted) for ballot in used], sides)
-        clear = [side for side in sides if all(ahead[side][other] >= min_log_odds for other in sides if other != side)]
+        least = least_lead(used) if min_log_odds is None else min_log_odds
+        clear = [side for side in sides if all(ahead[side][other] >= least for other in sides if other != side)]
         scores = softmax({side: min(ahead[side].values()) for side in sides})
         return Decision(scores, _only(clear), _flipped(used, sides))
     totals = _totals(used, sides, by)
     whole = sum(totals.values(), Fraction(0))
     scores = {side: float(total / whole) if whole else 1 / len(sides) for side, total in totals.items()}
     return Decision(scores, _only(leaders(totals)), _flipped(used, sides))
+
+
+def least_lead(ballots: Sequence[JudgeBallot]) -> float:
+    """The lead from which on there is a winner, as fitted: of several models, the highest; 0.1 where nothing was.
+
+    >>> least_lead([JudgeBallot(order=["a", "b"])])
+    0.1
+    """
+    fits = [ballot.fit for ballot in ballots if ballot.problem is None and ballot.fit is not None]
+    return max((fit.min_log_odds for fit in fits), default=MIN_LOG_ODDS)
 
 
 def leads_of(

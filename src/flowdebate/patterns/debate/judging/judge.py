@@ -15,7 +15,6 @@ from flowdebate.blocks.outline import Outline
 from flowdebate.errors import BadAnswer, ConfigurationError, ModelError, error_text
 from flowdebate.models.base import profile_of
 from flowdebate.patterns.debate.judging.ballots import (
-    MIN_LOG_ODDS,
     MOST_LETTERS,
     PUBLISHED_CORRELATION,
     JudgeBallot,
@@ -24,6 +23,7 @@ from flowdebate.patterns.debate.judging.ballots import (
     decide,
     effective_n,
     is_settled,
+    least_lead,
 )
 from flowdebate.patterns.debate.judging.jurors import (
     JUDGE,
@@ -349,9 +349,7 @@ class Judge(Block[Any, JudgedVerdict]):
         how, by_letter = asking.how, asking.how.form in LETTERS
         correlation = PUBLISHED_CORRELATION if self.how.correlation is None else self.how.correlation
         used = [ballot for ballot in ballots if ballot.problem is None]
-        least = how.min_log_odds
-        if least is None:
-            least = max((ballot.fit.min_log_odds for ballot in used if ballot.fit is not None), default=MIN_LOG_ODDS)
+        least = least_lead(ballots) if how.min_log_odds is None else how.min_log_odds
         found = decide(ballots, sides=self.sides, by=how.rule, min_log_odds=least)
         judging = Judging(
             answer=how.form if by_letter else None,
