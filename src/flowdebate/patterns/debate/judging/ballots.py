@@ -202,8 +202,8 @@ def decide(
     By log-odds, what favours a slot cancels only in all orders together: a model of which one ballot is unusable is
     left out. The ballots of one model are averaged, so that it counts once however often it was asked. Between two
     sides the median of the models decides, so that no model outvotes two thirds of the others, however sure it is. The
-    winner is `min_log_odds` (None: `least_lead`) ahead of each other side; scores are probabilities, of how far a side is behind the one
-    that is furthest ahead of it.
+    winner is `min_log_odds` (None: `least_lead`) ahead of each other side; scores are probabilities, of how far a side
+    is behind the one that is furthest ahead of it.
 
     >>> first = JudgeBallot(view=0, order=["yes", "no"], scores={"yes": 0.75, "no": 0.25}, winner="yes")
     >>> second = JudgeBallot(view=1, order=["no", "yes"], scores={"yes": 0.5, "no": 0.5})
