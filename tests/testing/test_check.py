@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from flowdebate.runs.context import Context
 
-FEW = SEEDS[:3]
+SEED = SEEDS[0]
 """The script that writes the table of planted bugs tries all of them."""
 
 
@@ -47,18 +47,16 @@ FEW = SEEDS[:3]
 def test_a_planted_bug_is_found_within_a_hundred_examples(name: str) -> None:
     """And the broken promise is the one that the bug breaks."""
     planted = PLANTED[name]
-    for seed in FEW:
-        found = search(planted, seed, max_examples=CHEAP.get(name, EXAMPLES))
-        assert found.broken is not None
-        assert found.broken.promise == planted.promise
-        assert found.examples <= EXAMPLES
+    found = search(planted, SEED, max_examples=CHEAP.get(name, EXAMPLES))
+    assert found.broken is not None
+    assert found.broken.promise == planted.promise
+    assert found.examples <= EXAMPLES
 
 
 @pytest.mark.parametrize("name", list(correct_patterns()))
 def test_nothing_is_found_in_a_correct_pattern(name: str) -> None:
-    """Under the same seeds; the script checks more examples."""
-    for seed in FEW:
-        check_pattern(correct_patterns()[name], seed=seed, max_examples=5, skip=["terminate_when_can_fire"])
+    """Under the same seed; the script checks more examples."""
+    check_pattern(correct_patterns()[name], seed=SEED, max_examples=6, skip=["terminate_when_can_fire"])
 
 
 def test_every_promise_is_broken_by_a_planted_bug() -> None:
