@@ -216,10 +216,8 @@ def edited_body(row: StepRow, edit: object) -> str:
             return json_text({**json.loads(answer_text(edit, suspended=False)), "origin": "edited"})
         return edited_text(row.body or "", edit)
     except (ValueError, TypeError, RecursionError) as error:
-        no_json = isinstance(error, json.JSONDecodeError)
-        raise unfit(
-            row.key, edit, f"it is data, and this text is no JSON: {error}" if no_json else str(error)
-        ) from None
+        about = "it is data, and this text is no JSON: " if isinstance(error, json.JSONDecodeError) else ""
+        raise unfit(row.key, edit, f"{about}{error}") from None
 
 
 def unfit(place: str, edit: object, why: str) -> ConfigurationError:
