@@ -191,9 +191,9 @@ from a bootstrap over pairs.
 
 - It writes only a score from 0 to 100 for each letter, at temperature 0.3.
 - *By letter*: it is asked for one letter, and the probabilities of the letters are its scores. No temperature plays a part. These
-  ballots were cast while the engine reused what it had computed for earlier prompts, so they are not free of noise: repeated, leads moved by
-  up to .06, and one changed its sign. The library now asks for letters without that cache, and the same ballot is the same to a millionth,
-  whatever was asked before (`tests/models/test_local.py`).
+  ballots were cast while the engine reused what it had computed for earlier prompts, so they are not free of noise: in four debates that
+  were judged again, leads moved by up to .06, and one changed its sign. The library now asks for letters without that cache, and the same
+  ballot is the same to a millionth, whatever was asked before (`tests/models/test_local.py`).
 
 The library's own judge writes its reasoning before the scores, which would have taken too long on these machines. The numbers therefore
 measure the models, the views and the averaging, with shortened answers.
