@@ -46,10 +46,13 @@ POINTS = ("before", "in flight", "answered", "in commit", "committed", "between 
 that records it, right after that, between two rounds, in the judge's (a moderator's, a voter's) call, and when the run
 waits for a human."""
 
-OTHERS = ("human", "predicate")
-"""A debate with a human, who answers while the run is suspended, and one whose `terminate_when` answers at random: in
-each life otherwise, so that only what is recorded can lead to the end that a run with these answers comes to."""
+OTHERS = ("human", "predicate", "fork")
+"""A debate with a human, who answers while the run is suspended; one whose `terminate_when` answers at random: in each
+life otherwise, so that only what is recorded can lead to the end that a run with these answers comes to; and a fork of
+a debate with an edited argument, whose parent is killed as well."""
 
+_PARENT = "-parent"
+"""End of the id of the run that a fork is forked from."""
 _ROUND_TRIP = 0.003
 """Seconds that a server takes to commit, about."""
 _JUDGES = ("judge", "moderator", "synthesizer", "vote")
@@ -76,6 +79,9 @@ class Job:
         if self.pattern == "predicate":
             sides = [Debater("ann", "for"), Debater("bob", "against")]
             return debate(name="rent", debaters=sides, max_rounds=4, terminate_when=self._is_enough)
+        if self.pattern == "fork":
+            sides = [Debater("ann", "for"), Debater("bob", "against")]
+            return debate(name="rent", debaters=sides, max_rounds=2)
         return PATTERNS[self.pattern]()
 
     def _is_enough(self, ctx: Context) -> bool:
@@ -141,7 +147,7 @@ async def _resume(job: Job, killer: Killer, model: Any, store: Any) -> Any:
         try:
             result = await pattern.resume(job.run_id, model=model, store=store)
         except RunNotFound:
-            result = await pattern.run(QUESTION, model=model, store=store, seed=job.seed, run_id=job.run_id)
+            result = await _begin(job, pattern, model, store)
         while result.status == "awaiting":
             killer.at("suspended")
             for request in result.pending:
@@ -151,6 +157,19 @@ async def _resume(job: Job, killer: Killer, model: Any, store: Any) -> Any:
         return result
     finally:
         await store.close()
+
+
+async def _begin(job: Job, pattern: Any, model: Any, store: Any) -> Any:
+    if job.pattern != "fork":
+        return await pattern.run(QUESTION, model=model, store=store, seed=job.seed, run_id=job.run_id)
+    parent = f"{job.run_id}{_PARENT}"
+    options: Any = {"model": model, "store": store}
+    try:
+        await pattern.resume(parent, **options)
+    except RunNotFound:
+        await pattern.run(QUESTION, seed=job.seed, run_id=parent, **options)
+    said = [step.key for step in await store.steps(parent) if "debater-bob" in step.key]
+    return await pattern.fork(parent, fork_id=job.run_id, edits={said[0]: "Build homes, and nothing else."}, **options)
 
 
 def _kill_between_rounds(killer: Killer) -> None:
@@ -172,7 +191,7 @@ def _watched(job: Job, killer: Killer, note: Callable[..., None]) -> Any:
     commit, intend = store.commit, store.intend
 
     async def noted(run_id: str, key: str, kind: Any, request: str | None) -> int:
-        note("about", key, request)
+        note("about", f"{run_id}: {key}", request)
         attempts: int = await intend(run_id, key, kind, request)
         return attempts
 
@@ -185,7 +204,7 @@ def _watched(job: Job, killer: Killer, note: Callable[..., None]) -> Any:
             timer = asyncio.get_running_loop().call_later(delay, killer.at, "in commit")
             await commit(run_id, key, kind, body, at)
             timer.cancel()
-        note("kept", key, body)
+        note("kept", f"{run_id}: {key}", body)
         killer.at("committed")
 
     store.commit, store.intend = kept, noted
@@ -311,7 +330,11 @@ def _undisturbed(plain: Job) -> str:
 def _decided(job: Job) -> tuple[tuple[str, bool], ...]:
     """The recorded answers of the run's `terminate_when`, by place."""
     lines = map(json.loads, job.log.read_text().splitlines())
-    kept = [(line[1], json.loads(line[2])) for line in lines if line[0] == "kept" and "terminate_when" in line[1]]
+    kept = [
+        (line[1].partition(": ")[2], json.loads(line[2]))
+        for line in lines
+        if line[0] == "kept" and "terminate_when" in line[1]
+    ]
     return tuple(kept)
 
 
