@@ -2,8 +2,10 @@
 
     python -m tests.soak.server_kills --kills 20 [--seed N]
 
-One reader follows one run after another, and comes back with the id of its last event. In the end it must have been
-told what an undisturbed run tells, and no model may have been asked for an answer that was recorded.
+One reader follows one run after another, and comes back with the id of its last event: a debate, one in which a person
+argues, and a fork of the first one with an edited argument, over and over. In the end the reader must have been told
+what an undisturbed run tells, no model may have been asked for an answer that was recorded, and the server's budget must
+have counted each call.
 """
 
 from __future__ import annotations
@@ -44,6 +46,7 @@ import sys
 
 sys.path.insert(0, {str(ROOT)!r})
 
+from flowdebate import Limits
 from flowdebate.models.codec import digest_of
 from flowdebate.service.service import Service
 from flowdebate.testing import FunctionModel
@@ -58,10 +61,13 @@ async def slowly(request):
 
 
 def service():
-    return Service(store="runs.sqlite3", model=FunctionModel(slowly), recover=True)
+    return Service(store="runs.sqlite3", model=FunctionModel(slowly), budget=Limits(calls=1_000_000), recover=True)
 """
 TOKEN = "a-token-of-this-soak-test"  # noqa: S105 - it opens nothing else
-OPTIONS = {"max_rounds": 4}
+OPTIONS: dict[str, Any] = {"max_rounds": 4}
+KINDS = ("debate", "human", "fork")
+"""What is followed, in turn: a fork is one of the debate two runs before it."""
+EDITS = {"debate/round[1]/debate-turn-con/debate-debater-con": "I see it in another way."}
 LONGEST_LIFE = 1.5
 """Seconds after which a server that answers is killed at the latest."""
 
@@ -76,13 +82,31 @@ def answer(request: ModelRequest) -> str | dict[str, Any]:
 class Story:
     """What the reader of a run was told."""
 
-    def __init__(self, run_id: str) -> None:
-        self.run_id = run_id
-        self.question = f"Should we ship {run_id}?"
+    def __init__(self, number: int) -> None:
+        self.run_id = f"r-{number}"
+        self.kind = KINDS[number % len(KINDS)]
+        self.parent = f"r-{number - 2}"
+        self.question = f"Should we ship {self.parent if self.kind == 'fork' else self.run_id}?"
+        self.options = {**OPTIONS, "humans": ["con"], "suspend": True} if self.kind == "human" else OPTIONS
         self.told: list[tuple[str, str, object]] = []
         self.last: str | None = None
         self.ended = False
         self.resets = 0
+
+    def begin(self, http: httpx2.Client) -> None:
+        """Begin the run, unless it is there, answer what it asks, and let it go on where it was left."""
+        body: dict[str, Any] = {"question": self.question, "options": self.options, "seed": 1, "runId": self.run_id}
+        if self.kind == "fork":
+            forked = http.post(f"/api/v1/runs/{self.parent}/fork", json={"edits": EDITS, "forkId": self.run_id})
+            assert forked.status_code in (201, 409), forked.text
+        else:
+            http.post("/api/v1/runs", json={"pattern": "debate", **body}).raise_for_status()
+        details = http.get(f"/api/v1/runs/{self.run_id}").json()
+        for pending in details["pending"]:
+            said = {"answer": said_at(pending["place"]), "place": pending["place"]}
+            http.post(f"/api/v1/runs/{self.run_id}/answers", json=said).raise_for_status()
+        if details["status"] == "interrupted":  # it was killed between the answer and what follows it
+            http.post(f"/api/v1/runs/{self.run_id}/resume", json={}).raise_for_status()
 
     def follow(self, frames: Iterable[Frame]) -> None:
         """Read until the stream ends or breaks."""
@@ -100,11 +124,24 @@ class Story:
 
         async def run() -> list[tuple[str, str, object]]:
             async with Service(store="memory:", model=FunctionModel(answer)) as service:
-                await service.begin("debate", self.question, options=OPTIONS, seed=1, run_id=self.run_id)
+                first = self.parent if self.kind == "fork" else self.run_id
+                await service.begin("debate", self.question, options=self.options, seed=1, run_id=first)
+                details = await service.wait(first)
+                while details.pending:
+                    for each in details.pending:
+                        await service.answer(first, said_at(each.place), place=each.place)
+                    details = await service.wait(first)
+                if self.kind == "fork":
+                    await service.fork(first, edits=EDITS, fork_id=self.run_id)
                 updates = [update async for update in service.follow(self.run_id)]
                 return [essence(each.event.kind, wire_of(each.event)) for each in updates if each.mark is not None]
 
         return asyncio.run(run())
+
+
+def said_at(place: str) -> str:
+    """What the person says in a place."""
+    return f"I answer at {place}."
 
 
 def essence(kind: str, data: dict[str, Any]) -> tuple[str, str, object]:
@@ -119,8 +156,10 @@ class Soak:
         self.folder = folder
         self.random = Random(seed)
         self.number = 0
-        self.story = Story("r-0")
+        self.story = Story(0)
         self.found: Counter[str] = Counter()
+        self.counted = 0
+        """The calls that the server's budget has counted."""
         self.problems: list[str] = []
 
     def life(self, *, killed: bool) -> None:
@@ -133,8 +172,9 @@ class Soak:
                 timer.start()
             with suppress(httpx2.HTTPError):  # it was killed
                 while True:
+                    number = self.number
                     self.follow(http)
-                    if timer is None:
+                    if timer is None and number != self.number and self.number % len(KINDS) == 0:
                         break
             if timer is not None:
                 timer.join()
@@ -144,21 +184,25 @@ class Soak:
     def follow(self, http: httpx2.Client) -> None:
         """Begin the run, unless it is there, and follow it; once it has ended another one is next."""
         story = self.story
-        body = {"pattern": "debate", "question": story.question, "options": OPTIONS, "seed": 1, "runId": story.run_id}
-        http.post("/api/v1/runs", json=body).raise_for_status()
+        story.begin(http)
         headers = {} if story.last is None else {"last-event-id": story.last}
         try:
             with http.stream("GET", f"/api/v1/runs/{story.run_id}/events", headers=headers) as response:
                 story.follow(read_frames(response.iter_lines()))
-        finally:
-            if story.ended:
-                self.check_story()
-                self.number += 1
-                self.story = Story(f"r-{self.number}")
+            status = http.get(f"/api/v1/runs/{story.run_id}").json()["status"]
+            story.ended = story.ended and status not in ("awaiting", "interrupted")
+            self.counted = http.get("/api/v1/budgets").json()[0]["used"]
+        except httpx2.HTTPError:
+            story.ended = False  # the next life says whether it was the end
+            raise
+        if story.ended:
+            self.check_story()
+            self.number += 1
+            self.story = Story(self.number)
 
     def check_story(self) -> None:
         """The reader was told what an undisturbed run tells."""
-        self.found["runs"] += 1
+        self.found[f"runs: {self.story.kind}"] += 1
         self.found["resets"] += self.story.resets
         expected = self.story.undisturbed()
         if self.story.told != expected:
@@ -201,6 +245,9 @@ class Soak:
             if sys.stderr.isatty():
                 sys.stderr.write(f"\r{number} of {kills}")
         self.found["calls"] = before
+        self.found["calls in the budget"] = self.counted
+        if not before <= self.counted <= before + kills:  # a call may be killed after it was counted
+            self.problems.append(f"{before} calls were made, the budget has {self.counted}")
         self.found["calls in flight that were repeated"] = before - len(set(self.asked()))
 
 
