@@ -4,8 +4,8 @@
 
 One reader follows one run after another, and comes back with the id of its last event: a debate, one in which a person
 argues, and a fork of the first one with an edited argument, over and over. In the end the reader must have been told
-what an undisturbed run tells, no model may have been asked for an answer that was recorded, and the server's budget must
-have counted each call.
+what an undisturbed run tells, no model may have been asked for an answer that was recorded, and the budget must have
+counted each call.
 """
 
 from __future__ import annotations
