@@ -15,7 +15,7 @@ SUITE := --numprocesses=3 --dist=loadfile --no-loadscope-reorder --ignore=tests/
 export PYTHONDONTWRITEBYTECODE =
 
 .DEFAULT_GOAL := help
-.PHONY: help debate serve test test-web test-notebook test-adapters adapter-table test-newest test-lowest test-deployment lock coverage test-local simulations break-promises check workflows format bench dist first-lines docs evidence injection event-schema code-table clean faults soak-attacks soak-cancel soak-kills soak
+.PHONY: help debate serve test test-web test-notebook test-adapters adapter-table test-newest test-lowest test-deployment lock coverage test-local simulations break-promises check workflows format bench dist first-lines docs evidence study injection event-schema code-table clean faults soak-attacks soak-cancel soak-kills soak
 
 help: ## what there is
 	@grep -hE '^[a-z0-9.%-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/; s/^test-3.%/test-3.12/' | expand -t 16
@@ -172,6 +172,15 @@ soak-cancel: $(VENV)/.dev ## 10,000 cancelled calls with each transport, and wha
 
 evidence: $(VENV)/.dev $(if $(MODEL),$(VENV)/.facts) ## docs/evidence.md, by seed; MODEL=local asks the local models too: an hour or two
 	$(BIN)/python -m evidence $(if $(MODEL),--model $(MODEL))
+
+SLICE := 3600
+
+study: $(VENV)/.facts ## docs/study.md: goes on with the study for an hour (SLICE, in seconds), about 10 hours in all
+	$(BIN)/python -m evidence.study questions
+	nice $(BIN)/flowdebate study evidence/studies/facts.toml --store build/facts.db --max-concurrency 1 --seconds $(SLICE) || test $$? = 3
+	$(BIN)/flowdebate study report evidence/studies/facts.toml --json > build/facts.report.json || test $$? = 3
+	mv build/facts.report.json evidence/studies/facts.report.json
+	$(BIN)/python -m evidence.study page
 
 injection: $(VENV)/.run ## how often attacks win over the local judge: about an hour, goes on where it stopped
 	@mkdir -p build
