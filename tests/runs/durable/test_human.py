@@ -125,6 +125,15 @@ async def test_a_human_takes_any_role(role: str) -> None:
     assert {task.status for trail in result.task_collections for task in trail.list()} <= {"completed", "errored"}
 
 
+@pytest.mark.parametrize("role", ROLES)
+async def test_a_run_without_a_store_is_refused_before_anything_is_paid(role: str) -> None:
+    """Whatever the human is to do, and whether or not it would ever be asked."""
+    models = Model()
+    with pytest.raises(ConfigurationError, match="`store` must be a store"):
+        await ROLES[role]().run(QUESTION, model=models.model)
+    assert models.asked == []
+
+
 async def test_what_goes_on_at_the_same_time_comes_to_its_end() -> None:
     """Personas speak at once: the models' answers are kept, and the humans' are all asked for."""
     pattern, store, models = ROLES["two"](), MemoryStore(), Model()

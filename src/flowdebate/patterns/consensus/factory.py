@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from flowdebate._util.text import one_line
 from flowdebate._util.validation import check_count, check_seconds, check_weight, suggesting
-from flowdebate.blocks.base import Block
+from flowdebate.blocks.base import Block, merge_resources
 from flowdebate.blocks.generator import as_visibility
 from flowdebate.blocks.handler import Handler, as_block, handler, invocation
 from flowdebate.blocks.sequencer import Sequencer, sequencer
@@ -434,7 +434,9 @@ class ConsensusLifecycle(Block[ConsensusInput, ConsensusOutput]):
     """Runs the phases within the debate's time; then builds the output, with analytics and feedback."""
 
     def __init__(self, options: ConsensusOptions, phases: Block[Any, Any]) -> None:
-        super().__init__(phases.name, resources=phases.resources, hidden=phases.hidden)
+        judges = [each for each in (options.judge, options.tie_break) if each is not None]
+        shared, hidden = merge_resources(phases.name, [phases, *judges], closed=judges)
+        super().__init__(phases.name, resources=shared, hidden=hidden)
         self._options = options
         self._phases = phases
 
