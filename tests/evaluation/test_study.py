@@ -283,7 +283,7 @@ async def test_a_frame_has_a_row_for_each_answer_of_each_method(tmp_path: Path) 
         ({"repeats": 0}, "repeats"),
         ({"min_gain": 2}, "min_gain"),
     ],
-    ids=str,
+    ids=lambda given: ", ".join(given) if isinstance(given, dict) else given,
 )
 def test_a_study_that_cannot_be_held_is_refused_before_a_call(options: dict[str, Any], field: str) -> None:
     """With the field, what was given, and what is allowed."""
