@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from evidence.judge_cases import JUDGES, cases, found_in, is_checked, judged, judging_of
+from evidence.judge_cases import JUDGES, cases, fitted, found_in, is_checked, judged, judging_of
 from evidence.page import written
 from flowdebate.models.base import ModelResponse
 from flowdebate.patterns.debate.judging.ballots import decide
+from flowdebate.patterns.debate.judging.jurors import FITTED
 from flowdebate.testing import FunctionModel
 
 
@@ -29,6 +30,13 @@ def test_the_debates_are_balanced() -> None:
     assert len(equal) == 96
     assert sum(map(is_checked, equal)) == 48
     assert all(case.better is None and 0.25 <= math.exp(case.ratio) <= 4 for case in equal)
+
+
+def test_what_the_judge_subtracts_is_fitted_to_the_ballots_in_the_repository() -> None:
+    """To two digits."""
+    [constants] = FITTED.values()
+    fit = fitted(found_in())
+    assert (fit.per_log_length, fit.min_log_odds) == pytest.approx(constants, abs=0.0051)
 
 
 def test_the_section_of_the_page_follows_from_the_ballots_in_the_repository() -> None:

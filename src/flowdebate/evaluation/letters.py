@@ -12,7 +12,7 @@ from flowdebate.patterns.debate.judging.ballots import Judging, LetterFit, balan
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_FEWEST = 20  # of either kind: a quantile of 95 % needs as many
+_FEWEST_KNOWN, _FEWEST_EQUAL = 10, 20  # a quantile of 95 % needs as many
 _TWO = 2
 
 
@@ -23,8 +23,8 @@ def fit_letters(judged: Iterable[tuple[Judging, str | None]]) -> LetterFit:
     equally good. Length is fitted by least squares on all of them: the lead of the better side is a constant, that of
     an equal one is 0, and each grows with the logarithm of how many times as long the side is. `min_log_odds` is the
     lead, less what lengths explain, that a further equal pair exceeds with a probability of 5 % at most: the
-    ceil(.95 (n + 1))-th smallest of n. ConfigurationError for fewer than 20 of either kind, for sides that are all as
-    long as each other, and for ballots of other forms.
+    ceil(.95 (n + 1))-th smallest of n. ConfigurationError for fewer than 10 of the former and 20 of the latter, for
+    sides that are all as long as each other, and for ballots of other forms.
     """
     known: list[tuple[float, float]] = []
     equal: list[tuple[float, float]] = []
@@ -38,9 +38,9 @@ def fit_letters(judged: Iterable[tuple[Judging, str | None]]) -> LetterFit:
         leads = leads_of([(ballot.model, ballot.log_odds or {}) for ballot in used], [first, second])
         ratio = math.log(max(lengths[first], 1) / max(lengths[second], 1))
         (equal if better is None else known).append((ratio, leads[first][second]))
-    if len(known) < _FEWEST or len(equal) < _FEWEST or len({ratio for ratio, _ in known}) < _TWO:
+    if len(known) < _FEWEST_KNOWN or len(equal) < _FEWEST_EQUAL or len({ratio for ratio, _ in known}) < _TWO:
         given = f"{len(known)} and {len(equal)}"
-        allowed = f"at least {_FEWEST} with a better side, of several lengths, and {_FEWEST} without"
+        allowed = f"at least {_FEWEST_KNOWN} with a better side, of several lengths, and {_FEWEST_EQUAL} without"
         raise ConfigurationError("fit_letters()", "judged", given, allowed)
     means = [fmean(values) for values in zip(*known, strict=True)]  # equal sides could be told the other way round
     pairs = [(ratio - means[0], lead - means[1]) for ratio, lead in known] + equal
