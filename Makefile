@@ -134,7 +134,7 @@ workflows: $(BIN)/python ## the workflows of .github, and what agents install fr
 	$(BIN)/python -m pip install --quiet --group workflows
 	$(BIN)/actionlint
 	$(BIN)/zizmor --offline --quiet .github
-	$(BIN)/skillsaw lint .
+	$(BIN)/skillsaw lint --strict --config .github/skillsaw.yaml .
 
 format: $(VENV)/.dev ## put the code into shape
 	$(BIN)/ruff format .
