@@ -61,119 +61,24 @@ Classes take facts and write the sentence themselves; the facts stay readable as
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+
+from flowdebate._messages import listed, pickles, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 __all__ = (
-    "AuthenticationFailed",
-    "BadAnswer",
-    "BadFile",
-    "BudgetReached",
-    "CassetteMismatch",
-    "CircuitOpen",
-    "ConfigurationError",
-    "ConnectionLost",
-    "ContentFiltered",
-    "ContextTooLong",
-    "DeadLetter",
-    "EmptyResponse",
-    "FlowDebateError",
-    "FlowDebateWarning",
-    "IllegalTransition",
-    "JournalMismatch",
-    "LimitReached",
-    "LoopLimitExceeded",
-    "LostToThinking",
-    "MalformedResponse",
-    "ModelError",
-    "ModelNotFound",
-    "ModelTimeout",
-    "ModelUnavailable",
-    "NoProposals",
-    "NotAwaited",
-    "NotRecordable",
-    "OutputError",
-    "OutputTruncated",
-    "PromiseBroken",
-    "ProviderFailed",
-    "QuorumLost",
-    "RateLimited",
-    "ReadOnly",
-    "RealModelForbidden",
-    "Refused",
-    "RequestRejected",
-    "ResourceConflict",
-    "ResponseTooLarge",
-    "RosterError",
-    "RunChanged",
-    "RunConflict",
-    "RunExists",
-    "RunNotFound",
-    "RunUncertain",
-    "SchemaViolation",
-    "ScriptError",
-    "StoreError",
-    "StoreLost",
-    "TaskError",
-    "TaskNotFound",
-    "TooManyRuns",
-    "ToolLoopExceeded",
-    "ViewError",
-)
-
-_LONGEST_VALUE, _LONGEST_LIST, _LONGEST_KEY = 200, 1_500, 60
-"""Characters that an error message shows of a foreign value, of a list of problems, and of a key in a field's path."""
-
-
-def shown(value: object) -> str:
-    """`value` as an error message shows it: its `repr`, on one line, cut to a readable length.
-
-    >>> shown("x" * 500)[-9:]
-    'xx… (500)'
-    """
-    try:
-        text = repr(value)
-    except Exception as error:  # noqa: BLE001 - a hostile __repr__ must not hide the error that is being raised
-        return f"<{type(value).__name__} whose repr raises {type(error).__name__}>"
-    if len(text) <= _LONGEST_VALUE:
-        return text
-    return f"{_cut(text, _LONGEST_VALUE)} ({len(value) if isinstance(value, str) else len(text)})"
-
-
-def error_text(error: BaseException) -> str:
-    """The type and message of `error`, for messages and events; its own `__str__` may raise.
-
-    >>> error_text(ValueError("no such side"))
-    'ValueError: no such side'
-    """
-    try:
-        message = str(error)
-    except Exception as another:  # noqa: BLE001 - it must not hide the error that is being reported
-        return f"{type(error).__name__}, whose __str__ raises {type(another).__name__}"
-    return f"{type(error).__name__}: {message}" if message else type(error).__name__
-
-
-def add_note(error: BaseException, note: str) -> None:
-    """`error.add_note`, for errors of the application, which may be frozen or refuse it in other ways."""
-    with suppress(Exception):
-        error.add_note(note)
-
-
-def _cut(text: str, longest: int) -> str:
-    return text if len(text) <= longest else f"{text[: longest - 1]}…"
-
-
-def _pickles(value: object) -> bool:
-    import pickle
-
-    try:
-        pickle.dumps(value)
-    except Exception:  # noqa: BLE001 - the value is the application's, and may fail in any way
-        return False
-    return True
+    "AuthenticationFailed", "BadAnswer", "BadFile", "BudgetReached", "CassetteMismatch", "CircuitOpen",
+    "ConfigurationError", "ConnectionLost", "ContentFiltered", "ContextTooLong", "DeadLetter", "EmptyResponse",
+    "FlowDebateError", "FlowDebateWarning", "IllegalTransition", "JournalMismatch", "LimitReached",
+    "LoopLimitExceeded", "LostToThinking", "MalformedResponse", "ModelError", "ModelNotFound", "ModelTimeout",
+    "ModelUnavailable", "NoProposals", "NotAwaited", "NotRecordable", "OutputError", "OutputTruncated",
+    "PromiseBroken", "ProviderFailed", "QuorumLost", "RateLimited", "ReadOnly", "RealModelForbidden", "Refused",
+    "RequestRejected", "ResourceConflict", "ResponseTooLarge", "RosterError", "RunChanged", "RunConflict",
+    "RunExists", "RunNotFound", "RunUncertain", "SchemaViolation", "ScriptError", "StoreError", "StoreLost",
+    "TaskError", "TaskNotFound", "TooManyRuns", "ToolLoopExceeded", "ViewError",
+)  # fmt: skip
 
 
 def _restored(kind: type[FlowDebateError], args: tuple[object, ...]) -> FlowDebateError:
@@ -198,8 +103,8 @@ class FlowDebateError(Exception):
         facts, run = vars(self).copy(), self.run
         try:
             self.run = None  # a run may refer to the error that ended it
-            facts = {name: fact if name == "run" or _pickles(fact) else shown(fact) for name, fact in facts.items()}
-            facts["run"] = run if run is not None and _pickles(run) else None
+            facts = {name: fact if name == "run" or pickles(fact) else shown(fact) for name, fact in facts.items()}
+            facts["run"] = run if run is not None and pickles(run) else None
         finally:
             self.run = run
         return _restored, (type(self), self.args), facts
@@ -442,7 +347,7 @@ class SchemaViolation(BadAnswer):
     ) -> None:
         self.problems: tuple[tuple[str, str], ...] = tuple(problems)
         self.answer = answer
-        super().__init__(f"the answer does not fit its schema: {_listed(self.problems)}", **asker)
+        super().__init__(f"the answer does not fit its schema: {listed(self.problems)}", **asker)
 
 
 class ToolLoopExceeded(ModelError):
@@ -491,7 +396,7 @@ class OutputError(FlowDebateError):
         self.block = block
         self.expected = expected
         self.problems: tuple[tuple[str, str], ...] = tuple(problems)
-        super().__init__(f"block {block!r} must return {expected}: {_listed(self.problems)}")
+        super().__init__(f"block {block!r} must return {expected}: {listed(self.problems)}")
 
 
 class RosterError(OutputError):
@@ -775,21 +680,3 @@ class IllegalTransition(TaskError):
         self.allowed: tuple[str, ...] = tuple(allowed)
         why = reason if status in allowed else f"it is {status}, and must be {' or '.join(allowed)}"
         super().__init__(f"cannot {action} task {task_id!r}: {why}")
-
-
-def _listed(problems: Iterable[tuple[str, str]]) -> str:
-    """`problems` on one printable line of readable length: a model can invent any number of fields, of any name."""
-    text = "; ".join(f"`{field}` {problem}" if field else problem for field, problem in problems)
-    if not text.isprintable():
-        text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-    return _cut(text, _LONGEST_LIST)
-
-
-def problems_of(error: Any, *, got: bool = True) -> list[tuple[str, str]]:  # noqa: ANN401 - pydantic is not imported here
-    """The `(field, what is wrong)` pairs of a pydantic `ValidationError`; with `got`, each shows what was given."""
-    found = []
-    for item in error.errors(include_url=False, include_context=False):
-        path = ".".join(_cut(str(part), _LONGEST_KEY) for part in item["loc"])  # a model can invent keys of any length
-        problem = item["msg"].removeprefix("Value error, ")
-        found.append((path, f"{problem}, got {shown(item.get('input'))}" if got else problem))
-    return found

@@ -6,7 +6,8 @@ from abc import ABC, abstractmethod
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
 
-from flowdebate.errors import ConfigurationError, ReadOnly, ResourceConflict, RunExists, RunNotFound, add_note
+from flowdebate._messages import add_note
+from flowdebate.errors import ConfigurationError, ReadOnly, ResourceConflict, RunExists, RunNotFound
 from flowdebate.runs.context import place_of
 from flowdebate.runs.execute import check_outside, make_run, run_block, run_sync, start_block
 

@@ -6,7 +6,7 @@ import asyncio
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, TypeVar
 
-from flowdebate.errors import add_note, error_text
+from flowdebate._messages import add_note, error_text
 from flowdebate.runs.durable.suspend import Suspended, merge_suspensions
 
 if TYPE_CHECKING:

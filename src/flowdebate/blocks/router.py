@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from flowdebate._messages import shown
 from flowdebate.blocks.base import Block, merge_resources
 from flowdebate.blocks.handler import BlockLike, Function, as_block, decision, invocation
 from flowdebate.blocks.outline import Outline
-from flowdebate.errors import ConfigurationError, OutputError, shown
+from flowdebate.errors import ConfigurationError, OutputError
 
 if TYPE_CHECKING:
     from flowdebate.runs.context import Context

@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from flowdebate._messages import shown
 from flowdebate.blocks.concurrency import in_order
 from flowdebate.blocks.handler import Invocation, decision, result_of
 from flowdebate.blocks.outline import Outline
-from flowdebate.errors import LoopLimitExceeded, OutputError, shown
+from flowdebate.errors import LoopLimitExceeded, OutputError
 from flowdebate.runs.context import place_of
 
 if TYPE_CHECKING:

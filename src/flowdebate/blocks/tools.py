@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic_core import to_json
 
+from flowdebate._messages import add_note, error_text, problems_of
 from flowdebate._util.text import clean_text
 from flowdebate.blocks.base import Block
-from flowdebate.errors import ConfigurationError, SchemaViolation, add_note, error_text, problems_of
+from flowdebate.errors import ConfigurationError, SchemaViolation
 from flowdebate.models.base import ToolSpec
 from flowdebate.models.output import inline_definitions
 

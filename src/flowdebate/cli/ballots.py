@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 import typer
 from pydantic import Field
 
+from flowdebate._messages import error_text
 from flowdebate.cli import options as opt
 from flowdebate.cli.options import check
 from flowdebate.cli.terminal.process import ExitCode, open_page, tell, write_json
-from flowdebate.errors import ConfigurationError, error_text
+from flowdebate.errors import ConfigurationError
 from flowdebate.service.plans.options import COMMAND, Count, FilePath, ModelName, Option, Text, allowed, misuse
 
 if TYPE_CHECKING:

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from flowdebate._messages import error_text, shown
 from flowdebate._util.text import counted
 from flowdebate.cli import options as opt
 from flowdebate.cli.patterns import select_options
 from flowdebate.cli.terminal.process import ExitCode, Interrupts, exit_code_of_signal, open_page, tell
-from flowdebate.errors import ConfigurationError, FlowDebateWarning, error_text, shown
+from flowdebate.errors import ConfigurationError, FlowDebateWarning
 from flowdebate.patterns import DEFAULT, PATTERNS, find_pattern
 from flowdebate.service.plans.options import FilePath, Option, misuse
 

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from flowdebate._messages import error_text, shown
 from flowdebate._util.files import open_private
 from flowdebate.cli.terminal.process import WriteFailed, check_target, write_json, write_whole
-from flowdebate.errors import BadFile, error_text, shown
+from flowdebate.errors import BadFile
 from flowdebate.models.usage import Usage
 from flowdebate.service.documents.document import Tokens
 from flowdebate.service.documents.text import seen_json

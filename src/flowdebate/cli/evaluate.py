@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 import typer
 from pydantic import Field
 
+from flowdebate._messages import shown
 from flowdebate.cli import options as opt
 from flowdebate.cli.batch import Plans, Totals, hash_name, run_batch, show_summary, warn_once
 from flowdebate.cli.batch_files import Row, read_rows
 from flowdebate.cli.terminal.process import ExitCode, exit_code_of_signal, open_page, tell, write_json
-from flowdebate.errors import BadFile, shown
+from flowdebate.errors import BadFile
 from flowdebate.patterns.debate.schemas import BASELINES, BUDGETED, BaselineName, Equal
 from flowdebate.service.plans.options import COMMAND, FilePath, ModelName, Option, Text, allowed, misuse
 

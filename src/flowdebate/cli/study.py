@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 import typer
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from flowdebate._messages import shown
 from flowdebate.cli import options as opt
 from flowdebate.cli.batch import warn_once
 from flowdebate.cli.batch_files import read_rows
 from flowdebate.cli.evaluate import match_stance, read_choices
 from flowdebate.cli.terminal.process import ExitCode, Interrupts, exit_code_of_signal, open_page, tell, write_json
-from flowdebate.errors import BadFile, shown
+from flowdebate.errors import BadFile
 from flowdebate.service.plans.files import parse_toml, problem_of, read_text
 from flowdebate.service.plans.options import Count, FilePath, Option, Text, misuse
 

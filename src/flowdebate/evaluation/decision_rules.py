@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeAlias, ass
 
 from pydantic import Field
 
+from flowdebate._messages import shown
 from flowdebate._util.text import counted
 from flowdebate._util.validation import check_weight
 from flowdebate._util.wire import WireModel
-from flowdebate.errors import ConfigurationError, shown
+from flowdebate.errors import ConfigurationError
 from flowdebate.measures.votes import Ballot, exact, leaders, portions, split, tally, total
 from flowdebate.patterns.consensus.schemas import ConsensusOutput
 from flowdebate.patterns.debate.judging.ballots import DecidedBy, JudgeBallot, Judging, firsts_of, is_settled

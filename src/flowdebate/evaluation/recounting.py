@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Annotated, get_args
 
 from pydantic import Field
 
+from flowdebate._messages import shown
 from flowdebate._util.importing import InNotebooks
 from flowdebate._util.text import counted
 from flowdebate._util.wire import WireModel
-from flowdebate.errors import ConfigurationError, shown
+from flowdebate.errors import ConfigurationError
 from flowdebate.evaluation.decision_rules import (
     BallotData,
     DecisionRule,

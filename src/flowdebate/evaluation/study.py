@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 from pydantic import ValidationError
 
 import flowdebate
+from flowdebate._messages import problems_of, shown
 from flowdebate._util.validation import check_count
 from flowdebate._util.wire import WireModel
 from flowdebate.blocks.base import Block
-from flowdebate.errors import BadFile, ConfigurationError, problems_of, shown
+from flowdebate.errors import BadFile, ConfigurationError
 from flowdebate.evaluation.benefit import Missing, check_report_options
 from flowdebate.evaluation.evaluation_run import deal
 from flowdebate.evaluation.statistics import check_scipy

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 from filelock import FileLock, Timeout
 from pydantic import Field, ValidationError
 
+from flowdebate._messages import problems_of
 from flowdebate._util.validation import check_count
 from flowdebate._util.wire import WireModel, new_dict, new_list
 from flowdebate.errors import (
@@ -24,7 +25,6 @@ from flowdebate.errors import (
     RunConflict,
     RunNotFound,
     StoreError,
-    problems_of,
 )
 from flowdebate.evaluation.benefit import MethodAnswer, benefit_item
 from flowdebate.evaluation.rejudging import ArguedDebate, create_rejudge, judge_again_as

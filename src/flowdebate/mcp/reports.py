@@ -15,8 +15,9 @@ from urllib.parse import quote
 
 from pydantic import BaseModel, Field, ValidationError
 
+from flowdebate._messages import problems_of
 from flowdebate._util.text import counted
-from flowdebate.errors import ConfigurationError, FlowDebateError, StoreError, problems_of
+from flowdebate.errors import ConfigurationError, FlowDebateError, StoreError
 from flowdebate.patterns.roles import render_flag
 from flowdebate.prompts.escaping import quoted, tag_name, tag_text
 from flowdebate.service.documents.live import cost_text

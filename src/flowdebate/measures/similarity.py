@@ -15,9 +15,10 @@ from importlib.util import find_spec
 from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
+from flowdebate._messages import shown
 from flowdebate._util.validation import check_library, check_share
 from flowdebate._util.wire import WireModel
-from flowdebate.errors import ConfigurationError, OutputError, shown
+from flowdebate.errors import ConfigurationError, OutputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -10,8 +10,9 @@ from hashlib import sha256
 from itertools import permutations
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
+from flowdebate._messages import shown
 from flowdebate._util.validation import check_share
-from flowdebate.errors import ConfigurationError, OutputError, shown
+from flowdebate.errors import ConfigurationError, OutputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence

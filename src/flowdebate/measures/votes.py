@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeVar, get_args
 
 from pydantic import Field
 
+from flowdebate._messages import shown
 from flowdebate._util.validation import check_count, check_weight
 from flowdebate._util.wire import WireModel
-from flowdebate.errors import ConfigurationError, shown
+from flowdebate.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -13,6 +13,7 @@ from types import coroutine
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, get_args
 from urllib.parse import urlsplit
 
+from flowdebate._messages import shown
 from flowdebate._util.text import clean_data, clean_text, is_blank
 from flowdebate.errors import (
     EmptyResponse,
@@ -23,7 +24,6 @@ from flowdebate.errors import (
     RealModelForbidden,
     ResponseTooLarge,
     SchemaViolation,
-    shown,
 )
 from flowdebate.models.base import MOST_LOGPROB, FinishReason, ModelResponse, ToolCall
 from flowdebate.models.output import find_object

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pydantic_core import PydanticSerializationError, to_json
 
 import flowdebate.errors
-from flowdebate.errors import error_text, shown
+from flowdebate._messages import error_text, shown
 from flowdebate.models.base import ModelResponse, ToolCall
 from flowdebate.models.usage import Attempt, Usage
 

@@ -22,7 +22,8 @@ from pydantic import (
 )
 from pydantic_core import from_json, to_json
 
-from flowdebate.errors import ConfigurationError, SchemaViolation, problems_of, shown
+from flowdebate._messages import problems_of, shown
+from flowdebate.errors import ConfigurationError, SchemaViolation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

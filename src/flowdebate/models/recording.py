@@ -34,18 +34,11 @@ from pydantic import (
 )
 
 from flowdebate import errors
+from flowdebate._messages import error_text, problems_of
 from flowdebate._util.files import open_private
 from flowdebate._util.json_data import json_data
 from flowdebate._util.text import clean_data, clean_text, one_line, without_keys
-from flowdebate.errors import (
-    BadFile,
-    CassetteMismatch,
-    MalformedResponse,
-    ModelError,
-    ModelTimeout,
-    error_text,
-    problems_of,
-)
+from flowdebate.errors import BadFile, CassetteMismatch, MalformedResponse, ModelError, ModelTimeout
 from flowdebate.models.base import CallFellBack, CallRetried, CircuitChanged, FinishReason, ModelResponse
 from flowdebate.models.codec import attempts_of, attempts_row, call_row, json_text, make_error, response_of
 from flowdebate.models.openai.clients import load

@@ -7,8 +7,9 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from flowdebate._messages import add_note, error_text
 from flowdebate._util.validation import check_seconds
-from flowdebate.errors import ConfigurationError, ModelError, ModelTimeout, add_note, error_text
+from flowdebate.errors import ConfigurationError, ModelError, ModelTimeout
 from flowdebate.models.base import CallFellBack, context_of, profile_of
 from flowdebate.models.call import answer, within
 from flowdebate.models.resolve import resolve_model

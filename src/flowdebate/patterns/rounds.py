@@ -8,12 +8,13 @@ from functools import cached_property, partial
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from flowdebate._messages import shown
 from flowdebate._util.text import clean_text, is_blank
 from flowdebate.blocks.base import Block, merge_resources
 from flowdebate.blocks.concurrency import in_order
 from flowdebate.blocks.handler import Handler, handler
 from flowdebate.blocks.outline import Outline
-from flowdebate.errors import ConfigurationError, OutputError, QuorumLost, shown
+from flowdebate.errors import ConfigurationError, OutputError, QuorumLost
 from flowdebate.patterns.events import RoundsEnded, TurnsOrdered
 from flowdebate.patterns.state import PatternInput, entries_of, pattern_state, round_of
 from flowdebate.runs.context import Scope

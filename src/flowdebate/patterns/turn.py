@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, TypeVar
 
+from flowdebate._messages import error_text
 from flowdebate._util.text import LONGEST_ARGUMENT, CutOff, clean_text, is_blank, one_line
 from flowdebate.blocks.base import Block, Wrapped, merge_resources
 from flowdebate.blocks.handler import Handler, handler
@@ -20,7 +21,6 @@ from flowdebate.errors import (
     OutputError,
     OutputTruncated,
     ReadOnly,
-    error_text,
 )
 from flowdebate.models.call import within
 from flowdebate.models.resolve import PinnedModel

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Generic, Literal, NamedTuple, Protocol, Self, 
 
 from pydantic import Field, model_validator
 
+from flowdebate._messages import shown
 from flowdebate._util.wire import WireModel
-from flowdebate.errors import ConfigurationError, shown
+from flowdebate.errors import ConfigurationError
 from flowdebate.measures import Ballot, Position, Strength
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
-from flowdebate.errors import BudgetReached, ConfigurationError, FlowDebateError, LimitReached, error_text
+from flowdebate._messages import error_text
+from flowdebate.errors import BudgetReached, ConfigurationError, FlowDebateError, LimitReached
 from flowdebate.models.resolve import ModelResolver
 from flowdebate.runs.context import as_session
 from flowdebate.runs.durable.suspend import Suspended

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from pydantic_core import to_json
 
+from flowdebate._messages import error_text
 from flowdebate._util.wire import BaseEvent, BlockEvent
-from flowdebate.errors import FlowDebateWarning, LimitReached, ModelError, error_text
+from flowdebate.errors import FlowDebateWarning, LimitReached, ModelError
 from flowdebate.models import call
 from flowdebate.models.codec import attempts_of, attempts_row, call_row, digest_of, json_text, read_call
 from flowdebate.models.usage import Usage, estimate_tokens, total_usage

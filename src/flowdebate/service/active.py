@@ -8,7 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from flowdebate.errors import ConfigurationError, FlowDebateError, RunNotFound, TooManyRuns, error_text
+from flowdebate._messages import error_text
+from flowdebate.errors import ConfigurationError, FlowDebateError, RunNotFound, TooManyRuns
 from flowdebate.service.channel import Channel, Update
 
 if TYPE_CHECKING:

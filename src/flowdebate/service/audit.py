@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
+from flowdebate._messages import shown
 from flowdebate._util.text import counted
-from flowdebate.errors import BadFile, shown
+from flowdebate.errors import BadFile
 from flowdebate.evaluation.audit_report import AuditItem, ReaderAgreement
 from flowdebate.evaluation.judge_audit import audit, full_audit
 from flowdebate.evaluation.rejudging import NAME as REJUDGE

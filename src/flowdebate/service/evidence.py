@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
+from flowdebate._messages import shown
 from flowdebate._util.wire import WireModel
-from flowdebate.errors import BadFile, FlowDebateError, shown
+from flowdebate.errors import BadFile, FlowDebateError
 from flowdebate.models.codec import digest_of
 from flowdebate.runs.durable.replay import replay
 from flowdebate.runs.durable.resume import result_of

@@ -10,6 +10,7 @@ from contextlib import aclosing, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from flowdebate._messages import error_text
 from flowdebate._util.validation import check_count, check_seconds
 from flowdebate.blocks.human.answers import asked_in, open_requests, submit_answer
 from flowdebate.errors import (
@@ -22,7 +23,6 @@ from flowdebate.errors import (
     RunNotFound,
     StoreError,
     TooManyRuns,
-    error_text,
 )
 from flowdebate.runs.account import Account
 from flowdebate.runs.durable.replay import replay

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, ValidationError
 
+from flowdebate._messages import error_text
 from flowdebate._util.json_data import json_data
 from flowdebate._util.wire import WireModel
-from flowdebate.errors import error_text
 from flowdebate.models.codec import digest_of, failure_of, usage_of
 from flowdebate.service.documents.text import as_json
 

@@ -9,7 +9,8 @@ import zipfile
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from flowdebate.errors import BadFile, error_text
+from flowdebate._messages import error_text
+from flowdebate.errors import BadFile
 from flowdebate.sources.source import Page, Source
 
 if TYPE_CHECKING:

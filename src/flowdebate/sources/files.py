@@ -9,8 +9,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from flowdebate._messages import error_text
 from flowdebate._util.text import is_blank
-from flowdebate.errors import BadFile, ConfigurationError, error_text
+from flowdebate.errors import BadFile, ConfigurationError
 from flowdebate.sources.documents import kind_of, read_document
 from flowdebate.sources.source import Source
 

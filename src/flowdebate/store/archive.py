@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from flowdebate._messages import error_text, problems_of, shown
 from flowdebate._util.text import is_blank
-from flowdebate.errors import ConfigurationError, StoreError, error_text, problems_of, shown
+from flowdebate.errors import ConfigurationError, StoreError
 from flowdebate.measures import Ballot, Position
 from flowdebate.resources.archive import (
     Archive,

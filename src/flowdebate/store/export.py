@@ -17,8 +17,9 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from flowdebate._messages import add_note, shown
 from flowdebate._util.files import open_private
-from flowdebate.errors import BadFile, ConfigurationError, RunExists, StoreError, add_note, shown
+from flowdebate.errors import BadFile, ConfigurationError, RunExists, StoreError
 from flowdebate.store.base import ROW_FORMAT, RunHeader, StepRow, StoredRun, documents_of, header_values
 
 if TYPE_CHECKING:

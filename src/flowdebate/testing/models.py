@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pydantic import BaseModel
 
+from flowdebate._messages import shown
 from flowdebate.blocks.handler import result_of
-from flowdebate.errors import MalformedResponse, ScriptError, shown
+from flowdebate.errors import MalformedResponse, ScriptError
 from flowdebate.models.base import ModelRequest as ModelRequest
 from flowdebate.models.base import ModelResponse as ModelResponse
 from flowdebate.models.base import ToolCall as ToolCall

@@ -10,7 +10,8 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from flowdebate.errors import ConfigurationError, RunConflict, StoreError, error_text
+from flowdebate._messages import error_text
+from flowdebate.errors import ConfigurationError, RunConflict, StoreError
 from flowdebate.runs.account import Account
 from flowdebate.runs.durable.resume import load_run
 from flowdebate.runs.execute import run_block

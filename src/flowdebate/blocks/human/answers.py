@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from pydantic.alias_generators import to_camel
 
+from flowdebate._messages import error_text, shown
 from flowdebate._util.text import LONGEST_ARGUMENT, clean_data, clean_text, is_blank
 from flowdebate.blocks.human.prompt import kind_of
-from flowdebate.errors import ConfigurationError, NotAwaited, OutputError, RunConflict, StoreError, error_text, shown
+from flowdebate.errors import ConfigurationError, NotAwaited, OutputError, RunConflict, StoreError
 from flowdebate.runs.durable.journal import wait_uncancelled
 from flowdebate.runs.durable.suspend import HumanRequest, answer_text, read_answer, request_of
 from flowdebate.runs.execute import run_sync

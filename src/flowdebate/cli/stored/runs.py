@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from pydantic import Field
 
+from flowdebate._messages import error_text
 from flowdebate._util.text import counted
 from flowdebate.cli import options as opt
 from flowdebate.cli.terminal.process import (
@@ -23,7 +24,7 @@ from flowdebate.cli.terminal.process import (
     write_whole,
     writing,
 )
-from flowdebate.errors import BadFile, FlowDebateError, RunConflict, error_text
+from flowdebate.errors import BadFile, FlowDebateError, RunConflict
 from flowdebate.runs.batch.batch import BATCH_LABEL
 from flowdebate.service.plans.options import Count, Option, Text, allowed, misuse
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from flowdebate._messages import shown
 from flowdebate._util.files import open_private
 from flowdebate.errors import (
     BadFile,
@@ -29,7 +30,6 @@ from flowdebate.errors import (
     RunChanged,
     RunNotFound,
     RunUncertain,
-    shown,
 )
 from flowdebate.service.documents.text import printable
 from flowdebate.service.plans.files import reason_of

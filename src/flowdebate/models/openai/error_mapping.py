@@ -17,6 +17,7 @@ from contextvars import ContextVar
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from flowdebate._messages import shown
 from flowdebate._util.text import one_line
 from flowdebate.errors import (
     AuthenticationFailed,
@@ -30,7 +31,6 @@ from flowdebate.errors import (
     ProviderFailed,
     RateLimited,
     RequestRejected,
-    shown,
 )
 from flowdebate.models.openai.endpoint import address_of
 

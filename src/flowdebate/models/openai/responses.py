@@ -12,6 +12,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from flowdebate._messages import shown
 from flowdebate._util.text import clean_text, one_line, redact
 from flowdebate.errors import (
     ContentFiltered,
@@ -20,7 +21,6 @@ from flowdebate.errors import (
     ProviderFailed,
     Refused,
     ResponseTooLarge,
-    shown,
 )
 from flowdebate.models.base import MOST_LOGPROB, ModelResponse, ToolCall
 from flowdebate.models.openai.error_mapping import inner_error

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Unpack
 
 from pydantic import BeforeValidator, Field, create_model
 
+from flowdebate._messages import error_text
 from flowdebate._util.text import one_line
 from flowdebate.blocks.base import Block, merge_resources
 from flowdebate.blocks.generator import Generator, generator
 from flowdebate.blocks.handler import as_block
 from flowdebate.blocks.human.prompt import render_who
 from flowdebate.blocks.outline import Outline
-from flowdebate.errors import CircuitOpen, error_text
+from flowdebate.errors import CircuitOpen
 from flowdebate.measures import match_choice
 from flowdebate.models.base import CircuitChanged
 from flowdebate.patterns.consensus.prompts import (

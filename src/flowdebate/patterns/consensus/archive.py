@@ -8,10 +8,11 @@ from functools import partial
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from flowdebate._messages import error_text
 from flowdebate._util.text import clean_text, one_line
 from flowdebate.blocks.concurrency import in_order
 from flowdebate.blocks.handler import result_of
-from flowdebate.errors import LimitReached, error_text
+from flowdebate.errors import LimitReached
 from flowdebate.measures import Position, calibration, elo_changes, flips, vote_weight
 from flowdebate.patterns.consensus.relations import moments
 from flowdebate.patterns.consensus.schemas import ConsensusContext, Feedback, SkippedContext

@@ -12,13 +12,14 @@ from random import Random
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from flowdebate._messages import error_text
 from flowdebate._util.text import one_line
 from flowdebate._util.validation import check_count, check_seconds, check_weight, suggesting
 from flowdebate.blocks.base import Block, merge_resources
 from flowdebate.blocks.generator import as_visibility
 from flowdebate.blocks.handler import Handler, as_block, handler, invocation
 from flowdebate.blocks.sequencer import Sequencer, sequencer
-from flowdebate.errors import ConfigurationError, error_text
+from flowdebate.errors import ConfigurationError
 from flowdebate.measures import Similarity, VotingRule, best_similarity
 from flowdebate.measures.topologies import edges
 from flowdebate.models.circuit_breaker import Breakers

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
+from flowdebate._messages import shown
 from flowdebate._util.frozen import freeze
 from flowdebate._util.text import clean_data
-from flowdebate.errors import OutputError, shown
+from flowdebate.errors import OutputError
 from flowdebate.measures import Ballot, Strength, strength, tally
 from flowdebate.patterns.consensus.agents import Phase, create_vote_form, find_agent, lose_answer
 from flowdebate.patterns.consensus.archive import weigh_votes

@@ -6,10 +6,11 @@ from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
+from flowdebate._messages import shown
 from flowdebate.blocks.handler import Handler, handler
 from flowdebate.blocks.router import router
 from flowdebate.blocks.sequencer import sequencer
-from flowdebate.errors import BadAnswer, ConfigurationError, FlowDebateError, OutputError, RosterError, shown
+from flowdebate.errors import BadAnswer, ConfigurationError, FlowDebateError, OutputError, RosterError
 from flowdebate.patterns.debate.debater import create_debater
 from flowdebate.patterns.debate.judging.judge import Judge, create_judge, create_judge_panel, read_blind
 from flowdebate.patterns.debate.judging.jurors import verdict_among

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack, get_args
 
 from pydantic import Field, create_model
 
+from flowdebate._messages import error_text
 from flowdebate._util.text import one_line
 from flowdebate._util.validation import check_count
 from flowdebate._util.wire import WireModel, one_of
@@ -19,7 +20,7 @@ from flowdebate.blocks.concurrency import in_order
 from flowdebate.blocks.generator import Generator, Visibility, generator
 from flowdebate.blocks.outline import Outline
 from flowdebate.blocks.sequencer import Sequencer, sequencer
-from flowdebate.errors import BadAnswer, ConfigurationError, LimitReached, error_text
+from flowdebate.errors import BadAnswer, ConfigurationError, LimitReached
 from flowdebate.measures import Ballot
 from flowdebate.measures.votes import tally
 from flowdebate.models.usage import Usage

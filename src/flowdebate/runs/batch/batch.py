@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pydantic import BaseModel
 
-from flowdebate.errors import ConfigurationError, RunChanged, RunExists, add_note
+from flowdebate._messages import add_note
+from flowdebate.errors import ConfigurationError, RunChanged, RunExists
 from flowdebate.runs.batch.result import BatchItem, BatchResult, BatchTally
 from flowdebate.runs.durable.journal import wait_uncancelled
 from flowdebate.runs.durable.resume import StoreOptions, changes_of, check_unchanged, load_run

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from pydantic import TypeAdapter
 
+from flowdebate._messages import error_text
 from flowdebate.errors import (
     FlowDebateWarning,
     JournalMismatch,
@@ -21,7 +22,6 @@ from flowdebate.errors import (
     SchemaViolation,
     StoreError,
     StoreLost,
-    error_text,
 )
 from flowdebate.models.codec import exact_json, failure_of, failure_text, json_text
 from flowdebate.runs.durable.suspend import Suspended

@@ -8,14 +8,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 from urllib.parse import unquote
 
-from flowdebate.errors import (
-    ConfigurationError,
-    FlowDebateError,
-    JournalMismatch,
-    ModelUnavailable,
-    OutputError,
-    error_text,
-)
+from flowdebate._messages import error_text
+from flowdebate.errors import ConfigurationError, FlowDebateError, JournalMismatch, ModelUnavailable, OutputError
 from flowdebate.models.base import profile_of
 from flowdebate.models.resolve import ModelResolver
 from flowdebate.runs.durable.fork import edited_body, unfit

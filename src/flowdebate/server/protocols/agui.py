@@ -14,7 +14,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request  # noqa: TC002 - FastAPI reads it
 from starlette.responses import Response  # noqa: TC002 - FastAPI reads it
 
-from flowdebate.errors import ConfigurationError, FlowDebateError, OutputError, problems_of
+from flowdebate._messages import problems_of
+from flowdebate.errors import ConfigurationError, FlowDebateError, OutputError
 from flowdebate.patterns import find_pattern
 from flowdebate.server.front import FrontOf, ServiceOf  # noqa: TC001 - FastAPI reads them
 from flowdebate.server.guard import owner_of

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ag_ui import core as ag_ui
 
-from flowdebate import errors
+from flowdebate import _messages, errors
 from flowdebate.events import changes, wire_of
 from flowdebate.models.usage import Usage
 from flowdebate.patterns.events import RoundsEnded, RoundStarted, TurnFinished
@@ -102,7 +102,7 @@ class AgUi:
     def fail(self, error: Exception) -> Iterator[ag_ui.BaseEvent]:
         """The last events where the run cannot be followed any further."""
         yield from self._close_all()
-        yield self._failed(errors.error_text(error))
+        yield self._failed(_messages.error_text(error))
 
     def _finished(self, outcome: ag_ui.RunFinishedOutcome, *, result: object = None) -> ag_ui.BaseEvent:
         return ag_ui.RunFinishedEvent(**self._ids, outcome=outcome, result=result, usage=self._used())

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from flowdebate._messages import error_text
 from flowdebate._util.text import counted
-from flowdebate.errors import error_text
 from flowdebate.evaluation.audit_report import JudgeAudit, ReaderAgreement, RunAudit
 from flowdebate.evaluation.benefit import METHODS, BenefitReport
 from flowdebate.evaluation.evaluation_run import Evaluation

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from flowdebate._messages import shown
 from flowdebate._util.validation import check_count
-from flowdebate.errors import BadFile, ConfigurationError, shown
+from flowdebate.errors import BadFile, ConfigurationError
 from flowdebate.models.openai.endpoint import address_of
 from flowdebate.models.resolve import EACH, found_models, model_of_environment
 from flowdebate.patterns import PATTERNS, find_pattern
