@@ -220,7 +220,6 @@ def test_working_time_that_is_used_up_ends_the_run() -> None:
         {"calls": 1.5},
         {"tokens": -1},
         {"cost": 0, "prices": {}},
-        {"cost": 1},
         {"seconds": float("inf")},
         {"seconds": "60"},
         {"working_seconds": 0},

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from flowdebate._util.validation import is_number
 from flowdebate.errors import ConfigurationError, LimitReached
+from flowdebate.models.prices import HOW, known_price, prices_known
 from flowdebate.models.usage import Usage, estimate_tokens
 
 if TYPE_CHECKING:
@@ -34,13 +35,16 @@ class Price:
     completion: float
     cached: float | None = None
     """For cached prompt tokens; None for the price of all others."""
+    cache_written: float | None = None
+    """For prompt tokens that were written into a cache; None for the price of all others."""
 
     def of(self, usage: Usage) -> float:
         """Return the cost of `usage`; unknown tokens are not counted."""
         cached = 0 if self.cached is None else usage.cached_tokens or 0
-        fresh = max((usage.prompt_tokens or 0) - cached, 0)
-        paid = fresh * self.prompt + cached * (self.cached or 0) + (usage.completion_tokens or 0) * self.completion
-        return paid / 1_000_000
+        written = 0 if self.cache_written is None else usage.cache_written_tokens or 0
+        fresh = max((usage.prompt_tokens or 0) - cached - written, 0)
+        paid = fresh * self.prompt + cached * (self.cached or 0) + written * (self.cache_written or 0)
+        return (paid + (usage.completion_tokens or 0) * self.completion) / 1_000_000
 
 
 Prices: TypeAlias = Mapping[str, Price] | Callable[[str, Usage], float]
@@ -65,21 +69,21 @@ class Limits:
     tokens: int | None = None
     """Of prompts and answers together; estimated, at four characters a token, if a server does not report them."""
     cost: float | None = None
-    """In the currency of `prices`."""
+    """In the currency of `prices`, or in dollars without any."""
     seconds: float | None = None
     """From the start of the run to its end."""
     working_seconds: float | None = None
     """Summed over all requests: waits for retries, rate limits and queues do not count."""
     prices: Prices | None = None
-    """Prices of tokens; needed for `cost`, and sufficient for `result.cost`."""
+    """Prices of tokens; None for those that `genai-prices` knows, where it is installed, which a table overrides."""
 
     def __post_init__(self) -> None:
         for name in ("calls", "tokens"):
             _check(name, getattr(self, name), int, "an int >= 1, or None")
         for name in ("cost", "seconds", "working_seconds"):
             _check(name, getattr(self, name), (int, float), "a number > 0, or None")
-        if self.cost is not None and self.prices is None:
-            raise ConfigurationError("Limits", "prices", None, "given if `cost` is")
+        if self.cost is not None and self.prices is None and not prices_known():
+            raise ConfigurationError("Limits", "prices", None, "given if `cost` is", hint=f"Or install some: {HOW}")
         if self.prices is not None and not callable(self.prices):
             wrong = not isinstance(self.prices, Mapping) or not all(isinstance(p, Price) for p in self.prices.values())
             if wrong:
@@ -123,14 +127,16 @@ class Reserved(NamedTuple):
 class Budget:
     """Counts the requests of one run against its `Limits`; the run's `Meter`."""
 
-    __slots__ = ("_calls", "_cost", "_in_flight", "_limits", "_tokens", "_working_seconds", "raised")
+    __slots__ = ("_calls", "_cost", "_in_flight", "_limits", "_tokens", "_unpriced", "_working_seconds", "raised")
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._in_flight: list[Reserved] = []
         self._calls = 0
         self._tokens = 0
-        self._cost = 0.0
+        self._cost: float | None = 0.0
+        self._unpriced: list[tuple[str, Usage]] = []
+        """What was used and has no price yet: it is looked up once somebody asks."""
         self._working_seconds = 0.0
         self.raised: list[LimitReached] = []
         """The errors it has raised: concurrent calls may each reach a limit."""
@@ -142,12 +148,29 @@ class Budget:
 
     @property
     def cost(self) -> float | None:
-        """Cost so far; None without prices."""
-        return None if self._limits.prices is None else self._cost
+        """Cost so far; None where the price of a model is not known."""
+        while self._unpriced and self._cost is not None:
+            price = self.price_of(*self._unpriced.pop())
+            self._cost = None if price is None else self._cost + price
+        return None if self._limits.prices is None and not prices_known() else self._cost
 
     def price_of(self, model: str, usage: Usage) -> float | None:
-        """The cost of `usage` of a model; None without prices."""
-        return None if self._limits.prices is None else self._price(model, usage)
+        """The cost of `usage` of a model; None where its price is not known.
+
+        ConfigurationError for a model that a table of prices should have, and for one whose cost is limited.
+        """
+        prices = self._limits.prices
+        if callable(prices):
+            return prices(model, usage)
+        if prices is not None and (price := prices.get(model)) is not None:
+            return price.of(usage)
+        known = known_price(model, usage) if prices_known() else None
+        if known is None and (prices is not None or self._limits.cost is not None):
+            names = ", ".join(map(repr, prices or ())) or "none"
+            allowed = f"a table with every model of the run (it has {names})"
+            hint = "Its price is not known either" if prices_known() else ""
+            raise ConfigurationError("Limits", "prices", model, allowed, hint=hint)
+        return known
 
     def reserve(self, model: str, request: ModelRequest) -> Reserved:
         """Reserve the usage of a request that is about to be sent; LimitReached if it exceeds a limit."""
@@ -155,7 +178,8 @@ class Budget:
         limits, flying = self._limits, self._in_flight
         self._check("calls", limits.calls, self._calls + len(flying), 1)
         self._check("tokens", limits.tokens, self._tokens + sum(r.tokens for r in flying), reserved.tokens)
-        self._check("cost", limits.cost, self._cost + sum(r.cost for r in flying), reserved.cost)
+        if limits.cost is not None:
+            self._check("cost", limits.cost, (self.cost or 0.0) + sum(r.cost for r in flying), reserved.cost)
         self._check("working_seconds", limits.working_seconds, self._working_seconds, 0)  # nobody knows its duration
         self._in_flight.append(reserved)
         return reserved
@@ -171,7 +195,9 @@ class Budget:
         self._working_seconds += attempt.seconds
         if self._counts_tokens:
             self._tokens += usage.total_tokens or 0
-            self._cost += self._price(attempt.model, usage)
+            self._unpriced.append((attempt.model, usage))
+            if self._limits.prices is not None:
+                _ = self.cost  # an application's own prices are asked while its run goes on
 
     def count(self, attempts: Iterable[Attempt], request: ModelRequest) -> None:
         """Count attempts at `request` from before this process took over the run; nothing is refused."""
@@ -193,7 +219,7 @@ class Budget:
 
     @property
     def _counts_tokens(self) -> bool:
-        return self._limits.tokens is not None or self._limits.prices is not None
+        return self._limits.tokens is not None or self._limits.prices is not None or prices_known()
 
     def _check(self, kind: str, limit: float | None, used: float, more: float) -> None:
         if limit is not None and (used >= limit or used + more > limit):
@@ -208,16 +234,6 @@ class Budget:
         room = request.settings.max_tokens
         known = Usage(calls=1, prompt_tokens=prompt, cached_tokens=0, completion_tokens=room or 0)
         unknown = Usage(calls=1, prompt_tokens=prompt, cached_tokens=0, completion_tokens=room or _ANSWER)
-        return Reserved(known.total_tokens or 0, unknown, self._price(model, known))
-
-    def _price(self, model: str, usage: Usage) -> float:
-        prices = self._limits.prices
-        if prices is None:
-            return 0.0
-        if callable(prices):
-            return prices(model, usage)
-        price = prices.get(model)
-        if price is None:
-            known = ", ".join(map(repr, prices)) or "none"
-            raise ConfigurationError("Limits", "prices", model, f"a table with every model of the run (it has {known})")
-        return price.of(usage)
+        # a model without a price is refused before it is asked
+        priced = self._limits.prices is not None or self._limits.cost is not None
+        return Reserved(known.total_tokens or 0, unknown, (self.price_of(model, known) or 0.0) if priced else 0.0)

@@ -74,11 +74,11 @@ class RunView(InNotebooks):
 
     @property
     def cost(self) -> float | None:
-        """Cost so far, by the `prices` of the run's limits; None without prices."""
+        """Cost so far, by the `prices` of the run's limits, or in dollars by those that are known; None without any."""
         return None if self._run.budget is None else self._run.budget.cost
 
     def cost_of(self, model: str, usage: Usage) -> float | None:
-        """Cost of `usage` of the model called `model`; None without prices, and where tokens are unknown."""
+        """Cost of `usage` of the model called `model`; None where its price or tokens are unknown."""
         if self._run.budget is None or usage.total_tokens is None:
             return None
         return self._run.budget.price_of(model, usage)

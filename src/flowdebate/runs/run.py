@@ -20,13 +20,14 @@ from flowdebate._util.wire import BaseEvent, BlockEvent
 from flowdebate.errors import FlowDebateWarning, LimitReached, ModelError
 from flowdebate.models import call
 from flowdebate.models.codec import attempts_of, attempts_row, call_row, digest_of, json_text, read_call
+from flowdebate.models.prices import prices_known
 from flowdebate.models.usage import Usage, estimate_tokens, total_usage
 from flowdebate.runs.account import Account, Charge
 from flowdebate.runs.context import Context, Scope
 from flowdebate.runs.durable.journal import failed_text
 from flowdebate.runs.durable.suspend import role_in_name
 from flowdebate.runs.events import CallStarted, ModelCalled, RunFinished, RunStarted
-from flowdebate.runs.limits import Budget
+from flowdebate.runs.limits import Budget, Limits
 from flowdebate.runs.observer import NOBODY, log_end
 from flowdebate.runs.result import RunView
 
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from flowdebate.runs.context import Session
     from flowdebate.runs.durable.journal import Journal
     from flowdebate.runs.events import RunStatus
-    from flowdebate.runs.limits import Limits
     from flowdebate.runs.observer import Observer
     from flowdebate.store.base import StepRow
 
@@ -231,7 +231,7 @@ class Run:
     _opened_models: dict[int, Model] = field(default_factory=dict, init=False)
 
     def __post_init__(self, limits: Limits | None) -> None:
-        self.budget = Budget(limits) if limits else None
+        self.budget = Budget(limits or Limits()) if limits or prices_known() else None
         self.records = Records(self.session.resources, time.time if self.journal is None else self.journal.now)
         self.emit, self.tell, self.now = self.records.emit, self.records.tell, self.records.now
 

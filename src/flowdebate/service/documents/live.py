@@ -19,7 +19,7 @@ from flowdebate.runs.events import (
     TextDelta,
     ToolCalled,
 )
-from flowdebate.runs.limits import Budget
+from flowdebate.runs.limits import Budget, Limits
 from flowdebate.service.documents.document import speakers_of
 from flowdebate.service.documents.sections import (
     FLAGS,
@@ -87,11 +87,13 @@ class Live:
         self.clock: Callable[[], float] = time.monotonic
         """Seconds, for how long somebody has been at work."""
         self._names = {speaker.name for speaker in self.speakers}
-        self._budget = None if plan is None or plan.limits is None else Budget(plan.limits)
+        self._budget = None if plan is None else Budget(plan.limits or Limits())
         self.usage: Usage = Usage.none()
         """Calls and tokens so far."""
         self.cost: float = 0.0
-        """Cost so far, by the plan's prices; 0 without any."""
+        """Cost so far, by the plan's prices or those that are known; 0 without any."""
+        self._unpriced = False
+        """Whether a model without a known price was asked: then no sum is told."""
         self._calls: dict[str, tuple[CallStarted, float]] = {}
         """The calls in progress by path, each with its beginning."""
         self._turns: dict[str, TurnStarted] = {}
@@ -237,8 +239,9 @@ class Live:
             case ModelCalled():
                 self.usage += event.usage
                 if self._budget is not None:
-                    prices = (self._budget.price_of(each.model, each.usage) for each in event.attempts)
-                    self.cost += sum(price or 0.0 for price in prices)
+                    prices = [self._budget.price_of(each.model, each.usage) for each in event.attempts]
+                    self._unpriced = self._unpriced or None in prices
+                    self.cost = 0.0 if self._unpriced else self.cost + sum(price or 0.0 for price in prices)
                 self._calls.pop(event.path, None)
                 self._writing.discard(event.block)
             case TextDelta() if event.block not in self._writing:

@@ -126,6 +126,7 @@ Whole = Annotated[int, allowed("an int")]
 Count = Annotated[int, Field(ge=1), allowed("an int >= 1")]
 _Time = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Amount = Annotated[_Time, allowed("a number > 0")]
+Money = Annotated[_Time, allowed("a number > 0")]
 Seconds = Annotated[_Time, allowed("a number of seconds > 0")]
 _Ratio = Annotated[float, Field(ge=0, le=1)]
 Share = Annotated[_Ratio, allowed("a number from 0 to 1")]
@@ -410,9 +411,12 @@ class PatternOptions(BaseModel):
     max_seconds: Seconds | None = option(
         "Maximum time. A run that reaches a limit ends with what it has.", panel="Limits", metavar="S"
     )
+    max_cost: Money | None = option(
+        "Maximum cost: in dollars, or in the currency of --price.", panel="Limits", metavar="AMOUNT"
+    )
     price: PriceTexts | None = option(
-        "Price of a million prompt tokens and of a million completion tokens, such as 0.25/2; shows the cost. "
-        "Repeat with MODEL= for models of different prices.",
+        "Price of a million prompt tokens and of a million completion tokens, such as 0.25/2. Repeat with MODEL= for "
+        "models of different prices. Default: known prices, where genai-prices is installed.",
         panel="Limits",
         metavar="[MODEL=]IN/OUT",
     )

@@ -11,6 +11,7 @@ from flowdebate._messages import shown
 from flowdebate._util.validation import check_count
 from flowdebate.errors import BadFile, ConfigurationError
 from flowdebate.models.openai.endpoint import address_of
+from flowdebate.models.prices import HOW, prices_known
 from flowdebate.models.resolve import EACH, found_models, model_of_environment
 from flowdebate.patterns import PATTERNS, find_pattern
 from flowdebate.patterns.seats import DEFAULT, seat_models
@@ -171,11 +172,16 @@ def make_plan(
     if begins and page.each_by_default and options.model is None and not getattr(options, options.ROSTER):
         several = options.base_url is None and model_of_environment() is None and len(found_models()) > 1
         options = options.replaced(model=EACH) if several else options
+    prices = prices_of(options.price or ())
+    if options.max_cost is not None and prices is None and not prices_known():
+        sentence = f"No prices are known: give --price, or install some: {HOW}"
+        raise misuse(options.place("max_cost")[1], options.max_cost, sentence)
     limits = Limits(
         calls=options.max_calls,
         tokens=options.max_tokens,
+        cost=options.max_cost,
         seconds=options.max_seconds,
-        prices=prices_of(options.price or ()),
+        prices=prices,
     )
     place, field = options.place("fallback")
     fallback = [made(spec, place, f"{field}[{index}]") for index, spec in enumerate(options.fallback or ())]

@@ -1,0 +1,132 @@
+"""Prices that are known without being typed, from `genai-prices`: what a run cost, and a budget in money."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+import flowdebate.models.prices
+from flowdebate import Debater, Limits, Price, debate
+from flowdebate.errors import ConfigurationError
+from flowdebate.models import Usage
+from flowdebate.models.prices import known_price, prices_source
+from flowdebate.patterns import PATTERNS
+from flowdebate.service.plans.plan import make_plan
+from flowdebate.testing import ScriptedModel
+from tests.vendors import vendors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.vendors import Vendor, VendorName
+
+SIDES = [Debater("ann", "rents should be capped"), Debater("ben", "rents should be free")]
+RENT = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False)
+QUESTION = "Should rents be capped?"
+
+
+@pytest.fixture
+def found() -> Iterator[dict[VendorName, Vendor]]:
+    """The stub servers of four vendors."""
+    with vendors() as running:
+        yield running
+
+
+@pytest.fixture
+def unknown(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """As where `genai-prices` is not installed."""
+    monkeypatch.setattr(flowdebate.models.prices, "find_spec", lambda _: None)
+    flowdebate.models.prices.prices_known.cache_clear()
+    yield
+    flowdebate.models.prices.prices_known.cache_clear()
+
+
+def tokens(**more: int) -> Usage:
+    """A million tokens of each."""
+    return Usage(calls=1, prompt_tokens=1_000_000, completion_tokens=1_000_000, **more)
+
+
+def test_cached_tokens_have_a_price_of_their_own() -> None:
+    """Read ones are cheaper, written ones dearer; the local model and servers of this machine are free."""
+    plain = known_price("anthropic/claude-haiku-4-5", tokens())
+    read = known_price("anthropic/claude-haiku-4-5", tokens(cached_tokens=900_000))
+    written = known_price("anthropic/claude-haiku-4-5", tokens(cache_written_tokens=900_000))
+    assert plain is not None
+    assert read is not None
+    assert written is not None
+    assert read < plain < written
+    assert known_price("local", tokens()) == known_price("ollama/gemma3", tokens()) == 0.0
+    for name in ("openai/nope", "mine", "openai/", "acme/gpt-5-mini"):
+        assert known_price(name, tokens()) is None
+    assert (prices_source() or "").startswith("genai-prices 0.")
+
+
+@pytest.mark.parametrize("name", ["openai", "anthropic", "gemini", "groq", "mistral", "xai", "deepseek", "openrouter"])
+def test_default_models_have_a_known_price(name: str) -> None:
+    """Of the providers that most ask."""
+    from flowdebate.models import PROVIDERS
+
+    assert (known_price(f"{name}/{PROVIDERS[name].default}", tokens()) or 0) > 0
+
+
+def test_a_run_says_what_it_cost_without_prices(found: dict[VendorName, Vendor]) -> None:
+    """The sum of its models; none where one of them has no known price."""
+    result = RENT.run_sync(QUESTION, model={"chat": "openai/gpt-5-mini", "synthesize": "ollama/gemma3"})
+    paid = sum(
+        known_price("openai/gpt-5-mini", event.usage) or 0
+        for event in result.events
+        if getattr(event, "model", None) == "openai/gpt-5-mini"
+    )
+    assert result.cost == pytest.approx(paid)
+    assert paid > 0
+    answer = {"reasoning": "-", "winner": None, "verdict": "-"}
+    assert RENT.run_sync(QUESTION, model=ScriptedModel("One.", "Two.", answer)).cost is None
+
+
+def test_a_table_of_prices_overrides_what_is_known(found: dict[VendorName, Vendor]) -> None:
+    """For the models that it has."""
+    limits = Limits(prices={"openai/gpt-5-mini": Price(prompt=0, completion=1_000_000)})
+    result = RENT.run_sync(QUESTION, model={"chat": "openai/gpt-5-mini", "synthesize": "ollama/gemma3"}, limits=limits)
+    written = sum(each.reasoning_tokens + 22 for each in found["openai"].asked)
+    assert result.cost == pytest.approx(written, rel=0.3)
+
+
+def test_a_budget_in_money_needs_no_prices(found: dict[VendorName, Vendor]) -> None:
+    """The request that would go beyond it is not sent."""
+    result = RENT.run_sync(QUESTION, model="openai/gpt-5-mini", limits=Limits(cost=1e-5))
+    assert (result.status, result.limit) == ("limit", "cost")
+    assert len(found["openai"].asked) < 3
+
+
+def test_a_budget_in_money_says_which_model_has_no_known_price(found: dict[VendorName, Vendor]) -> None:
+    """Before that model is asked."""
+    found["openai"].models = ("house-model",)
+    with pytest.raises(ConfigurationError, match=r"'openai/house-model'.*price is not known"):
+        RENT.run_sync(QUESTION, model="openai/house-model", limits=Limits(cost=1.0))
+    assert found["openai"].asked == []
+
+
+def test_without_the_package_all_is_as_it_was(unknown: None, found: dict[VendorName, Vendor]) -> None:
+    """No cost without prices, and no budget in money; errors say what to install."""
+    assert RENT.run_sync(QUESTION, model="openai/gpt-5-mini").cost is None
+    with pytest.raises(ConfigurationError, match=r"flowdebate\[prices\]"):
+        Limits(cost=1.0)
+    with pytest.raises(ConfigurationError, match=r"flowdebate\[prices\]"):
+        make_plan(PATTERNS["debate"], {"question": "Q?", "max_cost": 1.0})
+    assert Limits(cost=1.0, prices={"m": Price(prompt=1, completion=1)}).cost == 1.0
+
+
+def test_every_front_end_may_set_the_budget() -> None:
+    """It is an option of plans."""
+    plan = make_plan(PATTERNS["debate"], {"question": "Q?", "max_cost": 0.25})
+    assert plan.limits is not None
+    assert plan.limits.cost == 0.25
+
+
+def test_a_price_may_be_given_for_what_is_written_into_a_cache() -> None:
+    """As for cached tokens."""
+    price = Price(prompt=1.0, completion=2.0, cached=0.1, cache_written=1.25)
+    assert price.of(tokens(cached_tokens=500_000, cache_written_tokens=400_000)) == pytest.approx(
+        0.1 + 0.05 + 0.5 + 2.0
+    )
