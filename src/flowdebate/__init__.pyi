@@ -17,6 +17,7 @@ from .errors import FlowDebateError as FlowDebateError
 from .errors import FlowDebateWarning as FlowDebateWarning
 from .events import Event as Event
 from .models.anthropic.model import AnthropicModel as AnthropicModel
+from .models.cli.model import CliModel as CliModel
 from .models.openai.model import OpenAIModel as OpenAIModel
 from .models.retry import Retry as Retry
 from .patterns.consensus import consensus as consensus

@@ -14,6 +14,7 @@ from .call import forbid_real_models as forbid_real_models
 from .circuit_breaker import Breaker as Breaker
 from .circuit_breaker import Breakers as Breakers
 from .circuit_breaker import CircuitBreaker as CircuitBreaker
+from .cli.model import CliModel as CliModel
 from .limits import ConcurrencyLimit as ConcurrencyLimit
 from .limits import RateLimit as RateLimit
 from .limits import SharedRateLimit as SharedRateLimit

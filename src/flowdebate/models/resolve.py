@@ -2,6 +2,7 @@
 
     "openai/gpt-5-mini"    a provider of `PROVIDERS`, and a model of it as the provider writes it
     "local"                the embedded model
+    "cli/claude"           an installed agent CLI, and a model of it behind a slash
     "intent/chat"          the run's model for debaters
     "intent/synthesize"    the run's model for moderators, judges and synthesizers
     "each"                 of a pattern: those that are set up, dealt to its seats (`patterns/seats.py`)
@@ -49,6 +50,7 @@ ModelChoice: TypeAlias = Model | str | Mapping[str, Model | str] | None
 _INTENTS = ("chat", "synthesize")
 _PREFIX = "intent/"
 _VARIABLE = "FLOWDEBATE_MODEL"
+_CLI = "cli/"
 EACH = "each"
 """The models that were found, one vendor after the other: of a pattern, which deals them to its seats."""
 
@@ -235,6 +237,8 @@ def check_model(choice: ModelChoice, *, where: str, field: str = "model") -> Non
         _as_model(choice, field, where)
     elif choice.startswith(_PREFIX):
         _check_intent(choice, where, field)
+    elif choice.startswith(_CLI):
+        _check_program(choice, field, where)  # whether it is installed, the environment says
     else:
         _named(choice, field, where)
 
@@ -362,13 +366,21 @@ def _named(spec: str, field: str, where: str = "model") -> Model:
         from flowdebate.models.local.model import LocalModel
 
         return LocalModel()
+    if spec.startswith(_CLI):
+        from flowdebate.models.cli.model import CliModel
+
+        program, _, model = _check_program(spec, field, where).partition("/")
+        return CliModel(program, model=model or None, label=spec)
     provider_name, slash, name = spec.partition("/")
     provider = PROVIDERS.get(provider_name)
     if spec == EACH:
         allowed = "a model: only a pattern has seats to deal the models to"
         raise ConfigurationError(where, field, spec, allowed, hint='Write debate(model="each"), or --model each')
     if not slash or not name.strip() or provider is None:
-        allowed = f'"local", "intent/chat", "intent/synthesize" or "provider/model" with one of {", ".join(PROVIDERS)}'
+        allowed = (
+            '"local", "intent/chat", "intent/synthesize", "cli/program" or "provider/model" with one of '
+            f"{', '.join(PROVIDERS)}"
+        )
         meant = _guess_name(spec)
         raise ConfigurationError(where, field, spec, allowed, hint=f"Did you mean {meant!r}?" if meant else "")
     if provider_name == "anthropic":
@@ -389,6 +401,17 @@ def _named(spec: str, field: str, where: str = "model") -> Model:
         logprobs=provider.logprobs,
         label=spec,
     )
+
+
+def _check_program(spec: str, field: str, where: str) -> str:
+    """The agent CLI in `spec`, with its model behind a slash; ConfigurationError for one that is not known."""
+    from flowdebate.models.cli.programs import PROGRAMS
+
+    program, slash, model = (named := spec.removeprefix(_CLI)).partition("/")
+    if program not in PROGRAMS or (slash and not model.strip()):
+        allowed = " or ".join(f'"{_CLI}{name}"' for name in PROGRAMS)
+        raise ConfigurationError(where, field, spec, f"{allowed}, with a model of it behind a slash or none")
+    return named
 
 
 @lru_cache(maxsize=1)

@@ -1,0 +1,1 @@
+"""Agent CLIs as models: `CliModel`."""

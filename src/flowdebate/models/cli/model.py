@@ -1,0 +1,229 @@
+"""`CliModel`: an agent's command line as a model, called once for each answer."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+import signal
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from flowdebate._util.text import clean_text, one_line
+from flowdebate.errors import (
+    AuthenticationFailed,
+    ConfigurationError,
+    MalformedResponse,
+    ModelUnavailable,
+    ProviderFailed,
+    ResponseTooLarge,
+)
+from flowdebate.models.base import ModelResponse, ModelSettings
+from flowdebate.models.call import check_real_calls_allowed, within
+from flowdebate.models.cli.programs import PROGRAMS, Program, Said
+from flowdebate.models.openai.clients import load
+from flowdebate.models.openai.structured import instruction, read
+from flowdebate.models.retry import Retry
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from flowdebate.models.base import ModelRequest
+
+
+_LARGEST = 16_000_000  # bytes of output
+_RETRY = Retry(attempts=2)
+_STYLES = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+_LOGIN = re.compile(
+    r"not (?:logged|signed) in|log ?in\b|sign ?in\b|auth method|unauthori[sz]ed|api.?key|\b401\b", re.IGNORECASE
+)
+# Variables that may hold a secret: programs of others are not given them.
+_SECRET = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|AUTH|COOKIE)(?:_|$)", re.IGNORECASE)
+
+
+class CliModel:
+    """An agent's command line as a model: the program named, or any `command` that reads a prompt and writes an answer.
+
+    - `program`: "claude", "codex", "gemini" or "opencode", the installed program, called so that it reads at most, asks
+      nobody and keeps no session; None with a `command`.
+    - `command`: the program and its options; it gets the prompt on its input, and all that it writes is the answer.
+    - `model`: the program's own name of a model; None for its default.
+    - `workdir`: a folder that it may read; None for an empty one, anew for each answer.
+    - `settings`: `timeout` bounds an answer, and `effort` says how much to think; others mean nothing to a program.
+    - `label`: the name in errors and events.
+
+    Structured answers are asked for in the prompt and validated. The environment is passed on without keys of others. A
+    cancelled call ends the program and all that it has started. ConfigurationError for a program that is not installed.
+
+    >>> CliModel(command=["cat"]).name
+    'cli/cat'
+    """
+
+    gives_logprobs: bool = False
+    tells_attempts: bool = True
+
+    def __init__(
+        self,
+        program: str | None = None,
+        *,
+        command: Sequence[str] | None = None,
+        model: str | None = None,
+        workdir: str | os.PathLike[str] | None = None,
+        settings: ModelSettings | None = None,
+        retry: Retry | None = _RETRY,
+        label: str | None = None,
+    ) -> None:
+        where = "CliModel"
+        if (program is None) == (command is None):
+            raise ConfigurationError(where, "command", command, "given in place of a program")
+        if program is not None and program not in PROGRAMS:
+            raise ConfigurationError(where, "program", program, " or ".join(map(repr, PROGRAMS)))
+        if command is not None and (isinstance(command, str) or not command or not all(map(str.strip, command))):
+            raise ConfigurationError(where, "command", command, 'a list such as ["my-agent", "--quiet"]')
+        if workdir is not None and not Path(workdir).is_dir():
+            raise ConfigurationError(where, "workdir", str(workdir), "a folder that exists")
+        self._program = Program(command=tuple(command or ()), read=_plain) if program is None else PROGRAMS[program]
+        if model is not None and self._program.model is None:
+            raise ConfigurationError(where, "model", model, "left out where a command is given")
+        self._name = label or "/".join(filter(None, ("cli", program or Path(self._program.command[0]).name, model)))
+        self._path = shutil.which(self._program.command[0])
+        if self._path is None:
+            hint = f"Install {self._program.command[0]}, or put it on the PATH"
+            raise ConfigurationError(
+                where, "command", self._program.command[0], "a program that is installed", hint=hint
+            )
+        self._model = model
+        self._workdir = None if workdir is None else str(Path(workdir).absolute())
+        self._settings = settings or ModelSettings()
+        self.takes_effort: bool = self._program.effort is not None
+        self.retry = retry
+
+    @property
+    def name(self) -> str:
+        """Name in errors, events and usage."""
+        return self._name
+
+    def __repr__(self) -> str:
+        return f"CliModel({self._name!r})"
+
+    async def request(self, request: ModelRequest, /) -> ModelResponse:
+        """Answer once, by a process of its own."""
+        check_real_calls_allowed(self._name)
+        if request.choices:  # it gives no log-probabilities
+            return ModelResponse(finish="stop")
+        if request.tools:
+            offered = [tool.name for tool in request.tools]
+            raise ConfigurationError(request.block, "tools", offered, f"left out for {self._name}, which has its own")
+        prompt = "\n\n".join(_told(message) for message in request.messages)
+        if request.output is not None:
+            await load(instruction, request.output, "json")
+            prompt = f"{prompt}\n\n{instruction(request.output, 'json')}"
+        command = self._command(request)
+        timeout = self._settings.timeout
+        with request.attempts.sending(self._name, request) as attempt:
+            said = await within(None if timeout == ModelSettings().timeout else timeout, self._ask(command, prompt))
+            attempt.usage = said.usage
+        text = clean_text(_STYLES.sub("", said.text)).strip()
+        if request.on_text is not None and text:
+            request.on_text(text)
+        response = ModelResponse(text=text, usage=said.usage, model=self._model)
+        if request.output is None:
+            return response
+        return replace(read(response, request.output, mode="md_json", offered=False), asked_as="md_json")
+
+    def _command(self, request: ModelRequest) -> list[str]:
+        effort = request.settings.effort or self._settings.effort
+        if effort is not None and self._program.effort is None:
+            raise ConfigurationError(self._name, "effort", effort, "None: it cannot be told how much to think")
+        command = [str(self._path), *self._program.command[1:]]
+        if self._program.folder:
+            command += self._program.folder if self._workdir is not None else [""]
+        if self._model is not None:
+            command += [str(self._program.model), self._model]
+        return [*command, *(part.replace("{effort}", effort) for part in self._program.effort or () if effort)]
+
+    async def _ask(self, command: Sequence[str], prompt: str) -> Said:
+        with TemporaryDirectory(prefix="flowdebate-", ignore_cleanup_errors=True) as empty:
+            code, output, errors = await _run(command, prompt, cwd=self._workdir or empty, env=self._environment())
+        broken = False
+        try:
+            said = self._program.read(output if output.strip() or not code else errors)
+        except (ValueError, TypeError, AttributeError, RecursionError):
+            said, broken = Said(), True
+        if not code and not said.error and not broken:
+            return said
+        words = one_line(clean_text(_STYLES.sub("", said.error or errors.strip() or output.strip())))[-500:]
+        told = words or "nothing was said"
+        if _LOGIN.search(words):
+            raise AuthenticationFailed(f"{self._name} asks for a login: {self._program.login or 'sign in'} ({told})")
+        if broken and not code:
+            raise MalformedResponse(f"{self._name}: what it wrote cannot be read: {told}")
+        raise ProviderFailed(f"{self._name} ended with exit code {code}: {told}")
+
+    def _environment(self) -> dict[str, str]:
+        mine = {
+            name: value
+            for name, value in os.environ.items()
+            if name.startswith(self._program.keys or ("\0",)) or not _SECRET.search(name)
+        }
+        return {**mine, "NO_COLOR": "1", "CI": "1", **(self._program.environment or {})}
+
+
+def _plain(output: str) -> Said:
+    return Said(text=output)
+
+
+def _told(message: dict[str, object]) -> str:
+    text = str(message.get("content") or "")
+    return f"Your last answer was:\n{text}" if message.get("role") == "assistant" else text
+
+
+async def _run(command: Sequence[str], prompt: str, *, cwd: str, env: dict[str, str]) -> tuple[int, str, str]:
+    """Run a program to its end: exit code, output and errors; it and all that it started end with the call."""
+    pipe = asyncio.subprocess.PIPE
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *command, stdin=pipe, stdout=pipe, stderr=pipe, cwd=cwd, env=env, start_new_session=True
+        )
+    except OSError as error:
+        raise ModelUnavailable(f"{command[0]} cannot be started ({error.strerror or error})") from None
+    assert process.stdin is not None  # noqa: S101 - all three are pipes
+    assert process.stdout is not None  # noqa: S101
+    assert process.stderr is not None  # noqa: S101
+
+    async def write() -> None:
+        with suppress(ConnectionError):  # it may end before it has read all
+            process.stdin.write(prompt.encode(errors="replace"))  # type: ignore[union-attr]
+            await process.stdin.drain()  # type: ignore[union-attr]
+        process.stdin.close()  # type: ignore[union-attr]
+
+    try:
+        _, output, errors = await asyncio.gather(write(), _all(process.stdout), _all(process.stderr))
+        return await process.wait(), output, errors
+    finally:
+        _end(process)
+        with suppress(ProcessLookupError):
+            await asyncio.shield(process.wait())
+
+
+async def _all(stream: asyncio.StreamReader) -> str:
+    parts, size = [], 0
+    while part := await stream.read(65_536):
+        size += len(part)
+        if size > _LARGEST:
+            raise ResponseTooLarge(_LARGEST, "bytes")
+        parts.append(part)
+    return b"".join(parts).decode(errors="replace")
+
+
+def _end(process: asyncio.subprocess.Process) -> None:
+    """End a program and all processes of its group, also those that it has left behind."""
+    with suppress(ProcessLookupError, PermissionError):
+        if hasattr(os, "killpg"):
+            os.killpg(process.pid, signal.SIGKILL)
+        elif process.returncode is None:
+            process.kill()

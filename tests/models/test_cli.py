@@ -1,0 +1,294 @@
+"""Agent CLIs as models, with stand-ins that behave as the programs do: slow, chatty, coloured, failing, asking."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pydantic import BaseModel
+
+from flowdebate import CliModel, Debater, debate
+from flowdebate.errors import (
+    AuthenticationFailed,
+    ConfigurationError,
+    EmptyResponse,
+    MalformedResponse,
+    ModelTimeout,
+    ProviderFailed,
+    RealModelForbidden,
+    ResponseTooLarge,
+)
+from flowdebate.models import (
+    ModelRequest,
+    ModelSettings,
+    OutputSchema,
+    ToolSpec,
+    Usage,
+    forbid_real_models,
+    resolve_model,
+)
+from flowdebate.models.call import ask
+from flowdebate.models.cli.programs import PROGRAMS
+from flowdebate.models.resolve import check_model
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+pytestmark = pytest.mark.anyio
+
+HEAD = "#!{python}\nimport json, os, sys, time\nprompt = sys.stdin.read()\nargs = sys.argv[1:]\n"
+CLAUDE = {
+    "type": "result", "is_error": False, "result": "Cap them.",
+    "usage": {
+        "input_tokens": 5, "cache_read_input_tokens": 90, "cache_creation_input_tokens": 10, "output_tokens": 7,
+        "output_tokens_details": {"thinking_tokens": 3},
+    },
+}  # fmt: skip
+USED = {"input_tokens": 105, "cached_input_tokens": 90, "output_tokens": 7, "reasoning_output_tokens": 3}
+CODEX = [
+    {"type": "thread.started", "thread_id": "t"},
+    {"type": "item.completed", "item": {"type": "reasoning", "text": "Hm."}},
+    {"type": "item.completed", "item": {"type": "agent_message", "text": "Cap them."}},
+    {"type": "turn.completed", "usage": USED},
+]
+GEMINI = {
+    "response": "Cap them.",
+    "stats": {"models": {"g": {"tokens": {"prompt": 105, "candidates": 4, "cached": 90, "thoughts": 3}}}},
+}
+COUNTS = {"input": 5, "output": 4, "reasoning": 3, "cache": {"read": 90, "write": 10}}
+OPENCODE = [
+    {"type": "step_start", "part": {}},
+    {"type": "text", "part": {"type": "text", "text": "Cap them."}},
+    {"type": "step_finish", "part": {"tokens": COUNTS}},
+]
+ANSWERS: dict[str, Any] = {"claude": CLAUDE, "codex": CODEX, "gemini": GEMINI, "opencode": OPENCODE}
+
+
+@pytest.fixture
+def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Installs a program: a script, or what it writes as JSON, one object in a line."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+
+    def install(name: str, says: Any) -> None:
+        lines = [json.dumps(each) for each in (says if isinstance(says, list) else [says])]
+        script = says if isinstance(says, str) else "\n".join(f"print({line!r})" for line in lines)
+        path = folder / name
+        path.write_text(HEAD.replace("{python}", sys.executable) + script)
+        path.chmod(0o755)
+
+    return install
+
+
+def question(content: str = "Why?", **options: Any) -> ModelRequest:
+    """A request."""
+    output = options.pop("output", None)
+    messages = [{"role": "system", "content": "Debate."}, {"role": "user", "content": content}]
+    schema = None if output is None else OutputSchema.of(output)
+    return ModelRequest(messages=messages, block="ann", output=schema, **options)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+async def test_each_program_s_answer_and_usage_are_read(name: str, stand_in: Callable[..., None]) -> None:
+    """What it writes beside them, on either output, is chatter."""
+    says = ANSWERS[name]
+    body = "\n".join(f"print({json.dumps(each)!r})" for each in (says if isinstance(says, list) else [says]))
+    stand_in(name, f"print('Loading \x1b[32mplugins\x1b[0m …')\nprint('warning: old', file=sys.stderr)\n{body}")
+    pieces: list[str] = []
+    answered = await ask(resolve_model(f"cli/{name}"), question(on_text=pieces.append))
+    assert answered.text == "Cap them."
+    assert pieces == ["Cap them."]
+    used = answered.usage
+    assert (used.prompt_tokens, used.cached_tokens, used.completion_tokens, used.reasoning_tokens) == (105, 90, 7, 3)
+
+
+SPY = (
+    "seen = [args, prompt, os.getcwd(), os.listdir('.'), dict(os.environ)]\n"
+    "print(json.dumps({'type': 'result', 'result': json.dumps(seen)}))"
+)
+
+
+async def spied(model: CliModel, **options: Any) -> Any:
+    """What a stand-in for claude was given."""
+    return json.loads((await ask(model, question(**options))).text)
+
+
+async def test_it_is_called_to_answer_and_do_nothing_else(
+    stand_in: Callable[..., None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """In an empty folder that is gone afterwards, with the prompt on its input and without keys of others."""
+    stand_in("claude", SPY)
+    for name in ("OPENAI_API_KEY", "GEMINI_API_KEY", "AWS_SECRET_ACCESS_KEY", "GH_TOKEN", "ANTHROPIC_API_KEY"):
+        monkeypatch.setenv(name, f"value of {name}")
+    args, prompt, folder, listed, environment = await spied(CliModel("claude", model="opus"))
+    assert prompt == "Debate.\n\nWhy?"
+    assert listed == []
+    assert not os.path.exists(folder)  # noqa: ASYNC240, PTH110 - a moment
+    assert "value of ANTHROPIC_API_KEY" in environment.values()
+    assert not {"OPENAI_API_KEY", "GEMINI_API_KEY", "AWS_SECRET_ACCESS_KEY", "GH_TOKEN"} & environment.keys()
+    assert args[args.index("--tools") + 1] == ""
+    assert args[args.index("--model") + 1] == "opus"
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "plan.md").write_text("x")
+    args, _, folder, listed, _ = await spied(
+        CliModel("claude", workdir=tmp_path / "work"), settings=ModelSettings(effort="low")
+    )
+    assert (folder, listed) == (str(tmp_path / "work"), ["plan.md"])
+    assert args[args.index("--tools") + 1] == "Read,Glob,Grep"
+    assert args[args.index("--effort") + 1] == "low"
+
+
+class Verdict(BaseModel):
+    """A judge's answer."""
+
+    winner: str
+
+
+async def test_structured_answers_are_asked_for_in_the_prompt_and_validated(stand_in: Callable[..., None]) -> None:
+    """One that does not fit is asked for once more, with the reason."""
+    stand_in(
+        "codex",
+        "said = 'Here: ```json\\n{\"winner\": \"for\"}\\n```' if 'cannot be used' in prompt else '{\"who\": 1}'\n"
+        "assert '\"winner\"' in prompt\n"
+        "print(json.dumps({'type': 'item.completed', 'item': {'type': 'agent_message', 'text': said}}))\n"
+        "print(json.dumps({'type': 'turn.completed'}))",
+    )
+    request = question(output=Verdict)
+    answered = await ask(resolve_model("cli/codex"), request)
+    assert answered.data == Verdict(winner="for")
+    assert [attempt.error for attempt in request.attempts.made] == ["SchemaViolation", None]
+
+
+def test_a_debate_of_two_programs(stand_in: Callable[..., None]) -> None:
+    """Each in its seat, and a command of one's own as the judge."""
+    stand_in("claude", CLAUDE)
+    stand_in("gemini", GEMINI)
+    answer = {"reasoning": "-", "winner": None, "verdict": "Both."}
+    judge = CliModel(command=[sys.executable, "-c", f"print({json.dumps(answer)!r})"], label="judge")
+    sides = [Debater("ann", "cap", model="cli/claude"), Debater("ben", "free", model="cli/gemini")]
+    rent = debate(name="rent", debaters=sides, max_rounds=1, synthesizer=False, model={"synthesize": judge})
+    result = rent.run_sync("Should rents be capped?")
+    assert result.status == "complete"
+    assert result.raw.verdict.verdict == "Both."
+    assert [event.model for event in result.events if event.kind == "model_called"] == [
+        "cli/claude",
+        "cli/gemini",
+        "judge",
+    ]
+
+
+UNAUTHORIZED = {"message": "unexpected status 401 Unauthorized"}
+FAILURES: list[tuple[str, Any, Any, str]] = [
+    (
+        "claude",
+        {"type": "result", "is_error": True, "result": "Not logged in · Please run /login"},
+        AuthenticationFailed,
+        "run `claude` and sign in",
+    ),
+    (
+        "gemini",
+        "print(json.dumps({'error': {'message': 'Please set an Auth method'}}), file=sys.stderr)\nsys.exit(41)",
+        AuthenticationFailed,
+        "GEMINI_API_KEY",
+    ),
+    ("codex", [{"type": "turn.failed", "error": UNAUTHORIZED}], AuthenticationFailed, "codex login"),
+    ("codex", [{"type": "turn.failed", "error": {"message": "limit reached"}}], ProviderFailed, "limit reached"),
+    ("opencode", {"type": "error", "error": {"data": {"message": "no such model"}}}, ProviderFailed, "no such model"),
+    (
+        "claude",
+        "print('\x1b[31mSegmentation fault\x1b[0m', file=sys.stderr)\nsys.exit(3)",
+        ProviderFailed,
+        "exit code 3: Segmentation fault",
+    ),
+    ("claude", "print('Update available! Run npm i')", MalformedResponse, "cannot be read"),
+    ("gemini", "print('{\"response\": ')", MalformedResponse, "cannot be read"),
+    ("claude", {"type": "result", "result": "  "}, EmptyResponse, "no text"),
+    ("claude", "sys.stdout.write('x' * 17_000_000)", ResponseTooLarge, "16,000,000 bytes"),
+]
+
+
+@pytest.mark.parametrize(("name", "says", "error", "told"), FAILURES)
+async def test_a_failure_says_what_the_program_said(
+    name: str, says: Any, error: Any, told: str, stand_in: Callable[..., None]
+) -> None:
+    """Without its colours; a login that it asks for is named as such, with the way to sign in."""
+    stand_in(name, says)
+    with pytest.raises(error, match=re.escape(told)) as caught:
+        await ask(CliModel(name, retry=None), question())
+    assert "\x1b" not in str(caught.value)
+    assert caught.value.model == f"cli/{name}"
+
+
+async def test_a_late_answer_ends_with_the_program_and_all_that_it_started(
+    stand_in: Callable[..., None], tmp_path: Path
+) -> None:
+    """By its deadline, and where the call is cancelled."""
+    pids = tmp_path / "pids"
+    stand_in(
+        "claude",
+        "import subprocess\nchild = subprocess.Popen(['sleep', '600'])\n"
+        f"open({str(pids)!r}, 'a').write(f'{{os.getpid()}} {{child.pid}}\\n')\ntime.sleep(600)",
+    )
+    with pytest.raises(ModelTimeout):
+        await ask(CliModel("claude", retry=None), question(settings=ModelSettings(timeout=2)))
+    call = asyncio.create_task(ask(CliModel("claude", retry=None), question()))
+    while not pids.exists() or pids.read_text().count("\n") < 2:  # noqa: ASYNC110 - a program's own pace
+        await asyncio.sleep(0.02)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    started = [int(pid) for pid in pids.read_text().split()]
+    async with asyncio.timeout(10):
+        while any(_runs(pid) for pid in started):
+            await asyncio.sleep(0.02)
+    assert len(started) == 4
+
+
+def _runs(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as about:  # noqa: PTH123 - a process
+            return about.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+async def test_what_a_program_cannot_do_is_refused_before_it_is_called(stand_in: Callable[..., None]) -> None:
+    """Tools of the application, an effort that it has no option for, and letters with probabilities."""
+    stand_in("gemini", "sys.exit('it was called')")
+    model = CliModel("gemini")
+    assert not model.takes_effort
+    tools = [ToolSpec(name="t", description="d", parameters={"type": "object"})]
+    with pytest.raises(ConfigurationError, match="has its own"):
+        await ask(model, question(tools=tools))
+    with pytest.raises(ConfigurationError, match="how much to think"):
+        await ask(model, question(settings=ModelSettings(effort="high")))
+    assert (await ask(model, question(choices=["A", "B"]))).logprobs is None
+    with forbid_real_models(allow_local=True), pytest.raises(RealModelForbidden):
+        await ask(model, question())
+
+
+def test_a_program_that_is_not_installed_is_an_error_before_it_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The name alone can be checked without it."""
+    monkeypatch.setenv("PATH", "/nowhere")
+    check_model("cli/claude/opus", where="run")
+    with pytest.raises(ConfigurationError, match="Install claude, or put it on the PATH"):
+        resolve_model("cli/claude")
+    for wrong in ("cli/cursor", "cli/", "cli/claude/"):
+        with pytest.raises(ConfigurationError, match="cli/opencode"):
+            check_model(wrong, where="run")
+    for options in ({}, {"program": "claude", "command": ["x"]}, {"command": "my agent"}, {"program": "x"}):
+        with pytest.raises(ConfigurationError):
+            CliModel(**options)  # type: ignore[arg-type]
+
+
+async def test_usage_that_a_program_does_not_tell_is_unknown() -> None:
+    """As of any command."""
+    answered = await ask(CliModel(command=["cat"]), question())
+    assert (answered.text, answered.usage) == ("Debate.\n\nWhy?", Usage.unknown())
