@@ -246,7 +246,7 @@ async def test_a_late_answer_ends_with_the_program_and_all_that_it_started(
         await call
     started = [int(pid) for pid in pids.read_text().split()]
     async with asyncio.timeout(10):
-        while any(_runs(pid) for pid in started):
+        while any(_runs(pid) for pid in started):  # noqa: ASYNC110 - as above
             await asyncio.sleep(0.02)
     assert len(started) == 4
 
