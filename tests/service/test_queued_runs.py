@@ -12,7 +12,7 @@ import httpx2
 import pytest
 
 from flowdebate import Limits
-from flowdebate.errors import ConfigurationError, RunConflict, RunExists
+from flowdebate.errors import BudgetReached, ConfigurationError, RunConflict, RunExists
 from flowdebate.runs.events import BlockAnswered, CallStarted, RunFinished
 from flowdebate.server import create_app
 from flowdebate.server.app import serve
@@ -337,3 +337,19 @@ async def frames(http: httpx2.AsyncClient, path: str, **headers: str) -> AsyncIt
                 for frame in read_frames(iter(lines)):
                     yield frame
                 lines.clear()
+
+
+async def test_workers_and_their_service_share_a_budget(fleet: Fleet) -> None:
+    """What workers ask counts, and the service begins nothing more once it is used up."""
+    workers = fleet.workers(budget=Limits(calls=CALLS + 2))
+    async with served(workers) as service, fleet.working(workers):
+        one = await service.begin("city", QUESTION)
+        assert (await service.wait(one.run_id, 30)).status == "complete"
+        two = await service.begin("city", QUESTION)
+        assert (await service.wait(two.run_id, 30)).status == "limit"
+        assert [each.used for each in await service.budgets()] == [CALLS + 2]
+        with pytest.raises(BudgetReached):
+            await service.begin("city", QUESTION)
+        with pytest.raises(BudgetReached):
+            await service.resume(two.run_id)
+    assert len(fleet.models.asked) == CALLS + 2
