@@ -28,6 +28,7 @@ from flowdebate import (
     format_transcript_for_judge,
     generator,
     handoff,
+    human,
     round_robin,
     stop,
 )
@@ -553,6 +554,14 @@ def correct_patterns() -> dict[str, Callable[[], Any]]:
         ),
         "round robin": lambda: round_robin(name="rent", debaters=MEMBERS, referee=True, failures=SKIP),
         "consensus": lambda: consensus(name="rent", agents=MEMBERS, max_rounds=1),
+        "consensus, with people": lambda: consensus(
+            name="rent",
+            agents=[MEMBERS[0], Persona("bob", block=human(name="bob"))],
+            max_rounds=2,
+            judge=human(name="jo"),
+            tie_break=human(name="tom"),
+            terminate_when=stop.rounds(2) | stop.flag("enough"),
+        ),
         "council": lambda: council(name="rent", members=MEMBERS, failures=SKIP),
     }
 

@@ -185,7 +185,8 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
       the best passages for the question and the last arguments: `raw.passages`.
     - `baselines`: what to compare the debate with once it has a verdict, in `raw.baselines`. True is a single call, a
       vote of first drafts, and a vote of as many answers as the debate's tokens pay for; or the names of some of these.
-    - `equal`: what that last vote may use as much of as the debate: "tokens", "completion_tokens", "cost" or "calls".
+    - `equal`: what that last vote and a revision may use as much of as the debate: "tokens", "completion_tokens",
+      "cost" (refused without `prices` in the limits of the run) or "calls".
     - `collection_id`: the id of the audit trail (default: `name`).
     - `failures`: a `FailurePolicy`. `on_failure` is "fail" (default: the run raises the error), "skip" or
       `StandIn(model)`. With the latter two, all debaters speak in declared order if the moderator fails, and the debate
