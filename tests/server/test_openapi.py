@@ -79,6 +79,7 @@ def test_every_endpoint_is_described(shared: Stage) -> None:
         ("GET", "/links/{code}"),
         ("POST", "/links/{code}"),
         ("GET", "/patterns"),
+        ("PUT", "/runs/{run_id}/note"),
         ("POST", "/logout"),
         ("POST", "/plans"),
         ("GET", "/models"),

@@ -85,6 +85,7 @@ def test_runs_of_others_are_not_there(server: Stage, ann: httpx2.Client, ben: ht
     bodies = {
         "answers": {"answer": "x"},
         "votes": {"winner": None},
+        "note": {"note": "x"},
         "fork": {},
         "links": {},
         "resume": {},
@@ -198,6 +199,7 @@ def requests_about(run_id: str, debate: str, place: str) -> dict[str, list[tuple
             ("", {"answer": "I give up.", "place": place}),
             ("", {"answer": {"winner": None}, "by": "ann"}),
         ],
+        "PUT /api/v1/runs/{run_id}/note": [("", {"note": "x"})],
         "POST /api/v1/runs/{run_id}/votes": [("", {"winner": None}), ("", {"winner": None, "reader": "a" * 16})],
         "POST /api/v1/runs/{run_id}/links": [("", None), ("", {"place": place}), ("", {"role": "debate-judge"})],
         "POST /api/v1/runs/{run_id}/fork": [

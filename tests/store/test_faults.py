@@ -368,13 +368,31 @@ async def test_a_database_of_another_program_is_told(tmp_path: Path, application
     assert [one.name for one in tmp_path.iterdir()] == ["runs.sqlite3"]
 
 
+async def test_a_store_of_the_first_version_is_changed_once(tmp_path: Path) -> None:
+    """Its lists have what they had, and what ends from now on is listed in brief."""
+    path = tmp_path / "runs.sqlite3"
+    path.write_bytes((Path(__file__).parents[1] / "stored/data/runs.sqlite3").read_bytes())
+    stores = [SqliteStore(path) for _ in range(2)]
+    for lists in await asyncio.gather(*(store.runs(brief=True) for store in stores)):
+        assert all(run.outcome is None or "raw" in run.outcome for run in lists)
+    store = stores[0]
+    await store.create(header("new"))
+    await store.finish("new", "complete", {"output": "x", "raw": None, "seconds": 1.0})
+    [new] = await store.runs(brief=True, prefix="new")
+    assert new.outcome == {"seconds": 1.0}
+    for each in stores:
+        await each.close()
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (2,)
+
+
 async def test_a_store_of_a_newer_version_is_told(tmp_path: Path) -> None:
     """With both numbers."""
     path = tmp_path / "runs.sqlite3"
     await a_store(path)
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA user_version = 99")
-    await stays_as_it_is(path, r"was written by a newer version of flowdebate \(its schema is 99, known: 1\)")
+    await stays_as_it_is(path, r"was written by a newer version of flowdebate \(its schema is 99, known: 2\)")
 
 
 async def test_pages_that_were_overwritten_are_told_of(tmp_path: Path) -> None:

@@ -208,6 +208,25 @@ async def test_four_processes_use_it_first_at_once(a_server: Server, schema: str
     await store.close()
 
 
+async def test_tables_of_the_first_version_are_changed(a_server: Server, schema: str) -> None:
+    """Its runs stay, and lists have their outcomes; what ends from now on is listed in brief."""
+    store = PostgresStore(a_server.url, schema=schema)
+    for name in ("old", "new"):
+        await store.create(header(name))
+        if name == "old":
+            await store.finish(name, "complete", {"output": "x", "seconds": 1.0})
+            await store.close()
+            with psycopg.connect(a_server.url, autocommit=True) as session:
+                session.execute(f"ALTER TABLE {schema}.runs DROP COLUMN brief".encode())
+                session.execute(f"UPDATE {schema}.migrations SET version_num = '0001'".encode())  # noqa: S608
+            store = PostgresStore(a_server.url, schema=schema)
+    await store.finish("new", "complete", {"output": "x", "seconds": 1.0})
+    found = {run.header.run_id: run.outcome for run in await store.runs(brief=True)}
+    assert found == {"old": {"output": "x", "seconds": 1.0}, "new": {"seconds": 1.0}}
+    assert asked(a_server, f"SELECT version_num FROM {schema}.migrations") == [(KNOWN,)]  # noqa: S608
+    await store.close()
+
+
 HALFWAY = """
 import asyncio, sys, threading, time
 import psycopg

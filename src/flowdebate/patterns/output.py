@@ -104,6 +104,11 @@ class PatternOutput(WireModel):
         """The decision in a word or a name, by which batches count runs; None for a pattern that decides nothing."""
         return None
 
+    def in_short(self) -> dict[str, Any]:
+        """What a list of runs says of it: who spoke, and the decision in a word."""
+        speakers = list(dict.fromkeys(entry.speaker for entry in self.entries))
+        return {"speakers": speakers, "decision": self.decision_word}
+
     def to_wire(self) -> dict[str, Any]:
         """This output as plain data with camelCase keys."""
         return self.model_dump(mode="json", by_alias=True)

@@ -143,6 +143,12 @@ class ForkBody(_Body):
     limits: LimitsBody | None = None
 
 
+class NoteBody(_Body):
+    """A note on a run."""
+
+    note: Annotated[str, Field(max_length=2_000)] = Field(description="Markdown; empty to delete the note.")
+
+
 class VoteBody(_Body):
     """What a reader found who had not seen the verdict."""
 

@@ -26,7 +26,16 @@ from flowdebate.patterns import PATTERNS, PatternInfo
 from flowdebate.server.front import API, Front, FrontOf, ServiceOf, data, limits_of, stored_run
 from flowdebate.server.guard import shared_root_of
 from flowdebate.server.problems import responses
-from flowdebate.server.requests import AnswerBody, BeginBody, CorrectionBody, ForkBody, ResumeBody, RunsQuery, VoteBody
+from flowdebate.server.requests import (
+    AnswerBody,
+    BeginBody,
+    CorrectionBody,
+    ForkBody,
+    NoteBody,
+    ResumeBody,
+    RunsQuery,
+    VoteBody,
+)
 from flowdebate.service.plans.options import option_of
 from flowdebate.service.state import BudgetState, RunDetails, RunPage, RunState
 from flowdebate.service.votes import Votes
@@ -173,6 +182,14 @@ async def delete(run_id: str, front: FrontOf, service: ServiceOf) -> Response:
     """Delete a run."""
     front.check_writable()
     await service.delete(run_id)
+    return Response(status_code=HTTPStatus.NO_CONTENT)
+
+
+@router.put("/runs/{run_id}/note", status_code=HTTPStatus.NO_CONTENT, responses=responses(404))
+async def write_note(run_id: str, body: NoteBody, front: FrontOf, service: ServiceOf) -> Response:
+    """Write a note on a run, in the place of the one before; an empty one deletes it."""
+    front.check_writable()
+    await service.write_note(run_id, body.note)
     return Response(status_code=HTTPStatus.NO_CONTENT)
 
 

@@ -59,6 +59,8 @@ class OwnedService:
     wait: Final = _of_owner(Service.wait)
     answer: Final = _of_owner(Service.answer)
     votes: Final = _of_owner(Service.votes)
+    note: Final = _of_owner(Service.note)
+    write_note: Final = _of_owner(Service.write_note)
     cancel: Final = _of_owner(Service.cancel)
     resume: Final = _of_owner(Service.resume)
     delete: Final = _of_owner(Service.delete)

@@ -216,10 +216,13 @@ async def list_runs(
     labels: Mapping[str, str] | None = None,
     limit: int | None = None,
     before: tuple[float, str] | None = None,
+    brief: bool = False,
 ) -> Sequence[StoredRun]:
     """The runs that match all filters, the newest first: at most `limit`, of those after the position `before`."""
     found: list[StoredRun] = []
-    async for run in each_run(store, state=state, block=block, search=search, labels=labels, before=before):
+    async for run in each_run(
+        store, state=state, block=block, search=search, labels=labels, before=before, brief=brief
+    ):
         found.append(run)
         if limit is not None and len(found) >= limit:
             break
@@ -234,13 +237,16 @@ async def each_run(
     search: str | None = None,
     labels: Mapping[str, str] | None = None,
     before: tuple[float, str] | None = None,
+    brief: bool = False,
 ) -> AsyncIterator[StoredRun]:
     """Yield the runs that `list_runs` lists; the store is read page by page, as far as the caller goes."""
     status = next((each for each in get_args(StoredStatus) if each == state), None)
     if state == "left_behind":  # which no store knows: it is a running run without a live owner
         status = "running"
     while True:
-        page = await store.runs(status=status, block=block, text=search, labels=labels, limit=_PAGE, before=before)
+        page = await store.runs(
+            status=status, block=block, text=search, labels=labels, limit=_PAGE, before=before, brief=brief
+        )
         for run in page:
             if state in (None, state_of(run)):
                 yield run

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import time
 from collections.abc import Mapping
@@ -38,8 +39,9 @@ from flowdebate.service.runs import SoFar, delete_run, document_of_run, list_run
 from flowdebate.service.state import BudgetState, RunDetails, RunPage, RunState, pending_in
 from flowdebate.service.steps import CallDetails, Fork, check_edits
 from flowdebate.service.votes import Vote, Votes, cast_vote, sides_of, votes_in
-from flowdebate.store.base import COMPLETE
+from flowdebate.store.base import COMPLETE, documents_of
 from flowdebate.store.draining import Draining
+from flowdebate.store.export import GONE
 from flowdebate.store.open import close_store, default_store_path, open_store
 
 if TYPE_CHECKING:
@@ -68,6 +70,8 @@ if TYPE_CHECKING:
 
 
 _LOGGER = logging.getLogger("flowdebate")
+_NOTE, _LONGEST_NOTE = "note", 2_000
+"""The key of the document with the note on a run, and its characters."""
 _UNFINISHED: tuple[StoredStatus, ...] = ("running", "queued")
 
 
@@ -336,6 +340,7 @@ class Service:
             labels=labels,
             limit=limit + 1,  # one more than is shown says whether there is a next page
             before=None if before is None else _cursor(before),
+            brief=True,
         )
         shown = runs[:limit]
         last = shown[-1].header if len(runs) > limit else None
@@ -493,6 +498,24 @@ class Service:
     async def vote_of(self, run_id: str, reader: str) -> Vote | None:
         """The vote of a reader; None before it."""
         return (await votes_in(self.store, await self.store.run(run_id))).get(reader)
+
+    async def note(self, run_id: str) -> str:
+        """The note on a run; "" for none."""
+        body = (await self.store.documents(documents_of(run_id))).get(_NOTE, GONE)
+        with suppress(ValueError):  # anybody may have exported it
+            return "" if body == GONE else str(json.loads(body))
+        return ""
+
+    async def write_note(self, run_id: str, note: str) -> None:
+        """Write a note on a run, which its export has as well; "" deletes it. ConfigurationError for a long one."""
+        if len(note) > _LONGEST_NOTE:
+            raise ConfigurationError("Service.write_note()", "note", note, f"at most {_LONGEST_NOTE:,} characters")
+        await self.store.run(run_id)
+        collection, body = documents_of(run_id), json.dumps(note) if note.strip() else GONE
+        while not await self.store.put(
+            collection, _NOTE, body, expected=(await self.store.documents(collection)).get(_NOTE)
+        ):
+            pass
 
     async def votes(self, run_id: str) -> Votes:
         """The votes of the readers of a run."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pydantic import field_serializer
+from pydantic import ValidationError, field_serializer
 
 from flowdebate._util.wire import WireModel
 from flowdebate.blocks.human.answers import open_requests_in
@@ -52,6 +52,27 @@ class PendingInput(WireModel):
         )
 
 
+class RunSummary(WireModel):
+    """What a run came to, in a line."""
+
+    speakers: tuple[str, ...] = ()
+    """Who spoke, in the order in which they first did."""
+    decision: str | None = None
+    """The winner, or what was decided, in a word; None where nothing was."""
+    models: tuple[str, ...] = ()
+    """The models that were asked."""
+    cost: float | None = None
+    """By the prices of the run's limits; None without any."""
+
+    @classmethod
+    def read(cls, data: object) -> Self | None:
+        """A stored summary; None for what is none."""
+        try:
+            return cls.model_validate(data)
+        except ValidationError:  # of an older version, or of an import
+            return None
+
+
 class RunState(WireModel):
     """A run in a list."""
 
@@ -76,6 +97,8 @@ class RunState(WireModel):
     """None until the run ends."""
     seconds: float | None
     error: str | None
+    summary: RunSummary | None
+    """Who spoke, what was decided, and with which models; None until the run ends."""
     owned: bool
     """Whether a live process executes it."""
     here: bool
@@ -101,6 +124,7 @@ class RunState(WireModel):
             usage=Tokens.read(outcome.get("usage")),
             seconds=seconds if isinstance(seconds, (int, float)) else None,
             error=None if error is None else str(error),
+            summary=RunSummary.read(outcome.get("summary")),
             owned=run.owned,
             here=here,
             **more,

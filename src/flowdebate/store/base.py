@@ -167,12 +167,14 @@ class Store(Protocol):
         prefix: str | None = None,
         limit: int | None = None,
         before: tuple[float, str] | None = None,
+        brief: bool = False,
     ) -> Sequence[StoredRun]:
         """List the runs that match all arguments, newest first, at most `limit`; those of one moment by their ids.
 
         `text` is searched in the question, in any case; the ids begin with `prefix`. `before` is the `position` of any
         run, stored or deleted since: only the runs that come after it are listed. So the pages of a list neither repeat
         a run nor skip one that was there from the beginning, whatever is added or deleted meanwhile.
+        With `brief`, outcomes may lack `output` and `raw`, which are most of them.
         Raises ConfigurationError for another `limit` or `before` (see `check_page`).
         """
 
@@ -205,10 +207,20 @@ class RunFilter(TypedDict, total=False):
     prefix: str | None
     limit: int | None
     before: tuple[float, str] | None
+    brief: bool
 
 
 _MOST = 2**63 - 1
 """The largest `limit` that databases take."""
+
+
+def brief_of(outcome: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """The outcome without its outputs: what a list shows.
+
+    >>> brief_of({"output": "…", "raw": {}, "error": None})
+    {'error': None}
+    """
+    return None if outcome is None else {key: outcome[key] for key in outcome if key not in ("output", "raw")}
 
 
 def check_page(limit: int | None, before: tuple[float, str] | None) -> None:

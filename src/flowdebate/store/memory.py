@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.errors import RunConflict, RunExists, RunNotFound, StoreError
-from flowdebate.store.base import RunHeader, StepRow, Store, StoredRun, check_page, list_order
+from flowdebate.store.base import RunHeader, StepRow, Store, StoredRun, brief_of, check_page, list_order
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -98,6 +98,7 @@ class MemoryStore(Store):
         prefix: str | None = None,
         limit: int | None = None,
         before: tuple[float, str] | None = None,
+        brief: bool = False,
     ) -> Sequence[StoredRun]:
         check_page(limit, before)
         found = [
@@ -111,7 +112,7 @@ class MemoryStore(Store):
             and (before is None or list_order(before) < list_order(record.run.position))
         ]
         found.sort(key=lambda run: list_order(run.position))
-        return found[:limit]
+        return [replace(run, outcome=brief_of(run.outcome)) if brief else run for run in found[:limit]]
 
     async def delete(self, run_id: str) -> None:
         if self._record(run_id).run.owned:

@@ -176,6 +176,18 @@ class StoreConformance:
         assert (run.status, run.outcome, run.owned) == ("complete", None, False)
 
     @_promise
+    async def test_a_brief_list_has_outcomes_without_their_outputs(self, store: Store) -> None:
+        """All else of them is there, also of a run that was added; whoever asks for more has the whole."""
+        outcome = {"output": "ü\x00\ud800", "raw": {"a": 1}, "seconds": 1.5, "summary": {"decision": "ü\x00\ud800"}}
+        await store.create(header("r"))
+        await store.finish("r", "complete", outcome)
+        await store.add(replace(await store.run("r"), header=header("s")), [])
+        await store.create(header("t"))
+        found = {run.header.run_id: run.outcome for run in await store.runs(brief=True)}
+        brief = {key: outcome[key] for key in ("seconds", "summary")}
+        assert found == {"r": brief, "s": brief, "t": None}
+        assert [run.outcome for run in await store.runs() if run.outcome] == [outcome, outcome]
+
     async def test_a_released_run_is_as_it_was(self, store: Store) -> None:
         """Nothing but its owner changes, and it cannot be written until it is taken."""
         await store.create(header("r"))

@@ -9,12 +9,14 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from flowdebate.service.documents.live import cost_text
 from flowdebate.service.documents.sections import FLAGS
 from flowdebate.service.documents.text import as_json, printable
 from flowdebate.service.runs import ago, moment, short_id
 from flowdebate.service.statuses import RESUMABLE, STATUSES, status_mark
 from flowdebate.web.forms import role_in_words
 from flowdebate.web.prose import inline, prose
+from flowdebate.web.run.sheet import duration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -89,6 +91,8 @@ def _environment() -> Environment:
         count=lambda number: _UNKNOWN if number is None else f"{number:,}",
         seconds=lambda number: _UNKNOWN if number is None else f"{number:.1f}",
         when=_when,
+        cost=lambda cost: cost_text(cost).removeprefix("cost ") or _UNKNOWN,
+        took=lambda seconds: _UNKNOWN if seconds is None else duration(seconds).replace(" seconds", " s"),
         kind=lambda value: type(value).__name__,
         status=status_mark,
         unprintable=_unprintable,

@@ -299,11 +299,18 @@ async def _take(store: Store, run_id: str) -> StoredRun:
 def outcome_of(run: Run, output: object, error: str | None) -> dict[str, Any]:
     """Return the outcome of `run` as JSON data."""
     usage = {item.name: getattr(run.usage, item.name) for item in fields(run.usage)}
+    in_short = getattr(run.raw_output, "in_short", None)  # of a pattern's output, not of whatever a block gives
+    models = dict.fromkeys(getattr(event, "model", None) for event in run.records.events)
     return {
         **result_of(run.raw_output, output),
         "usage": usage,
         "seconds": round(run.seconds + (0.0 if run.journal is None else run.journal.spent), 3),
         "error": error,
+        "summary": {
+            **(in_short() if callable(in_short) else {}),
+            "models": [model for model in models if isinstance(model, str)],
+            "cost": None if run.budget is None else run.budget.cost,
+        },
     }
 
 

@@ -55,11 +55,14 @@ async def runs(query: Annotated[RunsQuery, Query()], request: Request, front: Fr
     filtered = any(query.filters.values())
     waiting = () if filtered or query.before else (await service.runs(status="awaiting", limit=_MOST_WAITING)).runs
     given = query.model_dump(exclude_defaults=True, exclude={"before"}, by_alias=True)
+    samples = [(info.name, info.load_page().sample.get(info.subject)) for info in PATTERNS.values()]
     return page(
         "runs",
         request,
         front,
         here="/",
+        samples=[(name, question) for name, question in samples if question][:3] if front.service.plans else [],
+        notes={each.run_id: await service.note(each.run_id) for each in found.runs},
         runs=found.runs,
         waiting=waiting,
         filtered=filtered,
@@ -92,6 +95,7 @@ async def run(run_id: str, request: Request, front: FrontOf, service: ServiceOf)
         run=details,
         sheet=sheet,
         kicker=() if sheet is None else sheet.kicker,
+        note=await service.note(run_id),
         people=[each for each in people if each not in asked],
         live=details.status in ("queued", "running"),
         api=f"{root_of(request)}{API}/runs/{address}",
@@ -170,8 +174,19 @@ async def travel(
 
 
 @router.get("/compare")
-async def compare(a: _RunId, b: _RunId, request: Request, front: FrontOf, service: ServiceOf) -> Response:
-    """Two runs side by side."""
+async def compare(
+    request: Request,
+    front: FrontOf,
+    service: ServiceOf,
+    run: Annotated[list[str] | None, Query(max_length=10)] = None,
+    a: _RunId = "",
+    b: _RunId = "",
+) -> Response:
+    """Two runs side by side: `a` and `b`, or those chosen in the list."""
+    chosen = list(filter(None, (a, b))) or run or []
+    if len(chosen) != 2:  # noqa: PLR2004 - side by side
+        raise HTTPException(422, f"Choose two runs to compare, not {len(chosen) or 'none'}.")
+    a, b = reversed(chosen) if run else chosen  # the list has the older one below
     runs = [await service.run(run_id) for run_id in (a, b)]
     sheets = [await sheet_of(run, front, service) for run in runs]
     one, other = (() if sheet is None else sheet.trace.calls for sheet in sheets)

@@ -158,7 +158,7 @@ def _defaults(parts: dict[str, Any], patience: float) -> dict[str, Any]:
     return {"client_encoding": "utf8"} | {name: value for name, value in settings.items() if name not in parts}
 
 
-KNOWN = "0001"
+KNOWN = "0002"
 """The number of the last migration: the schema that this version of the library writes."""
 
 _FOLDER = Path(__file__).with_name("migrations")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Unpack
 
-from flowdebate.store.base import StepRow, StoredRun, header_of, header_text
+from flowdebate.store.base import StepRow, StoredRun, brief_of, header_of, header_text
 from flowdebate.store.postgres.sessions import ALIVE
 
 if TYPE_CHECKING:
@@ -18,6 +18,8 @@ RUN = (
     "SELECT header, status, updated_at, steps, recoveries, outcome,"  # noqa: S608 - a constant
     f" owner IS NOT NULL AND owner IN {ALIVE}, owner, claim FROM runs"
 )
+_BRIEF = RUN.replace(" outcome,", " coalesce(brief, outcome),")
+"""For lists: of runs that ended before there were briefs, the whole outcome."""
 _CONDITIONS = {
     "status": "status = %(status)s",
     "block": "block = %(block)s",
@@ -30,9 +32,9 @@ _CONDITIONS = {
 OWNERSHIP = "SELECT owner, claim FROM runs WHERE run_id = %(run)s"
 INSERT = """
 INSERT INTO runs (run_id, block, folded, labels, status, created_at, updated_at, steps, recoveries, owner, claim,
-                  header, outcome)
+                  header, outcome, brief)
 VALUES (%(run)s, %(block)s, %(folded)s, %(labels)s, %(status)s, %(created_at)s, %(updated_at)s, %(steps)s,
-        %(recoveries)s, %(owner)s, %(claim)s, %(header)s, %(outcome)s)
+        %(recoveries)s, %(owner)s, %(claim)s, %(header)s, %(outcome)s, %(brief)s)
 ON CONFLICT DO NOTHING
 """
 TAKE = """
@@ -42,7 +44,8 @@ WHERE run_id = %(run)s AND claim = %(before)s
 """
 """Every change of owner changes the claim, so an unchanged claim means that nobody was quicker."""
 FINISH = """
-UPDATE runs SET status = %(status)s, outcome = %(outcome)s, owner = NULL, claim = %(claim)s, updated_at = %(now)s
+UPDATE runs SET status = %(status)s, outcome = %(outcome)s, brief = %(brief)s, owner = NULL, claim = %(claim)s,
+                updated_at = %(now)s
 WHERE run_id = %(run)s AND owner = %(owner)s
 """
 _MINE = "WITH mine AS (SELECT FROM runs WHERE run_id = %(run)s AND owner = %(owner)s FOR NO KEY UPDATE)"
@@ -104,7 +107,9 @@ def build_query(**asked: Unpack[RunFilter]) -> tuple[bytes, dict[str, Any]]:
         given |= {"at": float(before[0]), "id": before[1]}
     values = {name: value for name, value in given.items() if value is not None}
     where = " AND ".join(_CONDITIONS[name] for name in values if name in _CONDITIONS) or "true"
-    statement = f"{RUN} WHERE {where} ORDER BY created_at DESC, run_id LIMIT %(limit)s"
+    statement = (
+        f"{_BRIEF if asked.get('brief') else RUN} WHERE {where} ORDER BY created_at DESC, run_id LIMIT %(limit)s"
+    )
     return statement.encode(), values | {"limit": asked.get("limit")}
 
 
@@ -118,9 +123,10 @@ def label_texts(labels: Mapping[str, str]) -> list[str]:
     return [json.dumps(pair) for pair in labels.items()]
 
 
-def outcome_text(outcome: Mapping[str, Any] | None) -> str | None:
-    """Format `outcome` as it is stored."""
-    return None if outcome is None else json.dumps(outcome, ensure_ascii=False)
+def outcome_texts(outcome: Mapping[str, Any] | None) -> dict[str, str | None]:
+    """Format `outcome` as it is stored, also in brief."""
+    values = {"outcome": outcome, "brief": brief_of(outcome)}
+    return {name: None if each is None else json.dumps(each, ensure_ascii=False) for name, each in values.items()}
 
 
 def header_values(header: RunHeader) -> dict[str, Any]:

@@ -71,7 +71,7 @@ class PostgresStore(Store):
     async def create(self, header: RunHeader) -> None:
         now, claim = time.time(), _claim()
         values = rows.header_values(header) | {"status": "running", "updated_at": now, "steps": 0, "recoveries": 0}
-        values |= {"owner": self._owner.id, "claim": claim, "outcome": None}
+        values |= {"owner": self._owner.id, "claim": claim, **rows.outcome_texts(None)}
 
         def work(session: Session) -> None:
             added = session.execute(rows.INSERT, values).rowcount
@@ -114,7 +114,7 @@ class PostgresStore(Store):
 
     async def finish(self, run_id: str, status: StoredStatus, outcome: Mapping[str, Any] | None) -> None:
         values = {"run": run_id, "owner": self._owner.id, "claim": _claim(), "now": time.time()}
-        values |= {"status": status, "outcome": rows.outcome_text(outcome)}
+        values |= {"status": status, **rows.outcome_texts(outcome)}
 
         def work(session: Session) -> None:
             if session.execute(rows.FINISH, values).rowcount:
@@ -138,10 +138,11 @@ class PostgresStore(Store):
         prefix: str | None = None,
         limit: int | None = None,
         before: tuple[float, str] | None = None,
+        brief: bool = False,
     ) -> Sequence[StoredRun]:
         check_page(limit, before)
         found = rows.build_query(
-            status=status, block=block, text=text, labels=labels, prefix=prefix, limit=limit, before=before
+            status=status, block=block, text=text, labels=labels, prefix=prefix, limit=limit, before=before, brief=brief
         )
 
         def work(session: Session) -> list[StoredRun]:
@@ -168,7 +169,7 @@ class PostgresStore(Store):
     async def add(self, run: StoredRun, steps: Sequence[StepRow]) -> None:
         run_id, claim = run.header.run_id, _claim()
         values = rows.header_values(run.header) | {"status": run.status, "updated_at": run.updated_at}
-        values |= {"steps": run.steps, "recoveries": run.recoveries, "outcome": rows.outcome_text(run.outcome)}
+        values |= {"steps": run.steps, "recoveries": run.recoveries, **rows.outcome_texts(run.outcome)}
         values |= {"owner": None, "claim": claim}
 
         def work(session: Session) -> None:

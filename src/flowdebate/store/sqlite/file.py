@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _APPLICATION = 0x464C4442
 """The `application_id` that marks the file as a store: "FLDB"."""
-_VERSION = 1
+_VERSION = 2
 """The number of the schema that this version of the library writes."""
 _SCHEMA = """
 CREATE TABLE runs (
@@ -36,7 +36,8 @@ CREATE TABLE runs (
     recoveries INTEGER NOT NULL DEFAULT 0,
     owner TEXT,
     header TEXT NOT NULL,
-    outcome TEXT
+    outcome TEXT,
+    brief TEXT
 ) STRICT;
 CREATE INDEX runs_created ON runs (created_at DESC, run_id);
 CREATE TABLE steps (
@@ -59,6 +60,8 @@ CREATE TABLE documents (
     UNIQUE (collection, key)
 ) STRICT;
 """
+_MIGRATIONS = ("ALTER TABLE runs ADD COLUMN brief TEXT",)
+"""What leads from each version to the next, from the first one on."""
 _LOG_PAGES = 4000
 """Pages in the write-ahead log before a checkpoint: 16 MB."""
 _PAUSE = 0.01
@@ -140,7 +143,7 @@ def _with_wal(connection: sqlite3.Connection, patience: float) -> None:
 
 
 def _prepare(connection: sqlite3.Connection, name: str, patience: float) -> None:
-    """Create missing tables; StoreError, and nothing written, for another program's file."""
+    """Create missing tables, and change older ones; StoreError, and nothing written, for another program's file."""
     connection.execute("BEGIN")  # so that another process that is creating it is seen before or after, not in between
     tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
     application, version = (connection.execute(f"PRAGMA {pragma}").fetchone()[0] for pragma in _HEAD)
@@ -154,15 +157,17 @@ def _prepare(connection: sqlite3.Connection, name: str, patience: float) -> None
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
     _with_wal(connection, patience)
-    if tables:
+    if version == _VERSION:
         return
     connection.execute("BEGIN EXCLUSIVE")
     try:
-        if not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-            for statement in _SCHEMA.split(";"):
-                connection.execute(statement)
-            connection.execute(f"PRAGMA application_id = {_APPLICATION}")
-            connection.execute(f"PRAGMA user_version = {_VERSION}")
+        # another process may have been quicker
+        known = connection.execute("PRAGMA user_version").fetchone()[0]
+        statements = _SCHEMA.split(";") if known == 0 else _MIGRATIONS[known - 1 :]
+        for statement in statements:
+            connection.execute(statement)
+        connection.execute(f"PRAGMA application_id = {_APPLICATION}")
+        connection.execute(f"PRAGMA user_version = {_VERSION}")
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:

@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack
 
-from flowdebate.store.base import StepRow, decode_text, encode_text, header_text
+from flowdebate.store.base import StepRow, brief_of, decode_text, encode_text, header_text
 from flowdebate.store.sqlite.owner import Attempt
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ RUN = (
     f"SELECT header, status, CASE WHEN owner IS NULL THEN updated_at ELSE max(updated_at, {_LATEST} / 1e9) END,"  # noqa: S608 - constants
     f" CASE WHEN owner IS NULL THEN steps ELSE {_FINISHED} END, recoveries, owner, outcome FROM runs"
 )
+BRIEF = RUN.replace("owner, outcome FROM", "owner, coalesce(brief, outcome) FROM")
+"""For lists: of runs that ended before there were briefs, the whole outcome."""
 _CONDITIONS = {
     "status": "status = :status",
     "block": "block = :block",
@@ -37,7 +39,7 @@ RELEASE = (
     " WHERE run_id = ? AND owner = ?"
 )
 FINISH = (
-    f"UPDATE runs SET status = ?, outcome = ?, owner = NULL, updated_at = ?, steps = {_FINISHED}"  # noqa: S608
+    f"UPDATE runs SET status = ?, outcome = ?, brief = ?, owner = NULL, updated_at = ?, steps = {_FINISHED}"  # noqa: S608
     " WHERE run_id = ? AND owner = ?"
 )
 CREATE = (
@@ -72,8 +74,8 @@ FAIL = (
     f" WHERE run_id = :run AND key = :key AND {_OWNED}"
 )
 ADD_RUN = (
-    "INSERT INTO runs (run_id, block, question, status, created_at, updated_at, steps, recoveries, header, outcome)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "INSERT INTO runs (run_id, block, question, status, created_at, updated_at, steps, recoveries, header, outcome,"
+    " brief) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 ADD_STEP = "INSERT INTO steps VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
@@ -96,7 +98,12 @@ def build_query(**asked: Unpack[RunFilter]) -> tuple[str, dict[str, Any]]:
         conditions.append(_CONDITIONS["labels"])
     where = " AND ".join(conditions) or "true"
     values["limit"] = -1 if limit is None else limit
-    return f"{RUN} WHERE {where} ORDER BY created_at DESC, run_id LIMIT :limit", values
+    return f"{BRIEF if asked.get('brief') else RUN} WHERE {where} ORDER BY created_at DESC, run_id LIMIT :limit", values
+
+
+def json_text(value: object) -> str:
+    """Format an outcome as it is stored."""
+    return json.dumps(value, ensure_ascii=False)
 
 
 def owner_of(row: tuple[Any, ...]) -> str | None:
@@ -107,9 +114,10 @@ def owner_of(row: tuple[Any, ...]) -> str | None:
 
 def run_values(run: StoredRun) -> tuple[Any, ...]:
     """Return the values of ADD_RUN."""
-    header, outcome = run.header, None if run.outcome is None else json.dumps(run.outcome, ensure_ascii=False)
+    header = run.header
+    outcomes = (None if each is None else json_text(each) for each in (run.outcome, brief_of(run.outcome)))
     named = (header.run_id, header.block, header.question, run.status, header.created_at)
-    return (*named, run.updated_at, run.steps, run.recoveries, header_text(header), outcome)
+    return (*named, run.updated_at, run.steps, run.recoveries, header_text(header), *outcomes)
 
 
 def step_values(run_id: str, row: StepRow) -> tuple[Any, ...]:

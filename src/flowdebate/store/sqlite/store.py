@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from flowdebate.errors import RunConflict, RunExists, RunNotFound, StoreError, StoreLost
-from flowdebate.store.base import Store, StoredRun, check_page, ending_run, header_of, header_text
+from flowdebate.store.base import Store, StoredRun, brief_of, check_page, ending_run, header_of, header_text
 from flowdebate.store.sqlite import rows
 from flowdebate.store.sqlite.file import connect, connect_quick
 from flowdebate.store.sqlite.owner import OpenSteps, Owner, read_open_steps
@@ -114,10 +114,10 @@ class SqliteStore(Store):
         await self._end(run_id, lambda connection: connection.execute(rows.RELEASE, (run_id, self._own().id)))
 
     async def finish(self, run_id: str, status: StoredStatus, outcome: Mapping[str, Any] | None) -> None:
-        text = None if outcome is None else json.dumps(outcome, ensure_ascii=False)
+        text, brief = (None if each is None else rows.json_text(each) for each in (outcome, brief_of(outcome)))
 
         def end(connection: sqlite3.Connection) -> sqlite3.Cursor:
-            done = connection.execute(rows.FINISH, (status, text, time.time(), run_id, self._own().id))
+            done = connection.execute(rows.FINISH, (status, text, brief, time.time(), run_id, self._own().id))
             self._check_owned(connection, done, run_id)
             return done
 
@@ -136,10 +136,11 @@ class SqliteStore(Store):
         prefix: str | None = None,
         limit: int | None = None,
         before: tuple[float, str] | None = None,
+        brief: bool = False,
     ) -> Sequence[StoredRun]:
         check_page(limit, before)
         found = rows.build_query(
-            status=status, block=block, text=text, labels=labels, prefix=prefix, limit=limit, before=before
+            status=status, block=block, text=text, labels=labels, prefix=prefix, limit=limit, before=before, brief=brief
         )
         return await self._do(lambda connection: [self._stored(row) for row in connection.execute(*found)])
 

@@ -57,6 +57,15 @@ async function share(button) {
   }
 }
 
+run.addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const form = /** @type {HTMLFormElement} */ (event.target);
+  const told = form.querySelector("[role=status]");
+  const note = form.querySelector("textarea")?.value ?? "";
+  const problem = await ask("PUT", `/runs/${id}/note`, { note }).then(() => null, (found) => found);
+  if (told) told.textContent = problem ? problem.message : note.trim() ? "Saved. Lists and exports have it as well." : "Deleted.";
+});
+
 /** Whether the page looks for answers to what the run waits for. */
 let looking = false;
 
@@ -271,6 +280,7 @@ async function refresh() {
 
 /** Listen to the buttons of the page. */
 function listen() {
+  for (const each of /** @type {NodeListOf<HTMLButtonElement>} */ (run.querySelectorAll("#note button"))) each.disabled = false;
   for (const button of document.querySelectorAll("[data-do]")) {
     button.removeEventListener("click", act);
     button.addEventListener("click", act);

@@ -1,0 +1,14 @@
+"""What lists of runs show of an outcome, in a column of its own."""  # noqa: INP001
+
+from __future__ import annotations
+
+from alembic import op
+
+revision = "0002"
+down_revision = "0001"
+
+
+def upgrade() -> None:
+    """Add the column; the runs that ended before have it once they end again, and lists read their outcomes."""
+    op.execute("ALTER TABLE runs ADD COLUMN brief text")
+    op.execute("COMMENT ON COLUMN runs.brief IS 'the outcome without its outputs, which lists do not show'")

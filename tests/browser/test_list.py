@@ -1,0 +1,70 @@
+"""The list of runs: what came out, two runs to compare, notes, and where to begin."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from flowdebate import Limits, Price
+from flowdebate.service.service import Service
+from flowdebate.testing import FunctionModel
+from tests.server.stage import QUESTION, staged
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from flowdebate.models.base import ModelRequest
+    from tests.browser.visit import Visit
+
+SIDES = [{"name": "Ann", "stance": "Ship"}, {"name": "Ben", "stance": "Wait"}]
+
+
+def answer(request: ModelRequest) -> Any:
+    """Ann wins."""
+    return {"reasoning": "-", "winner": "Ship", "verdict": "Ship."} if request.output_schema else "So it is."
+
+
+def test_the_list_says_what_came_out_and_leads_to_a_comparison(visit: Callable[[str], Visit]) -> None:
+    """Who won, who spoke, which models, what it cost and how long it took; two runs that are chosen; a note."""
+    with staged(lambda: Service(store="memory:", model=FunctionModel(answer))) as stage:
+        page = visit(stage.url).open("/")
+        page.get_by_text("No run yet.").wait_for()
+        assert page.locator("a[href*='/new?pattern=']").count() > 0
+        page.get_by_role("link", name="Begin a debate").wait_for()
+        for name in ("one", "two"):
+            options = {"rounds": 1, "debaters": SIDES, "synthesizer": False}
+            stage.finished(runId=name, options=options, labels={"team": "red"})
+        page.reload()
+        row = page.locator("table.list tbody tr").last
+        text = " ".join(row.inner_text().split())
+        for shown in (QUESTION, "Debate: Ann, Ben", "function", "team red", " s "):
+            assert shown in text
+        assert row.locator("td").nth(1).inner_text() == "Ann"
+        page.get_by_role("button", name="Compare two").click()
+        page.get_by_role("heading", name="This address is not complete").wait_for()
+        page.go_back()
+        for box in page.get_by_role("checkbox").all():
+            box.check()
+        page.get_by_role("button", name="Compare two").click()
+        page.get_by_text("Side by side").wait_for()
+        assert page.locator(".kicker [title]").all_inner_texts() == ["one", "two"]
+        page.goto(f"{stage.pages}/runs/one")
+        page.locator("#noted > summary").click()
+        page.get_by_label("Note on this run").fill("For the board.")
+        page.get_by_role("button", name="Save").click()
+        page.get_by_text("Saved.").wait_for()
+        page.goto(f"{stage.pages}/")
+        page.locator("table.list").get_by_text("For the board.").wait_for()
+        assert "For the board." in stage.get("/runs/one/export.jsonl").text
+
+
+def test_the_list_says_what_a_run_cost(visit: Callable[[str], Visit]) -> None:
+    """Where the server knows prices."""
+    limits = Limits(calls=100, prices={"function": Price(prompt=1000.0, completion=1000.0)})
+    with staged(lambda: Service(store="memory:", model=FunctionModel(answer), limits=limits)) as stage:
+        run_id = stage.finished(options={"rounds": 1, "debaters": SIDES, "synthesizer": False})
+        [found] = stage.get("/runs").json()["runs"]
+        assert found["runId"] == run_id
+        assert set(found["summary"]) == {"speakers", "decision", "models", "cost"}
+        page = visit(stage.url).open("/")
+        assert found["summary"]["cost"] is None or found["summary"]["cost"] >= 0
+        page.get_by_role("columnheader", name="Cost").wait_for()
