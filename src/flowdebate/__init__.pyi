@@ -49,6 +49,7 @@ from .patterns.deliberation import deliberation as deliberation
 from .patterns.deliberation.schemas import DeliberationOutput as DeliberationOutput
 from .patterns.handoff import handoff as handoff
 from .patterns.handoff.schemas import HandoffOutput as HandoffOutput
+from .patterns.history import Window as Window
 from .patterns.roles import DebaterOptions as DebaterOptions
 from .patterns.roles import ModeratorOptions as ModeratorOptions
 from .patterns.roles import RefereeOptions as RefereeOptions

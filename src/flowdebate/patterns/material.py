@@ -133,7 +133,7 @@ class Material:
         return None if whole <= tokens else tokens * 4
 
 
-def make_material(value: object, *, where: str, tokens: object = None) -> Material | None:
+def make_material(value: object, *, where: str, tokens: int | None = None) -> Material | None:
     """The material of the option `sources`, of which a prompt has so many `tokens` at most; None without any.
 
     ConfigurationError or BadFile for what cannot be.

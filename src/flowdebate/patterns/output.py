@@ -14,7 +14,7 @@ from flowdebate.blocks.handler import Handler, handler
 from flowdebate.errors import OutputError, SchemaViolation
 from flowdebate.patterns.material import Shown
 from flowdebate.patterns.roster import own_options
-from flowdebate.patterns.state import PatternInput, anything_heard, pattern_state
+from flowdebate.patterns.state import Older, PatternInput, anything_heard, pattern_state
 from flowdebate.patterns.turn import guarded, record_failure
 from flowdebate.sources.quotes import VerifiedQuote
 from flowdebate.sources.source import SourceInfo, is_none
@@ -64,6 +64,8 @@ class PatternOutput(WireModel):
     passages: list[Shown] | None = Field(default=None, exclude_if=is_none)
     """The passages that turns were shown of sources that are too long to be shown whole; None (and not written) if they
     were shown whole."""
+    older: Older | None = Field(default=None, exclude_if=is_none)
+    """The summary that prompts had in the place of the first rounds; None (and not written) without a window."""
 
     # Declared for type checkers only: the outputs declare them as fields, in the order of their wire forms.
     if TYPE_CHECKING:
@@ -221,5 +223,9 @@ class Synthesis(Wrapped):
     async def act(self, value: PatternOutput, ctx: Context, /) -> Any:  # noqa: ANN401 - what the synthesizer gives
         if value.status == "no_verdict":
             return None
+        if value.older is not None:  # the summary is in the prompt
+            entries: Sequence[Any] = getattr(value, value.transcript_field)
+            kept = [entry for entry in entries if entry.round > value.older.rounds]
+            value = value.model_copy(update={value.transcript_field: kept})
         # a synthesizer of the application's could change what is the run's raw output already
         return await self._inner(freeze(value) if self._read_only else value, ctx)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from flowdebate.blocks.tools import Capability, ToolLike
     from flowdebate.models.base import Model, ModelResponse, ModelSettings
     from flowdebate.models.resolve import ModelChoice
+    from flowdebate.patterns.history import History
     from flowdebate.patterns.material import Material
     from flowdebate.patterns.state import Contribution, Flag
     from flowdebate.patterns.turn import FailurePolicy
@@ -92,6 +93,7 @@ class PatternKeywords(CommonKeywords, total=False):
     """Keywords that patterns with a synthesizer have in common."""
 
     max_rounds: int
+    history: History
     terminate_when: StopWhen | None
     debater_visibility: Visibility | Mapping[str, bool] | None
     synthesizer_visibility: Visibility | Mapping[str, bool] | None

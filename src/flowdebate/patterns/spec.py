@@ -24,6 +24,7 @@ from flowdebate.blocks.sequencer import Sequencer, sequencer
 from flowdebate.errors import ConfigurationError, FlowDebateWarning
 from flowdebate.models.output import OutputSchema
 from flowdebate.patterns.events import RoundStarted
+from flowdebate.patterns.history import SumUp, check_history, create_summary, show_older
 from flowdebate.patterns.material import make_material
 from flowdebate.patterns.output import stamp_subject
 from flowdebate.patterns.roles import RosterBlock
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
     from flowdebate.blocks.base import Block
     from flowdebate.blocks.generator import Visibility
     from flowdebate.models.base import Model
+    from flowdebate.patterns.history import Window
     from flowdebate.patterns.material import Material
     from flowdebate.patterns.output import PatternOutput
     from flowdebate.patterns.roles import Members, RoleOptions
@@ -177,6 +179,7 @@ def check_options(spec: PatternSpec, given: Mapping[str, Any], *, max_rounds: in
         collection_id=name if collection_id is None else collection_id,
         failures=failures,
         material=make_material(given.get("sources"), where=where, tokens=given.get("source_tokens")),
+        window=check_history(given.get("history", "all"), where=where),
         schema=None if schema is None else OutputSchema.of(schema, where=where),
         visibilities={
             role.name: as_visibility(
@@ -207,6 +210,8 @@ class Loop:
     failures: FailurePolicy
     material: Material | None
     """The sources; None without any."""
+    window: Window | None
+    """What of the transcript prompts show; None for all."""
     schema: OutputSchema | None
     """The output schema; None without one."""
     visibilities: Mapping[str, Visibility]
@@ -241,6 +246,8 @@ class Loop:
     def make_output(self, ctx: Context, status: RunStatus) -> PatternOutput:
         """The raw output of the pattern around a step, so far."""
         output = self.spec.make_output(self, ctx, status)
+        if (older := pattern_state(ctx).older) is not None:
+            output = output.model_copy(update={"older": older})
         return output if self.material is None else self.material.told(output, ctx)
 
     def opening(self) -> Sequencer[Any, Any]:
@@ -253,7 +260,7 @@ class Loop:
         def increment(_: object, ctx: Context) -> None:
             self.open_round(ctx, pattern_state(ctx).round + 1)
 
-        return (
+        pipeline: Sequencer[Any, Any] = (
             sequencer(
                 name=self.name,
                 state=lambda: start,
@@ -268,6 +275,9 @@ class Loop:
             .tap(stamp_subject(self.name, self.make_output, self.material))
             .tap(increment)
         )
+        if self.window is not None:
+            pipeline = pipeline.tap(SumUp(create_summary(self.name, options_for_all(self.given)), self.window))
+        return pipeline
 
     def open_round(self, ctx: Context, number: int) -> None:
         """Begin round `number`, and the time that its turns have."""
@@ -409,7 +419,12 @@ class Loop:
         layers.append({"model": self.models.get(role.name)})
         if member is not None:
             layers += [{"model": member.model}, member.options]
-        return merge_options(*layers)
+        merged = merge_options(*layers)
+        if self.window is not None:
+            anonymity = given.get("anonymity")
+            older = show_older() if anonymity is None else show_older(anonymity.hide)
+            merged["uses"] = [*merged.get("uses", ()), older]
+        return merged
 
     def role(
         self,

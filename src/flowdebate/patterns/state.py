@@ -114,6 +114,14 @@ def _about(kind: type[InputT], subject: str) -> InputT:
     return kind(**{next(iter(kind.model_fields)): subject})
 
 
+class Older(WireModel):
+    """A summary of the first rounds, which prompts have in the place of what was said in them."""
+
+    rounds: int
+    """The rounds that it sums up, from the first."""
+    text: str
+
+
 class PatternState(WireModel):
     """State of a pattern's sequencer; each pattern adds its own fields."""
 
@@ -125,6 +133,8 @@ class PatternState(WireModel):
     """Provider failures so far, in order."""
     stop_reason: str | None = None
     """Why the loop ended; None while it goes on."""
+    older: Older | None = None
+    """What is left of the rounds before the window of `history`; None for none."""
 
     def texts_by_speaker(self, ctx: Context) -> dict[str, list[str]]:
         """All that each speaker has said so far, in order; without what is empty."""
@@ -192,6 +202,12 @@ def entries_of(ctx: Context) -> Sequence[Any]:
     """The entries of the pattern's transcript so far."""
     entries: Sequence[Any] = ctx.scope.handles["transcript"].state.entries
     return entries
+
+
+def recent_entries(ctx: Context) -> Sequence[Any]:
+    """The entries that prompts show: all but those that are summed up."""
+    older = pattern_state(ctx).older
+    return entries_of(ctx) if older is None else [each for each in entries_of(ctx) if each.round > older.rounds]
 
 
 def derived(ctx: Context, key: object, start: T, extend: Callable[[T, Sequence[Any], int], T]) -> T:

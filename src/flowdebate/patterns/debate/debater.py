@@ -20,7 +20,7 @@ from flowdebate.patterns.material import make_material, render_sources
 from flowdebate.patterns.roles import CONCRETE, LENGTH, RolePrompt, debater_block
 from flowdebate.patterns.roster import Debater as Debater
 from flowdebate.patterns.roster import bindable
-from flowdebate.patterns.state import entries_of, question_of, state_of
+from flowdebate.patterns.state import entries_of, question_of, recent_entries, state_of
 from flowdebate.prompts.escaping import quoted, tag_text
 from flowdebate.prompts.template import Profiles, Template, filled, listed, uses
 from flowdebate.sources.source import Source
@@ -381,7 +381,9 @@ class DebaterPrompt:
         if self.anonymity is not None:
             briefing, new_angle = self.anonymity.hide(briefing, ctx), self.anonymity.hide(new_angle, ctx)
         transcript = None
-        if entries is None:
+        if entries is None and state.older is not None:
+            entries = self.entries(ctx)[-len(recent_entries(ctx)) or len(entries_of(ctx)) :]
+        elif entries is None:
             entries, labels = self.entries(ctx), labels_of(self.positions) if template.labelled else ()
             transcript = render_transcript(entries, ctx, anonymity=self.anonymity, labels=labels)
         return render_debater_turn(

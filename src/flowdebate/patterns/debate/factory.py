@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from flowdebate.patterns.debate.judging.views import ScheduleLike
     from flowdebate.patterns.debate.schemas import BaselineName, DebateRawOutput, Equal
     from flowdebate.patterns.debate.transcript import Transcript
+    from flowdebate.patterns.history import History
     from flowdebate.patterns.material import Material
     from flowdebate.patterns.roles import ModeratorOptions, SynthesizerOptions
     from flowdebate.patterns.state import TurnOrder
@@ -142,6 +143,7 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
     hide_names: bool = True,
     sources: SourcesLike | Material | None = None,
     source_tokens: int | None = None,
+    history: History = "all",
     baselines: bool | Sequence[BaselineName] = False,
     equal: Equal = "tokens",
     judge_visibility: Visibility | Mapping[str, bool] | None = None,
@@ -183,6 +185,8 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
       arguments are looked up, the default judge learns which were not found, and `raw.quotes` lists them all. Of more
       than `source_tokens` (None: a quarter of the model's context, or 32,000 where that is unknown), each turn is shown
       the best passages for the question and the last arguments: `raw.passages`.
+    - `history`: "all", or `Window(rounds=2)`: prompts show the last rounds, and a summary of what is older (a call in
+      each round), so that a long debate ends by its rounds, not by a full context. `raw.older` is the last summary.
     - `baselines`: what to compare the debate with once it has a verdict, in `raw.baselines`. True is a single call, a
       vote of first drafts, and a vote of as many answers as the debate's tokens pay for; or the names of some of these.
     - `equal`: what that last vote and a revision may use as much of as the debate: "tokens", "completion_tokens",

@@ -24,7 +24,7 @@ from flowdebate.patterns.debate.schemas import (
 from flowdebate.patterns.debate.transcript import HOW_TO_READ_NAMED, render_entries, render_transcript
 from flowdebate.patterns.roles import SHOWN, RolePrompt, RosterBlock, generator_options
 from flowdebate.patterns.roster import bindable
-from flowdebate.patterns.state import accepted, as_model, entries_of, question_of, state_of
+from flowdebate.patterns.state import accepted, as_model, entries_of, question_of, recent_entries, state_of
 from flowdebate.patterns.turn import record_failure
 from flowdebate.prompts.escaping import quoted, tag_name, tag_text
 from flowdebate.prompts.template import Profiles, Template, filled, listed, uses
@@ -273,7 +273,9 @@ def create_moderator(
             decisions=state.moderator_decisions,
             round=max(state.round, 1),
             max_rounds=state.max_rounds if max_rounds is None else max_rounds,
-            transcript=render_transcript(entries_of(ctx), ctx, names=True),
+            transcript=render_transcript(entries_of(ctx), ctx, names=True)
+            if state.older is None
+            else render_entries(recent_entries(ctx), names=True),
             template=template_in(ctx),
         )
 

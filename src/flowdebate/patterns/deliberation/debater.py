@@ -19,7 +19,7 @@ from flowdebate.patterns.roles import (
     speaker_tag,
 )
 from flowdebate.patterns.roster import bindable
-from flowdebate.patterns.state import entries_of, question_of, round_of, state_of
+from flowdebate.patterns.state import question_of, recent_entries, round_of, state_of
 from flowdebate.prompts.escaping import quoted, tag_name
 from flowdebate.prompts.template import Profiles, Template, filled, uses
 
@@ -209,7 +209,7 @@ def create_persona_debater(  # noqa: PLR0913 - what a debater is made of, each w
     def turn(wording: Wording[PersonaTemplate], _: object, ctx: Context) -> str:
         state, number = state_of(ctx, DeliberationState), round_of(ctx)
         texts = wording.template
-        return render_persona_turn(me, entries=entries_of(ctx), reports=state.reports, round=number, template=texts)
+        return render_persona_turn(me, entries=recent_entries(ctx), reports=state.reports, round=number, template=texts)
 
     return persona_block(
         f"{name}-debater-{agent_name}",

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from flowdebate.models.base import ModelSettings
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.patterns.deliberation.schemas import DeliberationTranscript
+    from flowdebate.patterns.history import History
     from flowdebate.patterns.material import Material
     from flowdebate.patterns.roles import ModeratorOptions
     from flowdebate.patterns.turn import FailurePolicy
@@ -66,6 +67,7 @@ def deliberation(  # noqa: PLR0913 - the pattern's options, each with its defaul
     length: Length | None = None,
     sources: SourcesLike | Material | None = None,
     source_tokens: int | None = None,
+    history: History = "all",
     template: PersonaTemplate | None = None,
     moderator_visibility: Visibility | Mapping[str, bool] | None = None,
     debater_visibility: Visibility | Mapping[str, bool] | None = None,
@@ -88,7 +90,8 @@ def deliberation(  # noqa: PLR0913 - the pattern's options, each with its defaul
     - `transcript`: one from `create_deliberation_transcript()`, to share with your own blocks; None creates one.
     - `failures`: a `FailurePolicy`. Where it goes on, a round whose report failed closes without one; `quorum` (2)
       counts the personas of a round with skipped turns.
-    - All other options, such as `model`, `profile`, `length`, `sources` and `instructions`, are those of `debate()`.
+    - All other options, such as `model`, `profile`, `length`, `sources`, `history` and `instructions`, are those of
+      `debate()`.
 
     The input is a topic: a str, `{"topic": str}` or a `DeliberationInput`. Invalid options raise `ConfigurationError`
     before anything is built.

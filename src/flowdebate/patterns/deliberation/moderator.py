@@ -15,7 +15,7 @@ from flowdebate.patterns.deliberation.report import parse_report
 from flowdebate.patterns.deliberation.schemas import DeliberationState, ModeratorReport, ModeratorReported, ReportStatus
 from flowdebate.patterns.roles import HOW_TO_READ_SAID, deciding_block, fill_for_all
 from flowdebate.patterns.roster import bindable, check_choice
-from flowdebate.patterns.state import accepted, as_model, entries_of, question_of, round_of, state_of
+from flowdebate.patterns.state import accepted, as_model, question_of, recent_entries, round_of, state_of
 from flowdebate.patterns.turn import MISSING
 from flowdebate.prompts.escaping import tag_name
 from flowdebate.prompts.template import Profiles, Template, filled, uses
@@ -161,7 +161,7 @@ def create_moderator(
 
     def turn(texts: ModeratorTemplate, _: object, ctx: Context) -> str:
         return render_moderator_turn(
-            entries=entries_of(ctx), round=round_of(ctx), max_rounds=max_rounds, template=texts
+            entries=recent_entries(ctx), round=round_of(ctx), max_rounds=max_rounds, template=texts
         )
 
     def reported(answer: Any, _: ModelResponse, __: Context) -> ModeratorReport:  # noqa: ANN401 - text, or the model below

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.patterns.handoff.schemas import HandoffTranscript
     from flowdebate.patterns.handoff.speaker import SpeakerTemplate
+    from flowdebate.patterns.history import History
     from flowdebate.patterns.material import Material
     from flowdebate.patterns.turn import FailurePolicy
     from flowdebate.prompts.template import Length, Profile
@@ -73,6 +74,7 @@ def handoff(  # noqa: PLR0913 - the pattern's options, each with its default
     length: Length | None = None,
     sources: SourcesLike | Material | None = None,
     source_tokens: int | None = None,
+    history: History = "all",
     template: SpeakerTemplate | None = None,
     debater_visibility: Visibility | Mapping[str, bool] | None = None,
     collection_id: str | None = None,
@@ -98,7 +100,8 @@ def handoff(  # noqa: PLR0913 - the pattern's options, each with its default
     - `failures`: a `FailurePolicy`. With "skip" the turn counts, and the next speaker is drawn at random; asking once
       more may take `turn_timeout` again. A handoff has no rounds: `round_timeout` must be None, and `quorum` has no
       effect.
-    - All other options, such as `model`, `profile`, `length`, `sources` and `instructions`, are those of `debate()`.
+    - All other options, such as `model`, `profile`, `length`, `sources`, `history` and `instructions`, are those of
+      `debate()`.
 
     The input is a proposition: a str, `{"proposition": str}` or a `HandoffInput`. Invalid options raise
     `ConfigurationError` before anything is built.

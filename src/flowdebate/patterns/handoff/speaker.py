@@ -31,7 +31,7 @@ from flowdebate.patterns.roles import (
     generator_options,
 )
 from flowdebate.patterns.roster import bindable
-from flowdebate.patterns.state import entries_of, question_of, round_of
+from flowdebate.patterns.state import question_of, recent_entries, round_of
 from flowdebate.prompts.escaping import quoted, tag_name
 from flowdebate.prompts.template import Profiles, Template, filled, uses
 
@@ -355,7 +355,11 @@ def create_speaker(  # noqa: PLR0913 - what a speaker is made of, each with its 
         return knowing.render_system(texts.system, texts.speaker, prompt.length(ctx), proposition=proposition)
 
     def turn(value: object, ctx: Context) -> str:
-        about: dict[str, Any] = {"entries": entries_of(ctx), "transition": transition, "template": prompt.template(ctx)}
+        about: dict[str, Any] = {
+            "entries": recent_entries(ctx),
+            "transition": transition,
+            "template": prompt.template(ctx),
+        }
         problem = value.problem if isinstance(value, HandoffDecision) else None
         if isinstance(value, HandoffDecision) and value.text:
             return render_again(me, **about, problem=problem or "")

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from flowdebate.blocks.tools import Capability, ToolLike
     from flowdebate.models.base import ModelSettings
     from flowdebate.models.resolve import ModelChoice
+    from flowdebate.patterns.history import History
     from flowdebate.patterns.material import Material
     from flowdebate.patterns.roles import RefereeOptions, SynthesizerOptions
     from flowdebate.patterns.round_robin.prompts import RoundRobinDebaterTemplate
@@ -136,6 +137,7 @@ def round_robin(  # noqa: PLR0913 - the pattern's options, each with its default
     length: Length | None = None,
     sources: SourcesLike | Material | None = None,
     source_tokens: int | None = None,
+    history: History = "all",
     template: RoundRobinDebaterTemplate | None = None,
     debater_visibility: Visibility | Mapping[str, bool] | None = None,
     synthesizer_visibility: Visibility | Mapping[str, bool] | None = None,
@@ -161,8 +163,8 @@ def round_robin(  # noqa: PLR0913 - the pattern's options, each with its default
     - `transcript`: one from `create_round_robin_transcript()`, to share with your own blocks; None creates one.
     - `failures`: a `FailurePolicy`. Where it goes on, a round whose report failed has no audit, and there is no output
       if the synthesizer fails; `quorum` (2) counts the debaters of a round with skipped turns.
-    - All other options, such as `turn_order`, `model`, `profile`, `length`, `sources` and `instructions`, are those of
-      `debate()`.
+    - All other options, such as `turn_order`, `model`, `profile`, `length`, `sources`, `history` and `instructions`,
+      are those of `debate()`.
 
     The input is a question: a str, `{"question": str}` or a `RoundRobinInput`. Invalid options raise
     `ConfigurationError` before anything is built; more than four rounds cause a `FlowDebateWarning`.

@@ -29,7 +29,7 @@ from flowdebate.patterns.roles import (
 )
 from flowdebate.patterns.roster import bindable
 from flowdebate.patterns.round_robin.schemas import RoundRobinOutput, RoundRobinState
-from flowdebate.patterns.state import as_model, entries_of, question_of, round_of, state_of
+from flowdebate.patterns.state import as_model, question_of, recent_entries, round_of, state_of
 from flowdebate.prompts.escaping import quoted, tag_name, tag_text
 from flowdebate.prompts.template import Profiles, Template, filled, uses
 
@@ -265,7 +265,7 @@ def create_round_robin_debater(  # noqa: PLR0913 - what a debater is made of, ea
         return render_debater_turn(
             me,
             question=question_of(value, ctx),
-            entries=entries_of(ctx),
+            entries=recent_entries(ctx),
             audits=state_of(ctx, RoundRobinState).audits,
             round=round_of(ctx),
             template=wording.template,

@@ -22,7 +22,7 @@ from flowdebate.patterns.round_robin.schemas import (
     RefereeReported,
     RoundRobinState,
 )
-from flowdebate.patterns.state import accepted, as_model, entries_of, question_of, round_of, state_of
+from flowdebate.patterns.state import accepted, as_model, entries_of, question_of, recent_entries, round_of, state_of
 from flowdebate.patterns.turn import MISSING
 from flowdebate.prompts.escaping import name_among, quoted, tag_name
 from flowdebate.prompts.template import Profiles, Template, filled, listed, uses
@@ -138,7 +138,7 @@ def create_referee(
     def turn(texts: RefereeTemplate, _: object, ctx: Context) -> str:
         audits, number = state_of(ctx, RoundRobinState).audits, round_of(ctx)
         return render_referee_turn(
-            entries=entries_of(ctx), audits=audits, round=number, max_rounds=max_rounds, template=texts
+            entries=recent_entries(ctx), audits=audits, round=number, max_rounds=max_rounds, template=texts
         )
 
     def found(answer: Any, _: ModelResponse, __: Context) -> RefereeReport:  # noqa: ANN401 - the model made below

@@ -83,6 +83,7 @@ class ConsensusOptions(PatternOptions):
     SUBJECT: ClassVar[str] = "task"
     ROSTER: ClassVar[str] = "agents"
     SPEAKER: ClassVar[str] = "agent"
+    WITHOUT: ClassVar[frozenset[str]] = frozenset({"history"})
     ROLES: ClassVar[tuple[str, ...]] = ("judge", "tie_break")
 
     task: Text | None = option("The task; may be in --file instead.")

@@ -30,7 +30,7 @@ class CouncilOptions(OutputOptions):
 
     SUBJECT: ClassVar[str] = "question"
     ROSTER: ClassVar[str] = "members"
-    WITHOUT: ClassVar[frozenset[str]] = frozenset({"synthesizer", "stop"})
+    WITHOUT: ClassVar[frozenset[str]] = frozenset({"synthesizer", "stop", "history"})
     SPEAKER: ClassVar[str] = "member"
     ROLES: ClassVar[tuple[str, ...]] = ("chair",)
     FORMER_MODELS: ClassVar[Mapping[str, str]] = {"chair": "chair"}

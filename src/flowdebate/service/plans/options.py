@@ -136,6 +136,7 @@ TurnLength = Annotated[
     Literal["short", "medium", "long"] | Annotated[int, Field(ge=10, le=2_000)],
     allowed("short, medium, long, or a number of words from 10 to 2,000"),
 ]
+RoundsOrAll = Annotated[Literal["all"] | Annotated[int, Field(ge=1)], allowed("a number of rounds >= 1, or all")]
 Address = Annotated[_PlainText, Reach("server"), AfterValidator(_address), allowed(ADDRESS)]
 
 
@@ -404,6 +405,12 @@ class PatternOptions(BaseModel):
         "Default: a quarter of the model's context, or 32000 where that is unknown.",
         panel="Limits",
         metavar="N",
+    )
+    history: RoundsOrAll | None = option(
+        "Number of rounds that prompts show whole, with a summary of what is older; or all. Default: all.",
+        panel="Prompts",
+        metavar="ROUNDS",
+        read=in_words,
     )
     seed: Whole | None = option("Seed for reproducible random choices.")
     max_calls: Count | None = option("Maximum number of requests.", panel="Limits", metavar="N")

@@ -123,6 +123,10 @@ class Plan:
             from flowdebate.patterns.material import Material
 
             options["sources"] = Material(sources=self.sources, tokens=self.options.source_tokens, in_plan=True)
+        if isinstance(self.options.history, int):
+            from flowdebate.patterns.history import Window
+
+            options["history"] = Window(rounds=self.options.history)
         if self.options.stop is not None:
             from flowdebate.stop import parse
 

@@ -51,7 +51,7 @@ from flowdebate.patterns.debate.schemas import JudgedVerdict, JudgeViewMade
 from flowdebate.patterns.material import make_material
 from flowdebate.patterns.roles import SHOWN, generator_options
 from flowdebate.patterns.roster import bindable, with_answer_schema
-from flowdebate.patterns.state import entries_of, question_of
+from flowdebate.patterns.state import question_of, recent_entries
 from flowdebate.patterns.turn import discard, is_provider_failure, record_failure, recorded_failure
 from flowdebate.runs.events import BlockAnswered
 from flowdebate.sources.quotes import look_up
@@ -239,7 +239,7 @@ class Judge(Block[Any, JudgedVerdict]):
         first = asking.jurors[0]
         if asking.how.form == "winner" and isinstance(first, Juror):
             # asked once: each round is shuffled by itself, so that no side has the first word in all of them
-            entries = entries_of(ctx)
+            entries = recent_entries(ctx)
             places = order_for_judge(entries, shuffle=self._shuffle, random=self._random or ctx.random)
             order = dict.fromkeys([*(entries[place].stance for place in places), *self.sides])
             shown = self._render(question, JudgeView(order=tuple(order)), places, ctx)
@@ -276,13 +276,14 @@ class Judge(Block[Any, JudgedVerdict]):
         self, question: str, view: JudgeView, places: Sequence[int], ctx: Context, *, number: int = 0
     ) -> JudgeInput:
         """The transcript in `view`, with aliases for the names in arguments, and notes on their quotes."""
-        entries, notes = entries_of(ctx), list[str]()
+        entries, notes = recent_entries(ctx), list[str]()
         if self._material is not None:
             sources = self._material.of_run(ctx)
             notes = [render_quotes(look_up(entries[place].text, sources)) for place in places]
         if self._anonymity is not None:
             aliases = self._anonymity.aliases(ctx)
-            entries, notes = self._anonymity.entries(ctx), [aliases.hide(note).text for note in notes]
+            entries = self._anonymity.entries(ctx)[-len(entries) :]
+            notes = [aliases.hide(note).text for note in notes]
         shown = apply_labels([entries[place] for place in places], view)
         return JudgeInput(question=question, view=view, entries=shown, notes=notes, places=places, number=number)
 
@@ -300,7 +301,7 @@ class Judge(Block[Any, JudgedVerdict]):
         )
         if by_letter or crossed:
             views = letter_views(views, self._labels or letters_for(len(self.sides), where=self.name), crossed=crossed)
-        entries = entries_of(ctx)
+        entries = recent_entries(ctx)
         calls: list[Callable[[], Awaitable[BallotCall]]] = []
         for number, view in enumerate(views):
             shown = self._render(question, view, in_view(entries, view), ctx, number=number)
@@ -376,7 +377,7 @@ class Judge(Block[Any, JudgedVerdict]):
     async def _quotes(self, juror: Juror | LetterJuror, question: str, ctx: Context) -> list[JudgeQuote]:
         """The statement of each side that the model picks as its most concrete one."""
         assert isinstance(juror, LetterJuror)  # noqa: S101 - of a judge by letter
-        said, hide = entries_of(ctx), None if self._anonymity is None else self._anonymity.aliases(ctx).hide
+        said, hide = recent_entries(ctx), None if self._anonymity is None else self._anonymity.aliases(ctx).hide
         calls: list[Callable[[], Awaitable[JudgeQuote | None]]] = []
         for side in self.sides:
             if statements := statements_of(said, side):
@@ -397,7 +398,7 @@ class Judge(Block[Any, JudgedVerdict]):
         try:
             if error is None:
                 chosen = statements[0] if len(statements) == 1 else statements[await pick(ctx)]
-                reply = reply_to(chosen, entries_of(ctx), turn_order=self._turn_order)
+                reply = reply_to(chosen, recent_entries(ctx), turn_order=self._turn_order)
                 return JudgeQuote(side=side, statement=chosen, reply=reply)
         except ModelError as failure:
             if not (isinstance(failure, BadAnswer) or is_provider_failure(failure)):
@@ -455,7 +456,7 @@ class FlippedBallots:
 def read_blind(block: Block[Any, Any], anonymity: Anonymity | None) -> Block[Any, Any]:
     """`block`, which reads what a model does if it is a person: stances for names, and aliases inside arguments."""
     blinded: Callable[[object], Block[Any, Any]] | None = getattr(block, "reading_blind", None)
-    return block if blinded is None else blinded(entries_of if anonymity is None else anonymity.entries)
+    return block if blinded is None else blinded(recent_entries if anonymity is None else anonymity.entries)
 
 
 def _person(name: str, how: JudgeOptions, sides: Sequence[str]) -> Block[Any, Any]:

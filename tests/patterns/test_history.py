@@ -1,0 +1,123 @@
+"""A window of the history: what prompts show of a long discussion, and how it ends by its rounds."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from flowdebate import Debater, Window, debate, deliberation, handoff, round_robin
+from flowdebate.errors import ConfigurationError, ContextTooLong
+from flowdebate.store.open import open_store
+from flowdebate.testing import FunctionModel
+
+from .talks import QUESTION, Talkers, role_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from flowdebate.testing import ModelRequest
+
+ROUNDS = 6
+PEOPLE = [{"name": "ann"}, {"name": "bob"}, {"name": "cy"}]
+SIDES = [Debater(name, stance) for name, stance in (("ann", "for"), ("bob", "against"), ("cy", "neither"))]
+PATTERNS: dict[str, Callable[..., Any]] = {
+    "debate": lambda **more: debate(name="x", debaters=SIDES, max_rounds=ROUNDS, **more),
+    "deliberation": lambda **more: deliberation(name="x", debaters=PEOPLE, max_rounds=ROUNDS, **more),
+    "handoff": lambda **more: handoff(name="x", debaters=PEOPLE, max_turns=ROUNDS, **more),
+    "round_robin": lambda **more: round_robin(name="x", debaters=PEOPLE, max_rounds=ROUNDS, referee=True, **more),
+}
+SUMS = re.compile(r"^(?:Round 1|Rounds 1 to (\d+)), summed up: I say w\w+\.$", re.MULTILINE)
+pytestmark = pytest.mark.filterwarnings("ignore:.*tend to agree after 4 rounds")
+
+
+def shown(request: ModelRequest) -> str:
+    """The last message of a request."""
+    return str(request.messages[-1]["content"])
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_prompts_show_the_last_rounds_and_a_summary_of_what_is_older(pattern: str) -> None:
+    """Every role reads both; the result has all that was said, and the last summary."""
+    talkers = Talkers()
+    raw = PATTERNS[pattern](history=Window(rounds=2)).run_sync(QUESTION, model=talkers.model(), seed=1).raw
+    of_round = {entry.text: entry.round for entry in raw.entries}
+    assert max(of_round.values()) == ROUNDS
+    assert raw.older.rounds == ROUNDS - 3
+    sums = [request for request in talkers.asked if role_of(request) == "summary"]
+    assert len(sums) == ROUNDS - 3
+    for request in talkers.asked:
+        told = SUMS.search(shown(request))
+        seen = {number for text, number in of_round.items() if f"] {text}" in shown(request)}
+        if role_of(request) == "summary" or not seen:
+            continue
+        assert len(seen) <= 3
+        older = 0 if told is None else int(told[1] or 1)
+        assert min(seen) == older + 1
+    last = next(request for request in reversed(talkers.asked) if SUMS.search(shown(request)))
+    assert f"summed up: {raw.older.text}" in shown(last)
+    assert type(raw).model_validate_json(raw.model_dump_json(by_alias=True)) == raw
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_a_long_discussion_ends_by_its_rounds(pattern: str) -> None:
+    """Where the whole transcript would not fit into the model's context, the window does."""
+    room = 5_000
+
+    def answer(request: ModelRequest) -> Any:
+        if len(shown(request)) > room:
+            error = "the prompt is too long"
+            raise ContextTooLong(error)
+        said = talkers.reply(request)
+        long = f"{said} {'So it is. ' * 40}"
+        return long if isinstance(said, str) and role_of(request) != "summary" else said
+
+    talkers = Talkers()
+    make = PATTERNS[pattern]
+    if pattern != "handoff":  # whose turns are its rounds
+        with pytest.raises(ContextTooLong):
+            make().run_sync(QUESTION, model=FunctionModel(answer), seed=1)
+    raw = make(history=Window(rounds=1)).run_sync(QUESTION, model=FunctionModel(answer), seed=1).raw
+    assert max(entry.round for entry in raw.entries) == ROUNDS
+    assert raw.status == "complete"
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_a_summary_is_a_recorded_step(pattern: str, tmp_path: Path) -> None:
+    """A resumed run asks for none again, and its prompts are the same."""
+    sums, talkers = 0, Talkers()
+
+    def failing(request: ModelRequest) -> Any:
+        nonlocal sums
+        sums += role_of(request) == "summary"
+        if sums == 2:
+            raise RuntimeError
+        return Talkers().reply(request)
+
+    async def held() -> Any:
+        store: Any = open_store(str(tmp_path / "runs.sqlite3"))
+        long = PATTERNS[pattern](history=Window(rounds=2))
+        with pytest.raises(RuntimeError):
+            await long.run(QUESTION, model=FunctionModel(failing, name="talkers"), store=store, run_id="a", seed=1)
+        result = await long.resume("a", model=talkers.model(), store=store)
+        await store.close()
+        return result
+
+    raw = asyncio.run(held()).raw
+    again = Talkers()
+    assert raw == PATTERNS[pattern](history=Window(rounds=2)).run_sync(QUESTION, model=again.model(), seed=1).raw
+    assert sum(role_of(request) == "summary" for request in talkers.asked) == ROUNDS - 4
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_what_is_no_window_is_refused(pattern: str) -> None:
+    """Before anything is asked; "all" is the default."""
+    assert PATTERNS[pattern](history="all") is not None
+    for wrong in (2, "last", None, {"rounds": 2}):
+        with pytest.raises(ConfigurationError, match="history"):
+            PATTERNS[pattern](history=wrong)
+    with pytest.raises(ConfigurationError, match="rounds"):
+        Window(rounds=0)
