@@ -35,6 +35,7 @@ from flowdebate.models import (
 from flowdebate.models.call import ask
 from flowdebate.models.cli.programs import PROGRAMS
 from flowdebate.models.resolve import check_model
+from flowdebate.runs.events import ModelCalled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -177,7 +178,7 @@ def test_a_debate_of_two_programs(stand_in: Callable[..., None]) -> None:
     result = rent.run_sync("Should rents be capped?")
     assert result.status == "complete"
     assert result.raw.verdict.verdict == "Both."
-    assert [event.model for event in result.events if event.kind == "model_called"] == [
+    assert [event.model for event in result.events if isinstance(event, ModelCalled)] == [
         "cli/claude",
         "cli/gemini",
         "judge",
@@ -283,9 +284,15 @@ def test_a_program_that_is_not_installed_is_an_error_before_it_is_called(monkeyp
     for wrong in ("cli/cursor", "cli/", "cli/claude/"):
         with pytest.raises(ConfigurationError, match="cli/opencode"):
             check_model(wrong, where="run")
-    for options in ({}, {"program": "claude", "command": ["x"]}, {"command": "my agent"}, {"program": "x"}):
+    wrong_options: list[dict[str, Any]] = [
+        {},
+        {"program": "claude", "command": ["x"]},
+        {"command": "my agent"},
+        {"program": "x"},
+    ]
+    for options in wrong_options:
         with pytest.raises(ConfigurationError):
-            CliModel(**options)  # type: ignore[arg-type]
+            CliModel(**options)
 
 
 async def test_usage_that_a_program_does_not_tell_is_unknown() -> None:

@@ -12,6 +12,7 @@ from flowdebate.errors import ConfigurationError
 from flowdebate.models import Usage
 from flowdebate.models.prices import known_price, prices_source
 from flowdebate.patterns import PATTERNS
+from flowdebate.runs.events import ModelCalled
 from flowdebate.service.plans.plan import make_plan
 from flowdebate.testing import ScriptedModel
 from tests.vendors import vendors
@@ -76,7 +77,7 @@ def test_a_run_says_what_it_cost_without_prices(found: dict[VendorName, Vendor])
     paid = sum(
         known_price("openai/gpt-5-mini", event.usage) or 0
         for event in result.events
-        if getattr(event, "model", None) == "openai/gpt-5-mini"
+        if isinstance(event, ModelCalled) and event.model == "openai/gpt-5-mini"
     )
     assert result.cost == pytest.approx(paid)
     assert paid > 0

@@ -137,7 +137,7 @@ class _Mocked(Clients):
         self.posts = 0
 
     def _connect(self, endpoint: Endpoint) -> openai.AsyncOpenAI:
-        client = super()._connect(endpoint)
+        client: openai.AsyncOpenAI = super()._connect(endpoint)
         client._client._transport = httpx2.MockTransport(self._give)
         return client
 

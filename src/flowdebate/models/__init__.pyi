@@ -35,5 +35,6 @@ from .usage import Usage as Usage
 from .wrapper import Fallback as Fallback
 from .wrapper import PerRequestWrapper as PerRequestWrapper
 from .wrapper import Retrying as Retrying
+from .wrapper import Thinking as Thinking
 from .wrapper import Timeout as Timeout
 from .wrapper import Wrapper as Wrapper

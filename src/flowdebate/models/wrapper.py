@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from flowdebate._messages import add_note, error_text
 from flowdebate._util.validation import check_seconds
 from flowdebate.errors import ConfigurationError, ModelError, ModelTimeout
-from flowdebate.models.base import CallFellBack, context_of, profile_of
+from flowdebate.models.base import CallFellBack, ModelSettings, context_of, profile_of
 from flowdebate.models.call import answer, within
 from flowdebate.models.resolve import resolve_model
 from flowdebate.models.retry import Retry
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from typing import Self
 
-    from flowdebate.models.base import Model, ModelRequest, ModelResponse
+    from flowdebate.models.base import Effort, Model, ModelRequest, ModelResponse
     from flowdebate.prompts.template import Profile
 
 
@@ -61,6 +61,11 @@ class Wrapper:
     def gives_logprobs(self) -> bool:
         """Whether the inner model may give log-probabilities."""
         return bool(getattr(self.inner, "gives_logprobs", True))
+
+    @property
+    def takes_effort(self) -> bool:
+        """Whether the inner model can be told how much to think."""
+        return bool(getattr(self.inner, "takes_effort", True))
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
         """Answer by asking the inner model."""
@@ -107,6 +112,28 @@ class PerRequestWrapper(Wrapper):
     def retry(self) -> Retry | None:
         """Retry policy of `inner`, which the caller applies around this wrapper."""
         return getattr(self.inner, "retry", None)
+
+
+class Thinking(PerRequestWrapper):
+    """Tell `inner` how much to think, where a request leaves that open.
+
+    ConfigurationError for a model that cannot be told.
+
+    >>> Thinking("openai/gpt-5-mini", "high").name
+    'openai/gpt-5-mini'
+    """
+
+    def __init__(self, inner: Model | str, effort: Effort) -> None:
+        super().__init__(inner)
+        self.effort: Effort = ModelSettings(effort=effort).effort or effort
+        if not self.takes_effort:
+            allowed = f"left out for {self.name}, which cannot be told how much to think"
+            raise ConfigurationError("Thinking", "effort", effort, allowed)
+
+    async def request(self, request: ModelRequest, /) -> ModelResponse:
+        if request.settings.effort is None:
+            request = replace(request, settings=replace(request.settings, effort=self.effort))
+        return await self.ask(request)
 
 
 class Retrying(Wrapper):

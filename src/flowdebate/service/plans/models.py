@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from flowdebate.errors import ConfigurationError, FlowDebateError
 from flowdebate.models.openai.endpoint import address_of
 from flowdebate.models.resolve import EACH, PROVIDERS, ModelResolver, ModelSpec, found_models
 from flowdebate.models.usage import estimate_tokens
+from flowdebate.patterns.seats import Seats
 from flowdebate.runs.limits import Price
 from flowdebate.service.plans.options import PRICE
 
@@ -90,6 +92,8 @@ class Policies:
     record: str | None = None
     replay: str | None = None
     """File that answers are read from, in place of asking."""
+    effort: Seats | None = None
+    """How much the model of each seat is told to think."""
 
 
 def with_policies(plan: PlanT, *, recording: bool = True) -> PlanT:
@@ -97,6 +101,8 @@ def with_policies(plan: PlanT, *, recording: bool = True) -> PlanT:
 
     `recording=False` leaves out the recording: that of an interrupted run cannot be continued.
     """
+    from flowdebate.models.wrapper import Thinking
+
     policies = plan.policies
     if policies == Policies():
         return plan
@@ -113,12 +119,39 @@ def with_policies(plan: PlanT, *, recording: bool = True) -> PlanT:
         make = _apply(policies)
         if policies.record is not None and recording:
             make = _record(make, make(meant("chat")), policies.record)
+    efforts = policies.effort or Seats()
+
+    def told(spec: Model | str, seat: str, intent: str) -> Model:
+        effort: Any = _effort_of(efforts, seat, intent)
+        return make(spec) if effort is None else Thinking(make(spec), effort)
+
     speakers = tuple(
-        speaker if speaker.model is None else replace(speaker, model=make(speaker.model)) for speaker in plan.speakers
+        replace(each, model=told(each.model or meant("chat"), each.name, "chat"))
+        if each.model is not None or each.name in efforts.members
+        else each
+        for each in plan.speakers
     )
-    models = {intent: make(meant(intent)) for intent in ("chat", "synthesize")}
-    seats = {role: make(model) for role, model in plan.seats.items()}
-    return replace(plan, models=models, seats=seats, speakers=speakers, policies=Policies(), apply=make)
+    models = {intent: told(meant(intent), intent, intent) for intent in ("chat", "synthesize")}
+    seats = {
+        role: told(plan.seats.get(role, meant("synthesize")), role, "synthesize")
+        for role in {**plan.seats, **efforts.roles}
+    }
+    return replace(
+        plan,
+        models=models,
+        seats=seats,
+        speakers=speakers,
+        policies=Policies(),
+        apply=lambda model: told(model, "chat", "chat"),
+    )
+
+
+def _effort_of(efforts: Seats, seat: str, intent: str) -> str | None:
+    """How much the model of a seat is told to think; None where that is left open."""
+    rest: Any = efforts.rest
+    found = {**(rest if isinstance(rest, Mapping) else {intent: rest}), **efforts.roles, **efforts.members}
+    effort: str | None = found.get(seat, found.get(intent))
+    return effort
 
 
 def _apply(policies: Policies) -> Callable[[Model | str], Model]:
@@ -220,6 +253,10 @@ def models_line(plan: Plan, *, environment: str | None = None) -> str:
 def seat_titles(plan: Plan, *, environment: str | None = None) -> dict[str, str]:
     """The model of each seat of a plan that a model takes, by its name or role; errors as of a run's first call."""
     resolver = ModelResolver(plan.models, environment=environment)
+
+    def intent_of(seat: str) -> str:
+        return "synthesize" if seat in plan.options.roles else "chat"
+
     options, people = plan.options, getattr(plan.options, "humans", None) or ()
     chat = _title(plan, resolver, "intent/chat")
     members = {each.name: each.model for each in plan.speakers} or {f"{options.SPEAKER}s": None}
@@ -228,7 +265,12 @@ def seat_titles(plan: Plan, *, environment: str | None = None) -> dict[str, str]
         panel = getattr(options, "panel", None) if role == "judge" else None
         asked = [_at_server(plan, each) for each in panel or ()]
         seats[role] = ", ".join(asked) or _title(plan, resolver, plan.seats.get(role, "intent/synthesize"))
-    return {seat: model for seat, model in seats.items() if seat not in people}
+    told = {seat: plan.policies.effort and _effort_of(plan.policies.effort, seat, intent_of(seat)) for seat in seats}
+    return {
+        seat: f"{model}, effort {told[seat]}" if told[seat] else model
+        for seat, model in seats.items()
+        if seat not in people
+    }
 
 
 def _title(plan: Plan, resolver: ModelResolver, spec: ModelSpec) -> str:

@@ -25,6 +25,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from flowdebate.errors import BadFile, ConfigurationError, FlowDebateWarning
+from flowdebate.models.base import Effort
 from flowdebate.models.openai.endpoint import ADDRESS, address_of, check_address
 from flowdebate.patterns.seats import DEFAULT
 from flowdebate.prompts.template import Profile
@@ -115,6 +116,9 @@ SeatModels = Annotated[
     Reach("model"),
     allowed('the name of a model, "each", or a table of names of models by name or role'),
 ]
+SeatEfforts = Annotated[
+    Effort | dict[_PlainText, Effort], _NOTHING, allowed("low, medium or high, or a table of these by name or role")
+]
 ModelNames = Annotated[list[_PlainText], Reach("model"), allowed("a list of names of models")]
 # nine digits: no price is longer, and a float has no longer number exactly
 PRICE = re.compile(r"(?:(?P<model>.+)=)?(?P<prompt>\d{1,9}(?:\.\d+)?)/(?P<completion>\d{1,9}(?:\.\d+)?)")
@@ -148,7 +152,7 @@ def or_off(given: str) -> float | str | bool:
         return given
 
 
-def read_models(given: Any) -> Any:  # noqa: ANN401 - or what a file says already
+def read_models(given: Any, flag: str = "--model", word: str = "MODEL") -> Any:  # noqa: ANN401 - or what a file says already
     """The `model` of a plan as the command line has it: [NAME|ROLE=]MODEL, once or repeated.
 
     >>> read_models(["local"]), read_models(["openai/gpt-5", "judge=gemini/flash"])
@@ -161,12 +165,21 @@ def read_models(given: Any) -> Any:  # noqa: ANN401 - or what a file says alread
         before, sign, after = (part.strip() for part in each.partition("="))
         seat, model = (before, after) if sign else ("", before)
         if not model or (sign and not seat):
-            raise ConfigurationError(COMMAND, "--model", each, "MODEL, NAME=MODEL or ROLE=MODEL")
+            raise ConfigurationError(COMMAND, flag, each, f"{word}, NAME={word} or ROLE={word}")
         if (seat or DEFAULT) in models:
             who = f"{seat} has" if seat else "those without one of their own have"
-            raise ConfigurationError(COMMAND, "--model", each, f"given once for each: {who} {models[seat or DEFAULT]}")
+            raise ConfigurationError(COMMAND, flag, each, f"given once for each: {who} {models[seat or DEFAULT]}")
         models[seat or DEFAULT] = model
     return models[DEFAULT] if [*models] == [DEFAULT] else models
+
+
+def read_efforts(given: Any) -> Any:  # noqa: ANN401 - as above
+    """The `effort` of a plan, likewise.
+
+    >>> read_efforts(["low", "judge=high"])
+    {'default': 'low', 'judge': 'high'}
+    """
+    return read_models(given, "--effort", "LEVEL")
 
 
 def join_models(before: object, after: object) -> object:
@@ -368,6 +381,14 @@ class PatternOptions(BaseModel):
         repeated=True,
         read=read_models,
     )
+    effort: SeatEfforts | None = option(
+        "How much models think before they answer: low, medium or high; repeat with NAME= or ROLE=, as judge=high. "
+        "Default: as each model does by itself.",
+        panel="Model",
+        metavar="[NAME=]LEVEL",
+        repeated=True,
+        read=read_efforts,
+    )
     base_url: Address | None = option(
         "OpenAI-compatible server, up to and including /v1. --model is then the model's name on that "
         "server; the key is OPENAI_API_KEY, or that of the provider whose server it is.",
@@ -484,8 +505,8 @@ class PatternOptions(BaseModel):
         over = {
             key: value if (read := option_of(cls, key).read) is None else read(value) for key, value in over.items()
         }
-        if "model" in over:
-            over["model"] = join_models(of_file.get("model"), over["model"])
+        for key in {"model", "effort"} & over.keys():
+            over[key] = join_models(of_file.get(key), over[key])
         try:
             options = cls.model_validate({**of_file, **over})
         except ValidationError as error:

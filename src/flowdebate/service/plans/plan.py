@@ -14,7 +14,7 @@ from flowdebate.models.openai.endpoint import address_of
 from flowdebate.models.prices import HOW, prices_known
 from flowdebate.models.resolve import EACH, found_models, model_of_environment
 from flowdebate.patterns import PATTERNS, find_pattern
-from flowdebate.patterns.seats import DEFAULT, seat_models
+from flowdebate.patterns.seats import DEFAULT, Seats, seat_models
 from flowdebate.service.plans.files import parse_json, read_text
 from flowdebate.service.plans.models import Models, Policies, prices_of
 from flowdebate.service.plans.options import MEGABYTES, OutputOptions, SourceEntry, join_models, misuse, read_plan_file
@@ -207,7 +207,18 @@ def make_plan(
         ask=ask,
     )
     page.check(plan)
-    return _with_seats(plan)
+    return _with_seats(replace(plan, policies=replace(plan.policies, effort=_efforts(plan))))
+
+
+def _efforts(plan: Plan) -> Seats | None:
+    """How much each seat is told to think; ConfigurationError for a seat that the plan does not have."""
+    options = plan.options
+    if options.effort is None:
+        return None
+    place, field = options.place("effort")
+    members = {each.name: None for each in plan.speakers}
+    taken = {"speaker": options.SPEAKER, "where": place, "field": field}
+    return seat_models(options.effort, members, options.roles, **taken, check=lambda *_, **__: None)
 
 
 def _with_seats(plan: Plan) -> Plan:

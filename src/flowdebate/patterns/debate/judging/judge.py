@@ -214,7 +214,8 @@ class Judge(Block[Any, JudgedVerdict]):
         self._labels = labels_for(sides, how.labels, where=where)
         self._asking = self._ask(how)
         lettered = how.is_open and 1 < len(sides) <= MOST_LETTERS
-        self._by_letter = self._ask(replace(how, answer="letter")) if lettered else None
+        # asked of a model with a concise profile only: another one need not give log-probabilities
+        self._by_letter = self._ask(replace(how, answer="letter", model=None)) if lettered else None
         for asking in (self._asking, self._by_letter):
             if asking is not None:
                 asking.planned(len(sides))  # refuses more sides than the schedule takes
