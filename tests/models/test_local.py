@@ -90,7 +90,7 @@ async def test_the_engine_gives_the_log_probabilities_of_choices(path: Path) -> 
 
 
 async def test_a_ballot_is_the_same_whatever_the_engine_was_asked_before(path: Path) -> None:
-    """After any twenty requests, and with others in flight: what is reused of a prompt would move the probabilities."""
+    """After any six requests, and with others in flight: what is reused of a prompt would move the probabilities."""
     said = "Rents rose by 15 per cent in four years, and 31 of 40 shops closed. " * 3
     model, random = LocalModel(path), Random(5)
     ballot = question(f"Side A:\n{said}\nSide B:\nNo.\nWhich side? Answer A or B.", choices=("A", "B"), max_tokens=None)
@@ -107,13 +107,13 @@ async def test_a_ballot_is_the_same_whatever_the_engine_was_asked_before(path: P
         return dict(found.logprobs)
 
     first = await cast()
-    for _ in range(4):
-        for _ in range(5):
+    for _ in range(2):
+        for _ in range(3):
             await ask(model, another())
         assert await cast() == pytest.approx(first, abs=1e-6)
     assert await cast() == pytest.approx(first, abs=1e-6), "right after itself"
-    together = await asyncio.gather(*(ask(model, another()) for _ in range(3)), cast(), ask(model, another()), cast())
-    assert [together[3], together[5]] == [pytest.approx(first, abs=1e-6)] * 2
+    together = await asyncio.gather(ask(model, another()), cast(), ask(model, another()), cast())
+    assert [together[1], together[3]] == [pytest.approx(first, abs=1e-6)] * 2
 
 
 def engine_pid(path: Path) -> int:
