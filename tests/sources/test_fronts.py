@@ -6,6 +6,7 @@ import asyncio
 import json
 import sqlite3
 from contextlib import closing
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -66,6 +67,9 @@ def test_the_command_of_every_pattern_reads_a_folder_and_no_secret(pattern: str,
     assert "Sources: notes/report.md (6 tokens), estimated, which go to the model with each turn" in words
     assert "Left out: notes/.env (may hold secrets), notes/deploy.txt (may hold secrets)" in words
     assert words.index("Sources: ") < words.index("Should we cap rents?")
+    hashed = sha256(REPORT.encode()).hexdigest()
+    assert f"Source: notes/report.md ({len(REPORT)} bytes, SHA-256 {hashed})" in words
+    assert "Quotes: none" in words
     sent = json.dumps(on.bodies)
     assert f"[notes/report.md] {REPORT}" in sent
     with closing(sqlite3.connect(store)) as connection:

@@ -63,7 +63,7 @@ Sources: TypeAlias = Annotated[
     Field(
         max_length=50,
         description="What the speakers may quote: texts by name, or paths of files and folders that this server "
-        "allows. Quotes are looked up, and `said` tells which were not found.",
+        "allows. Quotes are looked up in them.",
     ),
 ]
 Rounds: TypeAlias = Annotated[

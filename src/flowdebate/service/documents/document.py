@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
@@ -15,7 +16,7 @@ from flowdebate._util.wire import WireModel
 from flowdebate.errors import BadFile
 from flowdebate.patterns import DEFAULT, PATTERNS, find_pattern
 from flowdebate.patterns.state import DebateStatus
-from flowdebate.service.documents.sections import failures, round_heading
+from flowdebate.service.documents.sections import Quoted, failures, round_heading
 from flowdebate.service.documents.text import as_json
 from flowdebate.service.plans.files import parse_json, problem_of, read_text
 from flowdebate.service.steps import Fork
@@ -180,8 +181,22 @@ class Document(InNotebooks, WireModel):
 
     @property
     def notes(self) -> list[str]:
-        """Remarks for the end, a line each."""
-        return []
+        """Remarks for the end, a line each: the sources, and what became of quotes."""
+        return material_notes(self.raw)
+
+    def quoted(self, index: int) -> tuple[Quoted, ...]:
+        """The quotes of the contribution at `index` of `raw.entries`, looked up in the sources."""
+        found = (self.raw.quotes or ())[index : index + 1]  # without sources nothing was looked up
+        return tuple(
+            Quoted(
+                start=quote.start,
+                end=quote.end,
+                source=f"{quote.source}, {quote.page}" if quote.page else quote.source,
+            )
+            for quotes in found
+            for quote in quotes
+            if quote.status != "too_short"
+        )
 
     def judging(self) -> Iterator[Fact]:
         """How the result was judged, beyond what the page itself shows."""
@@ -230,9 +245,9 @@ class RoundsDocument(Document):
 
     @property
     def notes(self) -> list[str]:
-        """The order of turns, where it is not the declared one."""
+        """With the order of turns, where it is not the declared one."""
         order = getattr(self.raw, "turn_order", "declared")  # in a deliberation all speak at once, in no order
-        return [] if order == "declared" else [f"Turn order: {order}"]
+        return [*([] if order == "declared" else [f"Turn order: {order}"]), *super().notes]
 
     @abstractmethod
     def entries(self) -> Iterator[tuple[int, Entry]]:
@@ -255,7 +270,10 @@ class RoundsDocument(Document):
         return [Speaker(name=name, role=role or None) for name, role in spoke]
 
     def sections(self) -> Iterator[Section]:
-        entries, failed = list(self.entries()), self.raw.losses
+        failed = self.raw.losses
+        entries = [
+            (number, replace(entry, quotes=self.quoted(index))) for index, (number, entry) in enumerate(self.entries())
+        ]
         for number in self.rounds():
             yield round_heading(number, self.max_rounds)
             yield from self.opening(number)
@@ -266,6 +284,36 @@ class RoundsDocument(Document):
             yield from self.closing(number)
         yield from failures(each for each in failed if each.role in self.LATE)
         yield from self.outcome()
+
+
+_MOST_SOURCES = 20
+"""Sources that notes list one by one."""
+
+
+def material_notes(raw: Any) -> list[str]:  # noqa: ANN401 - a raw output
+    """Notes on the sources of a run, and on its quotes.
+
+    >>> from flowdebate.patterns.debate.schemas import DebateRawOutput
+    >>> material_notes(DebateRawOutput(rounds=1, question="Q?", transcript=[], verdict=None, quotes=[]))
+    ['Quotes: none']
+    """
+    notes, sources = [], [source for source in raw.sources or () if source.left_out is None]
+    for source in sources[:_MOST_SOURCES]:
+        pages = "" if source.pages is None else f"{source.pages} pages, "
+        notes.append(f"Source: {source.name} ({pages}{source.size:,} bytes, SHA-256 {source.sha256})")
+    if more := len(sources) - _MOST_SOURCES:
+        notes += [f"Sources: {more:,} more"] if more > 0 else []
+    if left := [f"{each.name} ({each.left_out})" for each in raw.sources or () if each.left_out is not None]:
+        rest = f" and {len(left) - _MOST_SOURCES:,} more" if len(left) > _MOST_SOURCES else ""
+        notes.append(f"Left out: {', '.join(left[:_MOST_SOURCES])}{rest}")
+    if raw.older is not None:
+        notes.append(f"History: prompts had a summary of all rounds up to {raw.older.rounds}, not the words")
+    if raw.quotes is not None:
+        counted = Counter(quote.status for quotes in raw.quotes for quote in quotes)
+        found, missing = counted["verified"], counted["unverified"]
+        told = f"{found} verified, {missing} not found in the sources" if found or missing else "none"
+        notes.append(f"Quotes: {told}")
+    return notes
 
 
 def speakers_of(roster: Iterable[Any]) -> list[Any]:

@@ -80,12 +80,13 @@ class CouncilDocument(Document):
     def sections(self) -> Iterator[Section]:
         raw = self.raw
         yield Heading(title=_PHASES[1])
-        for opinion in raw.opinions:
+        for index, opinion in enumerate(raw.opinions):
             yield Entry(
                 name=opinion.agent_name,
                 about=self.about(opinion.agent_name, opinion.role),
                 text=opinion.text,
                 flag=opinion.flag,
+                quotes=self.quoted(index),
             )
         yield from failures(each for each in raw.losses if each.role not in ("reviewer", "chair"))
         if raw.reviews:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field, model_validator
@@ -18,7 +16,6 @@ from flowdebate.service.documents.sections import (
     Group,
     Heading,
     Output,
-    Quoted,
     Section,
     Shares,
 )
@@ -53,15 +50,8 @@ class DebateDocument(RoundsDocument):
         return self
 
     def entries(self) -> Iterator[tuple[int, Entry]]:
-        # without sources nothing was looked up, and there are no quotes
-        for entry, found in zip_longest(self.raw.transcript, (self.raw.quotes or [])[: len(self.raw.transcript)]):
-            quotes = tuple(
-                Quoted(start=quote.start, end=quote.end, source=quote.source)
-                for quote in found or ()
-                if quote.status != "too_short"
-            )
-            said = Entry(name=entry.agent_name, about=entry.stance, text=entry.text, flag=entry.flag, quotes=quotes)
-            yield entry.round, said
+        for entry in self.raw.transcript:
+            yield entry.round, Entry(name=entry.agent_name, about=entry.stance, text=entry.text, flag=entry.flag)
 
     def raw_speakers(self) -> list[Side]:
         spoke = dict.fromkeys((entry.agent_name, entry.stance) for entry in self.raw.transcript)
@@ -299,18 +289,8 @@ def _how_read(judging: Judging, usable: Sequence[JudgeBallot], models: int) -> s
 
 
 def notes_on(raw: DebateRawOutput, usage: Tokens | None) -> list[str]:
-    """Remarks on quotes, hidden names and baselines, a line each.
-
-    >>> from flowdebate.patterns.debate.schemas import DebateRawOutput
-    >>> notes_on(DebateRawOutput(rounds=1, question="Q?", transcript=[], verdict=None, quotes=[]), None)
-    ['Quotes: none']
-    """
+    """Remarks on hidden names and baselines, a line each."""
     notes = []
-    if raw.quotes is not None:
-        counted = Counter(quote.status for quotes in raw.quotes for quote in quotes)
-        found, missing = counted["verified"], counted["unverified"]
-        told = f"{found} verified, {missing} not found in the sources" if found or missing else "none"
-        notes.append(f"Quotes: {told}")
     if raw.leaks is not None:
         named = ", ".join(dict.fromkeys(leak.meant for leak in raw.leaks.leaks))
         notes.append(f"Names in arguments that were hidden from debaters and judge: {raw.leaks.count} ({named})")

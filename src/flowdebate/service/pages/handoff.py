@@ -111,10 +111,10 @@ class HandoffDocument(Document):
         if self.raw.transcript:
             yield _TURNS
         for number in range(1, self.raw.turns + 1):
-            for entry in self.raw.transcript:
+            for index, entry in enumerate(self.raw.transcript):
                 if entry.round == number:
-                    about = _turn(number, self.max_turns)
-                    yield Entry(name=entry.agent_name, about=about, text=entry.text, flag=entry.flag)
+                    about, quotes = _turn(number, self.max_turns), self.quoted(index)
+                    yield Entry(name=entry.agent_name, about=about, text=entry.text, flag=entry.flag, quotes=quotes)
                     yield from next_speaker(entry)
             yield from failures(each for each in self.raw.losses if each.round == number)
 
