@@ -202,10 +202,10 @@ def test_a_run_on_a_terminal_of_any_width_has_whole_lines(columns: int) -> None:
 def test_models_are_named_by_what_they_are_asked_for() -> None:
     """Sides, panel and judge with models of their own; a recording asks none."""
     sides = [{"name": "anna", "stance": "a", "model": "openai/gpt-5"}, {"name": "ben", "stance": "b"}]
-    given = {"question": "Q?", "model": "ollama/gemma3", "judge_model": "openai/gpt-5"}
+    given = {"question": "Q?", "model": ["ollama/gemma3", "judge=openai/gpt-5"]}
     plan = make_plan(PATTERNS["debate"], given, file={"debaters": sides})
     here = "ollama/gemma3 (a server on this machine, at http://127.0.0.1:11434/v1)"
-    assert models_line(plan) == f"Models: {here}; moderator, judge, synthesizer, anna: openai/gpt-5"
+    assert models_line(plan) == f"Models: openai/gpt-5 (anna, judge); {here} (ben, synthesizer)"
     replay = make_plan(PATTERNS["debate"], {"question": "Q?", "replay": "answers.jsonl"})
     assert models_line(replay) == "Model: none is asked, the answers are those recorded in answers.jsonl"
 

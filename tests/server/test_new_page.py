@@ -45,7 +45,8 @@ def test_a_form_has_every_option_of_its_pattern(shared: Stage, pattern: str) -> 
     page = shared.http.get(f"/new?pattern={pattern}").text
     options = set(described["options"]["properties"]) - {"suspend"}
     entry = described["options"]["$defs"][{"debate": "SideEntry"}.get(pattern, "PersonaEntry")]["properties"]
-    assert set(NAMES.findall(page)) == options | {described["subject"]} | set(entry)
+    seats = {"default", *PATTERNS[pattern].load_page().options.ROLES}
+    assert set(NAMES.findall(page)) == options | {described["subject"]} | set(entry) | seats
     assert f'?pattern={pattern}" aria-current="true"' in page
 
 

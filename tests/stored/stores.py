@@ -102,6 +102,7 @@ def resume_by_command(
         result = command("resume", run_id, *options, store=store)
         assert result.exit_code in (0, 3), result.stderr
         document = timeless(json.loads(result.stdout))
+        document.pop("models", None)  # documents did not say which models answered
         steps = of_store(store, lambda opened: opened.steps(run_id))
         return {
             "status": document["status"],
@@ -177,4 +178,5 @@ def shown(run_id: str, store: Path) -> dict[str, str]:
     texts = {"steps": steps.stdout, "page": page.stdout, "report": report.read_text() if report.exists() else ""}
     if page.exit_code:
         texts["page"] = page.stderr
-    return {name: re.sub(r"\n *Started: .*", "", text) for name, text in texts.items()}
+    # when it started is no part of it, and reports did not say which models answered
+    return {name: re.sub(r"\n( *Started|- Models?): .*", "", text) for name, text in texts.items()}

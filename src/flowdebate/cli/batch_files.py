@@ -17,7 +17,7 @@ from flowdebate._util.files import open_private
 from flowdebate.cli.terminal.process import WriteFailed, check_target, write_json, write_whole
 from flowdebate.errors import BadFile
 from flowdebate.models.usage import Usage
-from flowdebate.service.documents.document import Tokens
+from flowdebate.service.documents.document import Tokens, read_models
 from flowdebate.service.documents.text import seen_json
 from flowdebate.service.plans.files import parse_json, read_text
 from flowdebate.service.plans.options import is_text
@@ -215,6 +215,7 @@ class Line:
             item.output,
             status=item.status,
             error=error,
+            models=None if item.run is None else read_models(item.run.models),
             usage=Tokens.of(Usage.none() if item.run is None else item.run.usage),
             seconds=None if item.result is None else round(item.result.seconds, 3),
             seed=item.seed,

@@ -193,7 +193,7 @@ async def follow_run(
 async def _end_of_handle(plan: Plan, handle: RunHandle[Any], place: Place | None) -> Ended:
     """The end of a run that was executed here; `place` is where it is stored."""
     from flowdebate.runs.events import RunFinished
-    from flowdebate.service.documents.document import Tokens
+    from flowdebate.service.documents.document import Tokens, read_models
     from flowdebate.service.pages.base import document_of_plan
     from flowdebate.service.steps import Fork
 
@@ -218,6 +218,7 @@ async def _end_of_handle(plan: Plan, handle: RunHandle[Any], place: Place | None
         output,
         status="interrupted" if handle.status == "running" else handle.status,
         error=reached if failure is None else str(failure),
+        models=read_models(handle.models),
         usage=Tokens.of(handle.usage),
         cost=handle.cost,
         seconds=None if end is None else round(end.seconds, 3),

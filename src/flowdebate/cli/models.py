@@ -57,6 +57,7 @@ def models(
             }
             for name, provider in PROVIDERS.items()
         ],
+        "seats": _seats() if chosen else {},
         "local": local_model_state(),
         "checks": [asyncio.run(_ask_once(spec)) for spec in asked] if check else None,
     }
@@ -68,6 +69,17 @@ def models(
         raise typer.Exit(ExitCode.NO_RESULT)
     if any(each["error"] for each in data["checks"] or ()):
         raise typer.Exit(ExitCode.FAILED)
+
+
+def _seats() -> dict[str, dict[str, str]]:
+    """The model that each seat of each pattern would get with --model each."""
+    from flowdebate.models.resolve import EACH
+    from flowdebate.patterns import PATTERNS
+    from flowdebate.service.plans.models import seat_titles
+    from flowdebate.service.plans.plan import make_plan
+
+    subjects = {info: {info.subject: info.load_page().example, "model": EACH} for info in PATTERNS.values()}
+    return {info.verb: seat_titles(make_plan(info, given)) for info, given in subjects.items()}
 
 
 async def _ask_once(spec: str) -> dict[str, Any]:
@@ -89,6 +101,7 @@ async def _ask_once(spec: str) -> dict[str, Any]:
 
 def _show(data: dict[str, Any], asked: Sequence[str]) -> None:
     from flowdebate.models.resolve import nothing_found
+    from flowdebate.service.documents.text import ONE_MODEL, models_text
 
     page = open_page()
     if data["default"] is None:
@@ -125,3 +138,11 @@ def _show(data: dict[str, Any], asked: Sequence[str]) -> None:
         rows.append((each["name"], key, each["model"] or none, each["address"]))
     page.line()
     page.columns(("PROVIDER", "KEY", "MODEL", "ADDRESS"), rows)
+    seats = data["seats"].values()
+    if len({model for models in seats for model in models.values()}) == 1:
+        page.line()
+        page.line(f"--model each: one provider is set up, so all seats have its model; see {ONE_MODEL}")
+    elif seats:
+        dealt = [(name, models_text(models).partition(": ")[2]) for name, models in data["seats"].items()]
+        page.line()
+        page.columns(("PATTERN", "WITH --model each"), dealt)

@@ -85,7 +85,7 @@ def create_server(
         )
     finally:
         root.removeHandler(handler)
-    service.restrict_models()
+    models = service.restrict_models().names
     if JUDGE not in service.patterns:
         service.register(JUDGE, judge_texts())
     add_run_tools(
@@ -93,6 +93,7 @@ def create_server(
         of,
         patterns=[each for each in service.patterns if each != JUDGE],
         plans=service.plans,
+        models=models,
         folders=allowed_folders(allow_sources, where="create_server()"),
     )
     add_turn_tools(server, of)

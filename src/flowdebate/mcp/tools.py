@@ -75,6 +75,14 @@ Rounds: TypeAlias = Annotated[
     ),
 ]
 HowSure: TypeAlias = Annotated[Confidence, Field(description="How sure the answer is to be; more takes more calls.")]
+Models: TypeAlias = Annotated[
+    Annotated[str, Field(max_length=200)] | Annotated[dict[str, str], Field(max_length=100)],
+    Field(
+        description="The model of all, or an object with models by name of a side or member, by role (judge, "
+        'moderator, synthesizer, chair) and as `default` for the rest. As text or as `default`, "each" gives each side '
+        "the model of another vendor."
+    ),
+]
 Archived: TypeAlias = Annotated[
     bool, Field(description="In a consensus: show what earlier debates found, and remember this one. Default: true.")
 ]
@@ -89,7 +97,11 @@ Seen: TypeAlias = Annotated[int, Field(ge=0, description="Parts that you have re
 
 
 def make_options(
-    pattern: str, sides: Sequence[Side] | None, max_rounds: int | None, confidence: Confidence | None = None
+    pattern: str,
+    sides: Sequence[Side] | None,
+    max_rounds: int | None,
+    confidence: Confidence | None = None,
+    model: str | Mapping[str, str] | None = None,
 ) -> dict[str, Any] | None:
     """The options of a plan of the built-in `pattern`; None without any.
 
@@ -101,6 +113,8 @@ def make_options(
         raise ConfigurationError("start_debate", "pattern", pattern, allowed)
     kind = info.load_page().options
     options = {} if confidence is None else info.load_page().options_for(confidence)
+    if model is not None:
+        options["model"] = model
     if sides:
         key = info.load_page().speaks_for
         names = [side.name or f"Side {ascii_uppercase[at]}" for at, side in enumerate(sides)]
@@ -145,6 +159,7 @@ class RunTools:
         sources: Sources | None = None,
         pattern: Annotated[str, Field(max_length=200)] = DEFAULT,
         confidence: HowSure | None = None,
+        model: Models | None = None,
         archive: Archived | None = None,
         wait: Seconds = 20,
     ) -> RunReport:
@@ -158,14 +173,14 @@ class RunTools:
         service = self._of(ctx)
         if pattern in self._patterns:
             given_here: dict[str, object] = {"sides": sides, "max_rounds": max_rounds, "sources": sources}
-            given_here |= {"confidence": confidence, "archive": archive}
+            given_here |= {"confidence": confidence, "model": model, "archive": archive}
             for field, given in given_here.items():
                 if given is not None:
                     allowed = f"left out: {pattern} has its own"
                     raise ConfigurationError("start_debate", field, given, allowed)
             options = None
         else:
-            options = make_options(pattern, sides, max_rounds, confidence)
+            options = make_options(pattern, sides, max_rounds, confidence, model)
         if isinstance(sources, list) and (refused := outside_of(self._folders, sources)):
             places = ", ".join(map(str, self._folders)) or "none: give their texts by name"
             raise ConfigurationError(
@@ -184,16 +199,18 @@ class RunTools:
         *,
         sources: Sources | None = None,
         confidence: HowSure = "balanced",
+        model: Models | None = None,
         wait: Seconds = 20,
     ) -> RunReport:
         """Ask several language models the same question: each answers by itself, then a chair writes one answer.
 
-        Members see the question and its `sources`, and nothing else. Returns after at most `wait` seconds; then call
+        Without `model`, the members are of all vendors that are set up here. They see the question and its `sources`, and
+        nothing else. Returns after at most `wait` seconds; then call
         wait_for_run until it is over. `confidence`: "quick" makes 4 calls of models (three answers, the
         chair's), "balanced" 7 (members also rank each other's answers without names), "high" 11 (five members). With a
         hosted model that is usually half a minute, one minute, one to two minutes; a small local one takes longer.
         """
-        asked: Any = {"sources": sources, "confidence": confidence, "wait": wait}
+        asked: Any = {"sources": sources, "confidence": confidence, "model": model, "wait": wait}
         return await self.start_debate(ctx, question, pattern="council", **asked)
 
     async def wait_for_run(
@@ -263,6 +280,7 @@ class RunTools:
             dict[str, Any] | None, Field(max_length=50, description="Answers to use, by the place of their step.")
         ] = None,
         seed: int | None = None,
+        model: Models | None = None,
         wait: Seconds = 20,
     ) -> RunReport:
         """Start a new run from a recorded one: answers that nothing changes for are reused, only others are asked for.
@@ -270,7 +288,8 @@ class RunTools:
         The recorded run stays as it is.
         """
         service = self._of(ctx)
-        run = await service.fork(run_id, at=at, edits=edits, seed=seed)
+        options = None if model is None else {"model": model}
+        run = await service.fork(run_id, at=at, edits=edits, seed=seed, options=options)
         return make_report(await wait_with_progress(service, run.run_id, wait, ctx))
 
     async def delete_run(self, ctx: Context[Any, Any], run_id: RunId) -> str:
@@ -280,17 +299,24 @@ class RunTools:
 
 
 def add_run_tools(
-    server: MCPServer[Any], service_of: ServiceOf, *, patterns: Collection[str], plans: bool, folders: Sequence[Path]
+    server: MCPServer[Any],
+    service_of: ServiceOf,
+    *,
+    patterns: Collection[str],
+    plans: bool,
+    models: Collection[str],
+    folders: Sequence[Path],
 ) -> None:
     """Register the tools of runs, for the application's own `patterns` and, with `plans`, the built-in ones.
 
-    Sources may be named below `folders`.
+    `models` are those that a host may name; sources may be named below `folders`.
     """
     tools = RunTools(service_of, patterns, folders)
+    named = f"Models that you may name: {', '.join(models) or 'none is set up'}."
     known = f"`pattern` is one of {', '.join(dict.fromkeys([*patterns, *(PATTERNS if plans else ())]))}."
     for tool, hints, more in (
-        (tools.start_debate, ASKS_MODELS, (known, HOW_TO_READ)),
-        *(((tools.start_council, ASKS_MODELS, (HOW_TO_READ,)),) if plans else ()),
+        (tools.start_debate, ASKS_MODELS, (known, named, HOW_TO_READ)),
+        *(((tools.start_council, ASKS_MODELS, (named, HOW_TO_READ)),) if plans else ()),
         (tools.wait_for_run, READS, (HOW_TO_READ,)),
         (tools.get_run, READS, (HOW_TO_READ,)),
         (tools.list_runs, READS, ()),

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from flowdebate._util.importing import InNotebooks
 from flowdebate.resources.resource import StateHandle
 from flowdebate.resources.tasks import TaskCollection
-from flowdebate.runs.durable.suspend import seat_in_name
-from flowdebate.runs.events import ModelCalled
+from flowdebate.runs.seats import models_by_seat
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
@@ -64,13 +63,8 @@ class RunView(InNotebooks):
 
     @property
     def models(self) -> Mapping[str, tuple[str, ...]]:
-        """The names of the models that have answered so far, by seat: a debater's name, a role, or a block."""
-        seats: dict[str, dict[str, None]] = {}
-        for event in self.events:
-            if isinstance(event, ModelCalled) and event.error is None:
-                answered = event.attempts[-1].model if event.attempts else event.model  # a fallback, perhaps
-                seats.setdefault(seat_in_name(event.block, event.path, event.role), {})[answered] = None
-        return {seat: tuple(models) for seat, models in seats.items()}
+        """The names of the models that have answered so far, by seat: a name on the roster, a role, or a block."""
+        return models_by_seat(self.events)
 
     @property
     def cost(self) -> float | None:

@@ -259,6 +259,7 @@ class ModelsState(_Shown):
     """Models that runs can ask."""
 
     default: str | None = Field(description="The model of runs that name none; null where none is set up.")
+    allowed: list[str] = Field(description="Names of models that options may have, or patterns such as `openai/*`.")
     providers: list[ProviderState] = Field(description="Name a model as `provider/model`.")
     local: bool = Field(description="Whether the model `local` is installed.")
 
@@ -328,8 +329,12 @@ async def models(front: FrontOf) -> ModelsState:
         for name, each in PROVIDERS.items()
     ]
     default = front.service.model_name or (None if chosen is None else chosen[0])
+    allowed = await asyncio.to_thread(lambda: front.service.restrict_models().names)
     return ModelsState(
-        default=default, providers=providers, local=state["engine"] and (state["packages"] or state["path"] is not None)
+        default=default,
+        allowed=allowed,
+        providers=providers,
+        local=state["engine"] and (state["packages"] or state["path"] is not None),
     )
 
 

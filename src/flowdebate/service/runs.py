@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from flowdebate.errors import BadFile, ConfigurationError, RunNotFound
 from flowdebate.runs.durable.resume import result_of
 from flowdebate.service.archive import archive_of
-from flowdebate.service.documents.document import Tokens, document_of
+from flowdebate.service.documents.document import Tokens, document_of, read_models
 from flowdebate.service.pages.base import document_of_plan
 from flowdebate.service.plans.options import COMMAND, is_text, misuse
 from flowdebate.service.plans.plan import pattern_of_run, plan_of
@@ -91,6 +91,7 @@ def _facts(run: StoredRun, steps: Sequence[StepRow], so_far: SoFar | None) -> di
     return {
         "status": status,
         "error": outcome.get("error") if run.status in ("failed", "limit") else None,
+        "models": read_models(outcome.get("models") if so_far is None else so_far.view.models),
         "usage": Tokens.of(so_far.view.usage) if tokens is None and so_far is not None else tokens,
         "seconds": outcome.get("seconds"),
         "seed": run.header.seed,

@@ -8,7 +8,7 @@ from pydantic import ValidationError, field_serializer
 
 from flowdebate._util.wire import WireModel
 from flowdebate.blocks.human.answers import open_requests_in
-from flowdebate.service.documents.document import Document, Tokens
+from flowdebate.service.documents.document import Document, Tokens, read_models
 from flowdebate.service.runs import state_of
 from flowdebate.service.steps import Fork
 
@@ -93,6 +93,8 @@ class RunState(WireModel):
     labels: dict[str, str]
     parent: str | None
     """The run that it was forked from; None for any other run."""
+    models: dict[str, list[str]] | None
+    """The models that have answered, by seat; None until the run ends."""
     usage: Tokens | None
     """None until the run ends."""
     seconds: float | None
@@ -121,6 +123,7 @@ class RunState(WireModel):
             seed=header.seed,
             labels=dict(header.labels),
             parent=None if header.parent is None else str(header.parent.get("run")),
+            models=read_models(outcome.get("models")),
             usage=Tokens.read(outcome.get("usage")),
             seconds=seconds if isinstance(seconds, (int, float)) else None,
             error=None if error is None else str(error),

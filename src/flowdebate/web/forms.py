@@ -130,6 +130,8 @@ def form_of(
             flag=options.flag_of(name),
             models=option.metavar == "SPEC",
         )
+        if option.repeated:
+            made = replace(made, label="Models", kind="group", parts=_models_of(options), help=_IN_FORM)
         folded[option.panel or "Other"].append(made)
     sample = page.sample.get(info.subject)
     filled = sample is not None and question in (None, sample)
@@ -150,6 +152,15 @@ def form_of(
         front=tuple(front),
         folded={panel: tuple(fields) for panel, fields in folded.items() if fields},
     )
+
+
+_IN_FORM = "Those who speak have theirs beside their names. “each” takes another provider for each of them."
+
+
+def _models_of(options: type[PatternOptions]) -> tuple[Field, ...]:
+    """The fields for the models of those who have none of their own, and of the roles."""
+    named = {"default": "For all others", **{role: _label(role) for role in options.ROLES}}
+    return tuple(Field(name=name, label=label, models=True) for name, label in named.items())
 
 
 def _speakers(

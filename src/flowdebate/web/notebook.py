@@ -15,7 +15,7 @@ from flowdebate.errors import BadFile
 from flowdebate.runs.durable.resume import result_of
 from flowdebate.runs.events import RunFinished
 from flowdebate.runs.result import RunHandle, RunResult, RunView
-from flowdebate.service.documents.document import Document, Tokens, document_of
+from flowdebate.service.documents.document import Document, Tokens, document_of, read_models
 from flowdebate.service.documents.evaluations import Summary, lay_out
 from flowdebate.service.documents.live import Live, cost_text, tokens_text
 from flowdebate.service.documents.markdown import escaped, report
@@ -123,6 +123,7 @@ def document_of_view(run: RunView) -> Document:
     facts = {
         "status": run.status,
         "error": _error(run),
+        "models": read_models(run.models),
         "usage": Tokens.of(run.usage),
         "cost": run.cost,
         "seconds": run.seconds,

@@ -21,6 +21,7 @@ from flowdebate.runs.durable.journal import Journal, plain, wait_uncancelled
 from flowdebate.runs.limits import Limits
 from flowdebate.runs.observer import observer_of
 from flowdebate.runs.run import Run
+from flowdebate.runs.seats import models_by_seat
 from flowdebate.store.base import COMPLETE, RunHeader
 from flowdebate.store.open import open_store
 
@@ -304,6 +305,7 @@ def outcome_of(run: Run, output: object, error: str | None) -> dict[str, Any]:
     return {
         **result_of(run.raw_output, output),
         "usage": usage,
+        "models": models_by_seat(run.records.events),
         "seconds": round(run.seconds + (0.0 if run.journal is None else run.journal.spent), 3),
         "error": error,
         "summary": {

@@ -77,20 +77,6 @@ def role_in_name(block: str, path: str) -> str | None:
     return None
 
 
-def seat_in_name(block: str, path: str, role: str | None) -> str:
-    """The seat of a block in `role`: the name of who speaks, else the role; the block outside of all roles.
-
-    >>> [seat_in_name(f"rent-{each}", "rent", role) for each, role in (("debater-ann", "debater"), ("judge", "judge"))]
-    ['ann', 'judge']
-    """
-    for pattern in path.split("/") if role in ("debater", "reviewer") else ():
-        before, found, name = block.partition(f"{unquote(pattern)}-")
-        word, _, member = name.removeprefix("stand-in-").partition("-")
-        if found and not before and member and word in _ROLES_IN_NAMES:
-            return member
-    return role or block
-
-
 def answer_text(answer: object, *, suspended: bool, by: str | None = None) -> str:
     """Serialize an answer: whether the run had been `suspended` for it, and `by` whom it was given (None: a human)."""
     stored = {"answer": answer, "parked": suspended}

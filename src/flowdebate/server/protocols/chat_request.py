@@ -123,6 +123,8 @@ class _Request(BaseModel):
     stream_options: StreamOptions | None = None
     user: str | None = Field(None, max_length=200)
     metadata: dict[str, str] | None = Field(None, max_length=16)
+    models: str | dict[str, str] | None = None
+    """The `model` of the pattern's options: for all, or by name and role."""
 
     @model_validator(mode="before")
     @classmethod
@@ -302,6 +304,10 @@ class ChatModel:
         """The options and the question of a run for this request; ConfigurationError for what the pattern cannot do."""
         chat = [(message.role, message.text) for message in request.messages]
         options, whole = read_chat(chat, request.messages[-1].role, self.info, where=WHERE)
+        if request.models is not None:
+            if self.info is None:
+                raise ConfigurationError(WHERE, "models", request.models, f"left out: {self.pattern} has its own")
+            options["model"] = request.models
         if (schema := request.answer_schema) is not None:
             if not self.answer_only or self.info is None or not _writes_output(self.info):
                 allowed = 'text, or left out: only built-in patterns with a synthesizer, as "flowdebate/debate:answer"'

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
-from pydantic import Field, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from flowdebate._messages import shown
 from flowdebate._util.importing import InNotebooks
@@ -17,7 +17,7 @@ from flowdebate.errors import BadFile
 from flowdebate.patterns import DEFAULT, PATTERNS, find_pattern
 from flowdebate.patterns.state import DebateStatus
 from flowdebate.service.documents.sections import Quoted, failures, round_heading
-from flowdebate.service.documents.text import as_json
+from flowdebate.service.documents.text import as_json, models_text
 from flowdebate.service.plans.files import parse_json, problem_of, read_text
 from flowdebate.service.steps import Fork
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _MEGABYTES = 16
 """Of a file that `render` reads."""
-_LAST = ("usage", "cost", "seconds", "seed", "runId", "fork")
+_LAST = ("models", "usage", "cost", "seconds", "seed", "runId", "fork")
 """The last keys of a document."""
 _STOP_REASONS: Mapping[str, str] = {
     "max_rounds": "as many as were allowed",
@@ -103,6 +103,14 @@ class Tokens(WireModel):
         return [f"Tokens: {tokens}", f"Calls: {self.calls:,}"]
 
 
+def read_models(stored: object) -> dict[str, list[str]] | None:
+    """The models of a run or an outcome, by seat; None where it has none, or none that can be read."""
+    try:
+        return TypeAdapter(dict[str, list[str]]).validate_python(stored)
+    except ValidationError:  # of an earlier version, or anybody's import
+        return None
+
+
 class Document(InNotebooks, WireModel):
     """A saved run: its end, all contributions, and its usage. Each pattern adds its own."""
 
@@ -123,6 +131,8 @@ class Document(InNotebooks, WireModel):
     error: str | None = None
     """Why it failed, or which limit ended it."""
     raw: Any
+    models: dict[str, list[str]] | None = None
+    """The models that have answered, by seat: a speaker's name, or a role; not written where nobody has noted them."""
     usage: Tokens | None = None
     cost: float | None = None
     """By the prices that were given; not written without any."""
@@ -135,7 +145,7 @@ class Document(InNotebooks, WireModel):
 
     def to_data(self) -> dict[str, Any]:
         """The document as JSON data, in camelCase."""
-        left_out = {name for name in ("cost", "fork") if getattr(self, name) is None}
+        left_out = {name for name in ("models", "cost", "fork") if getattr(self, name) is None}
         value = self.model_dump(mode="json", by_alias=True, exclude=left_out)
         # A subclass's own fields come behind those of its base: readers want them before the usage.
         first, last = (key for key in value if key not in _LAST), (key for key in _LAST if key in value)
@@ -170,6 +180,11 @@ class Document(InNotebooks, WireModel):
     def speakers(self) -> list[Any]:
         """The speakers; where the document does not name them, those of its raw output."""
         return getattr(self, self.ROSTER) or self.raw_speakers()
+
+    @property
+    def models_line(self) -> str | None:
+        """The models that have answered, in words; None where there is none."""
+        return models_text({seat: ", ".join(names) for seat, names in self.models.items()}) if self.models else None
 
     def reason_in_words(self, reason: str) -> str:
         """A stop reason for readers; a condition by its name."""

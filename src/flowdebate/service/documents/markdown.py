@@ -164,6 +164,8 @@ def _ending(document: Document) -> Iterator[str]:
         yield f"- Error: {escaped(document.error)}"
     if document.ending is not None:
         yield f"- {escaped(document.ending)}"
+    if document.models_line is not None:
+        yield f"- {escaped(document.models_line)}"
     if document.usage is not None:
         yield from (f"- {line}" for line in document.usage.lines())
     if document.seconds is not None:

@@ -14,6 +14,7 @@ from flowdebate.models.resolve import EACH, PROVIDERS, ModelResolver, ModelSpec,
 from flowdebate.models.usage import estimate_tokens
 from flowdebate.patterns.seats import Seats
 from flowdebate.runs.limits import Price
+from flowdebate.service.documents.text import models_text
 from flowdebate.service.plans.options import PRICE
 
 if TYPE_CHECKING:
@@ -215,9 +216,6 @@ def _record(made: Callable[[Model | str], Model], first: Model, path: str) -> Ca
 
 # As a front end shows them
 
-ONE_MODEL = "docs/models.md#one-model-in-all-seats"
-"""Where the documentation says what it means that all seats have one model."""
-
 
 def models_line(plan: Plan, *, environment: str | None = None) -> str:
     """The models that a run of `plan` will ask, by role where they differ; "" if none is set up.
@@ -241,13 +239,7 @@ def models_line(plan: Plan, *, environment: str | None = None) -> str:
         return ""
     fallback = ", ".join(each if isinstance(each, str) else each.name for each in policies.fallback)
     after = f"; if it fails: {fallback}" if fallback else ""
-    who: dict[str, list[str]] = {}
-    for seat, model in seats.items():
-        who.setdefault(model, []).append(seat)
-    if len(who) == 1:
-        return f"Model: {next(iter(who))} in all seats{after}; what that means: {ONE_MODEL}"
-    asked = "; ".join(f"{model} ({', '.join(names)})" for model, names in who.items())
-    return f"Models: {asked}{after}"
+    return f"{models_text(seats)}{after}"
 
 
 def seat_titles(plan: Plan, *, environment: str | None = None) -> dict[str, str]:

@@ -173,7 +173,8 @@ def make_plan(
     made = Models(options.base_url)
     options, schema = _read_schema(options)
     options = _read_sources(options)
-    if begins and page.each_by_default and options.model is None and not getattr(options, options.ROSTER):
+    named = any(each.model for each in getattr(options, options.ROSTER) or ())
+    if begins and page.each_by_default and options.model is None and not named:
         several = options.base_url is None and model_of_environment() is None and len(found_models()) > 1
         options = options.replaced(model=EACH) if several else options
     prices = prices_of(options.price or ())

@@ -14,7 +14,7 @@ from flowdebate.runs.events import BlockAnswered, HumanAsked, ModelCalled
 from flowdebate.service.documents.live import Live
 from flowdebate.service.documents.sections import Card, Entry, Fact, Group, Heading, Output, Remark
 from flowdebate.web.prose import GrowingProse
-from flowdebate.web.run.record import Board, Sums, call_of, draw
+from flowdebate.web.run.record import Board, Sums, call_of, draw, models_of
 from flowdebate.web.run.sheet import Party, Round, Turn, parties_of
 from flowdebate.web.templates import macro
 
@@ -225,6 +225,7 @@ class LivePage:
                 self._put("drawing", "trace", "drawing", draw(tuple(self._calls)))
             self._put("steps-sum", "trace", "sum", self._sums)
             self._put("requests", "trace", "requests", self._sums)
+            self._put("models", "trace", "models", models_of(self._calls))
         if "tasks" in places:
             board = Board(number=len(self._tasks), completed=len(self._completed))
             self._put("done", "board", "done", board)

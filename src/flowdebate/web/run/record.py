@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from flowdebate.events import HumanAsked, ModelCalled, TaskChanged, TurnStarted
+from flowdebate.service.documents.text import models_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from flowdebate.resources.tasks import Task
     from flowdebate.service.steps import StepState
@@ -128,12 +129,26 @@ class Trace:
         return (call for call in self.calls if call.party is not None and call.party.name == name)
 
     @property
+    def models(self) -> str:
+        """Which models have answered for whom."""
+        return models_of(self.calls)
+
+    @property
     def sums(self) -> Sums:
         """The sums of its calls."""
         sums = Sums()
         for call in self.calls:
             sums.add(call)
         return sums
+
+
+def models_of(calls: Iterable[Call]) -> str:
+    """Which models have answered for whom, on a line; "" where none has."""
+    seats: dict[str, dict[str, None]] = {}
+    for call in calls:
+        if call.model is not None and call.attempts:
+            seats.setdefault(call.who, {})[call.model] = None
+    return models_text({who: ", ".join(names) for who, names in seats.items()}) if seats else ""
 
 
 def trace_of(steps: Sequence[StepState], events: Sequence[object], parties: Mapping[str, Party]) -> Trace:

@@ -1,0 +1,376 @@
+"""A model for each seat, on every front end: requests arrive where they should, with that vendor's key and no other."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from mcp import Client
+from openai import BadRequestError, OpenAI
+from typer.testing import CliRunner
+
+from flowdebate import Debater, council, debate
+from flowdebate.cli.app import app
+from flowdebate.errors import ConfigurationError, FlowDebateError, FlowDebateWarning, ModelUnavailable
+from flowdebate.mcp import create_server
+from flowdebate.patterns import PATTERNS
+from flowdebate.patterns.seats import seat_models
+from flowdebate.service import Service
+from flowdebate.service.plans.models import models_line
+from flowdebate.service.plans.plan import make_plan, stored_plan
+from flowdebate.store import export_run, import_runs
+from tests.mcp.conftest import refused, told
+from tests.server.stage import TOKEN, staged
+
+from .vendors import vendors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from .vendors import Asked, Vendor, VendorName
+
+    Found = dict[VendorName, Vendor]
+
+QUESTION = "Should rents be capped?"
+SEATS = {"default": "openai/gpt-5-mini", "con": "anthropic/claude-haiku-5-5", "judge": "gemini/gemini-3-pro"}
+SEATS |= {"synthesizer": "ollama/gemma3"}
+ASKED = {"openai": ["gpt-5-mini"], "anthropic": ["claude-haiku-5-5"], "gemini": ["gemini-3-pro"], "ollama": ["gemma3"]}
+ANSWERED = {"pro": "openai/gpt-5-mini", "con": SEATS["con"], "judge": SEATS["judge"], "synthesizer": "ollama/gemma3"}
+MEMBERS = {"Ada": "openai/gpt-5-mini", "Ben": SEATS["con"], "Cleo": SEATS["judge"], "default": "openai/gpt-5-mini"}
+ALLOWED = ["openai/gpt-5-mini", SEATS["con"], SEATS["judge"]]
+
+
+@pytest.fixture
+def found() -> Iterator[Found]:
+    """Four vendors."""
+    with vendors() as running:
+        yield running
+
+
+def asked_of(found: Found) -> dict[str, list[str]]:
+    """The models that each vendor was asked for; each has seen its own key and no other."""
+    for vendor in found.values():
+        told = str([each.headers for each in vendor.asked])
+        assert vendor.refused == 0
+        assert all((other.key in told) is (other is vendor) for other in found.values() if other.key and vendor.asked)
+    return {name: [each.model for each in vendor.asked] for name, vendor in found.items()}
+
+
+def rank(asked: Asked) -> Any:
+    """What a member of a council says: an answer, or the others' letters in order."""
+    if asked.schema is None:
+        return "Homes first."
+    if "ranking" not in str(asked.schema):
+        return None
+    return {"ranking": [{"answer": each, "reason": "Sound."} for each in "ABC" if f"[Answer {each}]" in asked.prompt]}
+
+
+# Each front end
+
+
+def test_four_vendors_hold_a_debate_from_python(found: Found) -> None:
+    """One mapping, by name and role; the result says who was who."""
+    sides = [Debater("pro", "cap rents"), Debater("con", "free rents")]
+    result = debate(name="rent", debaters=sides, max_rounds=1, model=SEATS).run_sync(QUESTION)
+    assert asked_of(found) == ASKED
+    assert result.models == {seat: (model,) for seat, model in ANSWERED.items()}
+
+
+def test_four_vendors_hold_a_debate_from_the_command_line(found: Found) -> None:
+    """The first line names each seat, and so does the document."""
+    flags = [text for seat, model in SEATS.items() for text in ("--model", f"{seat}={model}".removeprefix("default="))]
+    held = CliRunner().invoke(app, ["debate", QUESTION, "--max-rounds", "1", "--no-store", *flags])
+    assert held.exit_code == 0, held.stderr
+    assert asked_of(found) == ASKED
+    first = " ".join(held.stdout.partition("\n\n")[0].split())
+    assert (
+        "openai/gpt-5-mini (pro); anthropic/claude-haiku-5-5 (con); gemini/gemini-3-pro (judge); ollama/gemma3" in first
+    )
+
+
+def test_four_vendors_hold_a_debate_over_http(found: Found) -> None:
+    """The list, the run and its page name each model."""
+    with staged(lambda: Service(store="memory:", allow_models=SEATS.values())) as stage:
+        run_id = stage.post("/runs", {"pattern": "debate", "question": QUESTION, "options": request()}).json()["runId"]
+        run = stage.get(f"/runs/{run_id}?wait=30").json()
+        page, listed = stage.http.get(f"/runs/{run_id}").text, stage.http.get("/").text
+    assert asked_of(found) == ASKED
+    assert run["document"]["models"] == run["models"] == {seat: [model] for seat, model in ANSWERED.items()}
+    for model in ANSWERED.values():
+        assert model in page
+        assert model in listed
+
+
+def request() -> dict[str, Any]:
+    """The options of a debate of four vendors."""
+    return {"max_rounds": 1, "model": SEATS}
+
+
+def test_four_vendors_hold_a_debate_for_an_openai_client(found: Found) -> None:
+    """Its `model` is the pattern, so theirs are its `models`; another one is refused with those that are allowed."""
+    with staged(lambda: Service(store="memory:", allow_models=SEATS.values()), openai=True) as stage:
+        client = OpenAI(base_url=f"{stage.url}/v1", api_key=TOKEN, max_retries=0)
+
+        def ask(models: Mapping[str, str]) -> str:
+            messages: Any = [{"role": "user", "content": QUESTION}]
+            answer = client.chat.completions.create(
+                model="flowdebate/debate", messages=messages, extra_body={"models": models}
+            )
+            return str(answer.choices[0].message.content)
+
+        assert "Round 1" in ask(SEATS)
+        asked = asked_of(found)
+        assert {name: set(models) for name, models in asked.items()} == {name: {*said} for name, said in ASKED.items()}
+        with pytest.raises(BadRequestError, match="one that this server allows: openai/gpt-5-mini"):
+            ask({"judge": "openai/gpt-4o"})
+        assert asked_of(found) == asked
+
+
+@pytest.mark.anyio
+async def test_three_allowed_models_are_a_council_over_mcp_and_a_fourth_is_none(found: Found) -> None:
+    """With the official client; the tool's description names those that are allowed."""
+    for vendor in found.values():
+        vendor.say = rank
+    service = Service(store="memory:", allow_models=ALLOWED)
+    async with service, Client(create_server(service)) as client:
+        tools = {tool.name: tool.description or "" for tool in (await client.list_tools()).tools}
+        assert f"Models that you may name: {', '.join(ALLOWED)}." in tools["start_debate"]
+        begin = {"question": QUESTION, "pattern": "council", "wait": 50}
+        no = refused(await client.call_tool("start_debate", {**begin, "model": {**MEMBERS, "chair": "ollama/gemma3"}}))
+        assert "must be one that this server allows" in no
+        assert all(not vendor.asked for vendor in found.values())
+        held = told(await client.call_tool("start_debate", {**begin, "model": MEMBERS}))
+        assert held["status"] == "complete"
+        again = {"run_id": held["run_id"], "model": {"Ada": "xai/grok-4.3"}}
+        assert "must be one that this server allows" in refused(await client.call_tool("fork_run", again))
+    assert {name: set(models) for name, models in asked_of(found).items()} == {
+        "openai": {"gpt-5-mini"}, "anthropic": {"claude-haiku-5-5"}, "gemini": {"gemini-3-pro"}, "ollama": set(),
+    }  # fmt: skip
+
+
+# Each vendor that there is
+
+
+def test_each_deals_one_vendor_after_the_other(found: Found) -> None:
+    """In the order of the table, then servers of this machine; the judge is of one that does not argue."""
+    given = {"question": QUESTION, "model": ["each"]}
+    plan = make_plan(PATTERNS["debate"], given)
+    names = (
+        "openai/gpt-5.6-luna (pro)",
+        "anthropic/claude-haiku-5-5 (con)",
+        "gemini/gemini-flash-latest (judge, synthesizer)",
+    )
+    assert models_line(plan) == f"Models: {'; '.join(names)}"
+    kept = stored_plan(plan)["options"]["model"]
+    assert "each" not in kept.values()  # so that a resumed run asks the same, whatever is set up then
+    fixed = make_plan(PATTERNS["debate"], {**given, "model": ["each", "pro=gemini/gemini-3-pro"]})
+    assert [side.model for side in fixed.speakers] == ["gemini/gemini-3-pro", "openai/gpt-5.6-luna"]
+    assert fixed.models is not None
+    assert fixed.models["synthesize"] == "anthropic/claude-haiku-5-5"
+    assert not any(vendor.asked for vendor in found.values())
+
+
+def test_a_council_without_members_is_of_all_vendors_and_names_them_first(found: Found) -> None:
+    """From Python by a warning, from the command in its first line; a named model, or FLOWDEBATE_MODEL, is for all."""
+    for vendor in found.values():
+        vendor.say = rank
+    with pytest.warns(
+        FlowDebateWarning, match=r"openai/gpt-5\.6-luna, anthropic/.*, gemini/.*, ollama/gemma3 are asked"
+    ):
+        held = council(name="rent").run_sync(QUESTION)
+    assert {name: len(set(models)) for name, models in asked_of(found).items()} == dict.fromkeys(found, 1)
+    assert held.models["chair"] == ("ollama/gemma3",)
+    shown = CliRunner().invoke(app, ["council", QUESTION, "--no-store"])
+    assert "gemini/gemini-flash-latest (Cleo)" in " ".join(shown.stdout.partition("\n\n")[0].split())
+    named = make_plan(PATTERNS["council"], {"question": QUESTION, "model": ["openai/gpt-4o"]}, begins=True)
+    assert models_line(named).startswith("Model: openai/gpt-4o in all seats; what that means: docs/models.md#one-")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FLOWDEBATE_MODEL", "openai/gpt-4o")
+        assert make_plan(PATTERNS["council"], {"question": QUESTION}, begins=True).dealt is None
+
+
+def test_one_vendor_in_all_seats_is_said(found: Found, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody else is there to be dealt."""
+    monkeypatch.setattr("flowdebate.models.resolve.running_servers", dict)
+    for name in ("ANTHROPIC_API_KEY", "GEMINI_API_KEY"):
+        monkeypatch.delenv(name)
+    with pytest.warns(FlowDebateWarning, match=r"one vendor is set up, so all members are openai/gpt-5\.6-luna"):
+        council(name="rent")
+    line = models_line(make_plan(PATTERNS["debate"], {"question": QUESTION, "model": ["each"]}))
+    assert line.startswith("Model: openai/gpt-5.6-luna in all seats")
+    monkeypatch.delenv("OPENAI_API_KEY")
+    monkeypatch.setattr("flowdebate.models.local.gguf.local_model_installed", lambda: False)
+    with pytest.raises(ModelUnavailable, match="no model is set up"):
+        debate(name="rent", debaters=[Debater("a", "x"), Debater("b", "y")], model="each")
+    assert not any(vendor.asked for vendor in found.values())
+
+
+# What a mapping may say
+
+
+@pytest.mark.filterwarnings("ignore:.*a judge is of the family of a debater")
+@pytest.mark.parametrize("name", PATTERNS)
+def test_the_roles_of_options_are_those_of_the_pattern(name: str) -> None:
+    """A model for each of them is taken by the function that builds it, and a model for any other is not."""
+    info = PATTERNS[name]
+    page = info.load_page()
+    on = {role: True for role in page.options.ROLES if role in page.options.model_fields}
+    subject = {info.subject: page.example, **on}
+    every = dict.fromkeys((*page.options.ROLES, page.options.SPEAKER, "default"), "openai/gpt-5")
+    make_plan(info, {}, file={**subject, "model": every}).pattern()
+    with pytest.raises(ConfigurationError, match=r"given for one of .*, default"):
+        make_plan(info, {}, file={**subject, "model": {"sceptic": "openai/gpt-5"}})
+
+
+@pytest.mark.parametrize(
+    ("model", "sentence"),
+    [
+        (
+            {"sceptic": "local"},
+            r"`model` must be given for one of skeptic, ben, judge, synthesizer, debater, default, .*'skeptic'\?",
+        ),
+        ({"moderator": "local"}, "must be given for one of skeptic, ben, judge"),  # which it has not
+        ({"judge": "gpt-5"}, r"model\['judge'\]` must be .*Did you mean 'openai/gpt-5'"),
+        ({"judge": "each"}, "only a pattern has seats"),
+    ],
+)
+def test_a_seat_that_there_is_not_is_refused_with_those_that_there_are(model: dict[str, str], sentence: str) -> None:
+    """Before anything is asked; with what may be meant."""
+    with pytest.raises(ConfigurationError, match=sentence):
+        debate(name="rent", debaters=[Debater("skeptic", "x"), Debater("ben", "y")], model=model)
+
+
+def test_a_name_that_is_also_a_role_is_refused() -> None:
+    """Nobody could tell who is meant; unless nobody names it."""
+    sides = [Debater("skeptic", "x"), Debater("judge", "y")]
+    with pytest.raises(ConfigurationError, match="either a name or a role: call the debater otherwise"):
+        debate(name="rent", debaters=sides, model={"judge": "openai/gpt-5"})
+    debate(name="rent", debaters=sides, model={"skeptic": "openai/gpt-5"})
+
+
+def test_a_run_has_no_seats_of_its_own() -> None:
+    """Whose models they are is known where the pattern is built."""
+    talk = debate(name="rent", debaters=[Debater("a", "x"), Debater("b", "y")])
+    with pytest.raises(ConfigurationError, match='debate\\(model="each"\\), or --model each'):
+        talk.run_sync(QUESTION, model="each")
+
+
+_MODELS = st.sampled_from(["a/1", "b/2", "c/3"])
+
+
+@given(st.dictionaries(st.sampled_from(["default", "chat", "synthesize", "debater", "judge", "ann", "ben"]), _MODELS))
+def test_the_most_specific_key_counts(choice: dict[str, str]) -> None:
+    """A name before a role, a role before an intent, an intent before the default."""
+    seats = seat_models(
+        choice, {"ann": None, "ben": "own"}, ["judge"], speaker="debater", where="x", check=lambda *_, **__: None
+    )
+    rest = seats.rest if isinstance(seats.rest, dict) else {}
+
+    def first(*keys: str) -> str | None:
+        return next((choice[key] for key in keys if key in choice), None)
+
+    assert seats.members.get("ann", rest.get("chat")) == first("ann", "debater", "chat", "default")
+    assert seats.members.get("ben", "own") == (first("ben") or "own")
+    assert seats.roles.get("judge", rest.get("synthesize")) == first("judge", "synthesize", "default")
+
+
+# Which models others may name
+
+
+@pytest.mark.anyio
+async def test_a_list_of_models_holds_for_every_seat_fork_and_import(found: Found) -> None:
+    """Also for a run that was begun where others are allowed; nobody is asked."""
+    async with Service(store="memory:") as anywhere:
+        run = await anywhere.begin("debate", QUESTION, options={**request(), "max_calls": 1})
+        assert (await anywhere.wait(run.run_id, 30)).status == "limit"
+        lines = [line async for line in export_run(anywhere.store, run.run_id)]
+    before = asked_of(found)
+    async with Service(store="memory:", allow_models=["openai/*"]) as service:
+        await import_runs(service.store, lines)
+        for seat in ("default", "pro", "judge", "debater"):
+            with pytest.raises(ConfigurationError, match=r"one that this server allows: openai/\*"):
+                await service.begin("debate", QUESTION, options={"model": {seat: "gemini/gemini-3-pro"}})
+        sides = [{"name": "a", "stance": "x", "model": "ollama/gemma3"}, {"name": "b", "stance": "y"}]
+        for options in ({"debaters": sides}, {"fallback": ["ollama/gemma3"]}, {"panel": ["ollama/gemma3"]}):
+            with pytest.raises(ConfigurationError, match="one that this server allows"):
+                await service.begin("debate", QUESTION, options=options)
+        for going_on in (service.resume(run.run_id), service.fork(run.run_id)):
+            with pytest.raises(ConfigurationError, match="one that this server allows"):
+                await going_on
+        assert (await service.run(run.run_id)).status == "limit"  # it can be read all the same
+        forked = await service.fork(run.run_id, options={"model": "openai/gpt-4o", "max_calls": 9})
+        assert (await service.wait(forked.run_id, 30)).status == "complete"
+    after = asked_of(found)
+    assert {name: models for name, models in after.items() if name != "openai"} == {
+        name: models for name, models in before.items() if name != "openai"
+    }
+
+
+@pytest.mark.anyio
+async def test_by_default_a_server_allows_what_is_set_up(found: Found) -> None:
+    """Of each provider whose key is set its default model, and those of servers on this machine."""
+    service = Service(store="memory:")
+    create_server(service)
+    async with service:
+        names = "openai/gpt-5.6-luna, anthropic/claude-haiku-5-5, gemini/gemini-flash-latest, ollama/gemma3"
+        with pytest.raises(ConfigurationError, match=f"one that this server allows: {names}"):
+            await service.begin("debate", QUESTION, options={"model": "xai/grok-4.3"})
+        run = await service.begin("debate", QUESTION, options={"model": "each", "max_rounds": 1})
+        assert (await service.wait(run.run_id, 30)).status == "complete"
+    assert not found["ollama"].asked
+
+
+# A key goes to its provider, and nowhere else
+
+_NAMED = [f"{name}/{model}" for name, models in ASKED.items() for model in models]
+_CHOICES = st.dictionaries(
+    st.sampled_from(["default", "chat", "synthesize", "debater", "judge", "synthesizer", "pro", "con"]),
+    st.sampled_from([*_NAMED, "xai/grok-4.3"]),
+    max_size=5,
+)
+_OWN = st.lists(st.sampled_from([None, *_NAMED]), min_size=2, max_size=2)
+
+
+@pytest.fixture
+def keys_kept(found: Found) -> Callable[[], None]:
+    """Checks the requests so far, and forgets them: hypothesis would write them all down."""
+
+    def check() -> None:
+        asked_of(found)
+        for vendor in found.values():
+            vendor.asked.clear()
+
+    return check
+
+
+@pytest.mark.anyio
+@pytest.mark.filterwarnings("ignore:.*a judge is of the family of a debater")
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(model=_CHOICES, own=_OWN, fork=_CHOICES, imported=st.booleans())
+async def test_a_key_goes_to_no_other_address(
+    keys_kept: Callable[[], None],
+    model: dict[str, str],
+    own: list[str | None],
+    fork: dict[str, str],
+    imported: bool,  # noqa: FBT001
+) -> None:
+    """Whatever seats, plans, imports and forks name, and whatever fails on the way."""
+    sides = [
+        {"name": name, "stance": f"{name} it", **({} if mine is None else {"model": mine})}
+        for name, mine in zip(("pro", "con"), own, strict=True)
+    ]
+    options = {"max_rounds": 1, "debaters": sides, "attempts": 1, **({"model": model} if model else {})}
+    async with Service(store="memory:") as service:
+        run = await service.begin("debate", QUESTION, options=options)
+        await service.wait(run.run_id, 30)
+        if imported:
+            lines = [line async for line in export_run(service.store, run.run_id)]
+            await service.delete(run.run_id)
+            await import_runs(service.store, lines)
+        with suppress(FlowDebateError):  # a model that is nobody's here has no key
+            again = await service.fork(run.run_id, options={"model": fork, "seed": 5} if fork else {"seed": 5})
+            await service.wait(again.run_id, 30)
+    keys_kept()
