@@ -432,7 +432,7 @@ def _within(thought: int, text: str, room: int | None) -> tuple[int, str, Litera
 
 
 @contextmanager
-def vendors() -> Iterator[dict[VendorName, Vendor]]:
+def vendors() -> Iterator[dict[VendorName, Vendor]]:  # noqa: C901 - one thing after the other
     """All four, by name; inside, the environment has their keys and no others, and their names mean them."""
     found: dict[VendorName, Vendor] = {
         "openai": Vendor("openai", "sk-stub-openai-0001", ("gpt-5.6-luna", "gpt-5-mini", "gpt-4o")),
@@ -460,6 +460,9 @@ def vendors() -> Iterator[dict[VendorName, Vendor]]:
             if getattr(module, "__name__", "").startswith("flowdebate") and vars(module).get("PROVIDERS") is PROVIDERS:
                 patch.setattr(module, "PROVIDERS", moved)
         yield found
+        for module in list(sys.modules.values()):  # what was imported meanwhile has the table of these servers
+            if getattr(module, "__name__", "").startswith("flowdebate") and vars(module).get("PROVIDERS") is moved:
+                vars(module)["PROVIDERS"] = PROVIDERS
 
 
 @contextmanager

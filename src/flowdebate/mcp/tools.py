@@ -204,11 +204,11 @@ class RunTools:
     ) -> RunReport:
         """Ask several language models the same question: each answers by itself, then a chair writes one answer.
 
-        Without `model`, the members are of all vendors that are set up here. They see the question and its `sources`, and
-        nothing else. Returns after at most `wait` seconds; then call
-        wait_for_run until it is over. `confidence`: "quick" makes 4 calls of models (three answers, the
-        chair's), "balanced" 7 (members also rank each other's answers without names), "high" 11 (five members). With a
-        hosted model that is usually half a minute, one minute, one to two minutes; a small local one takes longer.
+        Without `model`, members are of all vendors that are set up. They see the question and its `sources` alone.
+        Returns after at most `wait` seconds; then call wait_for_run until it is over. `confidence`: "quick" makes 4
+        calls of models (three answers, the chair's), "balanced" 7 (members also rank each other's answers without
+        names), "high" 11 (five members). With a hosted model that is usually half a minute, one minute, one to two
+        minutes; a small local one takes longer.
         """
         asked: Any = {"sources": sources, "confidence": confidence, "model": model, "wait": wait}
         return await self.start_debate(ctx, question, pattern="council", **asked)
