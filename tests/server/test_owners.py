@@ -70,7 +70,17 @@ def test_a_users_service_has_the_methods_of_the_service() -> None:
     """All that concern runs; those of the process stay with the application."""
     methods = {name for name in vars(Service) if not name.startswith("_")}
     own = {name for name in vars(OwnedService) if not name.startswith("_")}
-    assert methods - own == {"close", "handle", "model_name", "patterns", "plans", "recover", "register"}
+    assert methods - own == {
+        "budgets",
+        "close",
+        "handle",
+        "model_name",
+        "patterns",
+        "plans",
+        "recover",
+        "register",
+        "restrict_models",
+    }
 
 
 def test_nobody_else_comes_in(server: Stage) -> None:

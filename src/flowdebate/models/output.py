@@ -198,11 +198,8 @@ def _with_object_on_top(schema: dict[str, Any]) -> dict[str, Any]:
 def _model_of_json_schema(given: Mapping[str, Any], where: str, field: str) -> type[BaseModel]:
     from pydantic import RootModel
 
-    try:
-        schema = deepcopy(dict(given))
-    except RecursionError:
-        raise _endless(where, field, given) from None
-    validator = validator_of(schema, where=where, field=field)
+    validator = validator_of(given, where=where, field=field)
+    schema = validator.schema
     if schema.get("type", "object") != "object":
         raise ConfigurationError(where, field, schema, "a JSON Schema whose top level has type 'object'")
 
@@ -244,9 +241,9 @@ def validator_of(schema: Mapping[str, Any], *, where: str, field: str) -> Any:  
     default = jsonschema.Draft202012Validator
     named = isinstance(schema.get("$schema", ""), str)  # else it cannot be looked up
     kind = jsonschema.validators.validator_for(schema, default=default) if named else default
-    root = dict(schema)
     got: Mapping[str, Any] = schema
     try:
+        root = deepcopy(dict(schema))
         kind.check_schema(root)
         resource = Resource.from_contents(root, default_specification=DRAFT202012)
         base = resource.id() or ""
@@ -258,16 +255,12 @@ def validator_of(schema: Mapping[str, Any], *, where: str, field: str) -> Any:  
         place = ".".join(map(str, error.absolute_path)) or "the top level"
         raise ConfigurationError(where, field, schema, f"a valid JSON Schema ({place}: {error.message})") from None
     except RecursionError:  # no answer would fit, and each of them would be paid for
-        raise _endless(where, field, got) from None
+        allowed = f"a JSON Schema of at most {_DEEPEST} levels that does not refer to itself without an end"
+        raise ConfigurationError(where, field, got, allowed) from None
     except (Unresolvable, ValueError):
         allowed = "a JSON Schema that refers to nothing outside of itself"
         raise ConfigurationError(where, field, got, allowed) from None
-    return kind(schema, registry=REGISTRY)
-
-
-def _endless(where: str, field: str, got: object) -> ConfigurationError:
-    allowed = f"a JSON Schema of at most {_DEEPEST} levels that does not refer to itself without an end"
-    return ConfigurationError(where, field, got, allowed)
+    return kind(root, registry=REGISTRY)
 
 
 def _parts_of(schema: Any) -> Iterator[Any]:  # noqa: ANN401 - a part of a schema
@@ -283,12 +276,12 @@ def _parts_of(schema: Any) -> Iterator[Any]:  # noqa: ANN401 - a part of a schem
 
 
 def _schemas_in(part: Any, resolver: Any, level: int = 1) -> Iterator[tuple[dict[str, Any], Any]]:  # noqa: ANN401 - a part of a schema, and referencing's own
-    """Each schema in a schema, and the resolver of its place; RecursionError beyond the deepest level."""
+    """Each schema in a schema, and the resolver around it; RecursionError beyond the deepest level."""
     if isinstance(part, dict):
         if level > _DEEPEST:
             raise RecursionError
-        resolver = _resolver_in(part, resolver)
         yield part, resolver
+        resolver = _resolver_in(part, resolver)
     for inner in _parts_of(part):
         yield from _schemas_in(inner, resolver, level + isinstance(part, dict))
 
@@ -310,15 +303,14 @@ def _height(part: Any, resolver: Any, known: dict[int, int | None]) -> int:  # n
         return 0
     height = known.setdefault(id(part), 0)
     if height == 0:
-        known[id(part)] = None
+        known[id(part)], resolver = None, _resolver_in(part, resolver)
         found = [resolver.lookup(part[word]) for word in ("$ref", "$dynamicRef") if isinstance(part.get(word), str)]
         inner = [(each.contents, each.resolver) for each in found]
         for word in _IN_PLACE & part.keys():
             value = part[word]
             several = value.values() if word == "dependentSchemas" else value if isinstance(value, list) else [value]
             inner += [(each, resolver) for each in several]
-        below = (_height(each, _resolver_in(each, near), known) for each, near in inner if isinstance(each, dict))
-        height = known[id(part)] = 1 + max(below, default=0)
+        height = known[id(part)] = 1 + max((_height(each, near, known) for each, near in inner), default=0)
     if height is None or height > _DEEPEST:
         raise RecursionError
     return height

@@ -76,16 +76,11 @@ class Account:
         """BudgetReached where nothing is left."""
         self._check(await self.used(), Used())
 
-    def owe(self, expected: Used) -> None:
-        """Count a request with the next write; BudgetReached where it does not fit, as far as this process knows."""
-        self._check(self._known.plus(self._owed), expected)
-        self._owed = self._owed.plus(expected)
-
-    async def settle(self, used: Used, held: Used) -> None:
-        """Put what was used in the place of what was held."""
-        self._owed = self._owed.plus(used).plus(held, -1)
-        with suppress(StoreError):  # the answer is there: the next write brings its figures along
-            await self.count()
+    def owe(self, used: Used, instead: Used | None = None) -> None:
+        """Let the next write count this, `instead` of what was held; else BudgetReached, as far as is known here."""
+        if instead is None:
+            self._check(self._known.plus(self._owed), used)
+        self._owed = self._owed.plus(used).plus(instead or Used(), -1)
 
     async def count(self, more: Used | None = None) -> None:
         """Write what is owed, and `more` for a request that is about to be sent; BudgetReached if that does not fit."""
@@ -140,7 +135,9 @@ class Charge:
     async def end(self) -> None:
         """Count what the call has used in place of what was held."""
         if self._account is not None:
-            await self._account.settle(self._used, self._held)
+            self._account.owe(self._used, instead=self._held)
+            with suppress(StoreError):  # the answer is there: the next write brings its figures along
+                await self._account.count()
 
     def reserve(self, model: str, request: ModelRequest) -> tuple[ModelRequest, object]:
         """Reserve a request that is about to be sent; LimitReached."""

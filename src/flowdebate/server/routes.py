@@ -194,9 +194,9 @@ async def write_note(run_id: str, body: NoteBody, front: FrontOf, service: Servi
 
 
 @router.get("/budgets", response_model=list[BudgetState], responses=responses())
-async def budgets(service: ServiceOf) -> Response:
+async def budgets(front: FrontOf) -> Response:
     """Show how much of the server's budget all runs have used; an empty list without one."""
-    return data(await service.budgets())
+    return data(await front.service.budgets())
 
 
 @router.get("/archive", response_model=list[ArchivedDebate], responses=responses())

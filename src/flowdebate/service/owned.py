@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from flowdebate.service.audit import Items
     from flowdebate.service.channel import Update
     from flowdebate.service.plans.plan import Plan
-    from flowdebate.service.state import BudgetState, RunPage, RunState
+    from flowdebate.service.state import RunPage, RunState
     from flowdebate.service.votes import Vote, Votes
     from flowdebate.store.archive import StoredArchive
     from flowdebate.store.base import StoredRun
@@ -100,10 +100,6 @@ class OwnedService:
     async def audited(self, *, labels: Mapping[str, str] | None = None, **filters: Any) -> Items:  # noqa: ANN401 - those of the service
         """Ballots and votes of runs of this owner."""
         return await self._service.audited(labels={**(labels or {}), OWNER: self.owner}, **filters)
-
-    async def budgets(self) -> list[BudgetState]:
-        """What all runs have used of each budget that bounds those of this owner."""
-        return await self._service.budgets()
 
     def archive(self) -> StoredArchive:
         """What debates of this owner remember."""

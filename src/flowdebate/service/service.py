@@ -370,12 +370,10 @@ class Service:
         """What all runs together have used of each limit of the budget; empty without one."""
         if (account := self._account) is None:
             return []
-        used = (await account.used())._asdict()
-        limits = {kind: getattr(account.limits, kind) for kind in used}
         return [
-            BudgetState(budget=account.name, kind=kind, used=used[kind], limit=limit)
-            for kind, limit in limits.items()
-            if limit is not None
+            BudgetState(budget=account.name, kind=kind, used=used, limit=limit)
+            for kind, used in (await account.used())._asdict().items()
+            if (limit := getattr(account.limits, kind)) is not None
         ]
 
     def archive(self) -> StoredArchive:
