@@ -49,11 +49,8 @@ $(VENV)/.facts: $(VENV)/.dev $(VENV)/.run
 	$(BIN)/python -m pip install --quiet --no-deps "$(FACTS)"
 	@touch $@
 
-debate: $(VENV)/.run ## a moderated debate in the terminal, on the local model
-	$(BIN)/flowdebate debate "Is it better to work from home or in an office?" \
-	  --debater remy="Working from home is better" \
-	  --debater olga="Working in an office is better" \
-	  --max-rounds 2 --moderator --no-synthesizer --model local
+debate: $(VENV)/.run ## a debate about a report in the terminal, on the local model; SEED=N
+	$(BIN)/flowdebate run src/flowdebate/cli/demo/demo.toml --model local $(if $(SEED),--seed $(SEED))
 
 serve: $(VENV)/.run ## runs over HTTP and in the browser, on the local model
 	$(BIN)/python -m pip install --quiet --editable ".[local,local-model,server]"

@@ -10,6 +10,7 @@ import typer
 from flowdebate.cli import options as opt
 from flowdebate.cli.ballots import audit, recount
 from flowdebate.cli.batch import batch
+from flowdebate.cli.demo import demo
 from flowdebate.cli.evaluate import evaluate
 from flowdebate.cli.help import Command, Commands
 from flowdebate.cli.models import models
@@ -123,7 +124,7 @@ _COMMANDS = {
         "batch": batch, "evaluate": evaluate, "study": study, "recount": recount, "audit": audit,
     },
     "Servers": {"serve": serve, "mcp": mcp},
-    "Setup": {"models": models},
+    "Setup": {"models": models, "demo": demo},
 }  # fmt: skip
 """Commands that know no pattern, by the panel of the help that lists them."""
 

@@ -33,6 +33,7 @@ EXIT_CODES = {
     "recount": "Exit codes: 0 done, 2 misused, 3 there is no ballot to decide by.",
     "serve": "Ctrl-C ends it. Exit codes: 0 done, 2 misused, 130 interrupted, 143 terminated.",
     "mcp": "Exit codes: 0 done (the host has left), 1 failed, 2 misused, 130 interrupted, 143 terminated.",
+    "demo": "Exit codes: 0 done, 2 misused, 130 interrupted, 143 terminated.",
     "models": "Exit codes: 0 done, 1 a model does not answer, 2 misused, 3 no model is set up.",
     "watch": "Exit codes: 0 done, 1 failed, 2 misused, 3 the run has no result, or waits for an answer, "
     "130 interrupted, 143 terminated.",
@@ -89,6 +90,7 @@ EXAMPLES = {
         "flowdebate mcp --http --port 8378",
     ),
     "models": ("flowdebate models", "flowdebate models openai/gpt-5-mini local --check"),
+    "demo": ("flowdebate demo", "flowdebate demo --speed 3", "flowdebate demo --page"),
     "recount": ("flowdebate recount --last", "flowdebate recount 3f2a91c0 --rule borda --rule approval"),
     "audit": ("flowdebate audit", "flowdebate audit --rejudge --schedule full --repeat 3"),
 }

@@ -12,6 +12,7 @@ import difflib
 import hashlib
 import json
 import os
+import re
 import threading
 from collections import Counter, defaultdict, deque
 from collections.abc import Mapping  # noqa: TC003 - pydantic reads it
@@ -582,3 +583,31 @@ def _problems(error: ValidationError) -> str:
 
 def _bad_line(path: str, number: int, problem: str, hint: str = "") -> BadFile:
     return BadFile(path, f"line {number}: {one_line(problem)}{hint}")
+
+
+class PlayedModel(ReplayModel):
+    """Play a cassette for readers: answers in the order in which each block got them, streamed at `words` a second.
+
+    Requests are not compared with those of the recording, so that it can be played when prompts have changed. What a
+    block asks for beyond it is CassetteMismatch.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, words: float) -> None:
+        super().__init__(path, strict=False)
+        self._words = words
+
+    async def request(self, request: ModelRequest, /) -> ModelResponse:
+        """Return the next answer of the block, word by word where somebody listens."""
+        left = (at for at, call in enumerate(self._calls) if at not in self._given and call.block == request.block)
+        index = next(left, None)
+        if index is None or (answer := self._calls[index].answer) is None:
+            return await super().request(request)
+        self._given.add(index)
+        response = answer.response(request.output)
+        with request.attempts.sending(self.name, request) as attempt:
+            attempt.usage = response.usage
+            for word in re.findall(r"\s*\S+", answer.text or ""):
+                if request.on_text is not None:
+                    request.on_text(word)
+                    await asyncio.sleep(1 / self._words)
+        return response

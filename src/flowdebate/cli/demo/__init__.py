@@ -1,0 +1,91 @@
+"""`flowdebate demo`: a debate of the local model as it was recorded, played at the speed at which people read."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import webbrowser
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+from urllib.parse import urlencode
+
+import typer
+
+from flowdebate._util.validation import check_library
+from flowdebate.cli import options as opt
+from flowdebate.cli.execute import Show, execute
+from flowdebate.cli.terminal.process import report_problems, tell
+from flowdebate.service.plans.options import Option
+
+if TYPE_CHECKING:
+    from flowdebate.models.base import Model
+    from flowdebate.service.plans.plan import Plan
+    from flowdebate.service.service import Service
+
+_FOLDER = Path(__file__).parent
+RECORDING = _FOLDER / "recording.jsonl"
+TOLD = (
+    'A recording: no model is asked. Qwen2.5-Coder-1.5B-Instruct (the model "local") spoke and judged, with seed 1, '
+    "in 13 minutes on two cores that were busy with other work; nothing was edited, and only the waits are shorter."
+)
+_WORDS = 4.0
+"""Words that a reader takes in a second."""
+
+
+@opt.command()
+def demo(
+    *,
+    speed: Annotated[float, Option(metavar="N", help="How many times as fast as people read.")] = 1.0,
+    page: Annotated[bool, Option(help="Play it on a page in a browser.")] = False,
+) -> None:
+    """Play a recorded debate of the local model, without any model, key or network."""
+    opt.check(0 < speed <= 1_000, "--speed", speed, "a number above 0, to 1000")  # noqa: PLR2004 - no wait at all
+    with report_problems():
+        plan = recorded_plan(speed)
+        if page:
+            check_library("flowdebate demo --page", "fastapi", library="FastAPI", extra="server")
+            asyncio.run(_serve(plan))
+            return
+        show = Show(as_json=False, quiet=False, head=[TOLD])
+
+        async def unstored(_: Service | None) -> None:
+            """It is in no store: nothing is to be resumed."""
+
+        code = asyncio.run(execute(plan, None, unstored, show, None))
+    raise typer.Exit(code)
+
+
+def recorded_plan(speed: float) -> Plan:
+    """The plan of the recorded debate, whose model plays the recording."""
+    from flowdebate.patterns import PATTERNS
+    from flowdebate.service.plans.plan import make_plan
+
+    model = _player(speed)
+    plan = make_plan(PATTERNS["debate"], {}, file=str(_FOLDER / "demo.toml"))
+    return replace(plan, models={"chat": model, "synthesize": model})
+
+
+def _player(speed: float) -> Model:
+    from flowdebate.models.recording import PlayedModel
+
+    return PlayedModel(RECORDING, words=_WORDS * speed)
+
+
+async def _serve(plan: Plan) -> None:
+    """Play it on the page of a server that has nothing else, until it is interrupted."""
+    from flowdebate.server import create_app
+    from flowdebate.server.app import serve
+    from flowdebate.service.service import Service
+    from flowdebate.store import MemoryStore
+
+    token = secrets.token_urlsafe(32)
+    service = Service(store=MemoryStore())
+    playing = await service.begin(plan)
+
+    def started(base: str, _: object) -> None:
+        url = f"{base}/runs/{playing.run_id}?{urlencode({'token': token})}"
+        tell(f"{TOLD}\nPlaying at {url}")
+        webbrowser.open(url)
+
+    await serve(create_app(service, token=token, read_only=True), port=0, started=started)

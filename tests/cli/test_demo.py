@@ -1,0 +1,88 @@
+"""`flowdebate demo`: a recorded debate is played without a model."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from httpx2 import ASGITransport, AsyncClient
+from typer.testing import CliRunner
+
+from flowdebate import generator
+from flowdebate.cli.app import app
+from flowdebate.cli.demo import RECORDING, recorded_plan
+from flowdebate.errors import CassetteMismatch
+from flowdebate.events import TextDelta
+from flowdebate.models.recording import PlayedModel
+
+
+def _play(*options: str) -> str:
+    return CliRunner().invoke(app, ["demo", *options], catch_exceptions=False).output
+
+
+def test_a_recorded_debate_is_played_to_its_verdict_without_a_model() -> None:
+    """Both rounds, quotes that were verified, and who spoke and how it was recorded."""
+    shown = _play("--speed", "1000")
+    assert "no model is asked" in shown
+    assert "Qwen2.5-Coder-1.5B-Instruct" in shown
+    assert "Round 2 of 2" in shown
+    assert "verified" in shown
+    assert "Verdict" in shown
+
+
+def test_the_recording_is_what_the_library_asks_today_and_small() -> None:
+    """So it could be replayed as any cassette; it has no path of the machine that it comes from."""
+    plan = recorded_plan(1_000)
+    played = plan.pattern().run_sync(plan.subject, model=plan.models, seed=plan.seed, store=False)
+    assert played.raw.status == "complete"
+    assert played.raw.verdict.judging.answer == "letter"
+    text = RECORDING.read_text("utf-8")
+    assert len(text) < 200_000
+    assert "/root" not in text
+    assert "/home" not in text
+    model = (plan.models or {})["chat"]
+    assert isinstance(model, PlayedModel)
+    assert model.remaining == 0
+
+
+@pytest.mark.parametrize("speed", ["0", "-1", "1001", "nan"])
+def test_a_speed_that_is_none_is_refused(speed: str) -> None:
+    """It must be a number above 0."""
+    assert "--speed" in _play("--speed", speed)
+
+
+def test_answers_are_streamed_word_by_word_whatever_is_asked() -> None:
+    """In the order of the block's; once they are through, there is nothing more to play."""
+    model = PlayedModel(RECORDING, words=100_000)
+    said = generator(name="debate-debater-remy", prompt="Say something else.", model=model)
+
+    async def heard() -> list[str]:
+        handle = said.start("Now.")
+        return [event.text async for event in handle if isinstance(event, TextDelta)]
+
+    pieces = asyncio.run(heard())
+    assert len(pieces) > 10
+    assert "".join(pieces).startswith("The firm should go on with working from home.")
+    stranger = generator(name="somebody", prompt="Speak.", model=PlayedModel(RECORDING, words=1e6))
+    with pytest.raises(CassetteMismatch):
+        stranger.run_sync("Now.")
+
+
+def test_the_page_is_that_of_the_run_and_needs_its_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A browser is sent to it; the server has nothing else, and nothing can be begun there."""
+    opened: list[str] = []
+
+    async def serve(app: Any, *, port: int, started: Any) -> None:
+        assert port == 0
+        started("http://127.0.0.1:9", None)
+        transport = ASGITransport(app=app)
+        async with AsyncClient(transport=transport, base_url="http://127.0.0.1:9") as client:
+            page = await client.get(opened[0], headers={"accept": "text/html"}, follow_redirects=True)
+            assert page.status_code == 200
+            assert "Should the firm go on with working from home?" in page.text
+            assert (await client.get(opened[0].partition("?")[0])).status_code == 401
+
+    monkeypatch.setattr("flowdebate.server.app.serve", serve)
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    assert "Playing at http://127.0.0.1:9/runs/" in _play("--page", "--speed", "1000")
