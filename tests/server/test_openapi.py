@@ -71,6 +71,7 @@ def test_every_endpoint_is_described(shared: Stage) -> None:
         ("GET", "/runs/{run_id}/report.md"),
         ("GET", "/runs/{run_id}/report.html"),
         ("GET", "/runs/{run_id}/export.jsonl"),
+        ("GET", "/budgets"),
         ("GET", "/archive"),
         ("PATCH", "/archive/{debate}"),
         ("DELETE", "/archive/{debate}"),
