@@ -10,7 +10,7 @@ from flowdebate.service.service import Service
 from flowdebate.testing import FunctionModel
 from tests.browser.test_watching import CON, OPTIONS, PRO, allow, begin, folder
 from tests.browser.visit import Visit, page_at_the_end
-from tests.server.stage import BRIEF, debater, staged
+from tests.server.stage import debater, staged
 from tests.server.test_serve import serving
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def test_what_was_typed_survives_a_reload(stage: Stage, visit: Callable[[str], V
 
 def test_the_time_of_a_run_is_that_of_all_its_parts(stage: Stage) -> None:
     """Also after somebody has answered in it."""
-    run_id = stage.begin(options={**BRIEF["options"], "humans": ["con", "judge"]})
+    run_id = stage.begin(options={"rounds": 1, "humans": ["con", "judge"]})
     seconds = []
     for answer in ("So.", {"reasoning": "-", "winner": None, "verdict": "Wait."}):
         seconds.append(stage.get(f"/runs/{run_id}?wait=30").json()["seconds"])

@@ -9,6 +9,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, TextIO, assert_never
 
+from flowdebate.cli.terminal.marks import Marks
 from flowdebate.cli.terminal.screen import AskOnScreen, Screen, TextFlow, View
 from flowdebate.service.documents.document import speakers_of
 from flowdebate.service.documents.live import cost_text
@@ -65,6 +66,7 @@ class Page:
         self._speakers = list(speakers)
         self._colours = {who.name: _COLOURS[index % len(_COLOURS)] for index, who in enumerate(self._speakers)}
         self._flow: TextFlow | None = None
+        self._marks: Marks | None = None
 
     def subject(self, label: str, text: str) -> None:
         """The subject and the speakers."""
@@ -155,12 +157,16 @@ class Page:
         """A piece of a contribution or of the output."""
         if self._flow is None:
             self._flow = TextFlow(self.screen.write, indent="  ", width=self._wrap())
-        self._flow.feed(piece)
+            self._marks = None if self.screen.console.color_system is None else Marks()
+        for part, style in [(piece, "")] if self._marks is None else self._marks.feed(piece):
+            self._flow.feed(part, style)
         self.screen.flush()
 
     def end_text(self) -> None:
         """End the text that `text` started, if any."""
         if self._flow is not None:
+            for part, style in [] if self._marks is None else self._marks.feed("", last=True):
+                self._flow.feed(part, style)
             self._flow.end()
             self._flow = None
             self.screen.flush()
@@ -188,7 +194,8 @@ class Page:
             text = re.sub(
                 r"\n{3,}", "\n\n", printable(fact.text).strip("\n")
             )  # a frame of blank lines hides what is below
-            shown.append(Text.assemble(apart, *label, (text, _STYLES[fact.tone])))
+            parts = [(part, f"{_STYLES[fact.tone]} {style}") for part, style in Marks().feed(text, last=True)]
+            shown.append(Text.assemble(apart, *label, *parts))
         self.screen.print(Panel(Group(*shown), title=Text(title, "bold"), border_style="green", padding=(1, 2)))
 
     def output(self, value: object) -> None:

@@ -1,0 +1,36 @@
+"""Markdown in a terminal: styles in place of marks, however a text is cut, and not a word less."""
+
+from __future__ import annotations
+
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flowdebate.cli.terminal.marks import Marks
+
+PIECES = st.lists(st.sampled_from([*"ab *`#_\n", "**", "## ", "```\n", "\n\n", "- ", "word "]), max_size=30)
+
+
+def styled(pieces: list[str]) -> list[tuple[str, str]]:
+    """Each character with its style."""
+    marks = Marks()
+    parts = [part for piece in pieces for part in marks.feed(piece)] + list(marks.feed("", last=True))
+    return [(char, style) for part, style in parts for char in part]
+
+
+@given(PIECES)
+def test_however_a_text_is_cut_it_looks_the_same(pieces: list[str]) -> None:
+    """And it has all its words."""
+    text = "".join(pieces)
+    assert styled(pieces) == styled([text]) == styled(list(text))
+    assert re.sub(r"[*`# ]", "", "".join(char for char, _ in styled(pieces))) == re.sub(r"[*`# ]", "", text)
+
+
+def test_marks_become_styles() -> None:
+    """Emphasis, code and headings; what only looks like a mark stays."""
+    text = "## Head\nA **b c** *d* `e*f` 2 * 3 ** 4\n* item\n```\n**x**\n```\n**open\n\nafter"
+    found = styled([text])
+    assert "".join(char for char, _ in found) == "Head\nA b c d e*f 2 * 3 ** 4\n* item\n```\n**x**\n```\nopen\n\nafter"
+    shown = {style: "".join(char for char, each in found if each == style) for style in ("bold", "italic", "cyan")}
+    assert shown == {"bold": "Headb copen\n", "italic": "d", "cyan": "e*f"}
