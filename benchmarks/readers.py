@@ -1,9 +1,10 @@
 """What following a run costs: the CPU of a debate that 0, 1 and 100 readers follow, as events and as pages.
 
 As events, the debate has 13 calls. Each argument has 640 characters and is streamed in pieces of six, one every two
-milliseconds, which is faster than models write. As pages, it has 5 debaters and 20 or 40 rounds, whose arguments come
-whole, and slowly enough for each to be sent by itself. A reader is a tab of a browser without the browser: it gets the
-page, follows it to the end of the run, and gets the page of the run that is over.
+milliseconds, which is faster than models write. As pages, it has 5 debaters and 20 or 40 rounds, whose arguments are
+Markdown, each another one. They come whole, and slowly enough for each to be sent by itself, or in pieces. A reader is
+a tab of a browser without the browser: it gets the page, follows it to the end of the run, and gets the page of the run
+that is over.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from flowdebate import Debater, debate
 from flowdebate.models.base import ModelResponse
 from flowdebate.server import create_app
 from flowdebate.service import Service
+from flowdebate.web import prose
 from overhead import BRIEFING, NAMES, QUESTION, STANCES, VERDICT, distinct
 from report import print_table
 
@@ -83,17 +85,30 @@ async def cpu_of(readers: int) -> tuple[float, int]:
 
 
 class Answering:
-    """A model whose answers come whole."""
+    """A model whose answers come whole, or in pieces."""
 
     name = "answering"
 
-    def __init__(self) -> None:
-        self._arguments = cycle(list(islice(distinct(), 50)))
+    def __init__(self, *, in_pieces: bool) -> None:
+        self._in_pieces = in_pieces
+        said = enumerate(islice(cycle(list(islice(distinct(), 50))), 250))
+        self._arguments = (
+            f"Turn {n}. **{t[:40]}** {t[40:300]}\n\n- {t[300:400]}\n- `code` {t[400:500]}\n\n> {t[500:]}"
+            for n, t in said
+        )
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
-        """Answer after a moment."""
-        await asyncio.sleep(GATHERED)
-        return ModelResponse(data=VERDICT) if request.output is not None else ModelResponse(text=next(self._arguments))
+        """Answer after a moment, or in a moment for each piece."""
+        if request.output is not None:
+            return ModelResponse(data=VERDICT)
+        text = next(self._arguments)
+        if not self._in_pieces or request.on_text is None:
+            await asyncio.sleep(GATHERED)
+            return ModelResponse(text=text)
+        for start in range(0, len(text), 24):
+            request.on_text(text[start : start + 24])
+            await asyncio.sleep(GATHERED / 5)
+        return ModelResponse(text=text)
 
 
 async def _get(app: FastAPI, path: str) -> int:
@@ -128,11 +143,11 @@ async def _look(app: FastAPI, run_id: str) -> int:
     return sum([await _get(app, path) for path in _addresses(run_id)])
 
 
-async def cpu_of_pages(turns: int, readers: int) -> tuple[float, int]:
+async def cpu_of_pages(turns: int, readers: int, *, in_pieces: bool = False) -> tuple[float, int]:
     """Seconds of CPU of one debate with so many turns, and the bytes that a reader of its page gets."""
     sides = [{"name": f"side {number}", "stance": f"answer {number}"} for number in range(5)]
     options = {"max_rounds": turns // 5, "debaters": sides, "synthesizer": False}
-    async with Service(store="memory:", model=Answering()) as service:
+    async with Service(store="memory:", model=Answering(in_pieces=in_pieces)) as service:
         app = create_app(service, token=False, close_service=False)
         app.state.front.readers._most = max(readers, 1)  # noqa: SLF001 - the usual bound is 64
         for path in ("/", *_addresses("none")):  # routes are made and templates loaded at the first request of a server
@@ -144,21 +159,28 @@ async def cpu_of_pages(turns: int, readers: int) -> tuple[float, int]:
         return time.process_time() - began, max(sizes, default=0)
 
 
+def _measured(turns: int, readers: int, in_pieces: bool) -> tuple[float, int]:  # noqa: FBT001 - a column of the table
+    prose._prose.cache_clear()  # noqa: SLF001 - what an earlier debate said would cost nothing
+    return asyncio.run(cpu_of_pages(turns, readers, in_pieces=in_pieces))
+
+
 def print_pages() -> None:
     """Print the table of pages."""
     warnings.simplefilter("ignore")  # of debates of so many rounds
-    found = {tab: min(asyncio.run(cpu_of_pages(*tab)) for _ in range(2)) for tab in TABS}
+    tabs = [(turns, readers, False) for turns, readers in TABS] + [(100, 0, True), (100, 1, True)]
+    found = {tab: min(_measured(*tab) for _ in range(2)) for tab in tabs}
     rows = [
         [
             str(turns),
+            "in pieces" if in_pieces else "whole",
             str(readers),
             f"{1000 * seconds:.0f} ms",
-            f"{seconds / found[turns, 0][0]:.2f}",
+            f"{seconds / found[turns, 0, in_pieces][0]:.2f}",
             f"{size / 1024:,.0f} KB",
         ]
-        for (turns, readers), (seconds, size) in found.items()
+        for (turns, readers, in_pieces), (seconds, size) in found.items()
     ]
-    head = ["turns", "readers", "CPU of the debate", "to that without readers", "bytes of each"]
+    head = ["turns", "said", "readers", "CPU of the debate", "to that without readers", "bytes of each"]
     print_table("Readers of a page", head, rows)
 
 
