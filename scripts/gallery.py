@@ -45,6 +45,7 @@ GROUPS = {
         "custom_debater": "",
         "human_judge": "The output has both halves: what the mayor is shown, and the run after the answer.",
         "verified_quotes": "One of the quotes is not in the report, and is found out.",
+        "your_documents": "",
     },
     "Other patterns": {
         "investment": "",

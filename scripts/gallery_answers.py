@@ -301,6 +301,16 @@ ANSWERS: dict[str, dict[str, list[Any]]] = {
             }
         ],
     },
+    "your_documents": {
+        "member-Ada": ["Yes: “260 would leave the car at home”, and that is two of three."],
+        "member-Ben": ["Only with a cap. They “cost 30 million”, and the plan says “at most 40 million in all”."],
+        "chair": [
+            {
+                "answer": "Build it, with a cap on the costs that the plan does not have yet.",
+                "dissent": "How high it is.",
+            }
+        ],
+    },
     "verified_quotes": {
         "walker": [
             "The report says “1.5 times as many people walk there”.",

@@ -1,0 +1,33 @@
+"""The example of a council that reads a folder."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from flowdebate.testing import FunctionModel, forbid_real_models
+from tests.test_examples import load
+
+if TYPE_CHECKING:
+    import pytest
+
+    from flowdebate.testing import ModelRequest
+
+
+def test_the_folder_is_read_without_its_secret(capsys: pytest.CaptureFixture[str]) -> None:
+    """No prompt has it; what was left out is printed, and so is what became of each quote."""
+    prompts: list[str] = []
+
+    def reply(request: ModelRequest) -> Any:
+        prompts.extend(str(message["content"]) for message in request.messages)
+        if request.output_schema is not None:
+            return {"answer": "Build it.", "dissent": None}
+        return "It says “the trams open in 2031”, and “trams are free for all”."
+
+    with forbid_real_models():
+        load("your_documents").main(FunctionModel(reply))
+    printed = capsys.readouterr().out
+    assert "trams/.env: may hold secrets" in printed
+    assert "“the trams open in 2031”: verified, in trams/plan.md" in printed
+    assert "“trams are free for all”: unverified" in printed
+    assert any("[trams/plan.md] The trams open" in prompt for prompt in prompts)
+    assert not any("never-sent" in prompt for prompt in prompts)
