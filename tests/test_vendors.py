@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
     from .vendors import Vendor, VendorName
 
-pytestmark = pytest.mark.anyio
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.filterwarnings("ignore:models of Anthropic"),  # where its SDK is not installed
+]
 
 MODELS = ("openai/gpt-5-mini", "anthropic/claude-sonnet-4-6", "gemini/gemini-3-pro", "ollama/gemma3")
 

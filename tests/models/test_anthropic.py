@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
     from .server import Exchange, Handler
 
+pytest.importorskip("anthropic")
 pytestmark = pytest.mark.anyio
 
 SONNET = "anthropic/claude-sonnet-4-6"

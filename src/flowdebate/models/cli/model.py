@@ -206,6 +206,7 @@ async def _run(command: Sequence[str], prompt: str, *, cwd: str, env: dict[str, 
         return await process.wait(), output, errors
     finally:
         _end(process)
+        process._transport.close()  # type: ignore[attr-defined]  # noqa: SLF001 - a pipe that is full keeps wait() waiting
         with suppress(ProcessLookupError):
             await asyncio.shield(process.wait())
 
