@@ -70,7 +70,7 @@ def test_answers_are_streamed_word_by_word_whatever_is_asked() -> None:
 
 
 def test_the_page_is_that_of_the_run_and_needs_its_token(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A browser is sent to it; the server has nothing else, and nothing can be begun there."""
+    """A browser is sent to it; the server has nothing else, and nothing can be started there."""
     opened: list[str] = []
 
     async def serve(app: Any, *, port: int, started: Any) -> None:

@@ -1,4 +1,4 @@
-"""What a judge by letter gives for length, and the lead by which it finds a winner: fitted from its verdicts."""
+"""Fit of a judge by letter: what it gives for length, and the lead by which it finds a winner, from its verdicts."""
 
 from __future__ import annotations
 
