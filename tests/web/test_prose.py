@@ -161,6 +161,7 @@ def test_the_subset(text: str, html: str) -> None:
         ("so **bold*", "<p>so <strong>bold</strong></p>"),
         ("a `co", "<p>a <code>co</code></p>"),
         ("Points:\n-", "<p>Points:</p>"),
+        ("the [survey](https://x.exa", "<p>the survey (https://x.exa</p>"),
         ("- a\n- **b", "<ul><li>a</li><li><strong>b</strong></li></ul>"),
         ("```\nx **", '<pre tabindex="0"><code>x **</code></pre>'),
     ],

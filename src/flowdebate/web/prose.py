@@ -320,6 +320,9 @@ _UNDECIDED = re.compile(r"(?:^|\n)[ \t]*(?:[-+*`#>|~=]+|\d+[.)]?)[ \t]*\Z|(?:(?<
 """At the end of a text that goes on: what may become anything."""
 
 
+_LINK = re.compile(r"!?\[([^\[\]]*)\]\(([^()]*)\Z")
+
+
 class GrowingProse:
     """A text while it is written, block by block: what is finished is set once, and only its last block again."""
 
@@ -367,7 +370,7 @@ def _close(group: Sequence[Token]) -> None:
     token = next((each for each in reversed(group) if each.type in ("inline", "fence", "code_block")), None)
     if token is None or token.type != "inline":
         return
-    content, opened = _UNDECIDED.sub("", token.content), list[str]()
+    content, opened = _LINK.sub(r"\1 (\2", _UNDECIDED.sub("", token.content)), list[str]()
     for found in _INLINE.finditer(content):
         mark, code = found[0], opened and opened[-1][0] == "`"
         if opened and mark == opened[-1]:
