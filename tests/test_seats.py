@@ -282,7 +282,7 @@ def test_the_most_specific_key_counts(choice: dict[str, str]) -> None:
 
 @pytest.mark.anyio
 async def test_a_list_of_models_holds_for_every_seat_fork_and_import(found: Found) -> None:
-    """Also for a run that was begun where others are allowed; nobody is asked."""
+    """Also for a run that was started where others are allowed; nobody is asked."""
     async with Service(store="memory:") as anywhere:
         run = await anywhere.begin("debate", QUESTION, options={**request(), "max_calls": 1})
         assert (await anywhere.wait(run.run_id, 30)).status == "limit"

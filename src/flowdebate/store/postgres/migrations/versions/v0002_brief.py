@@ -1,4 +1,4 @@
-"""What lists of runs show of an outcome, in a column of its own."""  # noqa: INP001
+"""Outcomes in brief, as lists of runs show them, in a column of their own."""  # noqa: INP001
 
 from __future__ import annotations
 
