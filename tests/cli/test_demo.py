@@ -75,7 +75,7 @@ def test_the_page_is_that_of_the_run_and_needs_its_token(monkeypatch: pytest.Mon
 
     async def serve(app: Any, *, port: int, started: Any) -> None:
         assert port == 0
-        started("http://127.0.0.1:9", None)
+        started("http://127.0.0.1:9/", None)
         transport = ASGITransport(app=app)
         async with AsyncClient(transport=transport, base_url="http://127.0.0.1:9") as client:
             page = await client.get(opened[0], headers={"accept": "text/html"}, follow_redirects=True)

@@ -84,7 +84,7 @@ async def _serve(plan: Plan) -> None:
     playing = await service.begin(plan)
 
     def started(base: str, _: object) -> None:
-        url = f"{base}/runs/{playing.run_id}?{urlencode({'token': token})}"
+        url = f"{base.rstrip('/')}/runs/{playing.run_id}?{urlencode({'token': token})}"
         tell(f"{TOLD}\nPlaying at {url}")
         webbrowser.open(url)
 
