@@ -65,7 +65,7 @@ def test_a_folder_is_read_without_secrets_links_and_what_git_ignores(folder: Pat
         ".env.local": "may hold secrets",
         "deploy.pem": "may hold secrets",
         "id_rsa": "may hold secrets",
-        "notes/hidden.txt": "may hold secrets",
+        "notes/hidden.txt": "may hold secrets, and is never read",
         ".ssh/": "may hold secrets",
         "build/": "is in .gitignore",
         "debug.log": "is in .gitignore",

@@ -65,7 +65,7 @@ def test_the_command_of_every_pattern_reads_a_folder_and_no_secret(pattern: str,
     assert result.exit_code == 3 * (pattern == "deliberation"), result.output  # which does not settle
     words = " ".join(result.stdout.split())
     assert "Sources: notes/report.md (6 tokens), estimated, which go to the model with each turn" in words
-    assert "Left out: notes/.env (may hold secrets), notes/deploy.txt (may hold secrets)" in words
+    assert "Left out: notes/.env (may hold secrets), notes/deploy.txt (may hold secrets, and is never read)" in words
     assert words.index("Sources: ") < words.index("Should we cap rents?")
     hashed = sha256(REPORT.encode()).hexdigest()
     assert f"Source: notes/report.md ({len(REPORT)} bytes, SHA-256 {hashed})" in words

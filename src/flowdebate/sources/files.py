@@ -112,7 +112,7 @@ def _read_file(path: Path, given: str, name: str) -> Source:
         if not stat.S_ISREG(path.stat().st_mode):
             raise BadFile(given, 'is no file: what a program writes can be piped in, as "-"')
         if _is_secret(path):
-            raise BadFile(given, _SECRET)
+            raise BadFile(given, f"{_SECRET}, and is never read")
         with path.open("rb") as file:
             data = file.read(MOST_OF_FILE * _MEGABYTE + 1)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
@@ -131,7 +131,7 @@ def _is_secret(path: Path) -> bool:
 def _text_of(name: str, given: str, data: bytes) -> Source:
     """The source with the content `data`; BadFile for what is neither a text nor a document."""
     if _KEY in data:
-        raise BadFile(given, _SECRET)
+        raise BadFile(given, f"{_SECRET}, and is never read")
     kind = kind_of(name if name != "stdin" else "", data)
     if kind is not None:
         return read_document(name, given, data, kind)
@@ -174,7 +174,7 @@ def _why_not(path: Path, specs: Sequence[tuple[Path, GitIgnoreSpec]], *, folder:
     """Why something in a folder is not read; None if nothing but its content may forbid it."""
     if path.is_symlink():
         return "is a link"
-    if folder and path.name in _NEVER:
+    if path.name in _NEVER if folder else _is_secret(path):
         return _SECRET
     ignored = False
     for base, spec in specs:  # the last one that has a rule for it decides

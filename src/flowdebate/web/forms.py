@@ -31,6 +31,10 @@ _FRONT: Panel = "Rounds"
 _ELSEWHERE = frozenset({"suspend"})
 """Options about the terminal of a command."""
 _SPECIAL = frozenset({"humans"})
+_HELP: Mapping[str, str] = {
+    "sources": 'Texts that speakers may quote, by name: {"report": "Rents rose by 15 per cent."}'
+}
+"""Help of options that the command line takes in another form."""
 _FLAG = re.compile(r"--([a-z][a-z-]*)")
 _ONE_LINE: Mapping[str, Mapping[str, Any]] = {"name": {"kind": "text"}, "model": {"kind": "text", "models": True}}
 """Of a speaker."""
@@ -124,7 +128,7 @@ def form_of(
         made = _field(name, schema["properties"][name], schema)
         made = replace(
             made,
-            help=_in_words(option.help),
+            help=_HELP.get(name) or _in_words(option.help),
             kind="text" if made.kind == "long" and option.metavar != "TEXT" else made.kind,
             value=option.on or None,
             flag=options.flag_of(name),
