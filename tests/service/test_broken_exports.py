@@ -6,6 +6,7 @@ import asyncio
 import copy
 import io
 import json
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,7 +15,7 @@ from typer.testing import CliRunner
 from flowdebate.cli.app import app
 from flowdebate.cli.stored.run_view import run_data, show_run, show_table, step_data
 from flowdebate.cli.terminal.page import Page
-from flowdebate.errors import BadFile, FlowDebateError
+from flowdebate.errors import BadFile, FlowDebateError, ProviderFailed
 from flowdebate.service.evidence import evidence_of
 from flowdebate.service.service import Service
 from flowdebate.service.steps import StepState
@@ -55,7 +56,7 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """The place of each value in a line, also in the JSON that is text in it."""
     if path:
         yield path
-    if path and path[-1] == "body" and isinstance(value, str):
+    if path and (path[-1] == "body" or path[-2:-1] == ("failures",)) and isinstance(value, str):
         yield from (place for place in places(json.loads(value), (*path, "JSON")) if place[-1] != "JSON")
     for key, inner in value.items() if isinstance(value, dict) else enumerate(value if isinstance(value, list) else ()):
         yield from places(inner, (*path, key))
@@ -89,6 +90,33 @@ def test_no_wrong_value_breaks_more_than_its_own_run(index: int) -> None:
                 raise AssertionError(f"{path} as {wrong!r}") from error
     assert accepted
     assert refused
+
+
+def test_no_wrong_value_of_a_failed_call_breaks_more_than_its_own_run() -> None:
+    """The journal of a run that failed has its failures as text, which anybody may have written."""
+
+    def fails(request: ModelRequest) -> str | dict[str, Any]:
+        if "con" in request.block:
+            raise ProviderFailed("503", status=503)
+        return answer(request)
+
+    async def failed() -> list[str]:
+        store = MemoryStore()
+        async with Service(store=store, model=FunctionModel(fails)) as service:
+            await service.begin("debate", "Should we ship?", options={"max_rounds": 1}, run_id="r")
+            assert (await service.wait("r")).status == "failed"
+            return [line async for line in export_run(store, "r")]
+
+    lines = asyncio.run(failed())
+    [index] = [at for at, line in enumerate(lines) if json.loads(line).get("row", {}).get("failures")]
+    line = json.loads(lines[index])
+    inside = [path for path in places(line) if "failures" in path]
+    assert len(inside) > 8
+    for path in inside:
+        for wrong in (*WRONG, "{", "null", "[]", '{"attempts": 3}'):
+            mutated = [*lines[:index], json.dumps(changed(line, path, wrong)), *lines[index + 1 :]]
+            with suppress(BadFile):
+                asyncio.run(survives(mutated))
 
 
 async def survives(lines: list[str]) -> bool:

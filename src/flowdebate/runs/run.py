@@ -11,11 +11,12 @@ from contextlib import AsyncExitStack, nullcontext
 from contextvars import ContextVar
 from dataclasses import InitVar, dataclass, field, replace
 from functools import partial
+from types import NoneType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from pydantic_core import to_json
 
-from flowdebate._messages import error_text
+from flowdebate._messages import error_text, shown
 from flowdebate._util.wire import BaseEvent, BlockEvent
 from flowdebate.errors import FlowDebateWarning, LimitReached, ModelError
 from flowdebate.models import call
@@ -30,6 +31,7 @@ from flowdebate.runs.events import CallStarted, ModelCalled, RunFinished, RunSta
 from flowdebate.runs.limits import Budget, Limits
 from flowdebate.runs.observer import NOBODY, log_end
 from flowdebate.runs.result import RunView
+from flowdebate.store.base import StepRow
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -44,7 +46,6 @@ if TYPE_CHECKING:
     from flowdebate.runs.durable.journal import Journal
     from flowdebate.runs.events import RunStatus
     from flowdebate.runs.observer import Observer
-    from flowdebate.store.base import StepRow
 
     class _Emit(Protocol):
         def __call__(self, event: object, /, path: str = "", role: str | None = None) -> None: ...
@@ -425,25 +426,9 @@ class Run:
         if self.journal is None:
             return
         for key, text in self.journal.take_failures(path):
-            failure = json.loads(text)
-            if "attempts" in failure:
-                made = attempts_of(failure["attempts"])
-                block = failure["block"]
-                self._count(
-                    ModelCalled(
-                        block=block,
-                        # Journals have the role only since events have it.
-                        role=failure["role"] if "role" in failure else role_in_name(block, path),
-                        path=key,
-                        model=failure["model"],
-                        usage=total_usage(made),
-                        seconds=failure["seconds"],
-                        error=failure["error"],
-                        attempts=tuple(made),
-                        replayed=True,
-                    ),
-                    made,
-                )
+            failed = self.journal.read(StepRow(key=key, kind="call", body=text), partial(_read_failure, path, key))
+            if failed is not None:
+                self._count(*failed)
 
     def _replay(
         self, model: Model, request: ModelRequest, path: str, row: StepRow, *, odd: tuple[Flag, ...] = ()
@@ -508,6 +493,37 @@ class Run:
             await self._open_connections.aclose()
         except Exception:
             _LOGGER.warning("run %s: the connections of a model could not be closed", self.run_id, exc_info=True)
+
+
+def _read_failure(path: str, key: str, text: str) -> tuple[ModelCalled, list[Attempt]] | None:
+    """A recorded failure as a call with its attempts; None for one without. The errors are those of `read_call`."""
+    failure = json.loads(text)
+    if "attempts" not in failure:
+        return None
+    kinds: dict[str, type | tuple[type, ...]] = {
+        "block": str,
+        "role": (str, NoneType),
+        "model": str,
+        "seconds": (int, float),
+        "error": str,
+    }
+    for name, kind in kinds.items():
+        if not isinstance(failure.get(name), kind):
+            raise TypeError(f"`{name}` is {shown(failure[name])}")
+    made, block = attempts_of(failure["attempts"]), failure["block"]
+    called = ModelCalled(
+        block=block,
+        # Journals have the role only since events have it.
+        role=failure["role"] if "role" in failure else role_in_name(block, path),
+        path=key,
+        model=failure["model"],
+        usage=total_usage(made),
+        seconds=failure["seconds"],
+        error=failure["error"],
+        attempts=tuple(made),
+        replayed=True,
+    )
+    return called, made
 
 
 _LOGGER = logging.getLogger("flowdebate")
