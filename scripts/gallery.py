@@ -43,6 +43,7 @@ GROUPS = {
     },
     "Roles of your own": {
         "custom_debater": "",
+        "four_vendors": "",
         "human_judge": "The output has both halves: what the mayor is shown, and the run after the answer.",
         "verified_quotes": "One of the quotes is not in the report, and is found out.",
         "your_documents": "",
@@ -161,6 +162,9 @@ def output_of(name: str, module: Any) -> str:  # noqa: ANN401
         elif name == "resilient_debate":
             first, spare = models_of(name, "first", "spare")
             module.main(first, spare=spare)
+        elif name == "four_vendors":
+            named = ("openai/gpt-5.6-luna", "anthropic/claude-haiku-5-5", "gemini/gemini-flash-latest")
+            module.main(dict(zip(("keeper", "mover", "judge"), models_of(name, *named), strict=True)))
         elif name == "many_questions":
             module.main(*models_of(name), MemoryStore())
         else:

@@ -201,6 +201,19 @@ ANSWERS: dict[str, dict[str, list[Any]]] = {
             ("So it hangs on whether people still overrule it. Do they?", "Opponent"),
         ],
     },
+    "four_vendors": {
+        "debater-keeper": ["Who cannot upgrade is who needs the fixes most, and one more row in CI costs minutes."],
+        "debater-mover": [
+            "Every old Python holds back the code that all others read. Its users can stay on a release of last year."
+        ],
+        "judge": [
+            {
+                "reasoning": "The keeper named a cost in minutes, the mover one for every reader, and nobody answered.",
+                "winner": "The library should support the two newest Pythons only",
+                "verdict": "Drop the oldest, and keep its last release open for fixes.",
+            }
+        ],
+    },
     "council": {
         "member-Ada": ["Rewrite it: the retries we have hide two bugs already."],
         "member-Ben": ["Add retries now, log every one of them, and rewrite what the log shows."],

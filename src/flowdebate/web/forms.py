@@ -135,7 +135,11 @@ def form_of(
             models=option.metavar == "SPEC",
         )
         if option.repeated:
-            made = replace(made, label="Models", kind="group", parts=_models_of(options), help=_IN_FORM)
+            levels = next(
+                (each["enum"] for each in _alternatives(schema["properties"][name], schema) if "enum" in each), ()
+            )
+            help_text = made.help if levels else _IN_FORM
+            made = replace(made, kind="group", parts=_seats_of(options, levels), help=help_text, choices=())
         folded[option.panel or "Other"].append(made)
     sample = page.sample.get(info.subject)
     filled = sample is not None and question in (None, sample)
@@ -161,10 +165,12 @@ def form_of(
 _IN_FORM = "Those who speak have theirs beside their names. “each” takes another provider for each of them."
 
 
-def _models_of(options: type[PatternOptions]) -> tuple[Field, ...]:
-    """The fields for the models of those who have none of their own, and of the roles."""
+def _seats_of(options: type[PatternOptions], levels: Sequence[str]) -> tuple[Field, ...]:
+    """The fields of an option by seat: for all without one of their own, and for each role; models without `levels`."""
     named = {"default": "For all others", **{role: _label(role) for role in options.ROLES}}
-    return tuple(Field(name=name, label=label, models=True) for name, label in named.items())
+    kind: Kind = "choice" if levels else "text"
+    parts = (Field(name=name, label=label, kind=kind, choices=tuple(levels)) for name, label in named.items())
+    return tuple(replace(part, models=not levels) for part in parts)
 
 
 def _speakers(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote
 
@@ -18,10 +19,14 @@ from flowdebate.server.front import FrontOf, ServiceOf, root_of
 from flowdebate.server.links import link_of, request_for
 from flowdebate.server.pages.runs import page
 from flowdebate.service.pages.base import PatternPage
+from flowdebate.service.plans.models import models_line
+from flowdebate.service.plans.plan import make_plan
 from flowdebate.service.statuses import OVER
 from flowdebate.web.forms import Asked, Form, answer_fields, form_of, role_in_words, said_since
 
 if TYPE_CHECKING:
+    from flowdebate.patterns import PatternInfo
+    from flowdebate.server.front import Front
     from flowdebate.service.state import PendingInput, RunDetails
 
 
@@ -57,8 +62,18 @@ async def new(request: Request, front: FrontOf, pattern: str | None = None, ques
         steps=str(outline(own[chosen])) if chosen in own else "",
         form=form,
         models=await routes.models(front),
+        asked=None if chosen in own else await asyncio.to_thread(_asked, PATTERNS[chosen], front),
         written=routes.written(form.body, request),
     )
+
+
+def _asked(info: PatternInfo, front: Front) -> str | None:
+    """The models that a run is asked where nobody names one, if those are several."""
+    page = info.load_page()
+    if front.service.model_name is not None or not page.each_by_default:
+        return None
+    plan = make_plan(info, {info.subject: page.example}, begins=True)
+    return None if plan.dealt is None else models_line(plan)
 
 
 @router.get("/runs/{run_id}/answer")

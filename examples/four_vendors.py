@@ -1,0 +1,41 @@
+"""A model for each role: one mapping, by the names of the debaters and by role.
+
+Run it with `python examples/four_vendors.py`: it deals the models that are set up, one vendor after the other.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from flowdebate import Debater, debate
+
+if TYPE_CHECKING:
+    from flowdebate import DebateRawOutput
+    from flowdebate.blocks.sequencer import Sequencer
+    from flowdebate.models import ModelChoice
+
+QUESTION = "Should our library support the oldest Python that still gets security fixes?"
+SIDES = [
+    Debater("keeper", "The library should support every Python that still gets security fixes"),
+    Debater("mover", "The library should support the two newest Pythons only"),
+]
+
+
+def build(model: ModelChoice = "each") -> Sequencer[Any, DebateRawOutput]:
+    """The debate; `model` is for all, or by name and role."""
+    return debate(name="pythons", debaters=SIDES, max_rounds=1, synthesizer=False, model=model)
+
+
+def main(model: ModelChoice = "each") -> DebateRawOutput:
+    """Print who was who, and the verdict."""
+    result = build(model).run_sync(QUESTION, seed=7)
+    raw: DebateRawOutput = result.output
+    for seat, models in result.models.items():
+        print(f"{seat}: {', '.join(models)}")
+    if raw.verdict is not None:
+        print(f"\n{raw.verdict.winner or 'Nobody'}: {raw.verdict.verdict}")
+    return raw
+
+
+if __name__ == "__main__":
+    main()
