@@ -86,13 +86,15 @@ def outcome_of(run: StoredRun) -> Mapping[str, Any] | None:
 def _facts(run: StoredRun, steps: Sequence[StepRow], so_far: SoFar | None) -> dict[str, Any]:
     """The fields of a document that are the same for all patterns."""
     outcome = outcome_of(run) or {}
-    tokens = Tokens.read(outcome.get("usage"))
+    tokens, summary = Tokens.read(outcome.get("usage")), outcome.get("summary")
+    cost = summary.get("cost") if isinstance(summary, dict) else None
     status = run.status if outcome else "running" if run.owned else "interrupted"
     return {
         "status": status,
         "error": outcome.get("error") if run.status in ("failed", "limit") else None,
         "models": read_models(outcome.get("models") if so_far is None else so_far.view.models),
         "usage": Tokens.of(so_far.view.usage) if tokens is None and so_far is not None else tokens,
+        "cost": cost if isinstance(cost, (int, float)) else None,
         "seconds": outcome.get("seconds"),
         "seed": run.header.seed,
         "run_id": run.header.run_id,
