@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from flowdebate._messages import error_text
 from flowdebate._util.text import is_blank
+from flowdebate._util.validation import check_library
 from flowdebate.errors import BadFile, ConfigurationError
 from flowdebate.sources.documents import kind_of, read_document
 from flowdebate.sources.source import Source
@@ -194,6 +195,8 @@ def _specs_above(root: Path) -> Iterator[tuple[Path, GitIgnoreSpec]]:
 
 
 def _spec_of(folder: Path) -> GitIgnoreSpec:
+    """What the `.gitignore` of a folder ignores; ConfigurationError without the library: nothing is read by guess."""
+    check_library(f"a folder with {folder / '.gitignore'}", "pathspec", library="pathspec", extra="documents")
     from pathspec import GitIgnoreSpec
 
     lines = (folder / ".gitignore").read_text("utf-8", errors="replace").splitlines()
