@@ -197,6 +197,7 @@ def _watched(job: Job, killer: Killer, note: Callable[..., None]) -> Any:
 
     async def kept(run_id: str, key: str, kind: Any, body: str, at: float) -> None:
         killer.at("answered")
+        note("tried", f"{run_id}: {key}", body)  # it may be durable although its process does not live to say so
         if isinstance(store, SqliteStore):  # whose connection says when the statement is under way
             await commit(run_id, key, kind, body, at)
         else:  # a moment after it was sent, unless it has come back by then
@@ -333,9 +334,9 @@ def _decided(job: Job) -> tuple[tuple[str, bool], ...]:
     kept = [
         (line[1].partition(": ")[2], json.loads(line[2]))
         for line in lines
-        if line[0] == "kept" and "terminate_when" in line[1]
+        if line[0] == "tried" and "terminate_when" in line[1]
     ]
-    return tuple(kept)
+    return tuple(dict(kept).items())  # what was tried last is what is recorded
 
 
 def _kill(job: Job, report: Report, draw: Random, in_a_row: int, *, most: int, only: str | None) -> None:
@@ -365,6 +366,8 @@ def _judge(job: Job, report: Report, undisturbed: str) -> None:
         if what == "life":
             report.in_flight += len(flying)
             flying = set()
+        elif what == "tried":
+            continue
         elif what == "about":
             digests[about[0]] = about[1]
         elif what == "paid":
