@@ -31,6 +31,14 @@ _OPENAI_S = frozenset(f"{_BYTES} {_FORMS}".split())
 pytestmark = [pytest.mark.anyio, pytest.mark.fault]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _loaded() -> None:
+    """Deadlines of some rows are shorter than the import of the SDK, which the first call would wait for."""
+    import anthropic
+
+    anthropic.AsyncAnthropic(api_key="none")
+
+
 @pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")
 @pytest.mark.parametrize("transport", ["aiohttp", "httpx2"])
 @pytest.mark.parametrize("fault", FAULTS, ids=str)

@@ -328,4 +328,4 @@ def test_the_sdk_is_imported_when_a_model_is_called() -> None:
     code = (
         "import sys; from flowdebate import AnthropicModel; AnthropicModel('m'); sys.exit('anthropic' in sys.modules)"
     )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0  # noqa: S603 - our own
+    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0  # noqa: S603 - our own

@@ -215,7 +215,15 @@ def outcome_of(model: Model) -> Any:
 texts = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=12)
 names = st.none() | texts
 counts = st.none() | st.integers(0, 2**70)
-usages = st.builds(Usage, calls=st.integers(0, 3), prompt_tokens=counts, cached_tokens=counts, completion_tokens=counts)
+usages = st.builds(
+    Usage,
+    calls=st.integers(0, 3),
+    prompt_tokens=counts,
+    cached_tokens=counts,
+    completion_tokens=counts,
+    reasoning_tokens=counts,
+    cache_written_tokens=counts,
+)
 calls = st.lists(st.builds(ToolCall, id=texts, name=texts, arguments=texts), min_size=1, max_size=2).map(tuple)
 answers = st.builds(
     ModelResponse,
@@ -233,6 +241,8 @@ facts = {
     "quota_exhausted": st.booleans(),
     "seconds": st.floats(0, 1e9),
     "limit": st.integers(0, 10**9),
+    "room": st.none() | st.integers(0, 10**6),
+    "thought": st.none() | st.integers(0, 10**6),
     "unit": texts,
     "reason": texts,
     "problems": st.lists(st.tuples(texts, texts), max_size=2).map(tuple),

@@ -7,6 +7,7 @@ import contextlib
 import gc
 import random
 import weakref
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -139,6 +140,8 @@ USAGES = st.builds(
     prompt_tokens=st.none() | st.integers(0, 99),
     cached_tokens=st.none() | st.integers(0, 99),
     completion_tokens=st.none() | st.integers(0, 99),
+    reasoning_tokens=st.none() | st.integers(0, 99),
+    cache_written_tokens=st.none() | st.integers(0, 99),
 )
 
 
@@ -160,6 +163,8 @@ def test_usage_is_the_sum_and_unknown_is_not_nothing(usages: list[Usage], max_co
         prompt_tokens=total("prompt_tokens"),
         cached_tokens=total("cached_tokens"),
         completion_tokens=total("completion_tokens"),
+        reasoning_tokens=total("reasoning_tokens"),
+        cache_written_tokens=total("cache_written_tokens"),
     )
     finished = result.events[-1]
     assert isinstance(finished, RunFinished)
@@ -183,7 +188,7 @@ async def test_calls_that_fail_or_are_cancelled_are_told_and_counted() -> None:
     failing = generator(name="ask").start("?", model=ScriptedModel(ModelUnavailable("down"), name="down"))
     with pytest.raises(ModelUnavailable):
         await failing
-    nothing = Usage(calls=1, prompt_tokens=0, cached_tokens=0, completion_tokens=0)
+    nothing = replace(Usage.none(), calls=1)
     for run, error, model, usage in (
         (handle, "CancelledError", "slow", Usage.unknown()),
         (failing, "ModelUnavailable: down", "down", nothing),

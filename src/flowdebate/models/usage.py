@@ -67,7 +67,9 @@ class Usage:
     @property
     def total_tokens(self) -> int | None:
         """Prompt and completion tokens together."""
-        return _sum(self.prompt_tokens, self.completion_tokens)
+        if self.prompt_tokens is None or self.completion_tokens is None:
+            return None
+        return self.prompt_tokens + self.completion_tokens
 
     def __add__(self, other: Usage) -> Usage:
         """Add two usages; a part that is unknown on either side is unknown."""
@@ -75,20 +77,14 @@ class Usage:
             return other
         if not other.calls:
             return self
-        return Usage(
-            calls=self.calls + other.calls,
-            prompt_tokens=_sum(self.prompt_tokens, other.prompt_tokens),
-            cached_tokens=_sum(self.cached_tokens, other.cached_tokens),
-            completion_tokens=_sum(self.completion_tokens, other.completion_tokens),
-            reasoning_tokens=_sum(self.reasoning_tokens, other.reasoning_tokens),
-            cache_written_tokens=_sum(self.cache_written_tokens, other.cache_written_tokens),
-        )
+        parts = {}
+        for name in _PARTS:  # with each event: a function of it would cost more than the sum
+            one, two = getattr(self, name), getattr(other, name)
+            parts[name] = None if one is None or two is None else one + two
+        return Usage(calls=self.calls + other.calls, **parts)
 
 
-def _sum(one: int | None, other: int | None) -> int | None:
-    return None if one is None or other is None else one + other
-
-
+_PARTS = ("prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens", "cache_written_tokens")
 _ALWAYS = 4  # counts that are shown also where they are unknown
 
 # frozen, so that every call may share them

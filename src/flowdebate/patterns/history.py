@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from flowdebate._util.validation import check_count
 from flowdebate.blocks.base import Wrapped
 from flowdebate.blocks.generator import Visibility, generator
-from flowdebate.blocks.human.prompt import render_said
 from flowdebate.blocks.tools import Capability
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns.state import Older, entries_of, pattern_state, recent_entries
@@ -72,6 +71,8 @@ def create_summary(name: str, options: Mapping[str, Any]) -> Block[Any, str]:
         before = pattern_state(ctx).older
         entries = [entry for entry in recent_entries(ctx) if entry.round <= until]
         parts = [] if before is None else [f"Your summary of what was said before: {quoted(before.text)}"]
+        from flowdebate.blocks.human.prompt import render_said  # most discussions have no window
+
         return "\n\n".join([*parts, f"What was said since:\n{render_said(entries)}", "Write the summary of all of it."])
 
     given = {key: value for key, value in options.items() if key in ("model", "settings")}

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from random import Random
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from unicodedata import normalize
 
 from flowdebate.patterns.state import derived, entries_of, pattern_state
 
@@ -119,11 +120,9 @@ def make_aliases(
     >>> aliases.hide("As Alice, I ask: would any skeptic?").text
     'As Speaker 93, I ask: would any skeptic?'
     """
-    from flowdebate.patterns.anonymity.names import plain_words  # its patterns are compiled with it
-
     people, machines = tuple(sorted(set(names))), tuple(sorted(set(models)))
     known, words = _compile(people, machines, question, tuple(stances))
-    avoid = words.union(*map(plain_words, taken))
+    avoid = words.union(*map(_words_of, taken))
     return Aliases(known, lambda: _draw_aliases(people, machines, avoid, random))
 
 
@@ -132,10 +131,17 @@ def _compile(
     people: tuple[str, ...], machines: tuple[str, ...], question: str, stances: tuple[str, ...]
 ) -> tuple[Names, frozenset[str]]:
     """The compiled names, and the words that aliases must avoid."""
-    from flowdebate.patterns.anonymity.names import Names, plain_words
+    from flowdebate.patterns.anonymity.names import Names  # its patterns are compiled with it
 
-    words = frozenset().union(*map(plain_words, (*people, *machines, question, *stances)))
+    words = frozenset().union(*map(_words_of, (*people, *machines, question, *stances)))
     return Names(people, machines, question=question, stances=stances), words
+
+
+def _words_of(text: str) -> set[str]:
+    """The words of `text`, also those that readers see in it: a raised digit stands apart, or is a part of its word."""
+    from flowdebate.patterns.anonymity.names import plain_words
+
+    return {*plain_words(text), *plain_words(normalize("NFKC", text))}
 
 
 def _draw_aliases(
