@@ -182,4 +182,6 @@ def test_what_to_do_with_a_run_is_at_its_top(long: tuple[Stage, str], visit: Cal
     page.set_viewport_size({"width": 360, "height": 740})
     page.goto(f"{stage.pages}/new")
     assert page.get_by_role("button", name="Begin the debate").evaluate("b => b.getBoundingClientRect().bottom") < 1110
-    assert QUESTION in page.goto(f"{stage.pages}/runs/{run_id}").text()  # type: ignore[union-attr]
+    answer = page.goto(f"{stage.pages}/runs/{run_id}")
+    assert answer is not None
+    assert QUESTION in answer.text()

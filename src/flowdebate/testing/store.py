@@ -188,6 +188,7 @@ class StoreConformance:
         assert found == {"r": brief, "s": brief, "t": None}
         assert [run.outcome for run in await store.runs() if run.outcome] == [outcome, outcome]
 
+    @_promise
     async def test_a_released_run_is_as_it_was(self, store: Store) -> None:
         """Nothing but its owner changes, and it cannot be written until it is taken."""
         await store.create(header("r"))
