@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from flowdebate import Persona, council
 
 if TYPE_CHECKING:
-    from flowdebate import CouncilOutput
+    from flowdebate import Council, CouncilOutput
     from flowdebate.models import Model
 
 FILES = {
@@ -23,6 +23,11 @@ FILES = {
 MEMBERS = [Persona("Ada", role="plans lines"), Persona("Ben", role="pays for them")]
 
 
+def build(folder: Path) -> Council:
+    """The council, with all that may be read of a folder."""
+    return council(name="trams", members=MEMBERS, review=False, sources=[folder])
+
+
 def main(model: Model | str | None = None) -> CouncilOutput:
     """Print what was read and what was left out, and what became of each member's quotes."""
     with TemporaryDirectory() as place:
@@ -30,7 +35,7 @@ def main(model: Model | str | None = None) -> CouncilOutput:
         for name, text in FILES.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_text(text, encoding="utf-8")
-        pattern = council(name="trams", members=MEMBERS, review=False, sources=[folder])
+        pattern = build(folder)
     found: CouncilOutput = pattern.run_sync("Should the city build the tram line?", model=model, seed=7).output
     for source in found.sources or ():
         print(f"{source.name}: {source.left_out or f'{source.characters} characters'}")

@@ -66,8 +66,25 @@ from flowdebate.testing import ScriptedModel
 
 create_app(Service(store="memory:", model=ScriptedModel()), token="a-token-of-twenty-letters", ag_ui=True)
 """,
+    "anthropic": """
+import anthropic
+from flowdebate.models import AnthropicModel
+
+assert AnthropicModel("claude-haiku-5-5", api_key="none").name == "anthropic/claude-haiku-5-5"
+""",
     "audit": "import flowdebate.evaluation, scipy.stats",
     "dbos": "import dbos; from flowdebate.workers import Workers",
+    "documents": """
+import bm25s, markitdown, pathspec
+from pathlib import Path
+
+from flowdebate.sources.files import read_sources
+
+Path("plan").mkdir()
+Path("plan/rent.md").write_text("Rents rise.")
+Path("plan/.gitignore").write_text("*.secret")
+assert any("Rents rise." in source.text for source in read_sources(["plan"]))
+""",
     "inspect-ai": """
 from inspect_ai.model import ModelOutput, ModelUsage, get_model
 from flowdebate import generator
@@ -134,6 +151,13 @@ instrumentor.load()().instrument()
 generator(name="poet").run_sync("?", model=ScriptedModel("A line."), observe=OpenTelemetry())
 """,
     "postgres": "import alembic, psycopg; from flowdebate.store import PostgresStore",
+    "prices": """
+from flowdebate.models.prices import known_price, prices_source
+from flowdebate.models.usage import Usage
+
+assert prices_source(), "genai-prices is not found"
+assert known_price("openai/gpt-5-mini", Usage(calls=1, prompt_tokens=10, completion_tokens=10)) > 0
+""",
     "pydantic-ai": """
 from pydantic_ai import Agent
 from pydantic_ai.models.test import TestModel

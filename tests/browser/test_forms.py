@@ -56,7 +56,7 @@ def test_the_text_beside_a_form_follows_it(stage: Stage, visit: Callable[[str], 
     page.get_by_label("Length").fill("40")
     page.get_by_label("Fallback").fill("a/b\n c/d ")
     page.get_by_label("Sources").fill('{"x": "One."}')
-    page.get_by_label("Synthesizer").uncheck()
+    page.get_by_role("checkbox", name="Synthesizer").uncheck()
     page.get_by_role("checkbox", name="Drafts").check()
     page.locator("[data-as=toml]").filter(has_text="drafts").wait_for()
     assert tomllib.loads(page.locator("[data-as=toml]").inner_text()) == {

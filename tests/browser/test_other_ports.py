@@ -117,8 +117,8 @@ def test_a_reader_signs_out(visit: Callable[[str], Visit], stage: Stage) -> None
     page = there.open("/")
     page.get_by_role("button", name="Sign out").click()
     page.wait_for_url(f"{stage.pages}/")
-    page.get_by_text("Open the URL that the server printed").wait_for()
-    assert "Open the URL that the server printed" in (there.open("/new").text_content("body") or "")
+    page.get_by_text("This page needs the token of the server").wait_for()
+    assert "This page needs the token of the server" in (there.open("/new").text_content("body") or "")
 
 
 def test_a_page_of_a_file_leads_in(chromium: Browser, stage: Stage, tmp_path: Path) -> None:

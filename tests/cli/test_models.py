@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 import sys
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +13,7 @@ from typer.testing import CliRunner
 
 from flowdebate.cli.app import app
 from flowdebate.models.resolve import PROVIDERS
+from tests.vendors import vendors
 
 from .stage import Stage, environment
 
@@ -91,19 +91,18 @@ def test_a_server_on_this_machine_is_shown_with_its_model(monkeypatch: pytest.Mo
     assert "Model: ollama/gemma3 (a server on this machine, at http://127.0.0.1:11434/v1)" in run.output
 
 
-def test_a_visitor_with_an_anthropic_key_alone_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Through Anthropic's endpoint for OpenAI's clients, with the key of Anthropic and no word of OpenAI's."""
-    with Stage() as stage:
-        there = {**PROVIDERS, "anthropic": replace(PROVIDERS["anthropic"], base_url=stage.base_url, default="staged")}
-        there["anthropic"] = replace(there["anthropic"], structured="json_schema")  # what the stage plays
-        monkeypatch.setattr("flowdebate.models.resolve.PROVIDERS", there)
+def test_a_visitor_with_an_anthropic_key_alone_is_served() -> None:
+    """By Anthropic's own interface, with that key, and no word of OpenAI's."""
+    with vendors() as found:
         sides = ("--debater", "ann=Trams", "--debater", "bob=Roads")
         asked = ["debate", "Trams or roads?", *sides, "--max-rounds", "1", "--no-synthesizer", "--no-store"]
-        run = CliRunner(env={**CLEAN, "ANTHROPIC_API_KEY": SECRET}).invoke(app, asked, catch_exceptions=False)
+        key = str(found["anthropic"].key)
+        run = CliRunner(env={**CLEAN, "ANTHROPIC_API_KEY": key}).invoke(app, asked, catch_exceptions=False)
     assert run.exit_code == 0, run.output
-    assert "Model: anthropic/staged" in run.output
+    assert "Model: anthropic/claude-haiku-5-5" in run.output
     assert "openai" not in run.output.lower()
-    assert {each["authorization"] for each in stage.headers} == {f"Bearer {SECRET}"}
+    assert {name for name, vendor in found.items() if vendor.asked} == {"anthropic"}
+    assert {each.headers["authorization"] for each in found["anthropic"].asked} == {f"Bearer {key}"}
 
 
 def test_a_check_asks_once_and_tells_how_long_it_took() -> None:

@@ -42,6 +42,7 @@ def test_json_is_one_document_and_nothing_else(tmp_path: Path) -> None:
         "error",
         "debaters",
         "maxRounds",
+        "models",
         "raw",
         "output",
         "usage",

@@ -82,7 +82,7 @@ async def test_a_debate_is_judged_again_as_it_was_judged(options: dict[str, Any]
     assert shape(again) == shape(before.ballots)
     read = judge_again_as(before)
     assert (read.form, read.rule, str(read.plan)) == (how.form, how.rule, str(how.plan))
-    assert read.min_log_odds == how.min_log_odds
+    assert read.min_log_odds == before.min_log_odds  # what it was, also where the options left it to the fit
     assert judge_again_as(before, schedule="swap").form == how.form
     assert judge_again_as(None).form == "scores"
 

@@ -84,7 +84,7 @@ def test_a_request_is_refused_with_its_field() -> None:
     cases: list[tuple[dict[str, Any], str]] = [
         ({"debaters": sides}, "debaters"),
         ({"debaters": [*sides[:2], {"name": "n" * 400_000, "stance": "s"}]}, "debaters[2].name"),
-        ({"rounds": 1_000_000_000}, "rounds"),
+        ({"max_rounds": 1_000_000_000}, "max_rounds"),
     ]
     with staged(lambda: Service(store="memory:", model=FunctionModel(debater))) as stage:
         for options, field in cases:

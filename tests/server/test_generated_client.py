@@ -99,6 +99,7 @@ def look_around(call: Client) -> None:
     assert QUESTION in call("write_plan", body=call.models.BeginBody(pattern="debate", question=QUESTION)).toml
     assert call("schema_of_events").to_dict() == event_schema()
     assert call("runs").runs == []
+    assert call("budgets") == []
     assert "RunNotFound" in call("run", "nothing", wants=404).type_
 
 
@@ -144,6 +145,8 @@ def change(call: Client, run_id: str) -> None:
     assert fork.parent == run_id
     assert call("run", "forked", wait=30.0).fork.asked == 0
     assert call("archive", limit=5) == []
+    call("write_note", run_id, body=call.models.NoteBody(note="Without figures."), wants=204)
+    assert call("note", run_id).note == "Without figures."
     refused = call("correct", "nothing", body=call.models.CorrectionBody(right="ann"), wants=422)
     assert refused.errors[0].field == "debate"
     call("forget", "nothing", wants=204)

@@ -80,6 +80,7 @@ def test_every_endpoint_is_described(shared: Stage) -> None:
         ("GET", "/links/{code}"),
         ("POST", "/links/{code}"),
         ("GET", "/patterns"),
+        ("GET", "/runs/{run_id}/note"),
         ("PUT", "/runs/{run_id}/note"),
         ("POST", "/logout"),
         ("POST", "/plans"),

@@ -22,6 +22,8 @@ ALLOWED = {
     "evaluation/": "judge audits, benefits and recounts are statistics of a debate's ballots and of a consensus' votes",
     "cli/ballots.py": "the commands of these statistics, which say of other patterns that they have none",
     "cli/evaluate.py": "compares debates with baselines, which only a debate has",
+    "cli/demo/__init__.py": "shows a debate that was recorded",
+    "cli/study.py": "writes the plan of a study, whose pattern is a debate unless it says otherwise",
     "service/audit.py": "reads the ballots of stored debates, for the same statistics",
     "server/pages/judging.py": "the page of a debate that is read blind",
     "mcp/tools.py": "has a tool of its own for a council, which hosts ask for by that name",

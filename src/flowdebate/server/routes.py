@@ -25,7 +25,7 @@ from flowdebate.models.resolve import PROVIDERS, environment_choice
 from flowdebate.patterns import PATTERNS, PatternInfo
 from flowdebate.server.front import API, Front, FrontOf, ServiceOf, data, limits_of, stored_run
 from flowdebate.server.guard import shared_root_of
-from flowdebate.server.problems import responses
+from flowdebate.server.problems import JSONData, responses
 from flowdebate.server.requests import (
     AnswerBody,
     BeginBody,
@@ -183,6 +183,13 @@ async def delete(run_id: str, front: FrontOf, service: ServiceOf) -> Response:
     front.check_writable()
     await service.delete(run_id)
     return Response(status_code=HTTPStatus.NO_CONTENT)
+
+
+@router.get("/runs/{run_id}/note", response_model=NoteBody, responses=responses(404))
+async def note(run_id: str, service: ServiceOf) -> Response:
+    """Read the note on a run."""
+    await stored_run(service, run_id)
+    return JSONData({"note": await service.note(run_id)})
 
 
 @router.put("/runs/{run_id}/note", status_code=HTTPStatus.NO_CONTENT, responses=responses(404))

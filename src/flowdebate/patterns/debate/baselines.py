@@ -260,8 +260,13 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
         return [await self._answer(name, question, budget, whole, ctx) for name in self._asked]
 
     def check_prices(self, ctx: Context) -> None:
-        """ConfigurationError if the cost is to be equal, and nobody can know it."""
-        if self._equal == "cost" and (ctx.run.budget is None or ctx.run.budget.cost is None):
+        """ConfigurationError if the cost is to be equal, and nobody can know it: what has it no price, or the sides."""
+        budget = ctx.run.budget
+        if self._equal == "cost" and (
+            budget is None
+            or budget.cost is None
+            or any(budget.price_of(ctx.model(each).name, Usage.none()) is None for each in self._models)
+        ):
             allowed, hint = "used with `prices` in the run's limits", "--price on the command line"
             raise ConfigurationError(self.name, "equal", "cost", allowed, hint=hint)
 
