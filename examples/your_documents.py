@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from flowdebate import Persona, council
 
 if TYPE_CHECKING:
-    from flowdebate import Council, CouncilOutput
+    from flowdebate import CouncilOutput
+    from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.models import Model
 
 FILES = {
@@ -23,7 +24,7 @@ FILES = {
 MEMBERS = [Persona("Ada", role="plans lines"), Persona("Ben", role="pays for them")]
 
 
-def build(folder: Path) -> Council:
+def build(folder: Path) -> Sequencer[Any, Any]:
     """The council, with all that may be read of a folder."""
     return council(name="trams", members=MEMBERS, review=False, sources=[folder])
 

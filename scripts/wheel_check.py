@@ -70,7 +70,7 @@ create_app(Service(store="memory:", model=ScriptedModel()), token="a-token-of-tw
 import anthropic
 from flowdebate.models import AnthropicModel
 
-assert AnthropicModel("claude-haiku-5-5", api_key="none").name == "anthropic/claude-haiku-5-5"
+assert AnthropicModel("claude-haiku-5-5", api_key="none").name == "claude-haiku-5-5"
 """,
     "audit": "import flowdebate.evaluation, scipy.stats",
     "dbos": "import dbos; from flowdebate.workers import Workers",
