@@ -166,10 +166,11 @@ class _MessageStream:
     async def close(self) -> None:
         await self._stream.close()
 
-    def whole(self, value: object) -> Any:  # noqa: ANN401 - as in `completion`
-        """Read the JSON of a server that answers whole where a stream was asked for."""
+    def whole(self, body: bytes) -> Any:  # noqa: ANN401 - as in `completion`
+        """Read the answer of a server that answers whole where a stream was asked for."""
         from anthropic.types import Message as Whole
 
+        value = json.loads(body)
         return self._client.completion(Whole.construct(**value) if isinstance(value, dict) else None)
 
     async def __aiter__(self) -> AsyncIterator[Any]:

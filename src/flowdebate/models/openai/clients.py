@@ -8,41 +8,29 @@ import sys
 import threading
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 from flowdebate._util.text import redact
-from flowdebate.errors import ConfigurationError, OutputTruncated, ResponseTooLarge
+from flowdebate.errors import OutputTruncated
 from flowdebate.models.base import ModelSettings
 from flowdebate.models.call import check_real_calls_allowed, is_loopback, within
-from flowdebate.models.openai.endpoint import ADDRESS
-from flowdebate.models.openai.error_mapping import answered
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import AsyncIterator, Callable, Iterator
-    from http.cookiejar import CookieJar
     from typing import Self
 
-    import httpx2
     from openai import AsyncOpenAI
 
     from flowdebate.models.base import ModelRequest, ModelResponse
     from flowdebate.models.openai.endpoint import Endpoint
 
 
-Transport = Literal["aiohttp", "httpx2"]
-"""HTTP library below openai."""
-
-# Concurrent calls per model and loop; others wait for a connection. aiohttp keeps this many open without searching
-# them one by one, as httpx2's pool does, which gets slower with each.
-_CONNECTIONS = 5_000
-# Seconds to establish a connection; everything after that is up to the call's deadline.
-_CONNECT_SECONDS = 30.0
-# Bytes of a response body, so that a body that never ends does not fill the memory.
-_LONGEST_BODY = 16_000_000
+Transport = Literal["aiohttp", "openai", "httpx2"]
+"""aiohttp alone, openai's client over aiohttp, or openai's client over httpx2."""
 
 
 @dataclass(slots=True, eq=False)
@@ -73,7 +61,7 @@ class Clients:
         self._connect_sdk = connect or _connect_openai
         self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopClients] = WeakKeyDictionary()
         self._lock = threading.Lock()
-        self._contexts: dict[bool, ssl.SSLContext] = {}
+        self._contexts: dict[bool, ssl.SSLContext | None] = {}
 
     @asynccontextmanager
     async def keep_open(self) -> AsyncIterator[None]:
@@ -103,19 +91,24 @@ class Clients:
 
     async def client(self, endpoint: Endpoint) -> Any:  # noqa: ANN401 - that of `connect`
         """Return the running loop's client for `endpoint`; call it inside `keep_open`."""
+        own = self._loops[asyncio.get_running_loop()]
+        if (known := own.clients.get(endpoint)) is not None:
+            return known
         secure = endpoint.base_url.startswith("https")
-        if self._sdk not in sys.modules or secure not in self._contexts:
+        library = self._sdk if self._needs_sdk(endpoint) else "aiohttp"
+        ours = f"flowdebate.models.openai.{'http' if library == 'aiohttp' else 'sdk'}"
+        if not sys.modules.keys() >= {ours, library} or secure not in self._contexts:
 
-            def prepare() -> None:  # in a thread: `import openai` takes half a second and more
-                import httpx2
-                import openai.resources.chat.completions  # noqa: F401 - `import openai` leaves it for the first call
+            def prepare() -> None:  # in a thread: `import openai` takes a second
+                warm_up(library)
+                if secure:
+                    import httpcore2
 
-                import_module(self._sdk)
-
-                self._contexts[secure] = httpx2.create_ssl_context(verify=secure)
+                    self._contexts[secure] = httpcore2.default_ssl_context()
+                else:
+                    self._contexts[secure] = None
 
             await load(prepare)
-        own = self._loops[asyncio.get_running_loop()]
         found = own.clients.get(endpoint)
         if found is None:
             found = own.clients[endpoint] = self._connect(endpoint)
@@ -124,48 +117,28 @@ class Clients:
             own.closing.push_async_callback(found.close)
         return found
 
-    def _connect(self, endpoint: Endpoint) -> Any:  # noqa: ANN401 - that of `connect`
-        import httpx2
-        import openai
-
-        try:
-            httpx2.URL(endpoint.base_url)
-        except (httpx2.InvalidURL, ValueError):
-            raise ConfigurationError("OpenAIModel", "base_url", endpoint.base_url, ADDRESS) from None
-        timeout = httpx2.Timeout(None, connect=_CONNECT_SECONDS)
+    def _connect(self, endpoint: Endpoint) -> Any:  # noqa: ANN401 - that of the library
         context = self._contexts[endpoint.base_url.startswith("https")]
-        aiohttp = self._transport == "aiohttp"
-        make = openai.DefaultAioHttpClient if aiohttp else openai.DefaultAsyncHttpxClient
-        http = make(
-            # httpx2 reads stray bytes on a pooled connection as the next call's answer, so that one debater would get
-            # another's: it may not pool connections
-            limits=httpx2.Limits(
-                max_connections=_CONNECTIONS, max_keepalive_connections=_CONNECTIONS if aiohttp else 0
-            ),
-            timeout=timeout,
-            follow_redirects=False,
-            # proxies of the environment are not used for this machine
-            trust_env=not is_loopback(endpoint.base_url),
-            verify=context,
-            # anthropic wants the names of events, and openai makes errors of some
-            event_hooks={"response": [partial(_bound_body, names=self._sdk != "openai")]},
-            cookies=_no_cookies(),
-            params=endpoint.query or None,
-        )
-        if aiohttp:
-            from flowdebate.models.openai.transport import use_clean_connections
+        if not self._needs_sdk(endpoint):
+            from flowdebate.models.openai.http import HttpClient
 
-            use_clean_connections(http, limit=_CONNECTIONS, context=context)
-        options = {
-            "api_key": endpoint.api_key,
-            "base_url": endpoint.base_url,
-            # packed bodies cost time, and could unpack to more than the memory holds
-            "default_headers": {"Accept-Encoding": "identity", **dict(endpoint.headers)},
-            "http_client": http,
-            "max_retries": 0,  # a library's own retries are paid calls that nobody counts
-            "timeout": timeout,
-        }
-        return self._connect_sdk(endpoint, options)
+            return HttpClient(endpoint, context)
+        import httpx2
+
+        from flowdebate.models.openai.sdk import options_of
+
+        aiohttp, names = self._transport != "httpx2", self._sdk != "openai"
+        context = context or httpx2.create_ssl_context(verify=False)
+        return self._connect_sdk(endpoint, options_of(endpoint, aiohttp=aiohttp, names=names, context=context))
+
+    def _needs_sdk(self, endpoint: Endpoint) -> bool:
+        """Whether an SDK's client is asked for, or needed: aiohttp alone knows too few kinds of proxies."""
+        if self._sdk != "openai" or self._transport != "aiohttp":
+            return True
+        from urllib.request import getproxies
+
+        scheme = urlsplit(endpoint.base_url).scheme
+        return not is_loopback(endpoint.base_url) and not getproxies().keys().isdisjoint((scheme, "all"))
 
 
 def _connect_openai(_: Endpoint, options: dict[str, Any]) -> AsyncOpenAI:
@@ -174,32 +147,14 @@ def _connect_openai(_: Endpoint, options: dict[str, Any]) -> AsyncOpenAI:
     return openai.AsyncOpenAI(**options)
 
 
-def _no_cookies() -> CookieJar:
-    """Make a cookie jar that stays empty: one malformed cookie would fail every later call of the client."""
-    from http.cookiejar import CookieJar
+def warm_up(library: str = "aiohttp") -> None:
+    """Import what the first call by `library` needs, which is slow: servers do so before anybody waits."""
+    if library == "aiohttp":
+        import flowdebate.models.openai.http
+    else:
+        import flowdebate.models.openai.sdk  # noqa: F401
 
-    class NoCookies(CookieJar):
-        def extract_cookies(self, *_: object) -> None:
-            return
-
-    return NoCookies()
-
-
-async def _bound_body(response: httpx2.Response, *, names: bool = False) -> None:
-    """Note the headers of `response`, and bound its body: reject it at once where they announce more."""
-    from flowdebate.models.openai.transport import bound_stream, encoding_of
-
-    answered.set(response.headers)
-    announced = response.headers.get("content-length", "")
-    if announced.isdecimal() and int(announced[:20]) > _LONGEST_BODY:
-        await response.aclose()
-        raise ResponseTooLarge(_LONGEST_BODY, "bytes")
-    encoding = encoding_of(response.headers)
-    if encoding is not None:
-        # httpx2 would unpack each piece, however large, before its size can be checked
-        del response.headers["content-encoding"]
-    events = "event-stream" in response.headers.get("content-type", "").lower()
-    response.stream = bound_stream(response.stream, _LONGEST_BODY, encoding=encoding, events=events, names=names)
+        import_module(library)
 
 
 async def load(function: Callable[..., object], *arguments: object) -> None:

@@ -217,29 +217,32 @@ def _transport(  # noqa: PLR0911 - a table
     import ssl
 
     import aiohttp
-    import httpx2
+
+    def httpx2(*names: str) -> tuple[type[BaseException], ...]:  # one that was not imported has raised nothing
+        library = sys.modules.get("httpx2")
+        return () if library is None else tuple(getattr(library, name) for name in names)
 
     at = _at(base_url)
     reason = one_line(_safe_str(links[-1]), secrets=secrets) if links else ""
     if _any(links, ssl.SSLCertVerificationError, aiohttp.ClientConnectorCertificateError):
         return ModelUnavailable(f"the endpoint{at} has no certificate that can be trusted ({reason})")
-    connecting = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, httpx2.ConnectError)
+    connecting = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, *httpx2("ConnectError"))
     # the aiohttp transport says ConnectTimeout for every broken connection, too
-    timed_out = _any(links, httpx2.ConnectTimeout) and not _any(links, aiohttp.ClientError)
+    timed_out = _any(links, *httpx2("ConnectTimeout")) and not _any(links, aiohttp.ClientError)
     if timed_out or _any(links, *connecting, ConnectionRefusedError):
         # an unsupported TLS version stays unsupported; a broken handshake may succeed later
         broken = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError, ssl.SSLWantReadError)
         hopeless = _any(links, ssl.SSLError) and not _any(links, *broken)
         message = f"no connection to the endpoint{at} ({reason or 'no answer'}): is it running?"
         return ModelUnavailable(message, transient=not hopeless)
-    if _any(links, aiohttp.InvalidURL, httpx2.InvalidURL, httpx2.UnsupportedProtocol):
+    if _any(links, aiohttp.InvalidURL, *httpx2("InvalidURL", "UnsupportedProtocol")):
         return ModelUnavailable(f"base_url{at} is not an address of an endpoint ({reason})")
-    if _any(links, aiohttp.ServerTimeoutError, httpx2.ReadTimeout, httpx2.WriteTimeout, httpx2.PoolTimeout):
+    if _any(links, aiohttp.ServerTimeoutError, *httpx2("ReadTimeout", "WriteTimeout", "PoolTimeout")):
         return ConnectionLost(f"the endpoint{at} went silent")
     ended = any(_ENDED.search(_safe_str(link)) for link in links)
-    if not ended and _any(links, aiohttp.ClientResponseError, httpx2.RemoteProtocolError, httpx2.DecodingError):
+    if not ended and _any(links, aiohttp.ClientResponseError, *httpx2("RemoteProtocolError", "DecodingError")):
         return MalformedResponse(f"the response of the endpoint{at} is not HTTP ({reason})")
-    if _any(links, aiohttp.ClientError, httpx2.TransportError, httpx2.StreamError, ConnectionError):
+    if _any(links, aiohttp.ClientError, *httpx2("TransportError", "StreamError"), ConnectionError):
         return ConnectionLost(f"the connection{at} broke before the answer was whole ({reason or 'closed'})")
     if _any(links, OSError):
         return ModelUnavailable(f"no connection to the endpoint{at} ({reason})", transient=True)

@@ -36,7 +36,6 @@ from flowdebate.models.retry import Retry
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
-    import httpx2
     from openai import AsyncOpenAI
 
     from flowdebate.errors import FlowDebateError
@@ -85,7 +84,10 @@ class OpenAIModel(PooledModel):
       "reasoning.effort"; None for servers that cannot be told.
     - `logprobs`: False for servers that give no log-probabilities, which `JudgeOptions(answer="letter")` needs.
     - `retry`: the retry policy; None for no retries.
-    - `transport`: "aiohttp", or "httpx2" where necessary: it is slower, and opens a connection for each call.
+    - `transport`: "aiohttp" alone, which starts a second sooner; "openai", the SDK over it, which serves behind proxies
+      anyway; or "httpx2", the SDK over that: it is slower, and opens a connection for each call.
+    - `client`: an `AsyncOpenAI` of your own, such as `AsyncAzureOpenAI`, with its own address, key, headers and
+      connections; you close it. Its retries are off here: `retry` counts them. It does not bound bodies.
     - `strict_model`: True rejects the answer of a model by another name (MalformedResponse), which is otherwise marked
       with the flag `other_model`. Names count as equal if one contains the other: "gpt-4o" and "gpt-4o-2024-08-06".
     - `label`: the model's name in errors and events; None for `name`.
@@ -112,6 +114,7 @@ class OpenAIModel(PooledModel):
         default_headers: Mapping[str, str] | None = None,
         retry: Retry | None = _RETRY,
         transport: Transport = "aiohttp",
+        client: AsyncOpenAI | None = None,
         strict_model: bool = False,
         label: str | None = None,
     ) -> None:
@@ -123,6 +126,10 @@ class OpenAIModel(PooledModel):
         if retry is not None and not isinstance(retry, Retry):
             raise ConfigurationError("OpenAIModel", "retry", retry, "a Retry, or None")
         _check_choice("transport", transport, get_args(Transport))
+        if client is not None:
+            _check_client(client, base_url=base_url, api_key=api_key, default_headers=default_headers)
+            client = client.with_options(max_retries=0)
+        self._client = client
         self.retry = retry
         self._name = name
         self._label = label or name
@@ -151,16 +158,19 @@ class OpenAIModel(PooledModel):
 
     @property
     def _address(self) -> str:
+        if self._client is not None:
+            return str(self._client.base_url)
         return self._base_url or os.environ.get(_URL_ENV) or f"{_OPENAI}/v1"
 
     def __repr__(self) -> str:
-        where = "" if self._base_url is None else f", base_url={address_of(self._base_url)!r}"
+        given = self._address if self._client is not None else self._base_url
+        where = "" if given is None else f", base_url={address_of(given)!r}"
         return f"OpenAIModel({self._name!r}{where})"
 
     async def _answer(self, request: ModelRequest) -> ModelResponse:
         endpoint = self._endpoint()
         async with self._clients.keep_open():
-            client = await self._clients.client(endpoint)
+            client = self._client or await self._clients.client(endpoint)
 
             def chat(modes: Sequence[StructuredMode]) -> Chat:
                 dialect = Dialect(
@@ -181,6 +191,9 @@ class OpenAIModel(PooledModel):
 
     def _endpoint(self) -> Endpoint:
         url = self._address
+        if self._client is not None:
+            headers = tuple((name, value) for name, value in self._client.default_headers.items() if value)
+            return Endpoint.of(url, self._client.api_key or NO_KEY, headers)
         if self._base_url is None:
             check_address("OpenAIModel", _URL_ENV, url)
         variable = self._key_variable(url)
@@ -294,6 +307,16 @@ def _check_choice(field: str, value: object, allowed: tuple[str, ...]) -> None:
         raise ConfigurationError("OpenAIModel", field, value, " or ".join(map(repr, allowed)))
 
 
+def _check_client(client: object, **others: object) -> None:
+    openai = sys.modules.get("openai")
+    if openai is None or not isinstance(client, openai.AsyncOpenAI):
+        raise ConfigurationError("OpenAIModel", "client", type(client), "an openai.AsyncOpenAI")
+    for name, value in others.items():
+        if value is not None:
+            shown = type(value) if name != "base_url" else address_of(str(value))
+            raise ConfigurationError("OpenAIModel", name, shown, "None beside `client`, which has its own")
+
+
 # Chat completions
 
 TOP_LOGPROBS = 20  # tokens whose log-probabilities are requested: the most that OpenAI allows
@@ -332,7 +355,8 @@ class Chat:
     """Client with a dialect; raises FlowDebateError, and exceptions of `on_text`."""
 
     dialect: Dialect
-    client: AsyncOpenAI
+    client: AsyncOpenAI | Any
+    """One of openai, or what has as much of its interface as is used here."""
     endpoint: Endpoint
 
     async def answer(self, request: ModelRequest) -> ModelResponse:
@@ -495,14 +519,15 @@ class _Whole(Exception):
 
 async def _check_stream(stream: Any) -> None:  # noqa: ANN401 - openai's own
     """Check that `stream` is one: _Whole for a server that does not stream, MalformedResponse for a page."""
-    response: httpx2.Response = stream.response
+    response: Any = stream.response
     kind = response.headers.get("content-type", "").lower()
     if "json" in kind:
-        value = json.loads(await response.aread())
+        body = await response.aread()
         if hasattr(stream, "whole"):
-            raise _Whole(stream.whole(value))
+            raise _Whole(stream.whole(body))
         from openai.types.chat import ChatCompletion
 
+        value = json.loads(body)
         raise _Whole(ChatCompletion.construct(**value) if isinstance(value, dict) else None)
     if "html" in kind:
         raise MalformedResponse("the response is a page, not a stream: is base_url an API?", transient=False)

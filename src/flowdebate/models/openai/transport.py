@@ -1,4 +1,4 @@
-"""Transport below openai: connections that are safe to reuse, and bounded response bodies.
+"""Transport below the clients: connections that are safe to reuse, and bounded response bodies.
 
 A pooled connection is reused only if nothing has arrived on it since the last answer: stray bytes of a server would be
 read as the answer to the next call, so that one debater would get another's answer.
@@ -12,7 +12,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
-import httpx2
 from aiohttp.client_proto import ResponseHandler
 
 from flowdebate.errors import MalformedResponse, ResponseTooLarge
@@ -25,6 +24,14 @@ if TYPE_CHECKING:
     from aiohttp.connector import Connection
     from aiohttp.tracing import Trace
 
+
+# Concurrent calls per model and loop; others wait for a connection. aiohttp keeps this many open without searching
+# them one by one, as httpx2's pool does, which gets slower with each.
+CONNECTIONS = 5_000
+# Seconds to establish a connection; everything after that is up to the call's deadline.
+CONNECT_SECONDS = 30.0
+# Bytes of a response body, so that a body that never ends does not fill the memory.
+LONGEST_BODY = 16_000_000
 
 _LINES = 100  # of one event, which usually has one
 
@@ -67,99 +74,79 @@ _WINDOWS = {"gzip": zlib.MAX_WBITS | 16, "x-gzip": zlib.MAX_WBITS | 16, "deflate
 _SENT = 1_000_000  # decompressed bytes of one piece: 200 KB of gzip can unpack to 200 MB
 
 
+def check_length(headers: Mapping[str, str]) -> None:
+    """Raise ResponseTooLarge where `headers` announce a body of more than LONGEST_BODY."""
+    announced = headers.get("content-length", "")
+    if announced.isdecimal() and int(announced[:20]) > LONGEST_BODY:
+        raise ResponseTooLarge(LONGEST_BODY, "bytes")
+
+
 def encoding_of(headers: Mapping[str, str]) -> str | None:
     """Return the content encoding of a body, though `identity` was requested; None for none."""
     encoding = headers.get("content-encoding", "").strip().lower()
     return None if encoding in ("", "identity") else encoding
 
 
-def bound_stream(
-    stream: object, limit: int, *, encoding: str | None = None, events: bool = False, names: bool = False
-) -> httpx2.AsyncByteStream:
-    """Bound `stream` to `limit` decompressed bytes; ResponseTooLarge above, MalformedResponse for unknown encodings.
+async def bound_parts(
+    parts: AsyncIterator[bytes], limit: int, *, encoding: str | None = None, events: bool = False, names: bool = False
+) -> AsyncIterator[bytes]:
+    """Bound `parts` to `limit` decompressed bytes; ResponseTooLarge above, MalformedResponse for unknown encodings.
 
     A byte order mark at the beginning is dropped; with `events`, the stream is cut into whole lines (`event_lines`).
     """
-    if not isinstance(stream, httpx2.AsyncByteStream):
-        raise TypeError(stream)
-    return _Bounded(stream, limit, encoding, events=events, names=names)
+    bounded = _bounded(parts if encoding is None else _unpacked(parts, encoding), limit)
+    async for part in event_lines(bounded, names=names) if events else bounded:
+        yield part
 
 
-class _Bounded(httpx2.AsyncByteStream):
-    def __init__(
-        self, stream: httpx2.AsyncByteStream, limit: int, encoding: str | None, *, events: bool, names: bool
-    ) -> None:
-        self._stream = stream
-        self._limit = limit
-        self._encoding = encoding
-        self._events = events
-        self._names = names
+async def _bounded(parts: AsyncIterator[bytes], limit: int) -> AsyncIterator[bytes]:
+    read = 0
+    begin: bytes | None = b""
+    async for part in parts:
+        read += len(part)
+        if read > limit:
+            raise ResponseTooLarge(limit, "bytes")
+        if begin is None:
+            yield part
+            continue
+        begin += part
+        if len(begin) >= len(_BOM) or not _BOM.startswith(begin):
+            yield begin.removeprefix(_BOM)
+            begin = None
+    if begin:
+        yield begin
 
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return event_lines(self._bounded(), names=self._names) if self._events else self._bounded()
 
-    async def _bounded(self) -> AsyncIterator[bytes]:
-        read = 0
-        begin: bytes | None = b""
-        async for part in self._parts():
-            read += len(part)
-            if read > self._limit:
-                raise ResponseTooLarge(self._limit, "bytes")
-            if begin is None:
-                yield part
-                continue
-            begin += part
-            if len(begin) >= len(_BOM) or not _BOM.startswith(begin):
-                yield begin.removeprefix(_BOM)
-                begin = None
-        if begin:
-            yield begin
-
-    async def _parts(self) -> AsyncIterator[bytes]:
-        if self._encoding is None:
-            async for part in self._stream:
-                yield part
-            return
-        window = _WINDOWS.get(self._encoding)
-        if window is None:
-            raise MalformedResponse(f"the response is encoded as {self._encoding[:40]!a}, which was not requested")
-        unpacking = zlib.decompressobj(window)
-        async for packed in self._stream:
-            rest = packed
-            while rest:
-                try:
-                    part = unpacking.decompress(rest, _SENT)
-                except zlib.error as error:
-                    raise MalformedResponse(
-                        f"the response's {self._encoding} encoding cannot be decoded ({error})"
-                    ) from None
-                rest = unpacking.unconsumed_tail
-                yield part
-        if not unpacking.eof:
-            raise MalformedResponse(f"the response's {self._encoding} encoding ends too early")
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
+async def _unpacked(parts: AsyncIterator[bytes], encoding: str) -> AsyncIterator[bytes]:
+    window = _WINDOWS.get(encoding)
+    if window is None:
+        raise MalformedResponse(f"the response is encoded as {encoding[:40]!a}, which was not requested")
+    unpacking = zlib.decompressobj(window)
+    async for packed in parts:
+        rest = packed
+        while rest:
+            try:
+                part = unpacking.decompress(rest, _SENT)
+            except zlib.error as error:
+                raise MalformedResponse(f"the response's {encoding} encoding cannot be decoded ({error})") from None
+            rest = unpacking.unconsumed_tail
+            yield part
+    if not unpacking.eof:
+        raise MalformedResponse(f"the response's {encoding} encoding ends too early")
 
 
 _HEADER = 65_536  # bytes of one header; aiohttp's own limit, 8,190, is below what some proxies send
 
 
-def use_clean_connections(client: httpx2.AsyncClient, *, limit: int, context: ssl.SSLContext) -> None:
-    """Let `client`, an unused `openai.DefaultAioHttpClient`, reuse only clean connections."""
-
-    def session() -> aiohttp.ClientSession:
-        return aiohttp.ClientSession(
-            connector=_CleanConnector(limit=limit, context=context),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            max_line_size=_HEADER,
-            max_field_size=_HEADER,
-        )
-
-    transport: Any
-    for transport in (client._transport, *client._mounts.values()):  # noqa: SLF001 - there is no other way to them
-        if transport is not None:
-            transport.client = session
+def open_session(*, limit: int, context: ssl.SSLContext | None) -> aiohttp.ClientSession:
+    """Open a session of at most `limit` connections, which reuses only clean ones."""
+    return aiohttp.ClientSession(
+        connector=_CleanConnector(limit=limit, context=context),
+        cookie_jar=aiohttp.DummyCookieJar(),  # one malformed cookie would fail every later call
+        auto_decompress=False,
+        max_line_size=_HEADER,
+        max_field_size=_HEADER,
+    )
 
 
 class _AbortingHandler(ResponseHandler):
@@ -174,8 +161,8 @@ class _AbortingHandler(ResponseHandler):
 
 
 class _CleanConnector(aiohttp.TCPConnector):
-    def __init__(self, *, limit: int, context: ssl.SSLContext) -> None:
-        super().__init__(limit=limit, ssl=context)
+    def __init__(self, *, limit: int, context: ssl.SSLContext | None) -> None:
+        super().__init__(limit=limit, ssl=context or True)
         self._factory: Any = partial(_AbortingHandler, loop=asyncio.get_running_loop())
 
     async def connect(

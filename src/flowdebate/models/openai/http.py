@@ -1,0 +1,179 @@
+"""`HttpClient`: chat completions over aiohttp, in the place of openai's client, whose import takes a second.
+
+It has as much of that client's interface as `Chat` uses, and answers in its form: objects whose fields are attributes.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from io import BytesIO
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, urlencode
+
+import aiohttp
+from multidict import CIMultiDict
+from yarl import URL
+
+from flowdebate.errors import ConfigurationError
+from flowdebate.models.openai.endpoint import ADDRESS
+from flowdebate.models.openai.error_mapping import answered, inner_error, status_error
+from flowdebate.models.openai.transport import (
+    CONNECT_SECONDS,
+    CONNECTIONS,
+    LONGEST_BODY,
+    bound_parts,
+    check_length,
+    encoding_of,
+    open_session,
+)
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import AsyncIterator
+
+    from flowdebate.models.openai.endpoint import Endpoint
+
+_LOGGER = logging.getLogger("flowdebate.models")
+
+_WHOLE = 1_000_000  # bytes of a request above which aiohttp wants a file to read from, piece by piece
+
+
+class _Fields(dict[str, Any]):
+    """JSON object whose fields are attributes, too; those that it does not have are None."""
+
+    __getattr__ = dict.get
+
+
+class HttpClient:
+    """Client of one endpoint; its sockets are closed before the first await of `close`.
+
+    Errors: those of flowdebate for what the server answers, those of aiohttp for what the network does.
+    """
+
+    def __init__(self, endpoint: Endpoint, context: ssl.SSLContext | None) -> None:
+        query = urlencode(parse_qsl(endpoint.query, keep_blank_values=True))
+        try:
+            url = URL(f"{endpoint.base_url.rstrip('/')}/chat/completions")
+            self._url = url.with_query(query) if query else url
+        except ValueError:
+            raise ConfigurationError("OpenAIModel", "base_url", endpoint.base_url, ADDRESS) from None
+        self._endpoint = endpoint
+        self._headers = CIMultiDict(
+            {
+                "Accept": "application/json",
+                # packed bodies cost time, and could unpack to more than the memory holds
+                "Accept-Encoding": "identity",
+                "Authorization": f"Bearer {endpoint.api_key}",
+                "Content-Type": "application/json",
+                "User-Agent": "flowdebate",
+            }
+        )
+        self._headers.update(endpoint.headers)
+        self._session = open_session(limit=CONNECTIONS, context=context)
+        self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
+        self.chat: Any = SimpleNamespace(completions=self)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._session.close()
+
+    async def create(self, *, extra_body: Any = (), **parameters: Any) -> Any:  # noqa: ANN401 - openai's own
+        """Request a completion, or a stream of chunks with `stream`."""
+        body = json.dumps({**parameters, **dict(extra_body)}, ensure_ascii=False, allow_nan=False).encode()
+        response = await self._session.post(
+            self._url,
+            data=body if len(body) < _WHOLE else BytesIO(body),
+            headers=self._headers,
+            allow_redirects=False,
+            timeout=self._timeout,
+        )
+        _LOGGER.debug("POST %s: %s", self._url.with_query(None), response.status)
+        try:
+            answered.set(_headers_of(response))
+            check_length(response.headers)
+            if not 200 <= response.status < 300:  # noqa: PLR2004
+                raise await self._refusal(response)  # noqa: TRY301 - the response is closed here
+            if parameters.get("stream"):
+                return _Chunks(response, self._endpoint)
+            return _completion(await _read(response), response)
+        except BaseException:
+            response.close()
+            raise
+
+    async def _refusal(self, response: aiohttp.ClientResponse) -> Exception:
+        body: Any = (await _read(response)).decode(errors="replace").strip()
+        if "html" in response.headers.get("content-type", ""):
+            body = f"an HTML page; is base_url {self._endpoint.base_url} an API?"
+        try:
+            body = json.loads(body)
+        except (ValueError, RecursionError):
+            body = body or f"Error code: {response.status}"
+        secrets, base_url = self._endpoint.secrets, self._endpoint.base_url
+        return status_error(response.status, body, headers=_headers_of(response), secrets=secrets, base_url=base_url)
+
+
+def _headers_of(response: aiohttp.ClientResponse) -> CIMultiDict[str]:
+    """Headers of `response`, those that came twice as one, as HTTP has it."""
+    headers: CIMultiDict[str] = CIMultiDict()
+    for name, value in response.headers.items():
+        headers[name] = f"{headers[name]}, {value}" if name in headers else value
+    return headers
+
+
+class _Chunks:
+    """The chunks of a streamed answer."""
+
+    def __init__(self, response: aiohttp.ClientResponse, endpoint: Endpoint) -> None:
+        self._response = response
+        self._endpoint = endpoint
+        self.response: Any = SimpleNamespace(headers=response.headers, aread=lambda: _read(response))
+
+    async def close(self) -> None:
+        self._response.close()
+
+    def whole(self, body: bytes) -> Any:  # noqa: ANN401 - openai's own
+        """Read the answer of a server that does not stream."""
+        return json.loads(body, object_hook=_Fields)
+
+    async def __aiter__(self) -> AsyncIterator[Any]:
+        async for data in _events(self._response):
+            if data.startswith(b"[DONE]"):
+                return
+            chunk = json.loads(data, object_hook=_Fields)
+            error = chunk.get("error") if isinstance(chunk, dict) else None
+            if error:
+                raise inner_error(error, secrets=self._endpoint.secrets, base_url=self._endpoint.base_url)
+            yield chunk
+
+
+async def _events(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    """Yield the data of each event of a stream that has any."""
+    data: list[bytes] = []
+    async for lines in _parts(response, events="event-stream" in response.headers.get("content-type", "").lower()):
+        for line in lines.splitlines():
+            if line.startswith(b"data:"):
+                data.append(line[5:].removeprefix(b" "))
+            elif not line and data:
+                yield b"\n".join(data)
+                data.clear()
+
+
+async def _read(response: aiohttp.ClientResponse) -> bytes:
+    return b"".join([part async for part in _parts(response)])
+
+
+def _parts(response: aiohttp.ClientResponse, *, events: bool = False) -> AsyncIterator[bytes]:
+    arriving = response.content.iter_any()
+    return bound_parts(arriving, LONGEST_BODY, encoding=encoding_of(response.headers), events=events)
+
+
+def _completion(body: bytes, response: aiohttp.ClientResponse) -> Any:  # noqa: ANN401 - openai's own
+    """Read a completion; a body that is neither JSON nor said to be is its text."""
+    try:
+        return json.loads(body, object_hook=_Fields)
+    except (ValueError, RecursionError):
+        if response.headers.get("content-type", "").partition(";")[0].endswith("json"):
+            raise
+        return body.decode(errors="replace")

@@ -1,0 +1,110 @@
+"""Clients of the SDKs, openai's and others': with safe connections, bounded bodies, and no retries of their own."""
+
+from __future__ import annotations
+
+from functools import partial
+from http.cookiejar import CookieJar
+from typing import TYPE_CHECKING, Any
+
+import httpx2
+import openai
+import openai.resources.chat.completions  # `import openai` leaves it for the first call
+
+from flowdebate.errors import ConfigurationError
+from flowdebate.models.call import is_loopback
+from flowdebate.models.openai.endpoint import ADDRESS
+from flowdebate.models.openai.error_mapping import answered
+from flowdebate.models.openai.transport import (
+    CONNECT_SECONDS,
+    CONNECTIONS,
+    LONGEST_BODY,
+    bound_parts,
+    check_length,
+    encoding_of,
+    open_session,
+)
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import AsyncIterator
+
+    from flowdebate.models.openai.endpoint import Endpoint
+
+
+def options_of(endpoint: Endpoint, *, aiohttp: bool, names: bool, context: ssl.SSLContext) -> dict[str, Any]:
+    """Make the options of an SDK's client for `endpoint`, over aiohttp or httpx2.
+
+    With `names`, the names of events in streams are kept: anthropic wants them, and openai makes errors of some.
+    """
+    try:
+        httpx2.URL(endpoint.base_url)
+    except (httpx2.InvalidURL, ValueError):
+        raise ConfigurationError("OpenAIModel", "base_url", endpoint.base_url, ADDRESS) from None
+    timeout = httpx2.Timeout(None, connect=CONNECT_SECONDS)
+    make = openai.DefaultAioHttpClient if aiohttp else openai.DefaultAsyncHttpxClient
+    http = make(
+        # httpx2 reads stray bytes on a pooled connection as the next call's answer, so that one debater would get
+        # another's: it may not pool connections
+        limits=httpx2.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS if aiohttp else 0),
+        timeout=timeout,
+        follow_redirects=False,
+        # proxies of the environment are not used for this machine
+        trust_env=not is_loopback(endpoint.base_url),
+        verify=context,
+        event_hooks={"response": [partial(_bound_body, names=names)]},
+        cookies=_NoCookies(),
+        params=endpoint.query or None,
+    )
+    if aiohttp:
+        transport: Any
+        for transport in (http._transport, *http._mounts.values()):  # noqa: SLF001 - there is no other way to them
+            if transport is not None:
+                transport.client = partial(open_session, limit=CONNECTIONS, context=context)
+    return {
+        "api_key": endpoint.api_key,
+        "base_url": endpoint.base_url,
+        # packed bodies cost time, and could unpack to more than the memory holds
+        "default_headers": {"Accept-Encoding": "identity", **dict(endpoint.headers)},
+        "http_client": http,
+        "max_retries": 0,  # a library's own retries are paid calls that nobody counts
+        "timeout": timeout,
+    }
+
+
+class _NoCookies(CookieJar):
+    """A cookie jar that stays empty: one malformed cookie would fail every later call of the client."""
+
+    def extract_cookies(self, *_: object) -> None:
+        return
+
+
+async def _bound_body(response: httpx2.Response, *, names: bool) -> None:
+    """Note the headers of `response`, and bound its body: reject it at once where they announce more."""
+    answered.set(response.headers)
+    try:
+        check_length(response.headers)
+    except BaseException:
+        await response.aclose()
+        raise
+    encoding = encoding_of(response.headers)
+    if encoding is not None:
+        # httpx2 would unpack each piece, however large, before its size can be checked
+        del response.headers["content-encoding"]
+    events = "event-stream" in response.headers.get("content-type", "").lower()
+    if not isinstance(response.stream, httpx2.AsyncByteStream):
+        raise TypeError(response.stream)
+    response.stream = _Bounded(response.stream, encoding, events=events, names=names)
+
+
+class _Bounded(httpx2.AsyncByteStream):
+    """The parts of a stream, bounded."""
+
+    def __init__(self, stream: httpx2.AsyncByteStream, encoding: str | None, *, events: bool, names: bool) -> None:
+        self._stream = stream
+        self._options: Any = {"encoding": encoding, "events": events, "names": names}
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return bound_parts(aiter(self._stream), LONGEST_BODY, **self._options)
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
