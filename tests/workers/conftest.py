@@ -50,6 +50,12 @@ class Fleet:
         self._processes.append(subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.DEVNULL))  # noqa: S603
         return self._processes[-1]
 
+    async def client(self, program: str) -> int:
+        """The exit status of a client as a process of its own."""
+        environment = os.environ | {"FLEET": json.dumps(self.given)}
+        process = await asyncio.create_subprocess_exec(sys.executable, "-c", program, cwd=ROOT, env=environment)
+        return await process.wait()
+
     @asynccontextmanager
     async def working(self, workers: Workers, *, patience: float = 10.0) -> AsyncIterator[asyncio.Event]:
         """Inside, this process is a worker; gives what stops it."""

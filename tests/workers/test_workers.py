@@ -7,6 +7,7 @@ import logging
 import signal
 import time
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -81,6 +82,46 @@ async def test_runs_of_a_killed_worker_are_resumed_by_another(fleet: Fleet) -> N
     repeated = len(fleet.models.asked) - len(ids) * CALLS
     assert repeated <= workers.max_concurrency
     logging.getLogger("flowdebate").info("%d calls repeated, all done after %.1f s", repeated, seconds)
+
+
+@pytest.mark.parametrize("what", ["submit", "resume"])
+async def test_a_stored_run_is_executed_although_its_client_died_before_queueing_it(fleet: Fleet, what: str) -> None:
+    """The client is gone between the two writes; the next worker finds the run, and it is complete."""
+    workers, left_out = fleet.workers(), f"left-{what}-{fleet.given['name']}"
+    if what == "resume":
+        await workers.submit("city", "How?", run_id=left_out)
+        async with fleet.working(workers):
+            assert (await over(workers, left_out)).status == "complete"
+        stored = await workers.store.run(left_out)
+        await workers.store.delete(left_out)
+        await workers.store.add(replace(stored, status="failed", outcome=None, steps=0), ())
+    call = f"submit('city', 'How?', run_id={left_out!r})" if what == "submit" else f"resume({left_out!r})"
+    program = f"""
+import asyncio, os, signal
+from tests.workers.fleet import workers
+made = workers()
+made.queue.send = lambda run_id: os.kill(os.getpid(), signal.SIGKILL)
+asyncio.run(made.{call})
+"""
+    assert await fleet.client(program) == -signal.SIGKILL
+    left = await workers.status(left_out)
+    assert (left.status, left.delivery) == ("queued", None if what == "submit" else "done")
+    async with fleet.working(workers):
+        assert (await over(workers, left_out)).status == "complete"
+
+
+async def test_nothing_is_stored_while_dbos_cannot_be_used(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Importing it and making its tables come before the first write."""
+    workers = fleet.workers()
+
+    def fail() -> None:
+        raise ConfigurationError("Workers", "url", "…", "used with dbos installed")
+
+    monkeypatch.setattr(workers.queue, "open", fail)
+    with pytest.raises(ConfigurationError):
+        await workers.submit("city", "How?", run_id=f"early-{workers.name}")
+    with pytest.raises(RunNotFound):
+        await workers.store.run(f"early-{workers.name}")
 
 
 # Stopping

@@ -121,6 +121,7 @@ class Workers:
         options = StoreOptions(store=self.store, labels=labels or {}, plan=self._plan(pattern, limits))
         run = make_run(block, question, model=self.model, seed=seed, limits=bounded, store=options, run_id=run_id)
         assert run.journal is not None  # noqa: S101 - the run has a store
+        await asyncio.to_thread(self.queue.open)
         with self._submitted(run.journal.header) as queued:
             stored = queued
             try:
@@ -170,6 +171,7 @@ class Workers:
             plan=self._plan(pattern, limits),
         )
         self.check_accepted(header)
+        await asyncio.to_thread(self.queue.open)
         with self._submitted(header) as queued:
             await self.store.add(queued, ())
             await self._deliver(header.run_id)

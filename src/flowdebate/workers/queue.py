@@ -81,6 +81,10 @@ class RunQueue:
         self._client: DBOSClient | None = None
         self._lock = threading.Lock()
 
+    def open(self) -> None:
+        """Import DBOS, make its tables, and connect: what may fail or take seconds, before anything is stored."""
+        self._open()
+
     def send(self, run_id: str) -> None:
         """Put the run on the queue, unless it is waiting there already."""
         self._open().enqueue(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.store.postgres.database import Address
 from flowdebate.store.postgres.sessions import ALIVE
+from flowdebate.workers.queue import ACTIVE
 
 if TYPE_CHECKING:
     import psycopg
@@ -18,6 +20,15 @@ if TYPE_CHECKING:
 
 GRACE = 1.0  # seconds for which a worker must be gone: after a restart of the server all of them are, for a moment
 _ONE_AT_A_TIME = 0x464C4452  # the first half of the advisory lock of a sweep: "FLDR"
+_UNDELIVERED = """
+WITH left_out AS MATERIALIZED (
+    SELECT run_id, header FROM runs WHERE status = 'queued' AND NOT EXISTS (
+        SELECT FROM {deliveries} WHERE queue_name = %(queue)s AND status = ANY(%(active)s)
+        AND attributes->>'run' = run_id
+    )
+)
+SELECT run_id FROM left_out WHERE header::jsonb->'plan' @> %(plan)s::jsonb
+"""
 _ALIVE = f"SELECT number FROM {ALIVE} AS held (number)".encode()  # noqa: S608 - contains no value
 
 
@@ -33,7 +44,7 @@ def number_of(worker: str | None) -> int | None:
 
 
 class Reaper:
-    """Finds the deliveries of dead workers, and running runs without a worker or a delivery.
+    """Finds the deliveries of dead workers, running runs without a worker, and queued ones without a delivery.
 
     A worker is dead if the advisory lock of its number is free. One process at a time sweeps a queue.
     """
@@ -46,38 +57,54 @@ class Reaper:
 
     def sweep(self) -> None:
         """Put the deliveries of dead workers back on the queue; raises the driver's error. Blocks."""
-        if self._session is None or self._session.closed:
-            self._session = self._address.connect()
-        name = self._workers.name
-        lock = (_ONE_AT_A_TIME, name)
-        row = self._session.execute("SELECT pg_try_advisory_lock(%s, hashtext(%s))", lock).fetchone()
+        session = self._open()
+        lock = (_ONE_AT_A_TIME, self._workers.name)
+        row = session.execute("SELECT pg_try_advisory_lock(%s, hashtext(%s))", lock).fetchone()
         if row is None or not row[0]:
             return
         try:
             taken = {each.workflow_id: number_of(each.executor_id) for each in self._workers.queue.taken()}
-            alive = {row[0] for row in self._session.execute(_ALIVE)}
+            alive = {row[0] for row in session.execute(_ALIVE)}
             dead = self._long_enough("delivery", [each for each, number in taken.items() if number not in alive])
             self._workers.queue.hand_back(dead)
         finally:
-            self._session.execute("SELECT pg_advisory_unlock(%s, hashtext(%s))", lock)
+            session.execute("SELECT pg_advisory_unlock(%s, hashtext(%s))", lock)
 
     async def sweep_left(self) -> None:
-        """Redeliver running runs whose deliveries have ended, as when a worker lost its connection and died."""
+        """Deliver running runs whose deliveries have ended, and queued ones without a delivery.
+
+        As when a worker lost its connection and died, or a client between storing the run and putting it on the queue.
+        """
         workers = self._workers
         left = [
             stored.header.run_id
-            for stored in await workers.store.runs(status="running")
+            for stored in await workers.store.runs(status="running", brief=True)
             if not stored.owned and workers.is_ours(stored.header)
         ]
+        left += await asyncio.to_thread(self._undelivered)
 
         def send_if_done(run_id: str) -> None:
             # A delivery in progress is its worker's, and a run that a worker gave up on needs a person.
-            found = workers.queue.of(run_id)
-            if found and found[0].status == "SUCCESS" and not (found[0].output or {}).get("problem"):
+            last = next(iter(workers.queue.of(run_id)), None)
+            if last is None or (last.status == "SUCCESS" and not (last.output or {}).get("problem")):
                 workers.queue.send(run_id)
 
         for run_id in self._long_enough("run", left):
             await asyncio.to_thread(send_if_done, run_id)
+
+    def _undelivered(self) -> list[str]:
+        from psycopg import sql
+
+        workers, session = self._workers, self._open()
+        query = sql.SQL(_UNDELIVERED).format(deliveries=sql.Identifier(workers.queue.schema, "workflow_status"))
+        plan = json.dumps({"workers": workers.name, "version": workers.version})
+        values = {"queue": workers.name, "active": list(ACTIVE), "plan": plan}
+        return [row[0] for row in session.execute(query, values)]
+
+    def _open(self) -> psycopg.Connection[tuple[Any, ...]]:
+        if self._session is None or self._session.closed:
+            self._session = self._address.connect()
+        return self._session
 
     def close(self) -> None:
         """Close the session."""
