@@ -168,7 +168,7 @@ judge is right tells wordings apart only in far more debates.
 (± is a standard error.) Like other judges, it gives more to the side that says more. So what its length explains is subtracted from a
 side's log-odds: {slope:.2f} for each unit of the logarithm of its length, fitted on tuning debates and every other equal one. The threshold,
 {least:.2f}, is the lead after that which at most one in twenty further equal debates exceeds, from the same equal ones. The other equal debates are
-there to check it. No new debate was read before both were fixed, and nothing was changed afterwards.
+there to check it. No new debate had a part in the words or in the fit.
 
 {judges}
 
