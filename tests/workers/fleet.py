@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import time
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -64,6 +65,8 @@ class ModelServer:
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
     answering: asyncio.Event = field(default_factory=asyncio.Event)
     """While it is not set, answers wait."""
+    poison: bool = True
+    """Whether the run "poison" kills whoever asks."""
     free: int = 0
     """How many requests are answered in any case."""
 
@@ -90,6 +93,8 @@ class ModelServer:
                 number = len(self.asked)
                 counted = 1
                 self.changed.notify_all()
+            if self.poison and block.startswith("poison"):
+                os.kill(process, signal.SIGKILL)
             await asyncio.sleep(self.seconds)
             if number > self.free:
                 await self.answering.wait()
@@ -119,12 +124,14 @@ async def model_server(seconds: float = 0.1) -> AsyncIterator[ModelServer]:
 
 
 def make(url: str, *, schema: str, port: int, **options: Any) -> Workers:
-    """The workers of the tests: a debate of five calls, and a short one with a human who begins it."""
+    """The workers of the tests: a debate of five calls, a short one begun by a human, and one that kills its worker."""
     ann, bob = Debater("ann", "trams"), Debater("bob", "roads")
     city = debate(name="city", debaters=[ann, bob], synthesizer=False)
     person = Debater("ann", "trams", block=human(name="ann"))
     mixed = debate(name="mixed", debaters=[person, bob], max_rounds=1, synthesizer=False)
-    given: dict[str, Any] = {"patterns": {"city": city, "mixed": mixed}, "max_concurrency": 4, "poll": 0.05, **options}
+    poison = debate(name="poison", debaters=[ann, bob], synthesizer=False)
+    patterns = {"city": city, "mixed": mixed, "poison": poison}
+    given: dict[str, Any] = {"patterns": patterns, "max_concurrency": 4, "poll": 0.05, **options}
     return Workers(url, model=RemoteModel(port), schema=schema, **given)
 
 

@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate import Debater, debate
-from flowdebate.errors import ConfigurationError, RunExists, RunNotFound, StoreError
+from flowdebate.errors import ConfigurationError, DeadLetter, RunExists, RunNotFound, StoreError
+from flowdebate.service.service import Service
 from flowdebate.store.export import export_run, import_runs
 from flowdebate.store.postgres.store import PostgresStore
 from flowdebate.workers import Workers
@@ -82,6 +83,39 @@ async def test_runs_of_a_killed_worker_are_resumed_by_another(fleet: Fleet) -> N
     repeated = len(fleet.models.asked) - len(ids) * CALLS
     assert repeated <= workers.max_concurrency
     logging.getLogger("flowdebate").info("%d calls repeated, all done after %.1f s", repeated, seconds)
+
+
+@pytest.mark.timeout(180)
+async def test_a_run_that_kills_its_workers_is_given_up_and_its_neighbours_are_not(fleet: Fleet) -> None:
+    """It dies twice among others and three times alone; then its neighbours have ended, with few calls repeated."""
+    workers, fleet.models.seconds = fleet.workers(), 0.5
+    poison = await workers.submit("poison", "How?")
+    neighbours = [await workers.submit("city", f"Question {number}?") for number in range(3)]
+    process = fleet.process()
+
+    async def given_up() -> bool:
+        nonlocal process
+        if process.poll() is not None:
+            process = fleet.process()
+        return (await workers.status(poison)).status == "dead_letter"
+
+    await until(given_up, within=150)
+    for run_id in neighbours:
+        assert (await over(workers, run_id)).status == "complete"
+    standing = await workers.status(poison)
+    assert standing.over
+    assert "5 workers in a row died" in (standing.problem or "")
+    assert "the last 3 of them while they executed nothing else" in (standing.problem or "")
+    asked = Counter(each.block.partition("-")[0] for each in fleet.models.asked)
+    assert asked["poison"] == 5
+    assert asked["city"] <= CALLS * len(neighbours) + 2 * len(neighbours)
+    with pytest.raises(DeadLetter):
+        await workers.resume(poison)
+    async with Service(workers=workers) as service:
+        assert (await service.run(poison)).problem == standing.problem
+        fleet.models.poison = False
+        assert (await service.resume(poison, retry_dead_letter=True)).status == "queued"
+        assert (await service.wait(poison, 20)).status == "complete"
 
 
 @pytest.mark.parametrize("what", ["submit", "resume"])

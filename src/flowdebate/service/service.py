@@ -303,6 +303,8 @@ class Service:
             problem = error_text(error)
         if stored.status == "queued" and (workers := self._workers_of(stored)) is not None:
             problem = (await workers.status(run_id)).problem or problem
+        if stored.status == "dead_letter":
+            problem = (stored.outcome or {}).get("error") or problem
         return RunDetails.of(
             stored,
             pattern=self._recipes.name_of(stored),
@@ -565,9 +567,8 @@ class Service:
                 plan=plan,
                 on_uncertain=None if on_uncertain == "retry" else on_uncertain,
                 allow_changes=allow_changes or None,
-                retry_dead_letter=retry_dead_letter or None,
             )
-            await workers.resume(run_id)
+            await workers.resume(run_id, retry_dead_letter=retry_dead_letter)
             return await self._state(run_id)
         recipe = self._recipes.of_run(stored, limits=limits, plan=plan)
         load = partial(

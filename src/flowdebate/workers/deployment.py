@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from flowdebate._util.validation import check_count, check_seconds
-from flowdebate.errors import ConfigurationError, RunConflict, RunExists
+from flowdebate.errors import ConfigurationError, DeadLetter, RunConflict, RunExists
 from flowdebate.runs.durable.resume import StoreOptions, limit_numbers, limits_of, prepare_fork
 from flowdebate.runs.execute import make_run
 from flowdebate.runs.observer import observer_of
@@ -177,15 +177,18 @@ class Workers:
             await self._deliver(header.run_id)
         return header.run_id
 
-    async def resume(self, run_id: str) -> None:
+    async def resume(self, run_id: str, *, retry_dead_letter: bool = False) -> None:
         """Put an ended run back on the queue, whatever ended it; a complete run is left unchanged.
 
-        RunNotFound; RunConflict while a process executes it that is no worker, or a worker that is to give it up.
+        RunNotFound; RunConflict while a process executes it that is no worker, or a worker that is to give it up;
+        DeadLetter for a run that was given up because it killed its workers, unless `retry_dead_letter`.
         """
         stored = await self.store.run(run_id)
         self.check_accepted(stored.header)
         if stored.status in COMPLETE:
             return
+        if stored.status == "dead_letter" and not retry_dead_letter:
+            raise DeadLetter(self.store.name, run_id, stored.recoveries)
         if stored.owned and not await asyncio.to_thread(self.queue.active, run_id):
             raise RunConflict(self.store.name, run_id)  # its worker is giving it up, or it is no worker's
         if not stored.owned and stored.status != "queued":
@@ -212,6 +215,8 @@ class Workers:
         last = found[0] if found else None
         result = last.output if last is not None and isinstance(last.output, dict) else {}
         problem = result.get("problem") or (None if last is None or last.error is None else str(last.error))
+        if stored.status == "dead_letter":
+            problem = (stored.outcome or {}).get("error")
         return QueuedRunStatus(
             run_id=run_id,
             status=stored.status,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import threading
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from flowdebate._util.importing import IMPORTING
@@ -24,6 +24,8 @@ ACTIVE = ("ENQUEUED", "DELAYED", "PENDING")  # DBOS's statuses of deliveries tha
 
 Delivery: TypeAlias = Literal["waiting", "taken", "done", "failed", "cancelled"]
 """Status of a run's last delivery: no worker has it; one has; it has ended, failed, or was cancelled."""
+_DEATHS_TOGETHER = 2  # of workers that execute other runs as well; then the run is executed alone
+_FIRST_DELAY, _LONGEST_DELAY = 0.5, 60.0
 
 # DBOS's own statuses, translated.
 DELIVERIES: Mapping[str, Delivery] = {
@@ -65,6 +67,46 @@ class QueuedRunStatus:
         return True
 
 
+@dataclass(frozen=True, slots=True)
+class History:
+    """What became of a run's earlier deliveries; each delivery carries it along in its attributes."""
+
+    deaths: int = 0
+    """How many workers in a row have died while they executed the run, without a step of it being recorded."""
+    alone: int = 0
+    """How many of them executed nothing else: the run itself is to blame."""
+    steps: int = 0
+    """The run's steps at the last death."""
+
+    @classmethod
+    def of(cls, delivery: WorkflowStatus) -> History:
+        """The history that a delivery carries."""
+        given = delivery.attributes or {}
+        return cls(**{name: int(given.get(name) or 0) for name in ("deaths", "alone", "steps")})
+
+    @property
+    def suspect(self) -> bool:
+        """Whether the run is to be executed alone: it may be what kills its workers."""
+        return self.deaths >= _DEATHS_TOGETHER
+
+    @property
+    def delay(self) -> float:
+        """Seconds until the run is delivered again: each time twice as long."""
+        return min(_FIRST_DELAY * 2.0 ** (self.deaths - 1), _LONGEST_DELAY)
+
+    def after_death(self, steps: int) -> History:
+        """The history after one more worker has died, with so many steps recorded.
+
+        >>> once = History().after_death(3)
+        >>> twice = once.after_death(3)
+        >>> twice.suspect, twice.after_death(3), twice.after_death(4)
+        (True, History(deaths=3, alone=1, steps=3), History(deaths=1, alone=0, steps=4))
+        """
+        if steps > self.steps:
+            return History(1, 0, steps)
+        return History(self.deaths + 1, self.alone + self.suspect, steps)
+
+
 class RunQueue:
     """Queue `name` of runs for workers of `version`; DBOS's tables are in `schema`, created on first use.
 
@@ -87,19 +129,31 @@ class RunQueue:
 
     def send(self, run_id: str) -> None:
         """Put the run on the queue, unless it is waiting there already."""
-        self._open().enqueue(
-            {
-                "workflow_name": WORKFLOW,
-                "queue_name": self.name,
-                "workflow_id": f"{encode_text(run_id)}/{secrets.token_hex(6)}",
-                "app_version": self.version,
-                "deduplication_id": encode_text(run_id),  # of the deliveries that wait: clients may submit at once
-                "duplication_policy": "return-existing",
-                "serialization_type": driver().WorkflowSerializationFormat.PORTABLE,  # JSON, not pickles
-                "attributes": {"run": encode_text(run_id)},
-            },
-            run_id,
-        )
+        # of the deliveries that wait: clients may submit at once
+        self._send(run_id, {"deduplication_id": encode_text(run_id), "duplication_policy": "return-existing"})
+
+    def send_again(self, old: WorkflowStatus, run_id: str, history: History, *, delay: float) -> None:
+        """Replace the delivery `old` of a dead worker by one that waits `delay` seconds; safe to repeat."""
+        if set(self.active(run_id)) <= {old.workflow_id}:
+            self._send(run_id, {"delay_seconds": delay}, history)
+        # Not cancelled: should the worker be alive, it would take that for the will of a user.
+        self._open().delete_workflows([old.workflow_id])
+
+    def _send(self, run_id: str, options: dict[str, Any], history: History | None = None) -> None:
+        given: Any = options | {
+            "workflow_name": WORKFLOW,
+            "queue_name": self.name,
+            "workflow_id": f"{encode_text(run_id)}/{secrets.token_hex(6)}",
+            "app_version": self.version,
+            "serialization_type": driver().WorkflowSerializationFormat.PORTABLE,  # JSON, not pickles
+            "attributes": {"run": encode_text(run_id)} | ({} if history is None else asdict(history)),
+        }
+        self._open().enqueue(given, run_id)
+
+    def history(self, delivery: str) -> History:
+        """What became of the deliveries before this one."""
+        found = self._open().list_workflows(workflow_ids=[delivery], load_input=False, load_output=False)
+        return History.of(found[0]) if found else History()
 
     def of(self, run_id: str) -> Sequence[WorkflowStatus]:
         """The run's deliveries, the newest first."""

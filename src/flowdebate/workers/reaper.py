@@ -8,16 +8,20 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from flowdebate.errors import RunConflict, RunNotFound
+from flowdebate.store.base import decode_text
 from flowdebate.store.postgres.database import Address
 from flowdebate.store.postgres.sessions import ALIVE
-from flowdebate.workers.queue import ACTIVE
+from flowdebate.workers.queue import ACTIVE, History
 
 if TYPE_CHECKING:
     import psycopg
+    from dbos import WorkflowStatus
 
     from flowdebate.workers.deployment import Workers
 
 
+DEATHS_ALONE = 3  # of workers that executed nothing else: then the run is given up
 GRACE = 1.0  # seconds for which a worker must be gone: after a restart of the server all of them are, for a moment
 _ONE_AT_A_TIME = 0x464C4452  # the first half of the advisory lock of a sweep: "FLDR"
 _UNDELIVERED = """
@@ -43,6 +47,13 @@ def number_of(worker: str | None) -> int | None:
     return int(text) if text.isdecimal() else None
 
 
+def _reason(history: History) -> str:
+    return (
+        f"given up: {history.deaths} workers in a row died while they executed it, "
+        f"the last {history.alone} of them while they executed nothing else"
+    )
+
+
 class Reaper:
     """Finds the deliveries of dead workers, running runs without a worker, and queued ones without a delivery.
 
@@ -55,20 +66,36 @@ class Reaper:
         self._session: psycopg.Connection[tuple[Any, ...]] | None = None
         self._gone: dict[str, float] = {}
 
-    def sweep(self) -> None:
-        """Put the deliveries of dead workers back on the queue; raises the driver's error. Blocks."""
-        session = self._open()
+    async def sweep(self) -> None:
+        """Deliver the runs of dead workers again; raises the driver's error."""
         lock = (_ONE_AT_A_TIME, self._workers.name)
-        row = session.execute("SELECT pg_try_advisory_lock(%s, hashtext(%s))", lock).fetchone()
-        if row is None or not row[0]:
+        if not (await self._ask(b"SELECT pg_try_advisory_lock(%s, hashtext(%s))", lock))[0]:
             return
         try:
-            taken = {each.workflow_id: number_of(each.executor_id) for each in self._workers.queue.taken()}
-            alive = {row[0] for row in session.execute(_ALIVE)}
-            dead = self._long_enough("delivery", [each for each, number in taken.items() if number not in alive])
-            self._workers.queue.hand_back(dead)
+            taken = {each.workflow_id: each for each in await asyncio.to_thread(self._workers.queue.taken)}
+            alive = set(await self._ask(_ALIVE))
+            dead = [name for name, each in taken.items() if number_of(each.executor_id) not in alive]
+            # All at once: each take may wait a moment for the owner to come back.
+            await asyncio.gather(*(self._redeliver(taken[name]) for name in self._long_enough("delivery", dead)))
         finally:
-            session.execute("SELECT pg_advisory_unlock(%s, hashtext(%s))", lock)
+            await self._ask(b"SELECT pg_advisory_unlock(%s, hashtext(%s))", lock)
+
+    async def _redeliver(self, delivery: WorkflowStatus) -> None:
+        """Deliver a run again whose worker is dead, with a delay if that worker had begun to execute it."""
+        queue, store = self._workers.queue, self._workers.store
+        run_id = decode_text((delivery.attributes or {}).get("run", ""))
+        with suppress(RunNotFound, RunConflict):  # deleted, or somebody executes it
+            stored = await store.run(run_id)
+            if stored.status == "running" and not stored.owned:
+                stored = await store.take(run_id)
+                history = History.of(delivery).after_death(stored.steps)
+                if history.alone >= DEATHS_ALONE:
+                    await store.finish(run_id, "dead_letter", {**(stored.outcome or {}), "error": _reason(history)})
+                else:
+                    await store.finish(run_id, "queued", stored.outcome)  # so that its next take counts nothing
+                    await asyncio.to_thread(queue.send_again, delivery, run_id, history, delay=history.delay)
+                    return
+        await asyncio.to_thread(queue.hand_back, [delivery.workflow_id])
 
     async def sweep_left(self) -> None:
         """Deliver running runs whose deliveries have ended, and queued ones without a delivery.
@@ -81,7 +108,7 @@ class Reaper:
             for stored in await workers.store.runs(status="running", brief=True)
             if not stored.owned and workers.is_ours(stored.header)
         ]
-        left += await asyncio.to_thread(self._undelivered)
+        left += await self._undelivered()
 
         def send_if_done(run_id: str) -> None:
             # A delivery in progress is its worker's, and a run that a worker gave up on needs a person.
@@ -92,19 +119,24 @@ class Reaper:
         for run_id in self._long_enough("run", left):
             await asyncio.to_thread(send_if_done, run_id)
 
-    def _undelivered(self) -> list[str]:
+    async def _undelivered(self) -> list[str]:
         from psycopg import sql
 
-        workers, session = self._workers, self._open()
+        workers = self._workers
         query = sql.SQL(_UNDELIVERED).format(deliveries=sql.Identifier(workers.queue.schema, "workflow_status"))
         plan = json.dumps({"workers": workers.name, "version": workers.version})
         values = {"queue": workers.name, "active": list(ACTIVE), "plan": plan}
-        return [row[0] for row in session.execute(query, values)]
+        return await self._ask(query, values)
 
-    def _open(self) -> psycopg.Connection[tuple[Any, ...]]:
-        if self._session is None or self._session.closed:
-            self._session = self._address.connect()
-        return self._session
+    async def _ask(self, query: Any, values: Any = ()) -> list[Any]:  # noqa: ANN401 - as psycopg takes them
+        """The first column of what the database answers."""
+
+        def ask() -> list[Any]:
+            if self._session is None or self._session.closed:
+                self._session = self._address.connect()
+            return [row[0] for row in self._session.execute(query, values)]
+
+        return await asyncio.to_thread(ask)
 
     def close(self) -> None:
         """Close the session."""

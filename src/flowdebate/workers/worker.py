@@ -44,6 +44,8 @@ class Worker:
         self._store = Draining(workers.store)
         self._account = None if workers.budget is None else Account(self._store, workers.budget)
         self._running: dict[str, tuple[str, asyncio.Task[Any]]] = {}
+        self._places = asyncio.Condition()
+        self._executing = self._suspects = 0
         self._delivering: set[asyncio.Task[Any]] = set()
         """The tasks of DBOS."""
 
@@ -107,7 +109,7 @@ class Worker:
         """Resume the run until it ends: its status, or the problem."""
         if self._store.stopping:
             await _forever()  # the delivery is handed back
-        task = asyncio.ensure_future(self._resume(run_id))
+        task = asyncio.ensure_future(self._resume_in_turn(delivery, run_id))
         self._running[delivery] = (run_id, task)
         try:
             await asyncio.wait({task})
@@ -122,6 +124,23 @@ class Worker:
             return {"status": task.result()}
         _LOGGER.warning("run %s: %s", run_id, error_text(error))
         return {"status": None, "problem": f"{type(error).__name__}: {error_text(error)}"}
+
+    async def _resume_in_turn(self, delivery: str, run_id: str) -> str:
+        """Resume the run; one that may kill its worker waits until the others here have ended, and they wait for it."""
+        suspect = (await asyncio.to_thread(self._workers.queue.history, delivery)).suspect
+        self._suspects += suspect
+        try:
+            async with self._places:
+                await self._places.wait_for(lambda: not (self._executing if suspect else self._suspects))
+                self._executing += 1
+            try:
+                return await self._resume(run_id)
+            finally:
+                self._executing -= 1
+        finally:
+            self._suspects -= suspect
+            async with self._places:
+                self._places.notify_all()
 
     async def _resume(self, run_id: str) -> str:
         """The status of the run at its end; repeated while the store is unreachable."""
@@ -164,6 +183,7 @@ class Worker:
             model=workers.model,
             limits=limits,
             observe=workers.observe,
+            retry_dead_letter=True,  # the reaper counts deaths, and has given up none that it delivers
         )
         run.account = self._account
         return str((await run_block(pattern, value, run)).status)
@@ -175,7 +195,7 @@ class Worker:
         number, failing = 0, False
         while not stop.is_set():
             try:
-                await asyncio.to_thread(self._reaper.sweep)
+                await self._reaper.sweep()
                 if number % _SWEEPS_PER_STORE_SWEEP == 0:
                     await self._reaper.sweep_left()
                 await self._give_up()
