@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from flowdebate import generator
 from flowdebate.errors import ModelTimeout
-from flowdebate.models import ModelRequest, ModelSettings, OpenAIModel, OutputSchema
+from flowdebate.models import ModelRequest, ModelSettings, OpenAIModel, OutputSchema, keep_connections
 from flowdebate.models.call import ask
 
 from .server import ChatServer, chunk, completion
@@ -85,6 +86,30 @@ async def test_the_last_of_several_holders_closes() -> None:
             await ask(model, question())
         assert (server.accepted, server.open_connections) == (1, 1)
         await second.__aexit__(None, None, None)
+        await server.wait_until_left()
+
+
+async def test_connections_that_are_kept_outlive_runs_and_the_models_of_one_endpoint_share_them() -> None:
+    """Until the last block that keeps them ends; another key is another client."""
+    async with ChatServer() as server:
+        async with keep_connections():
+            async with keep_connections():
+                for _ in range(2):
+                    await ask(OpenAIModel("m", base_url=server.base_url, retry=None), question())
+            await ask(OpenAIModel("n", base_url=server.base_url, retry=None), question())
+            assert (server.accepted, server.open_connections) == (1, 1)
+            await ask(OpenAIModel("m", base_url=server.base_url, api_key="another", retry=None), question())
+            assert (server.accepted, server.open_connections) == (2, 2)
+        await server.wait_until_left()
+
+
+async def test_a_batch_keeps_the_connection_from_one_row_to_the_next() -> None:
+    """And closes it at its end."""
+    async with ChatServer() as server:
+        model = OpenAIModel("m", base_url=server.base_url, retry=None)
+        batch = generator(name="tenant").batch(["a", "b", "c"], model=model, max_concurrency=1)
+        assert [item.output async for item in batch] == ["fine"] * 3
+        assert server.accepted == 1
         await server.wait_until_left()
 
 

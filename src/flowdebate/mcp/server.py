@@ -26,6 +26,7 @@ from flowdebate.mcp.judging import add_judge_tool, judge_texts
 from flowdebate.mcp.reports import HOW_TO_READ, sentence_of
 from flowdebate.mcp.resources import Subscriptions, add_resources
 from flowdebate.mcp.tools import add_prompts, add_run_tools, add_turn_tools
+from flowdebate.service.warm import keep_warm
 from flowdebate.sources.files import allowed_folders
 
 if TYPE_CHECKING:
@@ -205,7 +206,8 @@ async def serve_stdio(
         for number in _SIGNALS:
             loop.add_signal_handler(number, received, number)
     try:
-        await create_server(service, allow_sources=allow_sources).run_stdio_async()
+        async with keep_warm():
+            await create_server(service, allow_sources=allow_sources).run_stdio_async()
     except* BrokenPipeError:  # nobody reads the answers any more: the host has left
         pass
     finally:
@@ -249,7 +251,7 @@ async def serve_http(
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[Any]:
         try:
-            async with inner(app) as state:
+            async with keep_warm(), inner(app) as state:
                 yield state
         finally:
             await service.close(patience)  # here, since uvicorn raises the signal again after the lifespan

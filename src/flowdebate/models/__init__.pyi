@@ -20,6 +20,7 @@ from .limits import RateLimit as RateLimit
 from .limits import SharedRateLimit as SharedRateLimit
 from .local.model import LocalModel as LocalModel
 from .local.server import stop_local_servers as stop_local_servers
+from .openai.clients import keep_connections as keep_connections
 from .openai.model import OpenAIModel as OpenAIModel
 from .output import OutputSchema as OutputSchema
 from .recording import RecordingModel as RecordingModel

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+import threading
 import time
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -10,6 +12,7 @@ from flowdebate._util.validation import check_library, is_number
 from flowdebate.errors import ConfigurationError
 from flowdebate.runs.result import RunHandle
 from flowdebate.service.documents.live import Live
+from flowdebate.service.warm import import_ahead
 from flowdebate.web.notebook import html_of, live_html, markdown_of
 
 if TYPE_CHECKING:
@@ -112,3 +115,9 @@ def _output() -> Callable[[dict[str, str]], None]:
         return lambda _: None  # a terminal cannot change what it has written
     shown = display({"text/plain": "", "text/html": ""}, raw=True, display_id=True)
     return lambda bundle: shown.update(bundle, raw=True)
+
+
+_shell = sys.modules.get("IPython")
+if _shell is not None and _shell.get_ipython() is not None:
+    # a notebook imports this in its first cell: nobody waits yet
+    threading.Thread(target=import_ahead, name="flowdebate import").start()

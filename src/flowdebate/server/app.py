@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import socket
 import sys
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -27,6 +27,7 @@ from flowdebate.server.pages import runs as pages
 from flowdebate.server.problems import FieldProblem, Problem, handle_problems
 from flowdebate.server.protocols.streams import Audience
 from flowdebate.server.sse import Readers
+from flowdebate.service.warm import keep_warm
 from flowdebate.sources.files import allowed_folders
 
 if TYPE_CHECKING:
@@ -181,13 +182,15 @@ class _Application(FastAPI):
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     front: Front = app.state.front
-    # a server that only shows runs must not go on with those of another process, which pays for them
-    if not front.read_only:
-        await front.service.recover()
-    yield
-    front.close()
-    if app.state.patience is not None:
-        await front.service.close(app.state.patience)
+    async with AsyncExitStack() as stack:
+        # a server that only shows runs must not go on with those of another process, which pays for them
+        if not front.read_only:
+            await stack.enter_async_context(keep_warm())
+            await front.service.recover()
+        yield
+        front.close()
+        if app.state.patience is not None:
+            await front.service.close(app.state.patience)
 
 
 _MOST_REQUESTS = 2_000

@@ -34,19 +34,78 @@ Transport = Literal["aiohttp", "openai", "httpx2"]
 
 
 @dataclass(slots=True, eq=False)
+class _Shared:
+    """A client, and how many models use it."""
+
+    client: Any
+    closing: AsyncExitStack
+    users: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class _Pool:
+    """The open clients of one event loop; those that no model uses stay open while there are `keepers`."""
+
+    keepers: int = 0
+    clients: dict[object, _Shared] = field(default_factory=dict)
+
+    async def close_unused(self) -> None:
+        """Close the clients that nobody uses."""
+        loop = asyncio.get_running_loop()
+        async with AsyncExitStack() as closing:
+            for key, shared in list(self.clients.items()):
+                if not (shared.users or self.keepers):
+                    del self.clients[key]
+                    # a client closes its sockets before its first await, and a cancellation closes the others as well
+                    closing.push_async_callback(shared.closing.aclose)
+            with _lock:
+                if not (self.clients or self.keepers):
+                    _pools.pop(loop, None)
+
+
+_pools: WeakKeyDictionary[asyncio.AbstractEventLoop, _Pool] = WeakKeyDictionary()
+_lock = threading.Lock()
+
+
+def _pool() -> _Pool:
+    with _lock:
+        return _pools.setdefault(asyncio.get_running_loop(), _Pool())
+
+
+@asynccontextmanager
+async def keep_connections() -> AsyncIterator[None]:
+    """Keep connections to providers open from one run to the next, in this event loop and until the block ends.
+
+    A run closes its connections when it ends, unless another one in the loop uses them or it runs in such a block.
+    Servers, batches and MCP have one around all their runs; `async with model:` does so for one model.
+
+    >>> async def debates(pattern, questions):
+    ...     async with keep_connections():
+    ...         return [await pattern.run(question, model="openai/gpt-5-mini") for question in questions]
+    """
+    pool = _pool()
+    pool.keepers += 1
+    try:
+        yield
+    finally:
+        pool.keepers -= 1
+        await pool.close_unused()
+
+
+@dataclass(slots=True, eq=False)
 class _LoopClients:
-    """Clients of one event loop (a second one if the endpoint has moved), and how many use them."""
+    """A model's clients in one event loop (a second one if the endpoint has moved), and how many use them."""
 
     users: int = 0
-    clients: dict[Endpoint, Any] = field(default_factory=dict)
-    closing: AsyncExitStack = field(default_factory=AsyncExitStack)
+    clients: dict[Endpoint, _Shared] = field(default_factory=dict)
 
 
 class Clients:
     """The clients of one model.
 
-    `keep_open` keeps connections open inside its block, where `client` returns the running loop's client. Event loops,
-    and so threads, do not share clients. They are those of the library `sdk`, made by `connect`, openai's by default.
+    `keep_open` keeps connections open inside its block, where `client` returns the running loop's client. Models of one
+    endpoint share it; event loops, and so threads, do not. Clients are those of the library `sdk`, made by `connect`,
+    openai's by default.
     """
 
     def __init__(
@@ -86,14 +145,15 @@ class Clients:
             if own.users:
                 return
             del self._loops[loop]
-        # a client closes its sockets before its first await, so a cancellation that comes now leaves none open
-        await own.closing.aclose()
+        for shared in own.clients.values():
+            shared.users -= 1
+        await _pool().close_unused()
 
     async def client(self, endpoint: Endpoint) -> Any:  # noqa: ANN401 - that of `connect`
         """Return the running loop's client for `endpoint`; call it inside `keep_open`."""
         own = self._loops[asyncio.get_running_loop()]
         if (known := own.clients.get(endpoint)) is not None:
-            return known
+            return known.client
         secure = endpoint.base_url.startswith("https")
         library = self._sdk if self._needs_sdk(endpoint) else "aiohttp"
         ours = f"flowdebate.models.openai.{'http' if library == 'aiohttp' else 'sdk'}"
@@ -109,13 +169,18 @@ class Clients:
                     self._contexts[secure] = None
 
             await load(prepare)
-        found = own.clients.get(endpoint)
-        if found is None:
-            found = own.clients[endpoint] = self._connect(endpoint)
-            for secret in endpoint.secrets:
-                own.closing.enter_context(redact_in_logs(secret))
-            own.closing.push_async_callback(found.close)
-        return found
+        if endpoint not in own.clients:
+            clients, key = _pool().clients, (type(self), self._sdk, self._transport, endpoint)
+            if key not in clients:
+                made = self._connect(endpoint)
+                closing = AsyncExitStack()
+                for secret in endpoint.secrets:
+                    closing.enter_context(redact_in_logs(secret))
+                closing.push_async_callback(made.close)
+                clients[key] = _Shared(made, closing)
+            shared = own.clients[endpoint] = clients[key]
+            shared.users += 1
+        return own.clients[endpoint].client
 
     def _connect(self, endpoint: Endpoint) -> Any:  # noqa: ANN401 - that of the library
         context = self._contexts[endpoint.base_url.startswith("https")]

@@ -129,15 +129,18 @@ class Batch(Generic[OutT]):
         if self._pool is not None:
             raise ConfigurationError(f"{self._block.name}.batch()", "iteration", "another one", "the only one")
         self._pool = WorkerPool(self._make_jobs(), self._run_job, size=self._max_concurrency)
+        from flowdebate.models.openai.clients import keep_connections
+
         self._tally.begin()
         results = self._pool.results()
-        try:
-            await self._read_stored()
-            async for item in results:
-                yield item
-        finally:
-            await results.aclose()
-            await self.aclose()
+        async with keep_connections():
+            try:
+                await self._read_stored()
+                async for item in results:
+                    yield item
+            finally:
+                await results.aclose()
+                await self.aclose()
 
     async def aclose(self) -> None:
         """Cancel the remaining runs, and wait until they have ended."""
