@@ -124,7 +124,7 @@ async def model_server(seconds: float = 0.1) -> AsyncIterator[ModelServer]:
 
 
 def make(url: str, *, schema: str, port: int, **options: Any) -> Workers:
-    """The workers of the tests: a debate of five calls, a short one begun by a human, and one that kills its worker."""
+    """The workers of the tests: a debate of five calls, one that a human opens, and one that kills its worker."""
     ann, bob = Debater("ann", "trams"), Debater("bob", "roads")
     city = debate(name="city", debaters=[ann, bob], synthesizer=False)
     person = Debater("ann", "trams", block=human(name="ann"))

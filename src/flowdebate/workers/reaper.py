@@ -81,7 +81,7 @@ class Reaper:
             await self._ask(b"SELECT pg_advisory_unlock(%s, hashtext(%s))", lock)
 
     async def _redeliver(self, delivery: WorkflowStatus) -> None:
-        """Deliver a run again whose worker is dead, with a delay if that worker had begun to execute it."""
+        """Deliver a run again whose worker is dead, with a delay if that worker had started it."""
         queue, store = self._workers.queue, self._workers.store
         run_id = decode_text((delivery.attributes or {}).get("run", ""))
         with suppress(RunNotFound, RunConflict):  # deleted, or somebody executes it
