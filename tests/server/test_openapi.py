@@ -56,6 +56,8 @@ def test_every_endpoint_is_described(shared: Stage) -> None:
         ("GET", "/runs/{run_id}"),
         ("DELETE", "/runs/{run_id}"),
         ("POST", "/runs/{run_id}/answers"),
+        ("POST", "/runs/cancel"),
+        ("POST", "/runs/resume"),
         ("POST", "/runs/{run_id}/cancel"),
         ("POST", "/runs/{run_id}/resume"),
         ("POST", "/runs/{run_id}/fork"),

@@ -220,6 +220,8 @@ def requests_about(run_id: str, debate: str, place: str) -> dict[str, list[tuple
             ("", {"edits": {place: "I give up."}}),
         ],
         "POST /api/v1/runs/{run_id}/resume": [("", None), ("", {"allowChanges": True})],
+        "POST /api/v1/runs/resume": [("", {}), ("", {"labels": {"owner": "ann"}})],
+        "POST /api/v1/runs/cancel": [("", {}), ("", {"labels": {"owner": "ann"}})],
         "PATCH /api/v1/archive/{debate}": [("", {"right": "Ann"}), ("", {"answer": "Mine."})],
         "POST /api/v1/links/{code}": [("", {"answer": "I give up."})],
         "POST /api/v1/plans": [("", begin)],

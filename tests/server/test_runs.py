@@ -75,6 +75,23 @@ def test_a_run_is_cancelled_and_resumed(gated: Stage, gate: Gate) -> None:
     assert gate.calls == 5  # four, and the one that was cancelled
 
 
+def test_all_runs_that_match_are_cancelled_and_resumed(gated: Stage, gate: Gate) -> None:
+    """One request for each; the answer has the runs that were changed, and why others were not."""
+    ids = [gated.begin(runId=f"{team}-run", labels={"team": team}) for team in ("red", "blue")]
+    gate.wait_for_call()
+    cancelled = gated.post("/runs/cancel", {"labels": {"team": "red"}}).json()
+    assert [run["runId"] for run in cancelled["runs"]] == ["red-run"]
+    assert gated.get("/runs/blue-run").json()["status"] == "running"
+    assert [run["runId"] for run in gated.post("/runs/cancel", {}).json()["runs"]] == ["blue-run"]
+    resumed = gated.post("/runs/resume", {"status": "interrupted"}).json()
+    assert ({run["runId"] for run in resumed["runs"]}, resumed["refused"], resumed["more"]) == (set(ids), {}, False)
+    assert gated.post("/runs/resume", {"team": "red"}).status_code == 422
+    gate.let(10)
+    for run_id in ids:
+        assert gated.get(f"/runs/{run_id}?wait=30").json()["status"] == "complete"
+    assert gated.post("/runs/resume", {}).json() == {"runs": [], "refused": {}, "more": False}
+
+
 def test_a_fork_asks_only_for_what_changes(gated: Stage, gate: Gate) -> None:
     """POST …/fork begins a run from the journal of another; what does not change is reused."""
     run_id = gated.begin(runId="parent")

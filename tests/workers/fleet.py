@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from flowdebate import Debater, debate, human
+from flowdebate.errors import ProviderFailed
 from flowdebate.models.base import ModelRequest, ModelResponse
 from flowdebate.models.codec import digest_of
 from flowdebate.workers import Workers
@@ -37,6 +38,8 @@ class RemoteModel:
             body = json.dumps([digest_of(request), request.block, os.getpid()]).encode()
             writer.write(b"POST / HTTP/1.1\r\nContent-Length: %d\r\nConnection: close\r\n\r\n" % len(body) + body)
             head, _, text = (await reader.read()).partition(b"\r\n\r\n")
+            if head.startswith(b"HTTP/1.1 503"):
+                raise ProviderFailed("it is away", status=503, model=self.name)
             assert head.startswith(b"HTTP/1.1 200"), head
         finally:
             writer.close()
@@ -65,6 +68,8 @@ class ModelServer:
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
     answering: asyncio.Event = field(default_factory=asyncio.Event)
     """While it is not set, answers wait."""
+    away: bool = False
+    """Whether all requests are refused."""
     poison: bool = True
     """Whether the run "poison" kills whoever asks."""
     free: int = 0
@@ -95,6 +100,9 @@ class ModelServer:
                 self.changed.notify_all()
             if self.poison and block.startswith("poison"):
                 os.kill(process, signal.SIGKILL)
+            if self.away:
+                writer.write(b"HTTP/1.1 503 Away\r\n\r\n")
+                return
             await asyncio.sleep(self.seconds)
             if number > self.free:
                 await self.answering.wait()

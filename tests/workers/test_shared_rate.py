@@ -176,3 +176,33 @@ def test_what_no_limit_can_be_made_of_is_refused(options: dict[str, Any]) -> Non
     """At once."""
     with pytest.raises(ConfigurationError, match="SharedRateLimit"):
         SharedRateLimit("openai/gpt-5-mini", url="postgresql://localhost/runs", **options)
+
+
+class Busy:
+    """A model whose endpoint asks to wait."""
+
+    name = "test/busy"
+
+    def __init__(self) -> None:
+        self.asked: list[float] = []
+
+    async def request(self, request: ModelRequest, /) -> ModelResponse:
+        """Refuse the first request."""
+        self.asked.append(time.monotonic())
+        if len(self.asked) == 1:
+            raise RateLimited("slowly", retry_after=0.5)
+        return ModelResponse(text="Fine.")
+
+
+async def test_what_one_process_is_asked_to_wait_all_of_them_wait(a_server: Server) -> None:
+    """A retry-after holds back the requests of another limit with the same key, although its burst is not used."""
+    model, key = Busy(), secrets.token_hex(6)
+    first, second = (
+        SharedRateLimit(model, url=a_server.url, schema="fleet", requests=100, per=1.0, key=key) for _ in range(2)
+    )
+    with pytest.raises(RateLimited, match="slowly"):
+        await first.request(request())
+    await second.request(request())
+    assert model.asked[1] - model.asked[0] >= 0.5 - ROUNDING
+    await first.close()
+    await second.close()

@@ -18,9 +18,11 @@ from flowdebate import Debater, debate
 from flowdebate.errors import ConfigurationError, DeadLetter, RunExists, RunNotFound, StoreError
 from flowdebate.service.service import Service
 from flowdebate.store.export import export_run, import_runs
+from flowdebate.store.postgres.rate_counter import PostgresCounter
 from flowdebate.store.postgres.store import PostgresStore
 from flowdebate.workers import Workers
 from flowdebate.workers.__main__ import load, main
+from flowdebate.workers.queue import DELAYS, Delay
 from flowdebate.workers.reaper import number_of, worker_id
 from tests.workers.conftest import until
 
@@ -114,7 +116,7 @@ async def test_a_run_that_kills_its_workers_is_given_up_and_its_neighbours_are_n
     async with Service(workers=workers) as service:
         assert (await service.run(poison)).problem == standing.problem
         fleet.models.poison = False
-        assert (await service.resume(poison, retry_dead_letter=True)).status == "queued"
+        assert (await service.resume(poison, retry_dead_letter=True)).status in ("queued", "running")
         assert (await service.wait(poison, 20)).status == "complete"
 
 
@@ -156,6 +158,52 @@ async def test_nothing_is_stored_while_dbos_cannot_be_used(fleet: Fleet, monkeyp
         await workers.submit("city", "How?", run_id=f"early-{workers.name}")
     with pytest.raises(RunNotFound):
         await workers.store.run(f"early-{workers.name}")
+
+
+async def test_an_outage_of_the_provider_is_outlived(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No run fails: they wait in the queue while their worker tries one now and then, and then all of them end."""
+    monkeypatch.setitem(DELAYS, "outage", Delay(0.1, 0.2))
+    monkeypatch.setattr("flowdebate.workers.worker.COOLDOWN", 0.5)
+    workers, fleet.models.away = fleet.workers(), True
+    ids = [await workers.submit("city", f"Question {number}?") for number in range(12)]
+    async with fleet.working(workers):
+        await fleet.models.until(5)
+        tried = len(fleet.models.asked)
+        async with asyncio.timeout(20):
+            while len(fleet.models.asked) < tried + 2:
+                assert {(await workers.status(run_id)).status for run_id in ids} <= {"queued", "running"}
+                await asyncio.sleep(0.05)
+        fleet.models.away = False
+        for run_id in ids:
+            assert (await over(workers, run_id)).status == "complete"
+    assert len(fleet.models.asked) <= len(ids) * CALLS + 4 + 4
+
+
+async def test_a_run_is_not_put_off_for_ever(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once the provider has been away for `outage` seconds, it fails; without any it fails at once."""
+    monkeypatch.setitem(DELAYS, "outage", Delay(0.1, 0.1))
+    monkeypatch.setattr("flowdebate.workers.worker.COOLDOWN", 0.1)
+    fleet.models.away = True
+    for outage, tries in ((0.5, 2), (0.0, 1)):
+        workers = fleet.workers(outage=outage)
+        fleet.models.asked.clear()
+        run_id = await workers.submit("city", "How?")
+        async with fleet.working(workers):
+            assert (await over(workers, run_id)).status == "failed"
+        assert len(fleet.models.asked) >= tries
+
+
+async def test_workers_tell_one_another_that_the_provider_is_away(fleet: Fleet) -> None:
+    """While one of them has found it so, the others start nothing."""
+    workers = fleet.workers()
+    await workers.submit("city", "How?")
+    counter = PostgresCounter(workers.url, schema=workers.schema, patience=10.0)
+    await counter.pause(f"circuit of {workers.name}", 2.0)
+    paused = time.monotonic()
+    async with fleet.working(workers):
+        await fleet.models.until(1)
+    counter.close()
+    assert time.monotonic() - paused >= 1.9
 
 
 # Stopping

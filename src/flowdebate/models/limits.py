@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from aiolimiter import AsyncLimiter
 
 from flowdebate._util.validation import check_count, check_seconds
-from flowdebate.errors import ConfigurationError, RateLimited, StoreError
+from flowdebate.errors import ConfigurationError, ProviderFailed, RateLimited, StoreError
 from flowdebate.models.usage import estimate_tokens
 from flowdebate.models.wrapper import PerRequestWrapper
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
     from flowdebate.models.base import Model, ModelRequest, ModelResponse
     from flowdebate.store.postgres.rate_counter import PostgresCounter
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _LOGGER = logging.getLogger("flowdebate")
+_LONGEST_PAUSE = 3600.0
+"""Seconds: an endpoint may say what it likes."""
 
 
 class PerLoop(Generic[T]):
@@ -222,6 +224,7 @@ class SharedRateLimit(_Metered):
       dies while it waits stays empty.
     - `tokens`: charged when a request has ended, as with `RateLimit`; the next ones wait.
 
+    What the endpoint asks one process to wait, in a `retry-after`, all of them wait, for at most an hour.
     The waiting time is the attempt's `waited`. A request that would wait beyond the call's deadline reserves no slot
     and raises RateLimited at once, with `retry_after`. `key` names the count; None for the model's name. While the
     database is unreachable, requests wait for `patience` seconds, then they raise StoreError and nothing is sent.
@@ -257,6 +260,15 @@ class SharedRateLimit(_Metered):
         self._known: PostgresCounter | None = None
         self._opening = threading.Lock()
 
+    async def request(self, request: ModelRequest, /) -> ModelResponse:
+        try:
+            return await super().request(request)
+        except (RateLimited, ProviderFailed) as error:
+            if error.retry_after and error.status is not None:  # else the endpoint has not been asked
+                behind_burst = min(error.retry_after, _LONGEST_PAUSE) + self._burst - self._each
+                await self._try(self._counter().pause(self.key, behind_burst), "its pause could not be shared")
+            raise
+
     async def close(self) -> None:
         """Close the connection; the limit can be used again."""
         with self._opening:
@@ -277,10 +289,15 @@ class SharedRateLimit(_Metered):
 
     async def _charge(self, tokens: int) -> None:
         assert self._tokens is not None  # noqa: S101 - tokens are charged only where they are limited
+        await self._try(
+            self._counter().charge(self.key, tokens * self._per / self._tokens), "its tokens could not be counted"
+        )
+
+    async def _try(self, writing: Coroutine[Any, Any, None], problem: str) -> None:
         try:
-            await self._counter().charge(self.key, tokens * self._per / self._tokens)
+            await writing
         except StoreError as error:  # the answer is there and paid for: it must not get lost
-            _LOGGER.warning("model %s: its tokens could not be counted: %s", self.name, error)
+            _LOGGER.warning("model %s: %s: %s", self.name, problem, error)
 
     def _counter(self) -> PostgresCounter:
         with self._opening:

@@ -211,7 +211,7 @@ async def _act(block: Runnable[T], value: object, run: Run) -> T:
 
 def _end(run: Run, status: RunStatus, failure: BaseException) -> str:
     """End the run with `failure`; return its text."""
-    text = error_text(failure)
+    text, run.failure = error_text(failure), failure
     for trail in RunView(run).task_collections:
         for task in trail.list(status="awaiting_review"):  # of humans whom nobody waits for any more
             trail.cancel(task.id, text)

@@ -196,6 +196,8 @@ class Run:
     """What `run(…, observe=…)` was given."""
 
     status: RunStatus = field(default="running", init=False)
+    failure: BaseException | None = field(default=None, init=False)
+    """What has ended the run, if it has failed or reached a limit."""
     outcome: RunStatus = field(default="complete", init=False)
     """The status if nothing else ends the run; "degraded" or "no_verdict" after provider failures."""
     budget: Budget | None = field(init=False)

@@ -128,6 +128,22 @@ class ResumeBody(_Body):
     limits: LimitsBody | None = None
 
 
+class FilterBody(_Body):
+    """Which runs are cancelled: those that match all filters."""
+
+    status: State | None = Field(None, description="Left out: all runs for which it makes sense.")
+    pattern: _Name | None = None
+    text: Annotated[_Text, Field(max_length=1_000)] | None = Field(None, description="Searched in the question.")
+    labels: _Labels = {}
+    limit: Annotated[int, Field(ge=1, le=200)] = 200
+
+
+class ResumeAllBody(FilterBody):
+    """Which runs are resumed, and how."""
+
+    retry_dead_letter: bool = False
+
+
 class ForkBody(_Body):
     """A run to begin from the journal of another one."""
 

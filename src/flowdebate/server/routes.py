@@ -30,14 +30,16 @@ from flowdebate.server.requests import (
     AnswerBody,
     BeginBody,
     CorrectionBody,
+    FilterBody,
     ForkBody,
     NoteBody,
+    ResumeAllBody,
     ResumeBody,
     RunsQuery,
     VoteBody,
 )
 from flowdebate.service.plans.options import option_of
-from flowdebate.service.state import BudgetState, RunDetails, RunPage, RunState
+from flowdebate.service.state import BudgetState, Changed, RunDetails, RunPage, RunState
 from flowdebate.service.votes import Votes
 from flowdebate.store.archive import ArchivedDebate
 from flowdebate.web.written import as_curl, as_python, as_toml
@@ -96,6 +98,20 @@ async def answer(run_id: str, body: AnswerBody, front: FrontOf, service: Service
     """Answer what a run asks a human."""
     front.check_writable()
     return data(await service.answer(run_id, body.answer, place=body.place, resume=body.resume, by=body.by))
+
+
+@router.post("/runs/cancel", response_model=Changed, responses=responses())
+async def cancel_all(body: FilterBody, front: FrontOf, service: ServiceOf) -> Response:
+    """Cancel all runs that match the filters."""
+    front.check_writable()
+    return data(await service.cancel_all(**body.model_dump()))
+
+
+@router.post("/runs/resume", response_model=Changed, responses=responses())
+async def resume_all(body: ResumeAllBody, front: FrontOf, service: ServiceOf) -> Response:
+    """Resume all runs that match the filters, as after an outage of a provider."""
+    front.check_writable()
+    return data(await service.resume_all(**body.model_dump()))
 
 
 @router.post(

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from flowdebate.service.audit import Items
     from flowdebate.service.channel import Update
     from flowdebate.service.plans.plan import Plan
-    from flowdebate.service.state import RunPage, RunState
+    from flowdebate.service.state import Changed, RunPage, RunState
     from flowdebate.service.votes import Vote, Votes
     from flowdebate.store.archive import StoredArchive
     from flowdebate.store.base import StoredRun
@@ -96,6 +96,14 @@ class OwnedService:
     async def runs(self, *, labels: Mapping[str, str] | None = None, **filters: Any) -> RunPage:  # noqa: ANN401 - those of the service
         """Runs of this owner."""
         return await self._service.runs(labels={**(labels or {}), OWNER: self.owner}, **filters)
+
+    async def resume_all(self, *, labels: Mapping[str, str] | None = None, **asked: Any) -> Changed:  # noqa: ANN401 - those of the service
+        """Resume runs of this owner."""
+        return await self._service.resume_all(labels={**(labels or {}), OWNER: self.owner}, **asked)
+
+    async def cancel_all(self, *, labels: Mapping[str, str] | None = None, **asked: Any) -> Changed:  # noqa: ANN401 - those of the service
+        """Cancel runs of this owner."""
+        return await self._service.cancel_all(labels={**(labels or {}), OWNER: self.owner}, **asked)
 
     async def audited(self, *, labels: Mapping[str, str] | None = None, **filters: Any) -> Items:  # noqa: ANN401 - those of the service
         """Ballots and votes of runs of this owner."""

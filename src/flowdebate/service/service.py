@@ -36,7 +36,8 @@ from flowdebate.service.evidence import evidence_in
 from flowdebate.service.plans.models import AllowedModels
 from flowdebate.service.recipes import Recipes
 from flowdebate.service.runs import SoFar, delete_run, document_of_run, list_runs, outcome_of, state_of
-from flowdebate.service.state import BudgetState, RunDetails, RunPage, RunState, pending_in
+from flowdebate.service.state import BudgetState, Changed, RunDetails, RunPage, RunState, pending_in
+from flowdebate.service.statuses import RESUMABLE
 from flowdebate.service.steps import CallDetails, Fork, check_edits
 from flowdebate.service.votes import Vote, Votes, cast_vote, sides_of, votes_in
 from flowdebate.store.base import COMPLETE, documents_of
@@ -585,6 +586,45 @@ class Service:
             observe=self._observe,
         )
         return await self._start(recipe.block, load)
+
+    async def resume_all(self, *, status: str | None = None, retry_dead_letter: bool = False, **asked: Any) -> Changed:  # noqa: ANN401 - see `_change_all`
+        """Resume the runs that match all filters: those of `runs`, whose `limit` is 200 here.
+
+        Without `status`, those that stopped before their end; dead letters need `retry_dead_letter`. Where this service
+        executes them, it begins as many as it may.
+        """
+        states = RESUMABLE if status is None else (status,)
+        return await self._change_all(states, partial(self.resume, retry_dead_letter=retry_dead_letter), **asked)
+
+    async def cancel_all(self, *, status: str | None = None, **asked: Any) -> Changed:  # noqa: ANN401 - see `_change_all`
+        """Cancel the runs that match all filters, as `resume_all` resumes them; without `status`, all that go on."""
+        states = (*_UNFINISHED, "awaiting") if status is None else (status,)
+        return await self._change_all(states, self.cancel, **asked)
+
+    async def _change_all(
+        self,
+        states: Sequence[str],
+        change: Callable[[str], Awaitable[RunState]],
+        *,
+        pattern: str | None = None,
+        text: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        limit: int = 200,
+    ) -> Changed:
+        check_count("Service", limit=limit)
+        changed, refused = list[RunState](), dict[str, str]()
+        for state in states:
+            found = await self.runs(status=state, pattern=pattern, text=text, labels=labels, limit=limit)
+            for run_id in [each.run_id for each in found.runs]:
+                try:
+                    changed.append(await change(run_id))
+                except (TooManyRuns, BudgetReached) as error:
+                    return Changed(runs=tuple(changed), refused=refused | {run_id: error_text(error)}, more=True)
+                except FlowDebateError as error:
+                    refused[run_id] = error_text(error)
+            if found.next is not None:
+                return Changed(runs=tuple(changed), refused=refused, more=True)
+        return Changed(runs=tuple(changed), refused=refused, more=False)
 
     def _workers_of(self, stored: StoredRun) -> Workers | None:
         """The workers that execute a run; None for a run that was not put on their queue."""

@@ -160,6 +160,17 @@ class RunDetails(RunState):
         return None if document is None else document.to_data()
 
 
+class Changed(WireModel):
+    """What became of the runs that matched a filter and were resumed or cancelled."""
+
+    runs: tuple[RunState, ...]
+    """Those that were."""
+    refused: dict[str, str]
+    """Why others were not, by their ids."""
+    more: bool
+    """Whether others match that were not reached: ask again."""
+
+
 class BudgetState(WireModel):
     """How much of one limit of a budget is used, by all processes that share it."""
 

@@ -40,8 +40,9 @@ class Workers:
     stored in a PostgresStore in `schema`; DBOS, with its tables in `{schema}_queue`, distributes run ids only.
     `name` is the name of the queue. Only workers of the same `version` execute a run: change it whenever a pattern
     or a model changes. Each worker executes up to `max_concurrency` runs at once, and polls the queue every `poll`
-    seconds. Imported runs are refused, since whoever wrote the file chose their models, limits and recorded
-    answers, unless with `allow_imported`. `observe` sees what this process submits and executes, for tracing.
+    seconds. A run whose provider is unavailable goes back to the queue, for `outage` seconds without progress at most
+    (0: it fails at once). Imported runs are refused, since whoever wrote the file chose their models, limits and
+    recorded answers, unless with `allow_imported`. `observe` sees what this process submits and executes, for tracing.
 
     >>> from flowdebate import Debater, debate
     >>> city = debate(name="city", debaters=[Debater("ann", "trams"), Debater("bob", "roads")])
@@ -63,6 +64,7 @@ class Workers:
         schema: str = "flowdebate",
         poll: float = 0.5,
         allow_imported: bool = False,
+        outage: float = 3600.0,
         observe: Observer | None = None,
     ) -> None:
         if not isinstance(url, str) or not url.startswith(("postgresql://", "postgres://")):
@@ -77,6 +79,8 @@ class Workers:
                 raise ConfigurationError("Workers", field, text, "a text that is not blank")
         check_count("Workers", max_concurrency=max_concurrency)
         check_seconds("Workers", poll=poll)
+        if outage != 0:
+            check_seconds("Workers", outage=outage)
         self.url = url
         self.patterns: Mapping[str, Block[Any, Any]] = dict(patterns)
         self.model = model
@@ -88,6 +92,7 @@ class Workers:
         self.schema = schema
         self.poll = poll
         self.allow_imported = allow_imported
+        self.outage = outage
         self.observe = observe
         self.queue: RunQueue = RunQueue(url, name=name, version=version, schema=f"{schema}_queue")
         self._store: Store | None = None

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 import threading
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from flowdebate._util.importing import IMPORTING
@@ -25,7 +26,6 @@ ACTIVE = ("ENQUEUED", "DELAYED", "PENDING")  # DBOS's statuses of deliveries tha
 Delivery: TypeAlias = Literal["waiting", "taken", "done", "failed", "cancelled"]
 """Status of a run's last delivery: no worker has it; one has; it has ended, failed, or was cancelled."""
 _DEATHS_TOGETHER = 2  # of workers that execute other runs as well; then the run is executed alone
-_FIRST_DELAY, _LONGEST_DELAY = 0.5, 60.0
 
 # DBOS's own statuses, translated.
 DELIVERIES: Mapping[str, Delivery] = {
@@ -75,14 +75,18 @@ class History:
     """How many workers in a row have died while they executed the run, without a step of it being recorded."""
     alone: int = 0
     """How many of them executed nothing else: the run itself is to blame."""
+    outages: int = 0
+    """How often in a row the run was put off because its provider was away, without a step of it being recorded."""
+    since: int = 0
+    """When that was for the first time, in seconds since the epoch."""
     steps: int = 0
-    """The run's steps at the last death."""
+    """The run's steps at the last of these."""
 
     @classmethod
     def of(cls, delivery: WorkflowStatus) -> History:
         """The history that a delivery carries."""
         given = delivery.attributes or {}
-        return cls(**{name: int(given.get(name) or 0) for name in ("deaths", "alone", "steps")})
+        return cls(**{each.name: int(given.get(each.name) or 0) for each in fields(cls)})
 
     @property
     def suspect(self) -> bool:
@@ -92,19 +96,46 @@ class History:
     @property
     def delay(self) -> float:
         """Seconds until the run is delivered again: each time twice as long."""
-        return min(_FIRST_DELAY * 2.0 ** (self.deaths - 1), _LONGEST_DELAY)
+        after_death = DELAYS["death"].after(self.deaths)
+        return max(after_death, DELAYS["outage"].after(self.outages))
 
     def after_death(self, steps: int) -> History:
         """The history after one more worker has died, with so many steps recorded.
 
         >>> once = History().after_death(3)
         >>> twice = once.after_death(3)
-        >>> twice.suspect, twice.after_death(3), twice.after_death(4)
-        (True, History(deaths=3, alone=1, steps=3), History(deaths=1, alone=0, steps=4))
+        >>> twice.suspect, twice.after_death(3).alone, twice.after_death(4).deaths
+        (True, 1, 1)
         """
-        if steps > self.steps:
-            return History(1, 0, steps)
-        return History(self.deaths + 1, self.alone + self.suspect, steps)
+        before = self._without_progress(steps)
+        return replace(before, deaths=before.deaths + 1, alone=before.alone + before.suspect)
+
+    def after_outage(self, steps: int, now: float) -> History:
+        """The history after the provider was away once more, with so many steps recorded."""
+        before = self._without_progress(steps)
+        return replace(before, outages=before.outages + 1, since=before.since or math.ceil(now))
+
+    def _without_progress(self, steps: int) -> History:
+        return History(steps=steps) if steps > self.steps else self
+
+
+@dataclass(frozen=True, slots=True)
+class Delay:
+    """Seconds until a run is delivered again: `first`, then each time twice as long, up to `longest`."""
+
+    first: float
+    longest: float
+
+    def after(self, number: int) -> float:
+        """The delay after so many failed deliveries.
+
+        >>> [Delay(0.5, 3.0).after(number) for number in range(5)]
+        [0.0, 0.5, 1.0, 2.0, 3.0]
+        """
+        return min(self.first * 2.0 ** min(number - 1, 60), self.longest) if number else 0.0
+
+
+DELAYS = {"death": Delay(0.5, 60.0), "outage": Delay(5.0, 600.0)}
 
 
 class RunQueue:
@@ -132,12 +163,14 @@ class RunQueue:
         # of the deliveries that wait: clients may submit at once
         self._send(run_id, {"deduplication_id": encode_text(run_id), "duplication_policy": "return-existing"})
 
-    def send_again(self, old: WorkflowStatus, run_id: str, history: History, *, delay: float) -> None:
-        """Replace the delivery `old` of a dead worker by one that waits `delay` seconds; safe to repeat."""
-        if set(self.active(run_id)) <= {old.workflow_id}:
+    def send_again(self, old: str, run_id: str, history: History, *, delay: float) -> None:
+        """Put the run on the queue behind its delivery `old`, after `delay` seconds; safe to repeat."""
+        if set(self.active(run_id)) <= {old}:
             self._send(run_id, {"delay_seconds": delay}, history)
-        # Not cancelled: should the worker be alive, it would take that for the will of a user.
-        self._open().delete_workflows([old.workflow_id])
+
+    def drop(self, delivery: str) -> None:
+        """Forget a delivery: cancelled, it would mean the will of a user to a worker that is alive all the same."""
+        self._open().delete_workflows([delivery])
 
     def _send(self, run_id: str, options: dict[str, Any], history: History | None = None) -> None:
         given: Any = options | {

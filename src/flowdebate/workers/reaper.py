@@ -93,7 +93,9 @@ class Reaper:
                     await store.finish(run_id, "dead_letter", {**(stored.outcome or {}), "error": _reason(history)})
                 else:
                     await store.finish(run_id, "queued", stored.outcome)  # so that its next take counts nothing
-                    await asyncio.to_thread(queue.send_again, delivery, run_id, history, delay=history.delay)
+                    name = delivery.workflow_id
+                    await asyncio.to_thread(queue.send_again, name, run_id, history, delay=history.delay)
+                    await asyncio.to_thread(queue.drop, name)
                     return
         await asyncio.to_thread(queue.hand_back, [delivery.workflow_id])
 

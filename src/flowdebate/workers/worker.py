@@ -6,29 +6,121 @@ import asyncio
 import logging
 import os
 import socket
+import time
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from flowdebate._messages import error_text
-from flowdebate.errors import ConfigurationError, RunConflict, StoreError
+from flowdebate.errors import (
+    CircuitOpen,
+    ConfigurationError,
+    ModelError,
+    ModelTimeout,
+    ModelUnavailable,
+    ProviderFailed,
+    RateLimited,
+    RunConflict,
+    StoreError,
+)
+from flowdebate.models.circuit_breaker import Breaker
 from flowdebate.runs.account import Account
 from flowdebate.runs.durable.resume import load_run
 from flowdebate.runs.execute import run_block
 from flowdebate.store.draining import Draining
 from flowdebate.store.postgres.database import Address
+from flowdebate.store.postgres.rate_counter import PostgresCounter
 from flowdebate.store.postgres.sessions import PostgresOwner
-from flowdebate.workers.queue import WORKFLOW, driver
+from flowdebate.workers.queue import WORKFLOW, History, driver
 from flowdebate.workers.reaper import Reaper, worker_id
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from flowdebate.runs.run import Run
+    from flowdebate.store.base import StepKind, Store, StoredStatus
     from flowdebate.workers.deployment import Workers
 
 
 _LOGGER = logging.getLogger("flowdebate")
-_LONGEST_PAUSE = 5.0
+COOLDOWN = 10.0
+"""Seconds for which workers start no runs once their provider is away; then each of them tries one."""
+_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 _TRIES = 100  # attempts to resume a run while its store is unreachable: at least ten minutes
 _SWEEPS_PER_STORE_SWEEP = 3  # sweeps of the queue for each sweep of the store, which reads all running runs
+
+
+class _WorkerStore(Draining):
+    """A store that can be drained, which knows whether the provider of the runs is there."""
+
+    def __init__(self, store: Store, provider: _Provider) -> None:
+        super().__init__(store)
+        self._provider = provider
+
+    async def commit(self, run_id: str, key: str, kind: StepKind, body: str, at: float) -> None:
+        await super().commit(run_id, key, kind, body, at)
+        if kind == "call":
+            self._provider.circuit.record(succeeded=True)
+
+    async def finish(self, run_id: str, status: StoredStatus, outcome: Mapping[str, Any] | None) -> None:
+        if status == "failed" and await self._provider.puts_off(run_id, self):
+            status = "queued"  # at once: whoever follows the run must not take it for failed
+        await super().finish(run_id, status, outcome)
+
+
+class _Provider:
+    """Whether runs can be executed: their provider may be away, which workers of a queue tell one another."""
+
+    def __init__(self, workers: Workers) -> None:
+        self._counter = PostgresCounter(workers.url, schema=workers.schema, patience=10.0)
+        self._key = f"circuit of {workers.name}"
+        self._outage = workers.outage
+        self._paused_until = 0.0
+        self.circuit = Breaker(failures=3, cooldown=COOLDOWN, successes=1)
+        self.runs: dict[str, tuple[Run, History]] = {}
+        self.put_off: dict[str, History] = {}
+
+    async def admit(self) -> int:
+        """Wait until a run may start; the ticket with which it settles its end."""
+        while True:
+            left = max(self._paused_until - time.monotonic(), self.circuit.seconds_left)
+            if left <= 0 and (ticket := self.circuit.admit().ticket) is not None:
+                return ticket
+            await asyncio.sleep(min(max(left, _PAUSE), 1.0))
+
+    async def settle(self, ticket: int, *, away: bool) -> None:
+        """Count how a run ended; tell the other workers if nothing more can be asked."""
+        step = self.circuit.settle(ticket, succeeded=False if away else None)
+        if step.before != step.after == "open":
+            _LOGGER.warning("the provider is unavailable: no run starts for %g s", COOLDOWN)
+            with suppress(StoreError):
+                await self._counter.pause(self._key, COOLDOWN)
+
+    async def look(self) -> None:
+        """Read whether another worker has found the provider away."""
+        self._paused_until = time.monotonic() + await self._counter.seconds_left(self._key)
+
+    async def puts_off(self, run_id: str, store: Store) -> bool:
+        """Whether a failed run is to be tried again later, since its provider was away, and not for too long."""
+        run, history = self.runs.get(run_id, (None, History()))
+        if run is None or not _is_away(run.failure) or not self._outage:
+            return False
+        now = time.time()
+        later = history.after_outage((await store.run(run_id)).steps, now)
+        if now - later.since > self._outage:
+            return False
+        self.put_off[run_id] = later
+        return True
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._counter.close()
+
+
+def _is_away(error: BaseException | None) -> bool:
+    """Whether a call failed because its provider cannot be used at the moment: another one would fail as well."""
+    known = (ModelUnavailable, ProviderFailed, RateLimited, ModelTimeout)
+    return isinstance(error, CircuitOpen) or (isinstance(error, known) and error.transient)
 
 
 class Worker:
@@ -41,7 +133,8 @@ class Worker:
         self._owner = PostgresOwner(address.connect)
         self.id: str = worker_id(socket.gethostname(), os.getpid(), self._owner.id)
         self._reaper = Reaper(workers)
-        self._store = Draining(workers.store)
+        self._provider = _Provider(workers)
+        self._store = _WorkerStore(workers.store, self._provider)
         self._account = None if workers.budget is None else Account(self._store, workers.budget)
         self._running: dict[str, tuple[str, asyncio.Task[Any]]] = {}
         self._places = asyncio.Condition()
@@ -72,6 +165,7 @@ class Worker:
         finally:
             draining.cancel()
             await asyncio.to_thread(self._reaper.close)
+            await asyncio.to_thread(self._provider.close)
             await asyncio.to_thread(self._owner.end)
 
     def _make_engine(self) -> Any:  # noqa: ANN401 - the class DBOS
@@ -127,29 +221,39 @@ class Worker:
 
     async def _resume_in_turn(self, delivery: str, run_id: str) -> str:
         """Resume the run; one that may kill its worker waits until the others here have ended, and they wait for it."""
-        suspect = (await asyncio.to_thread(self._workers.queue.history, delivery)).suspect
+        history = await asyncio.to_thread(self._workers.queue.history, delivery)
+        ticket, suspect = await self._provider.admit(), history.suspect
         self._suspects += suspect
         try:
             async with self._places:
                 await self._places.wait_for(lambda: not (self._executing if suspect else self._suspects))
                 self._executing += 1
             try:
-                return await self._resume(run_id)
+                return await self._resume(run_id, history)
+            except ModelError as error:
+                later = self._provider.put_off.get(run_id)
+                if later is None:
+                    raise
+                _LOGGER.warning("run %s waits for its provider: %s", run_id, error_text(error))
+                delay = max(later.delay, min(error.retry_after or 0.0, self._workers.outage))
+                await asyncio.to_thread(self._workers.queue.send_again, delivery, run_id, later, delay=delay)
+                return "queued"
             finally:
                 self._executing -= 1
         finally:
             self._suspects -= suspect
+            await self._provider.settle(ticket, away=self._provider.put_off.pop(run_id, None) is not None)
             async with self._places:
                 self._places.notify_all()
 
-    async def _resume(self, run_id: str) -> str:
+    async def _resume(self, run_id: str, history: History) -> str:
         """The status of the run at its end; repeated while the store is unreachable."""
         pause, away = 0.1, False
         for left in reversed(range(_TRIES)):
             try:
                 if away:
                     await self._store.release(run_id)  # this worker may own it, and could not take it again
-                return await self._once(run_id, failed=away)
+                return await self._once(run_id, history, failed=away)
             except RunConflict:
                 return "elsewhere"  # the process that executes it has another delivery
             except StoreError as error:
@@ -161,7 +265,7 @@ class Worker:
             pause = min(_LONGEST_PAUSE, 2 * pause)
         raise AssertionError
 
-    async def _once(self, run_id: str, *, failed: bool) -> str:
+    async def _once(self, run_id: str, history: History, *, failed: bool) -> str:
         """One attempt of `_resume`; with `failed`, a failed run is resumed too: it failed because of its store."""
         workers = self._workers
         stored = await self._store.run(run_id)
@@ -186,7 +290,11 @@ class Worker:
             retry_dead_letter=True,  # the reaper counts deaths, and has given up none that it delivers
         )
         run.account = self._account
-        return str((await run_block(pattern, value, run)).status)
+        self._provider.runs[run_id] = (run, history)
+        try:
+            return str((await run_block(pattern, value, run)).status)
+        finally:
+            del self._provider.runs[run_id]
 
     # Maintenance
 
@@ -195,6 +303,7 @@ class Worker:
         number, failing = 0, False
         while not stop.is_set():
             try:
+                await self._provider.look()
                 await self._reaper.sweep()
                 if number % _SWEEPS_PER_STORE_SWEEP == 0:
                     await self._reaper.sweep_left()

@@ -45,6 +45,11 @@ _CHARGE = f"""
 WITH clock AS MATERIALIZED (SELECT {_NOW} AS now)
 UPDATE rates SET spent_until = greatest(spent_until, now) + %(seconds)s FROM clock WHERE key = %(key)s
 """  # noqa: S608
+_PAUSE = f"""
+WITH clock AS MATERIALIZED (SELECT {_NOW} AS now)
+UPDATE rates SET free_at = greatest(free_at, now + %(seconds)s) FROM clock WHERE key = %(key)s
+"""  # noqa: S608
+_LEFT = f"SELECT greatest(0, free_at - {_NOW}) FROM rates WHERE key = %(key)s"  # noqa: S608
 
 
 class PostgresCounter:
@@ -78,6 +83,25 @@ class PostgresCounter:
         """Charge `seconds` of the budget of `key`."""
         values = {"key": key, "seconds": seconds}
         await self._sessions.do("", lambda session: session.execute(_CHARGE.encode(), values))
+
+    async def pause(self, key: str, seconds: float) -> None:
+        """Give no slot of `key` for `seconds`, and one behind those of a burst."""
+        values = {"key": key, "seconds": seconds}
+
+        def work(session: Session) -> None:
+            session.execute(_ROW, values)
+            session.execute(_PAUSE.encode(), values)
+
+        await self._sessions.do("", work)
+
+    async def seconds_left(self, key: str) -> float:
+        """Return the seconds until the pause of `key` has ended."""
+
+        def work(session: Session) -> float:
+            row = session.execute(_LEFT.encode(), {"key": key}).fetchone()
+            return 0.0 if row is None else float(row[0])
+
+        return await self._sessions.do("", work)
 
     def close(self) -> None:
         """Finish all jobs, then close the session."""
