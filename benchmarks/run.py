@@ -15,6 +15,7 @@ import pages
 import policies
 import prefix_reuse
 import readers
+import run_lists
 import telemetry
 
 
@@ -30,6 +31,7 @@ def main() -> None:
         memory,
         in_flight,
         readers,
+        run_lists,
         http_runs,
         pages,
         telemetry,

@@ -376,14 +376,20 @@ async def test_a_store_of_the_first_version_is_changed_once(tmp_path: Path) -> N
     for lists in await asyncio.gather(*(store.runs(brief=True) for store in stores)):
         assert all(run.outcome is None or "raw" in run.outcome for run in lists)
     store = stores[0]
+    labelled = {run.header.run_id: dict(run.header.labels) for run in await store.runs() if run.header.labels}
+    for run_id, labels in labelled.items():
+        assert run_id in {run.header.run_id for run in await store.runs(labels=labels)}
     await store.create(header("new"))
+    # As a process of the version before writes it.
+    await store._do(lambda connection: connection.execute("UPDATE runs SET folded = NULL WHERE run_id = 'new'"))
+    assert [run.header.run_id for run in await store.runs(text="q", prefix="new")] == ["new"]
     await store.finish("new", "complete", {"output": "x", "raw": None, "seconds": 1.0})
     [new] = await store.runs(brief=True, prefix="new")
     assert new.outcome == {"seconds": 1.0}
     for each in stores:
         await each.close()
     with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (2,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (3,)
 
 
 async def test_a_store_of_a_newer_version_is_told(tmp_path: Path) -> None:
@@ -392,7 +398,22 @@ async def test_a_store_of_a_newer_version_is_told(tmp_path: Path) -> None:
     await a_store(path)
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA user_version = 99")
-    await stays_as_it_is(path, r"was written by a newer version of flowdebate \(its schema is 99, known: 2\)")
+    await stays_as_it_is(path, r"was written by a newer version of flowdebate \(its schema is 99, known: 3\)")
+
+
+async def test_a_process_begins_nothing_in_a_file_that_a_newer_version_has_changed_since(tmp_path: Path) -> None:
+    """What it executes it records to its end."""
+    store = SqliteStore(tmp_path / "runs.sqlite3")
+    await store.create(header("r"))
+    with closing(sqlite3.connect(tmp_path / "runs.sqlite3")) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    for begun in (store.create(header("s")), store.take("r")):
+        with pytest.raises(StoreError, match=r"its schema is 99, known: 3\).*update this one"):
+            await begun
+    await store.commit("r", "k", "call", "{}", 1.0)
+    await store.finish("r", "complete", None)
+    assert (await store.run("r")).status == "complete"
+    await store.close()
 
 
 async def test_pages_that_were_overwritten_are_told_of(tmp_path: Path) -> None:

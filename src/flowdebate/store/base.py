@@ -237,6 +237,17 @@ def check_page(limit: int | None, before: tuple[float, str] | None) -> None:
     raise ConfigurationError("Store.runs", "before", before, allowed)
 
 
+def prefix_end(prefix: str) -> str | None:
+    """The first text, by code points, behind all that begin with `prefix`; None where none is that simple.
+
+    >>> prefix_end("run-1"), prefix_end("")
+    ('run-2', None)
+    """
+    if not prefix or encode_text(prefix) != prefix or prefix[-1] in "\x19\ud7ff\U0010ffff":
+        return None
+    return prefix[:-1] + chr(ord(prefix[-1]) + 1)
+
+
 def list_order(position: tuple[float, str]) -> tuple[float, str]:
     """Return the sort key of a run's `position` in lists.
 

@@ -158,7 +158,7 @@ def _defaults(parts: dict[str, Any], patience: float) -> dict[str, Any]:
     return {"client_encoding": "utf8"} | {name: value for name, value in settings.items() if name not in parts}
 
 
-KNOWN = "0002"
+KNOWN = "0003"
 """The number of the last migration: the schema that this version of the library writes."""
 
 _FOLDER = Path(__file__).with_name("migrations")
@@ -178,7 +178,7 @@ def open_prepared(address: Address) -> Session:
         if not address.prepared:
             connection = address.connect()
             try:
-                if _version(connection, address) != KNOWN:
+                if (read_version(connection, address) or "") < KNOWN:
                     connection.autocommit = False
                     _migrate(connection, address)
             finally:
@@ -187,16 +187,20 @@ def open_prepared(address: Address) -> Session:
     return address.connect()
 
 
-def _version(connection: Session, address: Address) -> str | None:
-    """Read the number of the schema in the database; None for none."""
+def read_version(connection: Session, address: Address) -> str | None:
+    """Read the number of the schema in the database; None for none, StoreError for one that is not usable here.
+
+    A newer schema is usable as long as it only adds to this one: it says itself since which number it does.
+    """
     row = connection.execute(_TABLE_THERE, (address.schema, _TABLE)).fetchone()
     if row is None or not row[0]:
         return None
-    found = connection.execute(f"SELECT version_num FROM {_TABLE}").fetchone()  # noqa: S608 - a constant
+    found = connection.execute(f"SELECT version_num, to_jsonb({_TABLE})->>'oldest' FROM {_TABLE}").fetchone()  # noqa: S608 - a constant
     version = None if found is None else str(found[0])
-    if version is not None and version > KNOWN:
+    if found is not None and version is not None and version > KNOWN and (found[1] is None or found[1] > KNOWN):
         raise StoreError(
-            address.name, f"was written by a newer version of flowdebate (its schema is {version}, known: {KNOWN})"
+            address.name,
+            f"was written by a newer version of flowdebate (its schema is {version}, known: {KNOWN}): update this one",
         )
     return version
 
@@ -226,8 +230,9 @@ def _migrate(connection: Session, address: Address) -> None:
     try:
         with engine.connect() as session:
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (_ONE_AT_A_TIME,))  # it ends with the transaction
-            if _version(connection, address) == KNOWN:  # another process was quicker
+            if (read_version(connection, address) or "") >= KNOWN:  # another process was quicker
                 return
+            connection.execute("SET LOCAL statement_timeout = 0")  # indexes of many runs take as long as they take
             make_schema(connection, address.schema)
             config.attributes.update(connection=session, schema=address.schema, table=_TABLE)
             command.upgrade(config, "head")

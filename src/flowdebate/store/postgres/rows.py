@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Unpack
 
-from flowdebate.store.base import StepRow, StoredRun, brief_of, header_of, header_text
+from flowdebate.store.base import StepRow, StoredRun, brief_of, header_of, header_text, prefix_end
 from flowdebate.store.postgres.sessions import ALIVE
 
 if TYPE_CHECKING:
@@ -20,15 +20,22 @@ RUN = (
 )
 _BRIEF = RUN.replace(" outcome,", " coalesce(brief, outcome),")
 """For lists: of runs that ended before there were briefs, the whole outcome."""
+_LABEL = 200
+"""Characters of a label in the index."""
 _CONDITIONS = {
     "status": "status = %(status)s",
     "block": "block = %(block)s",
     "text": "position(%(text)s::bytea in folded) > 0",
+    "grams": "grams(folded) @> grams(%(grams)s::bytea)",
     "labels": "labels @> %(labels)s",
+    "label": f"label = left(%(label)s, {_LABEL})",
     "prefix": "starts_with(run_id, %(prefix)s)",
-    "at": "created_at <= %(at)s AND (created_at < %(at)s OR run_id > %(id)s)",
+    "end": "run_id >= %(prefix)s AND run_id < %(end)s",
+    "at": "{created} <= %(at)s AND ({created} < %(at)s OR run_id > %(id)s)",
 }
-"""Conditions on a listed run, by the parameter that asks for it; the order is that of the index `runs_created`."""
+"""Conditions on a listed run, by the parameter that asks for it; each has an index in the order of lists."""
+_SHORTEST_GRAM, _GRAMS = 3, 64
+"""Bytes of a text that the index can find, and of one that it is asked for."""
 OWNERSHIP = "SELECT owner, claim FROM runs WHERE run_id = %(run)s"
 INSERT = """
 INSERT INTO runs (run_id, block, folded, labels, status, created_at, updated_at, steps, recoveries, owner, claim,
@@ -102,14 +109,25 @@ def build_query(**asked: Unpack[RunFilter]) -> tuple[bytes, dict[str, Any]]:
     text, labels = asked.get("text"), asked.get("labels")
     given: dict[str, Any] = {"status": asked.get("status"), "block": asked.get("block")}
     given |= {"prefix": asked.get("prefix") or None, "text": fold_case(text) if text else None}
-    given["labels"] = label_texts(labels) if labels else None
+    if text and len(given["text"]) >= _SHORTEST_GRAM:
+        given["grams"] = given["text"][:_GRAMS]
+    if given["prefix"]:
+        given["end"] = prefix_end(given["prefix"])
+    source = RUN if not asked.get("brief") else _BRIEF
+    if labels:
+        texts = label_texts(labels)
+        given["label"] = texts[0]
+        # Where the index decides, nothing else may: the planner would take it for a second, independent filter.
+        given["labels"] = texts if len(texts) > 1 or len(texts[0]) > _LABEL else None
+        source += " JOIN run_labels USING (run_id)"
     if (before := asked.get("before")) is not None:
         given |= {"at": float(before[0]), "id": before[1]}
     values = {name: value for name, value in given.items() if value is not None}
     where = " AND ".join(_CONDITIONS[name] for name in values if name in _CONDITIONS) or "true"
-    statement = (
-        f"{_BRIEF if asked.get('brief') else RUN} WHERE {where} ORDER BY created_at DESC, run_id LIMIT %(limit)s"
-    )
+    # In terms of the index that is read in order, so that nothing has to be sorted.
+    created = "run_labels.created_at" if labels else "created_at"
+    where = where.replace("{created}", created)
+    statement = f"{source} WHERE {where} ORDER BY {created} DESC, run_id LIMIT %(limit)s"
     return statement.encode(), values | {"limit": asked.get("limit")}
 
 

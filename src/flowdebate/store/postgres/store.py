@@ -14,7 +14,7 @@ from weakref import finalize
 from flowdebate.errors import ConfigurationError, RunConflict, RunExists, RunNotFound
 from flowdebate.store.base import Store, check_page, ending_run
 from flowdebate.store.postgres import rows
-from flowdebate.store.postgres.database import Address, open_prepared
+from flowdebate.store.postgres.database import Address, open_prepared, read_version
 from flowdebate.store.postgres.sessions import PostgresOwner, SessionPool
 
 if TYPE_CHECKING:
@@ -56,6 +56,8 @@ class PostgresStore(Store):
         self._owner = PostgresOwner(self._address.connect)
         self._sessions = SessionPool(connections, self._address, partial(open_prepared, self._address))
         self._grace = grace
+        self._checked = -_CHECKED
+        """When the schema was last found to be usable, by the process's clock."""
         self._gone: dict[int, float] = {}
         """When each owner that is gone was first missed, by the process's clock."""
         self._ending: set[str] = set()
@@ -146,7 +148,8 @@ class PostgresStore(Store):
         )
 
         def work(session: Session) -> list[StoredRun]:
-            return [rows.stored_of(row, self.name) for row in session.execute(*found).fetchall()]
+            # A plan for these values, not for all: how many runs a filter leaves differs by a factor of a thousand.
+            return [rows.stored_of(row, self.name) for row in session.execute(*found, prepare=False).fetchall()]
 
         return await self._do("", work)
 
@@ -265,6 +268,9 @@ class PostgresStore(Store):
         """Execute `work` in a session, as the owner; jobs about the same thing in order."""
 
         def owning(session: Session) -> T:
+            if time.monotonic() > self._checked + _CHECKED:
+                read_version(session, self._address)
+                self._checked = time.monotonic()
             self._owner.ensure()
             return work(session)
 
@@ -317,6 +323,8 @@ class PostgresStore(Store):
         raise RunConflict(self.name, run_id, "is not owned by this process, or was taken over")
 
 
+_CHECKED = 30.0
+"""Seconds for which a process relies on the schema that it has found: a newer one may not suit it any more."""
 _LONGEST = 1_000_000
 """Seconds; the largest timeout that the server takes is not far above."""
 

@@ -9,6 +9,7 @@ import sqlite3
 import threading
 import time
 from contextlib import suppress
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from flowdebate._util.files import make_private_folder, open_private
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 _APPLICATION = 0x464C4442
 """The `application_id` that marks the file as a store: "FLDB"."""
-_VERSION = 2
+_VERSION = 3
 """The number of the schema that this version of the library writes."""
 _SCHEMA = """
 CREATE TABLE runs (
@@ -36,8 +37,7 @@ CREATE TABLE runs (
     recoveries INTEGER NOT NULL DEFAULT 0,
     owner TEXT,
     header TEXT NOT NULL,
-    outcome TEXT,
-    brief TEXT
+    outcome TEXT
 ) STRICT;
 CREATE INDEX runs_created ON runs (created_at DESC, run_id);
 CREATE TABLE steps (
@@ -60,7 +60,42 @@ CREATE TABLE documents (
     UNIQUE (collection, key)
 ) STRICT;
 """
-_MIGRATIONS = ("ALTER TABLE runs ADD COLUMN brief TEXT",)
+"""The tables of version 1."""
+_LABELS = "FROM json_each(iif(json_valid(header), header, '{}'), '$.labels')"
+"""The labels of a header; those of a damaged one are none."""
+_MIGRATIONS: tuple[tuple[str, ...], ...] = (
+    ("ALTER TABLE runs ADD COLUMN brief TEXT",),
+    (
+        # Searches read this index alone. Runs that a process of the version before adds have no folded question.
+        "ALTER TABLE runs ADD COLUMN folded TEXT",
+        "UPDATE runs SET folded = flowdebate_folded(question)",
+        "DROP INDEX runs_created",
+        "CREATE INDEX runs_created ON runs (created_at DESC, run_id, folded)",
+        "CREATE INDEX runs_status ON runs (status, created_at DESC, run_id)",
+        "CREATE INDEX runs_block ON runs (block, created_at DESC, run_id)",
+        """
+        CREATE TABLE run_labels (
+            label TEXT NOT NULL,
+            created_at REAL NOT NULL,
+            run_id TEXT NOT NULL,
+            PRIMARY KEY (label, created_at DESC, run_id)
+        ) STRICT, WITHOUT ROWID
+        """,
+        f"INSERT OR IGNORE INTO run_labels SELECT key || '=' || atom, created_at, run_id FROM runs, {_LABELS[5:]}",  # noqa: S608
+        f"""
+        CREATE TRIGGER labels_added AFTER INSERT ON runs BEGIN
+            INSERT OR IGNORE INTO run_labels SELECT key || '=' || atom, new.created_at, new.run_id
+            {_LABELS.replace("header", "new.header")};
+        END
+        """,
+        f"""
+        CREATE TRIGGER labels_deleted AFTER DELETE ON runs BEGIN
+            DELETE FROM run_labels WHERE created_at = old.created_at AND run_id = old.run_id
+            AND label IN (SELECT key || '=' || atom {_LABELS.replace("header", "old.header")});
+        END
+        """,  # noqa: S608 - constants
+    ),
+)
 """What leads from each version to the next, from the first one on."""
 _LOG_PAGES = 4000
 """Pages in the write-ahead log before a checkpoint: 16 MB."""
@@ -79,14 +114,22 @@ def connect(path: Path, patience: float, *, name: str) -> sqlite3.Connection:
     _create(path)
     connection = _open(path, patience)
     try:
+        connection.create_function("flowdebate_folded", 1, _folded, deterministic=True)
+        connection.create_function("flowdebate_found", 2, _found, deterministic=True)
+        connection.create_function("flowdebate_labelled", 2, _labelled, deterministic=True)
         _check_names(path, name)
         _prepare(connection, name, patience)
     except BaseException:
         connection.close()
         raise
-    connection.create_function("flowdebate_found", 2, _found, deterministic=True)
-    connection.create_function("flowdebate_labelled", 2, _labelled, deterministic=True)
     return connection
+
+
+def check_version(version: int, name: str) -> None:
+    """StoreError for the schema of a newer version."""
+    if version > _VERSION:
+        problem = f"was written by a newer version of flowdebate (its schema is {version}, known: {_VERSION})"
+        raise StoreError(name, f"{problem}: update this one")
 
 
 def _create(path: Path) -> None:
@@ -150,10 +193,7 @@ def _prepare(connection: sqlite3.Connection, name: str, patience: float) -> None
     connection.execute("COMMIT")
     if application != _APPLICATION and (tables or application):
         raise StoreError(name, "is the database of another program")
-    if version > _VERSION:
-        raise StoreError(
-            name, f"was written by a newer version of flowdebate (its schema is {version}, known: {_VERSION})"
-        )
+    check_version(version, name)
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
     _with_wal(connection, patience)
@@ -163,8 +203,8 @@ def _prepare(connection: sqlite3.Connection, name: str, patience: float) -> None
     try:
         # another process may have been quicker
         known = connection.execute("PRAGMA user_version").fetchone()[0]
-        statements = _SCHEMA.split(";") if known == 0 else _MIGRATIONS[known - 1 :]
-        for statement in statements:
+        new = _SCHEMA.split(";") if known == 0 else ()
+        for statement in (*new, *chain.from_iterable(_MIGRATIONS[max(0, known - 1) :])):
             connection.execute(statement)
         connection.execute(f"PRAGMA application_id = {_APPLICATION}")
         connection.execute(f"PRAGMA user_version = {_VERSION}")
@@ -196,6 +236,10 @@ def _decode(data: bytes) -> str:
         return decode_text(data.decode())
     except UnicodeDecodeError as error:  # a damaged file is an error of the store, not of the application's code
         raise sqlite3.DatabaseError(f"it holds invalid text: {error}") from error
+
+
+def _folded(question: str) -> str:
+    return encode_text(decode_text(question).casefold())
 
 
 def _found(question: str, text: str) -> bool:

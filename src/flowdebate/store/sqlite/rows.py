@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack
 
-from flowdebate.store.base import StepRow, brief_of, decode_text, encode_text, header_text
+from flowdebate.store.base import StepRow, brief_of, decode_text, encode_text, header_text, prefix_end
 from flowdebate.store.sqlite.owner import Attempt
 
 if TYPE_CHECKING:
@@ -27,12 +27,17 @@ BRIEF = RUN.replace("owner, outcome FROM", "owner, coalesce(brief, outcome) FROM
 _CONDITIONS = {
     "status": "status = :status",
     "block": "block = :block",
-    "text": "flowdebate_found(question, :text)",  # LIKE ignores the case of ASCII letters only
+    # LIKE ignores the case of ASCII letters only; the index tells nearly always, and what it has escaped is read again.
+    "text": "(folded IS NULL OR instr(folded, :folded)) AND flowdebate_found(question, :text)",
     "labels": "flowdebate_labelled(header, :labels)",
-    "prefix": "run_id >= :prefix AND instr(run_id, :prefix) = 1",  # the first half can use the index
-    "at": "created_at <= :at AND (created_at < :at OR run_id > :id)",
+    "label": "label = (SELECT key || '=' || atom FROM json_each(:label))",
+    "prefix": "run_id >= :prefix AND instr(run_id, :prefix) = 1",
+    "end": "run_id < :end",
+    "at": "{created} <= :at AND ({created} < :at OR run_id > :id)",
 }
-"""Conditions on a listed run, by the parameter that asks for it; the order is that of the index `runs_created`."""
+"""Conditions on a listed run, by the parameter that asks for it; each has an index, but "labels" and "text"."""
+_FEW = ("running", "queued", "awaiting")
+"""Statuses that few runs have: their index leaves least to be read."""
 LATEST_OF = f"SELECT {_LATEST} FROM runs WHERE run_id = ?"  # noqa: S608
 RELEASE = (
     f"UPDATE runs SET owner = NULL, steps = {_FINISHED}, updated_at = max(updated_at, {_LATEST} / 1e9)"  # noqa: S608
@@ -43,8 +48,8 @@ FINISH = (
     " WHERE run_id = ? AND owner = ?"
 )
 CREATE = (
-    "INSERT INTO runs (run_id, block, question, status, created_at, updated_at, owner, header)"
-    " VALUES (?, ?, ?, 'running', ?, ?, ?, ?)"
+    "INSERT INTO runs (run_id, block, question, folded, status, created_at, updated_at, owner, header)"
+    " VALUES (?, ?, ?, ?, 'running', ?, ?, ?, ?)"
 )
 TAKE = "UPDATE runs SET owner = ?, status = 'running', recoveries = ?, updated_at = ? WHERE run_id = ?"
 
@@ -74,31 +79,37 @@ FAIL = (
     f" WHERE run_id = :run AND key = :key AND {_OWNED}"
 )
 ADD_RUN = (
-    "INSERT INTO runs (run_id, block, question, status, created_at, updated_at, steps, recoveries, header, outcome,"
-    " brief) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "INSERT INTO runs (run_id, block, question, folded, status, created_at, updated_at, steps, recoveries, header,"
+    " outcome, brief) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 ADD_STEP = "INSERT INTO steps VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
 def build_query(**asked: Unpack[RunFilter]) -> tuple[str, dict[str, Any]]:
     """Build the statement that lists runs, and its values."""
-    labels, limit = asked.get("labels"), asked.get("limit")
+    labels, limit, prefix = asked.get("labels"), asked.get("limit"), asked.get("prefix") or None
     given: dict[str, Any] = {"status": asked.get("status"), "block": asked.get("block")}
-    given |= {"text": asked.get("text") or None, "prefix": asked.get("prefix") or None}
+    given |= {"text": asked.get("text") or None, "prefix": prefix, "end": prefix and prefix_end(prefix)}
     if (before := asked.get("before")) is not None:
         given |= {"at": float(before[0]), "id": before[1]}
-    values = {name: value for name, value in given.items() if value is not None}
-    conditions = [_CONDITIONS[name] for name in values if name in _CONDITIONS]
-    for number, (name, value) in enumerate((labels or {}).items()):
-        # A header has its labels in these words, and to look for them is faster than to parse it.
-        values[f"label{number}"] = json.dumps({name: value})[1:-1]
-        conditions.append(f"instr(header, :label{number})")
+    few = given["status"] in _FEW
     if labels:
-        values["labels"] = json.dumps(dict(labels))
-        conditions.append(_CONDITIONS["labels"])
-    where = " AND ".join(conditions) or "true"
+        given["labels"] = json.dumps(dict(labels))
+        if not few:
+            given["label"] = json.dumps(dict([next(iter(labels.items()))]))
+    values = {name: value for name, value in given.items() if value is not None}
+    where = " AND ".join(_CONDITIONS[name] for name in values if name in _CONDITIONS) or "true"
+    if not few and (labels or given["block"]):
+        where = where.replace("status =", "+status =")  # the sign keeps the planner from that index
+    if "text" in values:
+        values["folded"] = values["text"].casefold()
     values["limit"] = -1 if limit is None else limit
-    return f"{BRIEF if asked.get('brief') else RUN} WHERE {where} ORDER BY created_at DESC, run_id LIMIT :limit", values
+    source, created = BRIEF if asked.get("brief") else RUN, "created_at"
+    if "label" in values:  # CROSS: read in the order of the index of labels
+        source = source.replace("FROM runs", "FROM run_labels CROSS JOIN runs USING (run_id)")
+        created = "run_labels.created_at"
+    where = where.replace("{created}", created)
+    return f"{source} WHERE {where} ORDER BY {created} DESC, run_id LIMIT :limit", values
 
 
 def json_text(value: object) -> str:
@@ -116,7 +127,8 @@ def run_values(run: StoredRun) -> tuple[Any, ...]:
     """Return the values of ADD_RUN."""
     header = run.header
     outcomes = (None if each is None else json_text(each) for each in (run.outcome, brief_of(run.outcome)))
-    named = (header.run_id, header.block, header.question, run.status, header.created_at)
+    folded = header.question.casefold()
+    named = (header.run_id, header.block, header.question, folded, run.status, header.created_at)
     return (*named, run.updated_at, run.steps, run.recoveries, header_text(header), *outcomes)
 
 

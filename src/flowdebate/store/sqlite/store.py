@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from flowdebate.errors import RunConflict, RunExists, RunNotFound, StoreError, StoreLost
 from flowdebate.store.base import Store, StoredRun, brief_of, check_page, ending_run, header_of, header_text
 from flowdebate.store.sqlite import rows
-from flowdebate.store.sqlite.file import connect, connect_quick
+from flowdebate.store.sqlite.file import check_version, connect, connect_quick
 from flowdebate.store.sqlite.owner import OpenSteps, Owner, read_open_steps
 from flowdebate.store.sqlite.writer import Writer
 
@@ -70,8 +70,9 @@ class SqliteStore(Store):
         run_id, text = header.run_id, header_text(header)
 
         def work(connection: sqlite3.Connection) -> None:
-            owner = self._own().id
-            values = (run_id, header.block, header.question, header.created_at, time.time(), owner, text)
+            self._check_version(connection)
+            asked = (header.question, header.question.casefold())
+            values = (run_id, header.block, *asked, header.created_at, time.time(), self._own().id, text)
             try:
                 connection.execute(rows.CREATE, values)
             except sqlite3.IntegrityError:
@@ -85,6 +86,7 @@ class SqliteStore(Store):
         left: list[str] = []  # the dead owner; its log goes only after the commit, since it has open steps until then
 
         def work(connection: sqlite3.Connection) -> StoredRun:
+            self._check_version(connection)
             row = self._row(connection, run_id)
             before = self._stored(row)
             if before.owned:
@@ -326,6 +328,10 @@ class SqliteStore(Store):
         if owner is not None:
             rows.save_open_steps(connection, run_id, read_open_steps(self._own().log_of(owner), run_id))
         self._open_steps.add_run(run_id, *rows.known_steps(connection, run_id))
+
+    def _check_version(self, connection: sqlite3.Connection) -> None:
+        """Raise StoreError if a newer version has changed the file since: what is in progress ends, no more begins."""
+        check_version(connection.execute("PRAGMA user_version").fetchone()[0], self.name)
 
     # Rows
 
