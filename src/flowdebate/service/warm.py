@@ -1,4 +1,4 @@
-"""What front ends do before their first run: imports, and connections that stay open from run to run."""
+"""Warm-up of front ends: imports before the first run, and connections that stay open from run to run."""
 
 from __future__ import annotations
 
