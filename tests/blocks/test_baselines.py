@@ -298,6 +298,24 @@ async def test_drafts_are_asked_for_at_once() -> None:
     assert found.votes == {"for": 3, "against": 0}
 
 
+async def test_baselines_are_asked_for_beside_each_other() -> None:
+    """The first answer of each waits for none of another."""
+    asked, first = 0, asyncio.Event()
+
+    async def answer(request: ModelRequest) -> Any:
+        nonlocal asked
+        if request.output is None:
+            return "So."
+        asked += 1
+        if asked == 4:  # one alone, two drafts, and the first sample
+            first.set()
+        await first.wait()
+        return {"reasoning": "It follows.", "winner": "for"}
+
+    result = await town(create_baselines(name="town", stances=STANCES)).run(QUESTION, model=FunctionModel(answer))
+    assert [found.winner for found in result.output] == ["for"] * 3
+
+
 async def test_what_a_provider_loses_is_left_out_and_said() -> None:
     """One draft of three fails: the other two are counted, and the answer says what is missing."""
     voters = Voters(lambda number, _: ProviderFailed("down") if number == 2 else "for")
@@ -339,10 +357,10 @@ async def test_a_limit_of_the_run_ends_the_baselines_and_not_the_debate() -> Non
         QUESTION, model=Voters().model, limits=Limits(calls=4)
     )
     assert result.status == "complete"
-    single, drafts, samples = result.output
-    assert (single.winner, drafts.votes["for"], drafts.lost) == ("for", 1, 1)
-    assert (samples.winner, samples.calls) == (None, 0)
-    assert "LimitReached" in str(samples.problem)
+    assert sum(answer.calls for answer in result.output) == 2  # of 4, of which the debate took 2
+    assert result.output[0].winner == "for"
+    assert {answer.lost for answer in result.output[1:]} != {0}
+    assert all("LimitReached" in str(answer.problem) for answer in result.output if answer.lost)
 
 
 async def test_costs_are_those_of_the_runs_prices() -> None:

@@ -257,7 +257,7 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
         self.check_prices(ctx)
         question = question_of(value, ctx)
         whole = self._amount(budget, ctx, debate)  # now, before baselines add to it
-        return [await self._answer(name, question, budget, whole, ctx) for name in self._asked]
+        return await in_order([partial(self._answer, name, question, budget, whole, ctx) for name in self._asked])
 
     def check_prices(self, ctx: Context) -> None:
         """ConfigurationError if the cost is to be equal, and nobody can know it: what has it no price, or the sides."""
@@ -275,7 +275,6 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
     ) -> BaselineAnswer:
         """The answer of one baseline, with its usage."""
         money = ctx.run.budget
-        before = None if money is None else money.cost
         place = f"{ctx.path}/{name}"
         if name == "self_consistency":
             votes = await self._samples(question, budget.calls, whole, ctx, place)
@@ -297,7 +296,7 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
             prompt_tokens=used.prompt_tokens,
             cached_tokens=used.cached_tokens,
             completion_tokens=used.completion_tokens,
-            cost=None if before is None or money is None or money.cost is None else money.cost - before,
+            cost=None if money is None or money.cost is None else _price(ctx, place) or 0.0,
             lost=sum(vote.problem is not None for vote in votes),
             problem=next((vote.problem for vote in votes if vote.problem is not None), None),
         )
