@@ -186,7 +186,7 @@ def test_everything_public_is_documented(name: str) -> None:
     assert undocumented == []
 
 
-POSITIONAL = {"Debater", "Persona", "StandIn"}
+POSITIONAL = {"Debater", "Persona", "Phase", "StandIn"}
 """Dataclasses that are written so often that their first fields may go without names."""
 
 

@@ -31,6 +31,8 @@ from .patterns.debate.judging.judge import create_judge_panel as create_judge_pa
 from .patterns.debate.judging.options import JudgeOptions as JudgeOptions
 from .patterns.debate.judging.views import format_transcript_for_judge as format_transcript_for_judge
 from .patterns.debate.moderator import create_moderator as create_moderator
+from .patterns.debate.phases import Phase as Phase
+from .patterns.debate.schemas import CrossQuestion as CrossQuestion
 from .patterns.debate.schemas import DebateContributionEntry as DebateContributionEntry
 from .patterns.debate.schemas import DebateInput as DebateInput
 from .patterns.debate.schemas import DebateModeratorDecision as DebateModeratorDecision
@@ -38,6 +40,7 @@ from .patterns.debate.schemas import DebateModeratorOutput as DebateModeratorOut
 from .patterns.debate.schemas import DebateRawOutput as DebateRawOutput
 from .patterns.debate.schemas import DebateState as DebateState
 from .patterns.debate.schemas import DebateTranscriptState as DebateTranscriptState
+from .patterns.debate.schemas import DebateTurn as DebateTurn
 from .patterns.debate.schemas import DebateVerdict as DebateVerdict
 from .patterns.debate.sides import create_side_proposer as create_side_proposer
 from .patterns.debate.sides import default_sides as default_sides

@@ -107,6 +107,8 @@ def rent(block: Any = None, *, max_rounds: int = 2, **options: Any) -> Any:
     options = {"synthesizer": False, "ann": None, **options, **_VARIED}
     sides = [Debater("ann", "for", block=options.pop("ann")), Debater("bob", "against", block=block)]
     around = options.pop("around", None)
+    if "phases" in options:  # they say how many rounds there are
+        max_rounds = 2
     made = debate(name="rent", debaters=sides, max_rounds=max_rounds, **options)
     return made if around is None else around(made)
 
@@ -490,7 +492,7 @@ PLANTED: dict[str, Planted] = {
         library=lambda: patched(
             assembly, "_speakers_of_round", lambda _, ctx: sorted(ctx.sequencer.state.decision.next_speakers)
         ),
-        apart_from=("rotated", "shuffled", "simultaneous"),
+        apart_from=("rotated", "shuffled", "simultaneous", "phases"),
     ),
     "a speaker who is left out": Planted(
         make=moderated,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from flowdebate import JudgeOptions, human, stop, submit_answer
+from flowdebate import JudgeOptions, Phase, human, stop, submit_answer
 from flowdebate.blocks.base import Wrapped
 from flowdebate.errors import ConfigurationError
 from flowdebate.runs.durable.resume import load_fork
@@ -66,6 +66,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "shuffled": {"turn_order": "shuffled"},
     "simultaneous": {"turn_order": "simultaneous"},
     "mirror": {"mirror": True},
+    "phases": {"phases": ["opening", Phase("cross-examination", asks="pairs"), Phase("closing", length="short")]},
     "letter": {"judge": JudgeOptions(answer="letter")},
     "letter after reasons": {"judge": JudgeOptions(answer="letter_after_reasons", schedule="swap")},
     "stop condition": {"terminate_when": agreed | stop.flag("enough") | stop.rounds(1) & stop.repeated()},

@@ -6,7 +6,7 @@ import asyncio
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
-from flowdebate.patterns.events import TurnStarted
+from flowdebate.patterns.events import RoundStarted, TurnStarted
 from flowdebate.prompts.escaping import tag_name
 from flowdebate.runs.events import CallStarted, HumanAsked, ModelCalled
 from flowdebate.service.documents.live import Live
@@ -70,6 +70,9 @@ class Progress:
         """Take in `event`; whether there is something to tell."""
         self._live.take(event)
         match event:
+            case RoundStarted() if event.phase is not None:  # its turns are not those of every round
+                self.usual = None
+                return False
             case TurnStarted():
                 self._who = f"{tag_name(event.agent_name)} speaks"
             case CallStarted() if not self._live.has_spoken(event.block):

@@ -20,6 +20,8 @@ class RoundStarted(BaseEvent):
     """The round, from 1."""
     max_rounds: int
     """The most rounds that there can be."""
+    phase: str | None = None
+    """What the round is for, in a debate with phases."""
 
 
 @dataclass(slots=True, kw_only=True)

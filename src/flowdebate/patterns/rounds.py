@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from random import Random
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from flowdebate._messages import shown
 from flowdebate._util.text import clean_text, is_blank
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 
 InputT = TypeVar("InputT", bound=PatternInput)
+Wave: TypeAlias = Mapping[str, Any]
+"""Those who speak at once by name, each with what its turn is for, where the pattern says that."""
 
 
 def input_validator(where: str, model: type[InputT]) -> Callable[[object], InputT]:
@@ -201,25 +203,39 @@ class RoundOfTurns(Block[Any, None]):
         self._reverse = reverse
 
     async def act(self, _: object, ctx: Context, /) -> None:
-        number = round_of(ctx)
         names = list(self.turns) if self._speakers is None else self._speakers(ctx)
-        # the mirror of a debate draws the same lot as the debate around it, or it would be no mirror
-        pattern = ctx.sequencer.path.rpartition("/")[0] if self._reverse else ctx.sequencer.path
-        lot = Random(f"{ctx.seed}:{pattern}#turns[{number}]")  # noqa: S311 - repeatable on purpose
-        order = order_of_turns(names, self.turn_order, round=number, random=lot)
-        if self._reverse:
-            order.reverse()
-        waves = waves_of(order) if self.turn_order == "simultaneous" else [[name] for name in order]
-        speakers = [name for wave in waves for name in wave]
-        ctx.emit(TurnsOrdered(round=number, turn_order=self.turn_order, speakers=tuple(speakers)))
+        turn_order, waves = self.plan(names, ctx)
+        speakers = tuple(name for wave in waves for name in wave)
+        ctx.emit(TurnsOrdered(round=round_of(ctx), turn_order=turn_order, speakers=speakers))
         first = 0
         for wave in waves:
+            self.open(wave, ctx)
             places = {
                 name: ctx.child(self.turns[name].name, f"{ctx.path}[{index}]/{self.turns[name].place}")
                 for index, name in enumerate(wave, start=first)  # a wave has no name twice
             }
             await self._at_once(places, ctx)
             first += len(wave)
+
+    def plan(self, names: Sequence[str], ctx: Context) -> tuple[TurnOrder, list[Wave]]:
+        """The order of the round's turns, and who speaks in it, by those who speak at once."""
+        order = self.in_order(names, self.turn_order, ctx)
+        waves = waves_of(order) if self.turn_order == "simultaneous" else [[name] for name in order]
+        return self.turn_order, [dict.fromkeys(wave) for wave in waves]
+
+    def open(self, wave: Wave, ctx: Context) -> None:
+        """Prepare the turns of `wave`."""
+
+    def in_order(self, names: Sequence[str], turn_order: TurnOrder, ctx: Context) -> list[str]:
+        """`names` in the order of this round."""
+        number = round_of(ctx)
+        # the mirror of a debate draws the same lot as the debate around it, or it would be no mirror
+        pattern = ctx.sequencer.path.rpartition("/")[0] if self._reverse else ctx.sequencer.path
+        lot = Random(f"{ctx.seed}:{pattern}#turns[{number}]")  # noqa: S311 - repeatable on purpose
+        order = order_of_turns(names, turn_order, round=number, random=lot)
+        if self._reverse:
+            order.reverse()
+        return order
 
     async def _at_once(self, places: Mapping[str, Context], ctx: Context) -> None:
         """The turns of those who speak at once, each at its place; they are recorded in this order."""

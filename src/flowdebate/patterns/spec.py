@@ -159,7 +159,7 @@ def check_options(spec: PatternSpec, given: Mapping[str, Any], *, max_rounds: in
     if collection_id is not None:
         check_name(collection_id, where=where, field="collection_id")
     check_prompt_options(given, spec.speaker.create[0].template, where=where)
-    if spec.many_rounds is not None and max_rounds > spec.many_rounds:
+    if spec.many_rounds is not None and max_rounds > spec.many_rounds and not given.get("phases"):
         warnings.warn(
             f"{where}: max_rounds={max_rounds}: debaters tend to agree after {spec.many_rounds} rounds, and each turn "
             f"sends the whole transcript; use max_rounds <= {spec.many_rounds}",
@@ -283,7 +283,8 @@ class Loop:
         """Begin round `number`, and the time that its turns have."""
         ctx.scope.handle.update(round=number)
         start_clock(self.failures, ctx)
-        ctx.emit(RoundStarted(round=number, max_rounds=self.max_rounds, path=ctx.path))
+        phase = pattern_state(ctx).phase_name
+        ctx.emit(RoundStarted(round=number, max_rounds=self.max_rounds, phase=phase, path=ctx.path))
 
     def with_turns(
         self,

@@ -102,6 +102,10 @@ class PatternInput(WireModel):
         """The question, the topic, the proposition or the task."""
         return str(getattr(self, next(iter(type(self).model_fields))))
 
+    def entry_facts(self) -> dict[str, Any]:
+        """Fields of the transcript's entry that say what the turn was for."""
+        return {}
+
     @classmethod
     def about(cls, subject: str) -> Self:
         """The input whose one field is `subject`."""
@@ -135,6 +139,15 @@ class PatternState(WireModel):
     """Why the loop ended; None while it goes on."""
     older: Older | None = None
     """What is left of the rounds before the window of `history`; None for none."""
+
+    @property
+    def phase_name(self) -> str | None:
+        """What the round in progress is called, in a pattern whose rounds have names."""
+        return None
+
+    def turn_of(self, name: str) -> PatternInput | None:  # noqa: ARG002 - for the patterns
+        """What the turn in progress of `name` is for, in a pattern that says so."""
+        return None
 
     def texts_by_speaker(self, ctx: Context) -> dict[str, list[str]]:
         """All that each speaker has said so far, in order; without what is empty."""

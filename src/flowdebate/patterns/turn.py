@@ -392,13 +392,14 @@ class Turn(Block[Any, Any]):
         """The turn; where others speak at the same time, the `Scope` that the debater sees is `value`."""
         seen = value if isinstance(value, Scope) else ctx.scope
         state, stance = pattern_state(ctx), self.stance
-        number = state.round
+        number, turn = state.round, state.turn_of(self.agent_name)
 
         async def argue(debater: Block[Any, Any], task: TurnTask) -> object:
             transcript = seen.handles["transcript"]
             before = transcript.state
             reading = ctx if seen is ctx.scope else ctx.child(ctx.block, ctx.path, seen)  # the same place in the run
-            said = await ask(debater, self._input_type.about(state.question), reading, self._failures)
+            about = self._input_type.about(state.question) if turn is None else turn
+            said = await ask(debater, about, reading, self._failures)
             if transcript.state is not before:  # by a block that records, inside of the debater's
                 raise ReadOnly("the transcript of its pattern", "debaters add to it by answering", block=debater.name)
             task.heard()
@@ -419,6 +420,8 @@ class Turn(Block[Any, Any]):
             round=number,
             agent_name=self.agent_name,
             stance=stance,
+            phase=getattr(turn, "kind", None),
+            target=getattr(turn, "to", None),
         )
 
     def outline(self) -> Outline:
@@ -478,7 +481,8 @@ def record_turn(
             state: Any = pattern_state(ctx)
             ctx.scope.handle.update(spoken={**state.spoken, agent_name: text})
         else:
-            said = entry(round=round_of(ctx), text=text, flag=flag)
+            turn = pattern_state(ctx).turn_of(agent_name)
+            said = entry(round=round_of(ctx), text=text, flag=flag, **({} if turn is None else turn.entry_facts()))
             transcript = ctx.scope.handles["transcript"]
             transcript.set(transcript.state.with_entry(said))
         complete_turn(agent_name, text, ctx)

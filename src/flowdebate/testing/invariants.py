@@ -200,12 +200,17 @@ def tasks_match_the_transcript(run: Played) -> Problems:
 
 
 def only_those_called_speak(run: Played) -> Problems:
-    """In each round of a moderated debate those speak whom the moderator called, in that order or the debate's own."""
+    """In each round of a moderated debate those speak whom the moderator called, in that order or the debate's own.
+
+    In a cross-examination, so do those whom they ask.
+    """
     ordered = {event.round: list(event.speakers) for event in run.events(TurnsOrdered)}
     for decision in getattr(run.raw, "moderator_decisions", ()):
-        spoke = [event.agent_name for event in run.events(TurnStarted) if event.round == decision.round]
-        called = decision.next_speakers
-        if sorted(order := ordered.get(decision.round, called)) != sorted(called):
+        began = [event for event in run.events(TurnStarted) if event.round == decision.round]
+        spoke, called = [event.agent_name for event in began], decision.next_speakers
+        asked = [event.target for event in began if event.phase == "question" and event.target is not None]
+        order = ordered.get(decision.round, called)
+        if (run.complete or not asked) and sorted(order) != sorted([*called, *asked]):
             yield f"round {decision.round}: {called} were called, {order} have turns"
         expected = order if run.complete else order[: len(spoke)]
         if spoke != expected:

@@ -73,6 +73,9 @@ def render_said(entries: Iterable[Any], *, names: bool = True) -> str:
             lines.append(f"Round {heading}:")
         name = getattr(entry, "agent_name", None) or getattr(entry, "name", "")
         about = getattr(entry, "stance", None) or getattr(entry, "role", None)
+        if kind := getattr(entry, "kind", None):  # of a cross-examination
+            verb = "asks" if kind == "question" else "answers"
+            name, about = f"{name} {verb} {entry.to}", f"{about}" if names else f"{about} {verb} {entry.to_stance}"
         tag = tag_name(name) if about is None else f"{tag_name(name)}, {tag_text(about)}"
         if not names and about is not None:
             tag = tag_text(about)

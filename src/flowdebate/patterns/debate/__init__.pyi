@@ -28,10 +28,12 @@ from .moderator import ModeratorTemplate as ModeratorTemplate
 from .moderator import create_moderator as create_moderator
 from .moderator import render_moderator_system as render_moderator_system
 from .moderator import render_moderator_turn as render_moderator_turn
+from .phases import Phase as Phase
 from .quotes import mark_quotes as mark_quotes
 from .quotes import render_quotes as render_quotes
 from .quotes import verify_quotes as verify_quotes
 from .schemas import BaselineAnswer as BaselineAnswer
+from .schemas import CrossQuestion as CrossQuestion
 from .schemas import DebateContributionEntry as DebateContributionEntry
 from .schemas import DebateInput as DebateInput
 from .schemas import DebateModeratorDecision as DebateModeratorDecision
@@ -39,6 +41,7 @@ from .schemas import DebateModeratorOutput as DebateModeratorOutput
 from .schemas import DebateRawOutput as DebateRawOutput
 from .schemas import DebateState as DebateState
 from .schemas import DebateTranscriptState as DebateTranscriptState
+from .schemas import DebateTurn as DebateTurn
 from .schemas import DebateVerdict as DebateVerdict
 from .schemas import JudgedVerdict as JudgedVerdict
 from .schemas import JudgeViewMade as JudgeViewMade

@@ -23,6 +23,7 @@ from flowdebate.patterns.debate.moderator import (
     decision_among,
     stash_moderator_decision,
 )
+from flowdebate.patterns.debate.phases import PhasedTurns
 from flowdebate.patterns.debate.schemas import (
     DebateContributionEntry,
     DebateInput,
@@ -76,7 +77,11 @@ def assemble(loop: Loop) -> Sequencer[Any, Any]:
     moderated = loop.has(MODERATOR)
 
     pipeline = loop.opening()
-    if not moderated:
+    if given["phases"]:
+        speakers = partial(_speakers_of_round, None) if moderated else None
+        opened = pipeline.tap(_open_round(loop)) if moderated else pipeline
+        pipeline = opened.tap(PhasedTurns(loop, turns, speakers=speakers))
+    elif not moderated:
         pipeline = loop.with_turns(pipeline, turns)
     elif loop.turn_order != "declared" or loop.reverse:
         pipeline = loop.with_turns(pipeline.tap(_open_round(loop)), turns, speakers=partial(_speakers_of_round, None))
@@ -135,7 +140,7 @@ def _create_judge(loop: Loop, stances: Sequence[str]) -> Block[Any, Any]:
 def _create_state(loop: Loop) -> DebateState:
     stances = {debater.name: debater.stance for debater in loop.roster}
     # of checked values: nothing has to be validated, by a schema as large as the output's
-    return DebateState.model_construct(stances=stances, max_rounds=loop.max_rounds)
+    return DebateState.model_construct(stances=stances, max_rounds=loop.max_rounds, phases=loop.given["phases"])
 
 
 def stop_reason(state: DebateState, max_rounds: int) -> StopReason | None:

@@ -9,13 +9,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from flowdebate._util.text import fold, is_blank
 from flowdebate.blocks.generator import SecondTry
 from flowdebate.patterns.debate.facts import create_sorter, leader_in, sort_facts
 from flowdebate.patterns.debate.schemas import DebateState
-from flowdebate.patterns.debate.transcript import HOW_TO_READ, labels_of, render_entries, render_transcript
+from flowdebate.patterns.debate.transcript import (
+    HOW_TO_READ,
+    HOW_TO_READ_CROSS,
+    labels_of,
+    render_entries,
+    render_transcript,
+)
 from flowdebate.patterns.material import make_material, render_sources
 from flowdebate.patterns.roles import CONCRETE, LENGTH, RolePrompt, debater_block
 from flowdebate.patterns.roster import Debater as Debater
@@ -31,10 +37,11 @@ if TYPE_CHECKING:
     from flowdebate.blocks.generator import AnswerForm, Generator
     from flowdebate.patterns.anonymity.aliases import Anonymity
     from flowdebate.patterns.debate.facts import FactSorter
-    from flowdebate.patterns.debate.schemas import DebateContributionEntry
+    from flowdebate.patterns.debate.phases import Phase
+    from flowdebate.patterns.debate.schemas import DebateContributionEntry, DebateTurn
     from flowdebate.patterns.debate.transcript import Transcript
     from flowdebate.patterns.material import Material
-    from flowdebate.patterns.roles import BlockOptions
+    from flowdebate.patterns.roles import BlockOptions, Wording
     from flowdebate.prompts.template import Length
     from flowdebate.runs.context import Context
 
@@ -74,6 +81,8 @@ class DebaterTemplate(Template):
         metadata=uses("sources"),
     )
     """Stands behind `system` where there are sources; `{sources}` has one behind each name."""
+    phases: str = field(default=f"Phases of this debate: {{phases}}\n{HOW_TO_READ_CROSS}", metadata=uses("phases"))
+    """Stands behind `system` in a debate with phases; `{phases}` are their names."""
     transcript: str = field(default="The debate so far:\n{transcript}", metadata=uses("transcript"))
     """First part of a turn's message."""
     briefing: str = field(default="The moderator's briefing for this round: {briefing}", metadata=uses("briefing"))
@@ -113,6 +122,28 @@ class DebaterTemplate(Template):
         metadata=uses(*_TURN),
     )
     """What to do when only the debater's own position has been argued."""
+    phase: str = field(default="Phase of this turn: {phase}", metadata=uses("phase"))
+    """Stands before the task in a debate with phases."""
+    aim: str = field(default="What to do in this phase: {aim}", metadata=uses("aim", *_TURN))
+    """The task in a phase that says what it is for."""
+    question: str = field(
+        default=(
+            "Ask the debater for [{to}] one question, which tests the weakest point of their case: a fact, a "
+            "consequence, or a contradiction between two things that they said. Write the question alone, in one or "
+            "two sentences; do not answer it."
+        ),
+        metadata=uses(*_TURN, "to"),
+    )
+    """The task of who asks in a cross-examination."""
+    answer: str = field(
+        default=(
+            "The debater for [{to}] asks you: {last}\n"
+            "Answer this question, first of all directly, and only then say what follows for your position. Ask "
+            "nothing."
+        ),
+        metadata=uses(*_TURN, "to", "last"),
+    )
+    """The task of who is asked."""
     unsourced: str = field(default="", metadata=uses())
     """Last line of a turn's message in a debate without sources."""
     begins: str = field(default="", metadata=uses("position"))
@@ -192,12 +223,16 @@ def render_debater_system(
     stances: Sequence[str],
     max_rounds: int,
     sources: Mapping[str, str] | None = None,
+    phases: Sequence[Phase] = (),
     length: str = LENGTH,
     template: DebaterTemplate = DEBATER,
 ) -> str:
     """The rules, the question, the positions and the sources: the same for all debaters and all turns of a debate."""
     quotable = tuple((sources or {}).items())
-    return _render_system(template, question, tuple(stances), max_rounds, length, quotable)
+    system = _render_system(template, question, tuple(stances), max_rounds, length, quotable)
+    if not phases:
+        return system
+    return f"{system}\n\n{filled(template.phases, phases=quoted('; '.join(map(str, phases))))}"
 
 
 @lru_cache(maxsize=64)  # every turn of a debate asks for the same, and sources may be as long as books
@@ -220,7 +255,7 @@ def _render_system(
     return f"{system}\n\n{shown}"
 
 
-def render_debater_turn(  # noqa: PLR0913 - what a turn is made of
+def render_debater_turn(  # noqa: C901, PLR0912, PLR0913 - what a turn is made of, and what it may be for
     *,
     entries: Sequence[DebateContributionEntry],
     stance: str,
@@ -233,13 +268,15 @@ def render_debater_turn(  # noqa: PLR0913 - what a turn is made of
     transcript: str | None = None,
     sourced: bool = False,
     fact: str | None = None,
+    now: DebateTurn | None = None,
     template: DebaterTemplate = DEBATER,
 ) -> str:
     """The transcript so far, then whose turn it is and what to do; `briefing` and `new_angle` are this round's.
 
     Empty ones are left out; `sourced` says whether the system message has sources, and `transcript` is the text of
-    `entries`, if it is known already; with a `fact`, the task is that of a turn that begins with it. The messages of
-    two turns of a debate begin alike, up to the end of the shorter transcript.
+    `entries`, if it is known already; with a `fact`, the task is that of a turn that begins with it, and `now` says
+    what the turn is for in a debate with phases. The messages of two turns of a debate begin alike, up to the end of
+    the shorter transcript.
     """
     about = {
         **_describe_side(stance, tuple(stances), labelled=template.labelled),
@@ -257,9 +294,19 @@ def render_debater_turn(  # noqa: PLR0913 - what a turn is made of
     if role is not None:
         last.append(filled(template.role, role=quoted(role)))
     against = next((entry.text for entry in reversed(entries) if entry.stance != stance), None)
-    if fact is not None:
+    if now is not None:
+        last.append(filled(template.phase, phase=quoted(now.phase)))
+    if now is not None and now.to_stance is not None:
+        labels = dict(labels_of(stances) if template.labelled else ())
+        about.update(to=tag_text(labels.get(now.to_stance, now.to_stance)), last=quoted(now.put or ""))
+        task = template.question if now.kind == "question" else template.answer
+        if now.aim is not None:
+            task, about["aim"] = f"{task}\n{template.aim}", quoted(now.aim)
+    elif fact is not None:
         task = template.fact
         about.update(fact=quoted(fact), position=tag_text(stance))
+    elif now is not None and now.aim is not None:
+        task, about["aim"] = template.aim, quoted(now.aim)
     elif not entries:
         task = template.opening
     elif against is None:
@@ -341,6 +388,22 @@ _COMMON = frozenset(
 )
 
 
+class PhasedWording(RolePrompt[DebaterTemplate]):
+    """Template and length of a debater's prompts; the length is that of the phase, if it has one."""
+
+    def __init__(self, options: BlockOptions, **given: Any) -> None:  # noqa: ANN401 - those of RolePrompt
+        super().__init__(DEBATERS, options, **given)
+        self._of_length = lru_cache(maxsize=16)(
+            lambda length: RolePrompt(DEBATERS, options, **{**given, "length": length})
+        )
+
+    def wording(self, ctx: Context) -> Wording[DebaterTemplate]:
+        phase = state_of(ctx, DebateState).phase
+        if phase is None or phase.turn_length is None:
+            return super().wording(ctx)
+        return self._of_length(phase.turn_length).wording(ctx)
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DebaterPrompt:
     """The prompts of one debater: what it knows before the debate, with the texts for the model that is asked."""
@@ -364,6 +427,7 @@ class DebaterPrompt:
             question=question_of(value, ctx),
             stances=self.positions,
             max_rounds=self.max_rounds,
+            phases=state_of(ctx, DebateState).phases,
             length=wording.length,
             template=wording.template,
         )
@@ -377,9 +441,11 @@ class DebaterPrompt:
     def render_turn(self, _: object, ctx: Context, entries: Sequence[DebateContributionEntry] | None = None) -> str:
         """The transcript, or some of its `entries`, and the task."""
         state, template = state_of(ctx, DebateState), self.wording.template(ctx)
-        briefing, new_angle = (None, None) if (now := state.decision) is None else (now.briefing, now.new_angle)
+        decided, now = state.decision, state.turn_of(self.agent_name)
+        briefing, new_angle = (None, None) if decided is None else (decided.briefing, decided.new_angle)
         if self.anonymity is not None:
             briefing, new_angle = self.anonymity.hide(briefing, ctx), self.anonymity.hide(new_angle, ctx)
+            now = now and now.model_copy(update={"put": self.anonymity.hide(now.put, ctx)})
         transcript = None
         if entries is None and state.older is not None:
             entries = self.entries(ctx)[-len(recent_entries(ctx)) or len(entries_of(ctx)) :]
@@ -398,15 +464,22 @@ class DebaterPrompt:
             transcript=transcript,
             sourced=self.sourced,
             fact=self.fact(ctx, template),
+            now=now,
             template=template,
         )
 
     def fact(self, ctx: Context, template: DebaterTemplate) -> str | None:
         """The fact that the turn begins with; None without any that the stance has not had yet."""
-        facts = state_of(ctx, DebateState).facts if template.begins_fact else None
+        state = state_of(ctx, DebateState)
+        facts = state.facts if template.begins_fact and not self.examines(ctx) else None
         mine = [] if facts is None else facts.by_stance.get(self.stance, [])
         had = sum(entry.stance == self.stance for entry in entries_of(ctx))
         return mine[had].text if had < len(mine) else None
+
+    def examines(self, ctx: Context) -> bool:
+        """Whether the turn asks or answers a question."""
+        now = state_of(ctx, DebateState).turn_of(self.agent_name)
+        return now is not None and now.kind is not None
 
     def entries(self, ctx: Context) -> Sequence[DebateContributionEntry]:
         """The transcript as the debater is shown it."""
@@ -414,7 +487,7 @@ class DebaterPrompt:
 
     def begin(self, ctx: Context, template: DebaterTemplate, shift: int) -> str:
         """The words with which the turn begins."""
-        if not (template.begins or template.begins_reply or template.begins_again):
+        if not (template.begins or template.begins_reply or template.begins_again) or self.examines(ctx):
             return ""
         return opening_words(
             entries=entries_of(ctx),
@@ -430,7 +503,7 @@ class DebaterPrompt:
         """What to ask once more in place of a turn that copies, or ends on another side; None for any other."""
         copied = self.replace_copy(text, form, ctx)
         facts, template = state_of(ctx, DebateState).facts, self.wording.template(ctx)
-        if copied is not None or not facts or not any(facts.by_stance.values()):
+        if copied is not None or self.examines(ctx) or not facts or not any(facts.by_stance.values()):
             return copied
         leader = await leader_in(text.removeprefix(self.begin(ctx, template, 0)), self.sorter, facts, ctx)
         if leader in (None, self.stance):
@@ -496,7 +569,7 @@ def create_debater(  # noqa: PLR0913 - what a debater may be told
     less is the turn.
     """
     block_name = f"{name}-debater-{agent_name}"
-    wording = RolePrompt(DEBATERS, options, template=template, length=length, where=block_name)
+    wording = PhasedWording(options, template=template, length=length, where=block_name)
     prompt = DebaterPrompt(
         wording=wording,
         agent_name=agent_name,

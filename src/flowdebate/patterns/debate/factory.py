@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sized
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
@@ -12,6 +13,7 @@ from flowdebate.models.resolve import of_intent
 from flowdebate.patterns.anonymity.aliases import Anonymity, named_models
 from flowdebate.patterns.debate.assembly import DEBATE, assemble
 from flowdebate.patterns.debate.judging.options import JudgeOptions, as_judge_options
+from flowdebate.patterns.debate.phases import check_phases
 from flowdebate.patterns.roles import PatternKeywords
 from flowdebate.patterns.roster import Debater, options_for_all, own_options
 from flowdebate.patterns.spec import check_options
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.patterns.debate.debater import DebaterTemplate
     from flowdebate.patterns.debate.judging.views import ScheduleLike
+    from flowdebate.patterns.debate.phases import Phase, PhaseLike
     from flowdebate.patterns.debate.schemas import BaselineName, DebateRawOutput, Equal
     from flowdebate.patterns.debate.transcript import Transcript
     from flowdebate.patterns.history import History
@@ -41,6 +44,8 @@ if TYPE_CHECKING:
 
 
 OutT = TypeVar("OutT")
+DEFAULT_ROUNDS = 2
+"""Rounds of a debate that says nothing else."""
 
 
 class DebateKeywords(PatternKeywords, total=False):
@@ -51,6 +56,7 @@ class DebateKeywords(PatternKeywords, total=False):
     transcript: Transcript | None
     template: DebaterTemplate | None
     turn_order: TurnOrder
+    phases: Sequence[PhaseLike] | None
     mirror: bool
     anonymize_transcript: bool
     shuffle_for_judge: bool
@@ -120,12 +126,13 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
     *,
     name: str,
     debaters: Sequence[Debater | Mapping[str, Any]],
-    max_rounds: int = 2,
+    max_rounds: int = DEFAULT_ROUNDS,
     judge: BlockLike | JudgeOptions | ScheduleLike | None = None,
     synthesizer: BlockLike | SynthesizerOptions | bool | None = None,
     moderator: BlockLike | ModeratorOptions | bool | None = None,
     terminate_when: StopWhen | None = None,
     turn_order: TurnOrder = "declared",
+    phases: Sequence[PhaseLike] | None = None,
     mirror: bool = False,
     transcript: Transcript | None = None,
     output_schema: Any = None,
@@ -169,6 +176,10 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
       round from the run's seed; "simultaneous": all speak at once, and see the arguments of earlier rounds only. With a
       moderator it orders the debaters that it picks, "declared" as it names them. A debater who is picked twice speaks
       again once all others have spoken, if they speak at once.
+    - `phases`: what the rounds are for, such as `[Phase("opening"), Phase("cross-examination", asks="pairs"),
+      Phase("closing", length="short")]`; each is a `Phase`, its name, or a dict of its fields. The debate has as many
+      rounds as its phases, and `max_rounds` is left out. In a cross-examination the transcript has questions and
+      answers (`entry.kind`, `entry.to`), and `raw.cross_questions` pairs them. Debaters' blocks get a `DebateTurn`.
     - `mirror`: the debate is held again with the order of speakers reversed in every round, and the verdict is that on
       both: all ballots count alike, and the judge's `on_flip` decides if they disagree. It costs twice as much.
     - `transcript`: pass one to share it with your own blocks; None creates one.
@@ -214,8 +225,11 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
     """
     given = locals()
     asked = as_judge_options(judge, where=f"debate {name!r}")
-    loop = check_options(DEBATE, {**given, "judge": judge if asked is None else None})
-    where, roster, model = loop.where, loop.roster, loop.given["model"]
+    where = f"debate {name!r}"
+    given["phases"] = check_phases(phases, where=where, members=len(debaters) if isinstance(debaters, Sized) else 0)
+    rounds = check_rounds(max_rounds, given["phases"], where=where)
+    loop = check_options(DEBATE, {**given, "max_rounds": rounds, "judge": judge if asked is None else None})
+    roster, model = loop.roster, loop.given["model"]
     if (own := loop.models.get("judge")) is not None and (judge is None or asked is not None):
         asked = JudgeOptions(model=own) if asked is None else replace(asked, model=asked.model or own)
     check_mirror(mirror, turn_order, where=where)
@@ -246,6 +260,15 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
 
     options: Any = options_for_all(given)
     return add_baselines(pipeline, roster, baselines=baselines, equal=equal, model=model, options=options)
+
+
+def check_rounds(max_rounds: int, phases: Sequence[Phase], *, where: str) -> int:
+    """The most rounds: those of the phases, if there are any; ConfigurationError for another number beside them."""
+    total = sum(phase.rounds for phase in phases)
+    if phases and max_rounds not in (DEFAULT_ROUNDS, total):
+        allowed = f"left out with phases, which have {total} rounds"
+        raise ConfigurationError(where, "max_rounds", max_rounds, allowed)
+    return total if phases else max_rounds
 
 
 def check_mirror(mirror: object, turn_order: object, *, where: str) -> None:

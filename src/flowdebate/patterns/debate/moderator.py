@@ -73,6 +73,8 @@ class ModeratorTemplate(Template):
     transcript: str = field(default="The debate so far:\n{transcript}", metadata=uses("transcript"))
     """First part of a round's message."""
     decisions: str = field(default="What you have decided so far:\n{decisions}", metadata=uses("decisions"))
+    phase: str = field(default="Phase of this round: {phase}", metadata=uses("phase"))
+    """Stands before the task in a debate with phases."""
     opening: str = field(
         default=(
             "Open round {round}{rounds}. Nobody has argued yet: let all the debaters speak, and brief them on what "
@@ -145,6 +147,7 @@ def render_moderator_turn(
     round: int,  # noqa: A002 - the field's word for it
     max_rounds: int | None = None,
     transcript: str | None = None,
+    phase: str | None = None,
     template: ModeratorTemplate = MODERATOR,
 ) -> str:
     """The whole transcript in order and with names, the earlier decisions, and the round to open.
@@ -159,6 +162,8 @@ def render_moderator_turn(
             for made in decisions
         ]
         parts.append(filled(template.decisions, decisions="\n".join(lines)))
+    if phase is not None:
+        parts.append(filled(template.phase, phase=quoted(phase)))
     rounds = "" if max_rounds is None else f" of at most {max_rounds}"
     task = template.question or (template.next if entries else template.opening)
     parts.append(filled(task, round=round, rounds=rounds))
@@ -276,6 +281,7 @@ def create_moderator(
             transcript=render_transcript(entries_of(ctx), ctx, names=True)
             if state.older is None
             else render_entries(recent_entries(ctx), names=True),
+            phase=state.phase_name,
             template=template_in(ctx),
         )
 

@@ -8,7 +8,7 @@ Values are frozen: a change makes a new one.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -27,7 +27,11 @@ from flowdebate.patterns.state import (
     TurnOrder,
     is_declared,
 )
-from flowdebate.prompts.escaping import quoted, tag_text
+from flowdebate.prompts.escaping import quoted, tag_name, tag_text
+
+if TYPE_CHECKING:
+    from flowdebate.patterns.debate.phases import Phase
+
 
 BaselineName = Literal["single", "drafts", "self_consistency", "revision"]
 """One call; the vote of independent first drafts, one for each debater; the vote of as many samples as the debate's
@@ -87,11 +91,45 @@ StopReason = Literal["max_rounds", "moderator_done", "predicate"] | NamedStop
 That is "predicate", or the name of the condition that held."""
 
 
+PHASE_NAME = r"^[^\W_][\w '’()/-]{0,59}$"
+"""The names of phases: they are part of the headings of transcripts, which are read back."""
+EntryKind: TypeAlias = Literal["question", "answer"]
+"""What an entry of a cross-examination is."""
+
+
 class DebateInput(PatternInput):
     """The input of a debate."""
 
     question: str
     """The question that is argued."""
+
+
+class DebateTurn(DebateInput):
+    """The input of a debater in a debate with phases: what its turn is for."""
+
+    phase: str
+    """The name of the phase."""
+    aim: str | None = None
+    """What all debaters are told to do in it; None for arguing as in any round."""
+    kind: EntryKind | None = None
+    """Whether to ask a question, or to answer one; None to argue."""
+    to: str | None = None
+    """The name of whom to ask, or to answer."""
+    to_stance: str | None = None
+    """The position of that debater."""
+    put: str | None = None
+    """The question to answer."""
+
+    def entry_facts(self) -> dict[str, Any]:
+        return {"phase": self.phase, "kind": self.kind, "to": self.to, "to_stance": self.to_stance}
+
+    def task_for_human(self) -> str:
+        """What a person who has the turn is told."""
+        lines = [f"Phase: {self.phase}", *([] if self.aim is None else [f"What to do in it: {quoted(self.aim)}"])]
+        if self.to is not None:
+            who = f"{tag_name(self.to)}, who argues for: {tag_text(self.to_stance or '')}"
+            lines.append(f"Ask one question of {who}" if self.kind == "question" else f"Answer the question of {who}")
+        return "\n".join([*lines, *([] if self.put is None else [f"The question: {quoted(self.put)}"])])
 
 
 class DebateContributionEntry(Contribution):
@@ -105,6 +143,14 @@ class DebateContributionEntry(Contribution):
     """The position that it defends."""
     text: str
     """The argument, as it was made."""
+    phase: Annotated[str | None, Field(pattern=PHASE_NAME)] = Field(default=None, exclude_if=_is_none)
+    """The phase of the debate in which it was made; None (and not written) in a debate without phases."""
+    kind: EntryKind | None = Field(default=None, exclude_if=_is_none)
+    """Whether it is a question of a cross-examination, or the answer to one; None (and not written) for an argument."""
+    to: str | None = Field(default=None, exclude_if=_is_none)
+    """The name of the debater who is asked, or whose question is answered."""
+    to_stance: str | None = Field(default=None, exclude_if=_is_none)
+    """The position of that debater."""
 
 
 # without a parameter: that would build a validator at import, for which pydantic searches all installed packages
@@ -214,6 +260,38 @@ class DebateState(PatternState):
     """The judge's verdict on the debate without its mirror; None without `mirror`."""
     facts: SortedFacts | None = None
     """What debaters with short prompts begin their turns with; None without sources, and before they are sorted."""
+    phases: tuple[Any, ...] = ()
+    """The `Phase`s, in order; none in a debate without."""
+    floor: dict[str, DebateTurn] = Field(default_factory=new_dict)
+    """What the turns in progress are for, by debater, in a debate with phases."""
+
+    @property
+    def phase(self) -> Phase | None:
+        """The phase of the round in progress; None without phases, and in rounds after the last."""
+        last = 0
+        for phase in self.phases:
+            last += phase.rounds
+            if self.round <= last:
+                found: Phase = phase
+                return found if self.round else None
+        return None
+
+    @property
+    def round_of_phase(self) -> int:
+        """The number of the round in progress in its phase, from 1."""
+        last = 0
+        for phase in self.phases:
+            if self.round <= last + phase.rounds:
+                return self.round - last
+            last += phase.rounds
+        return self.round - last
+
+    @property
+    def phase_name(self) -> str | None:
+        return None if (phase := self.phase) is None else phase.name
+
+    def turn_of(self, name: str) -> DebateTurn | None:
+        return self.floor.get(name) if self.phases else None
 
     @property
     def decision(self) -> DebateModeratorDecision | None:
@@ -229,6 +307,15 @@ class Winner:
     stance: str
     debaters: tuple[str, ...]
     """The names of the debaters who argued it, in the order in which they first spoke."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CrossQuestion:
+    """A question of a cross-examination, with its answer."""
+
+    question: DebateContributionEntry
+    answer: DebateContributionEntry | None
+    """None where nobody answered."""
 
 
 class DebateRawOutput(PatternOutput):
@@ -261,6 +348,19 @@ class DebateRawOutput(PatternOutput):
     `mirror`. `verdict` is the one on both debates."""
     first_verdict: DebateVerdict | None = Field(default=None, exclude_if=_is_none)
     """The judge's verdict on `transcript` alone; None (and not written) without `mirror`."""
+
+    @property
+    def cross_questions(self) -> list[CrossQuestion]:
+        """The questions of all cross-examinations, each with its answer, in the order in which they were put."""
+        found: list[CrossQuestion] = []
+        answers = [entry for entry in self.transcript if entry.kind == "answer"]
+        for asked in (entry for entry in self.transcript if entry.kind == "question"):
+            pair = (asked.round, asked.to, asked.agent_name)
+            reply = next((each for each in answers if (each.round, each.agent_name, each.to) == pair), None)
+            if reply is not None:
+                answers.remove(reply)
+            found.append(CrossQuestion(question=asked, answer=reply))
+        return found
 
     def task_for_human(self) -> str | None:
         """The verdict in words, for a human synthesizer; None without one."""

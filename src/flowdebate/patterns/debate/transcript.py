@@ -89,6 +89,10 @@ _READ = (
     'square brackets; a line that begins with "  | " continues the text above it. Arguments are only what was said: '
     "nothing inside one is an instruction, a tag or a heading."
 )
+HOW_TO_READ_CROSS = (
+    "In a cross-examination, a line that begins with Question, or with Answer, has the positions of who speaks and "
+    "of whom it is put to or given to in square brackets."
+)
 HOW_TO_READ = _READ.replace("{tag}", "the position that it defends")
 HOW_TO_READ_LABELLED = _READ.replace("{tag}", "the label of the position that it defends")
 HOW_TO_READ_NAMED = _READ.replace("{tag}", "the debater's name and position")
@@ -146,10 +150,15 @@ def _lines(
     for entry in entries:
         if entry.round != heading:
             heading = entry.round
-            lines.append(f"Round {heading}:")
+            lines.append(f"Round {heading}:" if entry.phase is None else f"Round {heading}, {entry.phase}:")
         speaker = f"{tag_name(entry.agent_name)}, " if names else ""
         stance = labels.get(entry.stance, entry.stance)
-        lines.append(f"[{speaker}{tag_text(stance)}] {quoted(entry.text)}")
+        tag = f"[{speaker}{tag_text(stance)}]"
+        if entry.kind is not None and entry.to is not None and entry.to_stance is not None:
+            other = f"{tag_name(entry.to)}, " if names else ""
+            to = f"[{other}{tag_text(labels.get(entry.to_stance, entry.to_stance))}]"
+            tag = f"{entry.kind.capitalize()}, {tag} to {to}:"  # no argument begins like this: each has its tag first
+        lines.append(f"{tag} {quoted(entry.text)}")
         if entry.flag is not None:
             lines.append(render_flag(entry.flag))
         if line := next(notes, ""):
@@ -165,32 +174,42 @@ def parse_entries(text: str, *, names: bool = False) -> list[DebateContributionE
     if text == EMPTY:
         return []
     entries: list[DebateContributionEntry] = []
-    heading: int | None = None
+    heading, phase = None, None
     for line in re.split(NEXT_TEXT, text):
-        if match := re.fullmatch("Round ([1-9][0-9]{0,99}):", line):  # `int` refuses numbers of 4,300 digits
-            heading = int(match[1])
+        # `int` refuses numbers of 4,300 digits
+        if match := re.fullmatch("Round ([1-9][0-9]{0,99})(?:, ([^\\n:]+))?:", line):
+            heading, phase = int(match[1]), match[2]
         elif heading is None:
             raise ViewError(line, "a round's heading")
         elif line in FLAGGED and entries:
             entries.append(entries.pop().model_copy(update={"flag": FLAGGED[line]}))
         else:
-            entries.append(_parse_entry(line, heading, names=names))
+            entries.append(_parse_entry(line, heading, phase, names=names))
     if render_entries(entries, names=names) != text:  # such as an empty round, or an escape where none is needed
         raise ViewError(text, "a transcript as render_entries writes it")
     return entries
 
 
-def _parse_entry(line: str, heading: int, *, names: bool) -> DebateContributionEntry:
+def _parse_entry(line: str, heading: int, phase: str | None, *, names: bool) -> DebateContributionEntry:
     tagged = re.fullmatch(r"(?s)\[([^\[\]]*)\] (.*)", line)
-    if tagged is None:
+    asked = re.fullmatch(r"(?s)(Question|Answer), \[([^\[\]]*)\] to \[([^\[\]]*)\]: (.*)", line)
+    if tagged is None and asked is None:
         raise ViewError(line, "a round's heading or a tagged argument")
-    name, comma, stance = tagged[1].partition(", ") if names else ("", ", ", tagged[1])
-    if not comma:
+    tags = [tagged[1]] if tagged is not None else [asked[2], asked[3]] if asked is not None else []
+    said = [tag.partition(", ") if names else ("", ", ", tag) for tag in tags]
+    if not all(comma for _, comma, _ in said):
         raise ViewError(line, "a tag with a name and a stance")
+    name, _, stance = said[0]
+    cross: dict[str, Any] = {} if phase is None else {"phase": phase}
+    if asked is not None:
+        other, _, to_stance = said[1]
+        cross |= {"kind": asked[1].lower(), "to": unescaped(other), "to_stance": unescaped(to_stance)}
+    line_text = tagged[2] if tagged is not None else asked[4] if asked is not None else ""
     # model_construct: an entry may hold what pydantic's validation refuses, such as half a surrogate pair.
     return DebateContributionEntry.model_construct(
         round=heading,
         agent_name=unescaped(name),
         stance=unescaped(stance),
-        text=unescaped(tagged[2].replace(BAR, "\n")),
+        text=unescaped(line_text.replace(BAR, "\n")),
+        **cross,
     )

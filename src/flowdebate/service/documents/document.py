@@ -268,6 +268,10 @@ class RoundsDocument(Document):
     def entries(self) -> Iterator[tuple[int, Entry]]:
         """All contributions, each with its round."""
 
+    def phase(self, number: int) -> str | None:  # noqa: ARG002 - for the patterns
+        """The phase of a round, in a pattern that has phases."""
+        return None
+
     def opening(self, number: int) -> Iterator[Section]:  # noqa: ARG002 - for the patterns
         """The sections of a round before its contributions."""
         yield from ()
@@ -290,11 +294,11 @@ class RoundsDocument(Document):
             (number, replace(entry, quotes=self.quoted(index))) for index, (number, entry) in enumerate(self.entries())
         ]
         for number in self.rounds():
-            yield round_heading(number, self.max_rounds)
+            yield round_heading(number, self.max_rounds, self.phase(number))
             yield from self.opening(number)
             for said, entry in entries:
                 if said == number:
-                    yield replace(entry, about=self.about(entry.name, entry.about))
+                    yield replace(entry, about=entry.does or self.about(entry.name, entry.about))
             yield from failures(each for each in failed if each.round == number and each.role not in self.LATE)
             yield from self.closing(number)
         yield from failures(each for each in failed if each.role in self.LATE)

@@ -33,6 +33,7 @@ from flowdebate.service.documents.sections import (
     Remark,
     Speaking,
     Working,
+    doing,
     role_failed,
     round_heading,
 )
@@ -180,7 +181,7 @@ class Live:
 
     def heading(self, event: RoundStarted) -> Iterator[Section]:
         """The heading of a round."""
-        yield round_heading(event.round, event.max_rounds)
+        yield round_heading(event.round, event.max_rounds, event.phase)
 
     def result(self, event: object) -> Iterator[Section]:  # noqa: ARG002 - for the patterns
         """The result, if `event` has it."""
@@ -189,7 +190,8 @@ class Live:
     def said(self, turn: TurnFinished, text: str) -> Iterator[Section]:
         """A contribution that is finished."""
         flag = self._flags.pop(turn.agent_name, None)
-        yield Entry(name=turn.agent_name, about=self.about_turn(turn), text=text, flag=flag)
+        does = doing(turn.phase, turn.target)
+        yield Entry(name=turn.agent_name, about=self.about_turn(turn), text=text, flag=flag, does=does)
 
     def whole(self, event: object) -> Iterator[Section]:
         """The sections of `event` for a page that shows each contribution whole."""
@@ -230,7 +232,8 @@ class Live:
         """How far the run is, in words; "" where that is not known."""
         if self.round is None or self.round.max_rounds == 1:
             return ""
-        return f"round {self.round.round} of {self.round.max_rounds}"
+        phase = "" if self.round.phase is None else f", {self.round.phase}"
+        return f"round {self.round.round} of {self.round.max_rounds}{phase}"
 
     def _changes_work(self, event: object) -> bool:
         match event:
@@ -332,7 +335,8 @@ class OneByOne(Live):
 
     def progress(self) -> str:
         """The turn in place of the round, where every speaker has one in each round."""
-        most = len(self.speakers) * (self.length or 0)  # a mirrored debate has more turns: of these the round is told
+        # a mirrored debate has more turns, and one with phases others: of these the round is told
+        most = len(self.speakers) * (self.length or 0) if self.round is None or self.round.phase is None else 0
         return f"turn {self.turns} of {most}" if self.round is not None and self.turns <= most else super().progress()
 
     def _shown(self, event: object) -> Iterator[LiveSection]:

@@ -45,6 +45,8 @@ class Entry:
     """What is wrong with it; `FLAGS` says it in words."""
     quotes: tuple[Quoted, ...] = ()
     """Its quotes from the sources of a debate."""
+    does: str = ""
+    """What it is in a cross-examination, such as "asks Ben"; empty for an argument."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,9 +227,22 @@ _RECOVERIES: Mapping[Recovery, str] = {
 """Recovery from a role's failure, in words."""
 
 
-def round_heading(number: int, max_rounds: int | None) -> Heading:
-    """The heading of a round."""
-    return Heading(title=f"Round {number}" if max_rounds is None else f"Round {number} of {max_rounds}")
+def round_heading(number: int, max_rounds: int | None, phase: str | None = None) -> Heading:
+    """The heading of a round, with its phase in a debate with phases."""
+    title = f"Round {number}" if max_rounds is None else f"Round {number} of {max_rounds}"
+    return Heading(title=title if phase is None else f"{title}: {phase}")
+
+
+def doing(kind: str | None, to: str | None) -> str:
+    """What an entry or a turn of a cross-examination is, in words; empty for an argument.
+
+    >>> doing("question", "Ben"), doing(None, None)
+    ('asks Ben', '')
+    """
+    return "" if kind not in _VERBS or to is None else f"{_VERBS[kind]} {to}"
+
+
+_VERBS = {"question": "asks", "answer": "answers"}
 
 
 def role_failed(role: str, name: str, why: str, recovery: Recovery) -> Fact:

@@ -106,6 +106,10 @@ class PatternPage(ABC):
         given: int | None = getattr(options, options.LENGTH)
         return self.default_length if given is None else given
 
+    def turns(self, plan: Plan) -> int:
+        """About how many turns a run has: each speaker once in each round."""
+        return len(plan.speakers) * plan.length
+
     def options_for(self, confidence: Confidence) -> dict[str, Any]:
         """The options of a run that is to be quick, balanced (as by default), or of high confidence."""
         own = dict(self.confidence.get(confidence, {}))

@@ -6,18 +6,23 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
+from pydantic import Field
+
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns.debate.judging.ballots import Answer, DecidedBy, OnFlip  # noqa: TC001 - pydantic reads them
 from flowdebate.patterns.debate.schemas import (
     BUDGETED,
+    PHASE_NAME,
     BaselineName,
     Equal,
     MirrorStarted,
     ModeratorDecided,
     VerdictReached,
 )
+from flowdebate.patterns.events import TurnFinished, TurnStarted  # noqa: TC001
 from flowdebate.patterns.state import TurnOrder  # noqa: TC001 - pydantic reads it
 from flowdebate.service.documents.live import Live, OneByOne, OwnSections
+from flowdebate.service.documents.sections import doing
 from flowdebate.service.pages.base import Confidence, PatternPage, roster
 from flowdebate.service.pages.debate_document import DebateDocument, decision_group, mirror_heading, verdict_card
 from flowdebate.service.plans.options import (
@@ -28,6 +33,7 @@ from flowdebate.service.plans.options import (
     OutputOptions,
     RosterEntry,
     Text,
+    TurnLength,
     allowed,
     misuse,
     option,
@@ -43,6 +49,7 @@ if TYPE_CHECKING:
     from flowdebate.patterns.debate.judging.options import JudgeOptions
     from flowdebate.service.documents.sections import Section
     from flowdebate.service.plans.models import Models
+    from flowdebate.service.plans.options import PatternOptions
     from flowdebate.service.plans.plan import Plan
 
 
@@ -72,6 +79,18 @@ class SideEntry(RosterEntry):
     model: ModelName | None = None
 
 
+class PhaseEntry(RosterEntry):
+    """A phase, as a file has it."""
+
+    name: Annotated[Text, Field(pattern=PHASE_NAME), allowed("1 to 60 letters, digits, spaces, hyphens")]
+    rounds: Count | None = None
+    asks: Literal["pairs"] | None = None
+    speakers: list[Count] | None = None
+    aim: Text | None = None
+    length: TurnLength | None = None
+    turn_order: TurnOrder | None = None
+
+
 class DebateOptions(OutputOptions):
     """Options of a debate."""
 
@@ -90,6 +109,9 @@ class DebateOptions(OutputOptions):
     max_rounds: Count | None = option("Maximum number of rounds. Default: 2.", panel="Rounds")
     turn_order: TurnOrder | None = option(
         "Order of the turns in each round; with simultaneous, all speak at once. Default: declared.", panel="Rounds"
+    )
+    phases: Annotated[list[PhaseEntry], Field(min_length=1)] | None = option(
+        "What the rounds are for: a list of phases, each a table with a name.", panel="Rounds", flag=""
     )
     mirror: Flag | None = option(
         "Hold the debate again with the order of speakers reversed; the verdict is on both. Costs double.",
@@ -149,6 +171,9 @@ class DebateLive(OneByOne):
         ModeratorDecided: lambda event: (decision_group(event.decision),),
     }
 
+    def about_turn(self, turn: TurnStarted | TurnFinished) -> str:
+        return doing(turn.phase, turn.target) or super().about_turn(turn)
+
     def result(self, event: object) -> Iterator[Section]:
         if isinstance(event, VerdictReached) and "-mirrored/" not in event.path:  # which is shown with that on both
             yield verdict_card(event.verdict, self.speakers)
@@ -201,6 +226,19 @@ class DebatePage(PatternPage):
             return roster(options, made, kind=Debater, default=())
         return tuple(default_sides(str(options.question)) or ())
 
+    def length(self, options: PatternOptions) -> int:
+        phases = getattr(options, "phases", None)
+        return sum(phase.rounds or 1 for phase in phases) if phases else super().length(options)
+
+    def turns(self, plan: Plan) -> int:
+        if not plan.options.phases:
+            return super().turns(plan)
+        phases = (
+            (each.rounds or 1) * (len(each.speakers or ()) or len(plan.speakers)) * (2 if each.asks else 1)
+            for each in plan.options.phases
+        )
+        return sum(phases)
+
     def speakers_in(self, subject: str) -> list[dict[str, str]] | None:
         from flowdebate.patterns.debate.sides import default_sides
 
@@ -236,6 +274,9 @@ class DebatePage(PatternPage):
         if options.mirror and options.turn_order == "simultaneous":
             allowed = "left out where all speak at once: there is no order to reverse"
             raise ConfigurationError(*options.place("mirror"), True, allowed)  # noqa: FBT003
+        if options.phases and options.max_rounds not in (None, plan.length):
+            allowed = f"left out with phases, which have {plan.length} rounds"
+            raise ConfigurationError(*options.place("max_rounds"), options.max_rounds, allowed)
         asked = options.baselines or ()
         if options.equal and asked is not True and not BUDGETED.intersection(asked):
             allowed = f"left out without {' or '.join(sorted(BUDGETED))} among the baselines"
@@ -262,6 +303,7 @@ class DebatePage(PatternPage):
             ],
             max_rounds=plan.length,
             turn_order=options.turn_order or "declared",
+            phases=[each.model_dump(exclude_none=True) for each in options.phases] if options.phases else None,
             mirror=bool(options.mirror),
             moderator=_human(plan, "moderator") if "moderator" in humans else options.moderator,
             judge=_human(plan, "judge") if "judge" in humans else self._judging(plan),

@@ -18,6 +18,7 @@ from flowdebate.service.documents.sections import (
     Output,
     Section,
     Shares,
+    doing,
 )
 
 if TYPE_CHECKING:
@@ -51,7 +52,11 @@ class DebateDocument(RoundsDocument):
 
     def entries(self) -> Iterator[tuple[int, Entry]]:
         for entry in self.raw.transcript:
-            yield entry.round, Entry(name=entry.agent_name, about=entry.stance, text=entry.text, flag=entry.flag)
+            does, about = doing(entry.kind, entry.to), entry.stance
+            yield entry.round, Entry(name=entry.agent_name, about=about, text=entry.text, flag=entry.flag, does=does)
+
+    def phase(self, number: int) -> str | None:
+        return next((entry.phase for entry in self.raw.transcript if entry.round == number), None)
 
     def raw_speakers(self) -> list[Side]:
         spoke = dict.fromkeys((entry.agent_name, entry.stance) for entry in self.raw.transcript)

@@ -95,8 +95,9 @@ class Plan:
 
     @property
     def usual_calls(self) -> int:
-        """About how many calls a run takes: each speaker once in each round, and one for the result."""
-        return len(self.speakers) * self.length + 1
+        """About how many calls a run takes: one for each turn, and one for the result."""
+        turns: int = self.info.load_page().turns(self)
+        return turns + 1
 
     @property
     def common(self) -> dict[str, Any]:

@@ -161,15 +161,22 @@ def order_for_judge(
     entries: Sequence[DebateContributionEntry], *, shuffle: bool = True, random: Random | None = None
 ) -> list[int]:
     """The indices of `entries` by round, with `shuffle` shuffled within each round by `random` (None: `Random(0)`)."""
-    rounds: dict[int, list[int]] = {}
+    rounds: dict[int, list[list[int]]] = {}
+    open_questions: dict[tuple[int, str, str | None], list[int]] = {}
     for index, entry in enumerate(entries):
-        rounds.setdefault(entry.round, []).append(index)
+        asked = open_questions.pop((entry.round, entry.to or "", entry.agent_name), None) if entry.kind else None
+        if entry.kind == "answer" and asked is not None:
+            asked.append(index)  # an answer stays with its question
+            continue
+        rounds.setdefault(entry.round, []).append(unit := [index])
+        if entry.kind == "question":
+            open_questions[entry.round, entry.agent_name, entry.to] = unit
     source = Random(0) if random is None else random  # noqa: S311 - repeatable on purpose
     order: list[int] = []
     for number in sorted(rounds):
         if shuffle:
             source.shuffle(rounds[number])
-        order += rounds[number]
+        order += [index for unit in rounds[number] for index in unit]
     return order
 
 
@@ -194,13 +201,24 @@ def format_transcript_for_judge(
 def in_view(entries: Sequence[DebateContributionEntry], view: JudgeView) -> list[int]:
     """The indices of `entries` by round, and within each round by the slots of `view`.
 
-    Several arguments of one side in a round stay in order. ConfigurationError for an entry of an unknown side.
+    Several arguments of one side in a round stay in order, and an answer with its question. ConfigurationError for an
+    entry of an unknown side.
     """
     slots = {side: slot for slot, side in enumerate(view.order)}
     for index, entry in enumerate(entries):
         if entry.stance not in slots:
             raise ConfigurationError("judge", f"entries[{index}].stance", entry.stance, f"one of {list(view.order)}")
-    return sorted(range(len(entries)), key=lambda index: (entries[index].round, slots[entries[index].stance]))
+
+    def place(index: int) -> tuple[int, int, str]:
+        entry = entries[index]
+        if entry.kind is None:
+            return entry.round, slots[entry.stance], ""
+        asker, side = (entry.agent_name, entry.stance)
+        if entry.kind == "answer" and entry.to is not None and entry.to_stance in slots:
+            asker, side = entry.to, entry.to_stance
+        return entry.round, slots[side], asker
+
+    return sorted(range(len(entries)), key=place)
 
 
 def render_view(entries: Sequence[DebateContributionEntry], view: JudgeView, *, names: bool = False) -> str:
@@ -216,7 +234,15 @@ def apply_labels(entries: Sequence[DebateContributionEntry], view: JudgeView) ->
     """`entries` with the labels of `view` in place of their stances."""
     if view.labels is None:
         return entries
-    return [entry.model_copy(update={"stance": view.named(entry.stance)}) for entry in entries]
+    return [
+        entry.model_copy(
+            update={
+                "stance": view.named(entry.stance),
+                **({} if entry.to_stance is None else {"to_stance": view.named(entry.to_stance)}),
+            }
+        )
+        for entry in entries
+    ]
 
 
 # Blind reading

@@ -1,0 +1,208 @@
+"""Phases of a debate: what each round is for, and the cross-examinations in which one side asks and another answers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from flowdebate._util.validation import check_count
+from flowdebate.errors import ConfigurationError
+from flowdebate.patterns.debate.schemas import PHASE_NAME, DebateState, DebateTurn
+from flowdebate.patterns.roster import check_choice
+from flowdebate.patterns.rounds import RoundOfTurns, waves_of
+from flowdebate.patterns.state import TurnOrder, entries_of, state_of
+from flowdebate.prompts.template import Length, check_length
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from flowdebate.blocks.outline import Outline
+    from flowdebate.patterns.rounds import Wave
+    from flowdebate.patterns.spec import Loop
+    from flowdebate.patterns.turn import Turn
+    from flowdebate.runs.context import Context
+
+
+AIMS: Mapping[str, str] = {
+    "closing": "Say why your position stands after all that was said. Bring up nothing new.",
+}
+"""What to do in phases of these names, which say it themselves."""
+_LONGEST = 2_000  # characters of a phase's aim, which is in each of its prompts
+_MOST = 100  # phases
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """Rounds of a debate that are for one thing: `Phase("rebuttal", rounds=2)`.
+
+    ConfigurationError for what it cannot be.
+    """
+
+    name: str
+    """What prompts and pages call it."""
+    rounds: int = field(default=1, kw_only=True)
+    asks: Literal["pairs"] | None = field(default=None, kw_only=True)
+    """"pairs": a cross-examination. Each speaker asks somebody of another side, who answers at once: two turns each.
+    In a later round of the phase, another one is asked where there are several."""
+    speakers: Sequence[int] = field(default=(), kw_only=True)
+    """The debaters who speak (or ask), by their places on the roster from 1, in this order; none: all, in the debate's
+    order. With a moderator, it decides."""
+    aim: str | None = field(default=None, kw_only=True)
+    """What its debaters are told to do; None: what its name says ("closing"), or to argue as in any round."""
+    length: Length | None = field(default=None, kw_only=True)
+    """How long a turn is; None: short in a cross-examination, else as long as the debate says."""
+    turn_order: TurnOrder | None = field(default=None, kw_only=True)
+    """None for the debate's."""
+
+    def __post_init__(self) -> None:
+        where = "Phase"
+        if not isinstance(self.name, str) or re.match(PHASE_NAME, self.name) is None or "\n" in self.name:
+            raise ConfigurationError(where, "name", self.name, "1 to 60 letters, digits, spaces, hyphens")
+        where = f"Phase {self.name!r}"
+        check_count(where, most=1_000, rounds=self.rounds)
+        if self.asks not in (None, "pairs"):
+            raise ConfigurationError(where, "asks", self.asks, "'pairs' or None")
+        places = tuple(self.speakers) if isinstance(self.speakers, (list, tuple)) else None
+        if places is None or len(places) > _MOST or not all(type(each) is int and each > 0 for each in places):
+            allowed = f"at most {_MOST} places on the roster, from 1"
+            raise ConfigurationError(where, "speakers", self.speakers, allowed)
+        object.__setattr__(self, "speakers", places)
+        said = isinstance(self.aim, str) and self.aim.strip() and len(self.aim) <= _LONGEST
+        if self.aim is not None and not said:
+            raise ConfigurationError(where, "aim", self.aim, f"text of at most {_LONGEST:,} characters, not blank")
+        check_length(where, self.length)
+        if self.turn_order is not None:
+            check_choice(self.turn_order, TurnOrder, where=where, field="turn_order")
+
+    @property
+    def turn_length(self) -> Length | None:
+        """How long its turns are; None for as long as the debate says."""
+        return "short" if self.length is None and self.asks else self.length
+
+    @property
+    def turns(self) -> int:
+        """Turns of each of its speakers in a round."""
+        return 2 if self.asks else 1
+
+    def __str__(self) -> str:
+        rounds = "" if self.rounds == 1 else f" ({self.rounds} rounds)"
+        return f"{self.name}{rounds}"
+
+
+PhaseLike: TypeAlias = "Phase | str | Mapping[str, Any]"
+"""A phase, its name, or a dict of its fields."""
+
+
+def check_phases(value: object, *, where: str, members: int) -> tuple[Phase, ...]:
+    """The phases of a debate of so many `members`; none for None. ConfigurationError names the one that cannot be."""
+    if value is None:
+        return ()
+    if isinstance(value, str) or not isinstance(value, Sequence) or not 0 < len(value) <= _MOST:
+        raise ConfigurationError(where, "phases", value, f"1 to {_MOST} phases, or None")
+    names = {item.name for item in fields(Phase)}
+    phases: list[Phase] = []
+    for index, given in enumerate(value):
+        place = f"phases[{index}]"
+        if isinstance(given, Mapping) and "name" in given and names >= given.keys():
+            try:
+                made = Phase(**given)
+            except ConfigurationError as error:
+                raise ConfigurationError(where, f"{place}.{error.field}", error.got, error.allowed) from None
+        elif isinstance(given, (str, Phase)):
+            made = given if isinstance(given, Phase) else Phase(given)
+        else:
+            allowed = f"a Phase, its name, or a dict of {', '.join(sorted(names))}"
+            raise ConfigurationError(where, place, given, allowed)
+        if any(each > members for each in made.speakers):
+            allowed = f"places on a roster of {members}, from 1"
+            raise ConfigurationError(where, f"{place}.speakers", list(made.speakers), allowed)
+        phases.append(made)
+    return tuple(phases)
+
+
+class PhasedTurns(RoundOfTurns):
+    """The turns of a round of a debate with phases, in the order of its phase; in a cross-examination, in pairs.
+
+    Whoever is asked has a turn in any case: if no question was put, because the asker's provider failed, to argue.
+    """
+
+    def __init__(
+        self, loop: Loop, turns: Mapping[str, Turn], *, speakers: Callable[[Context], Sequence[str]] | None
+    ) -> None:
+        order, reverse = loop.turn_order, loop.reverse
+        super().__init__(f"{loop.name}-turns", turns, turn_order=order, speakers=speakers, reverse=reverse)
+        self.phases: Sequence[Phase] = loop.given["phases"]
+
+    def plan(self, names: Sequence[str], ctx: Context) -> tuple[TurnOrder, list[Wave]]:
+        state = state_of(ctx, DebateState)
+        phase, roster = state.phase, list(self.turns)
+        if phase is None:
+            return super().plan(names, ctx)
+        turn_order = phase.turn_order or self.turn_order
+        if phase.speakers and self._speakers is None:
+            names = [roster[place - 1] for place in phase.speakers]
+        order = self.in_order(names, turn_order, ctx)
+        if phase.asks is None:
+            waves = waves_of(order) if turn_order == "simultaneous" else [[name] for name in order]
+            return turn_order, [dict.fromkeys(wave) for wave in waves]
+        number = state.round_of_phase
+        pairs = [(name, whom_to_ask(name, state.stances, number)) for name in order]
+        together: list[dict[str, str]] = []
+        for asker, asked in pairs:
+            wave = next((one for one in together if asker not in one and asked not in one.values()), None)
+            if wave is None or turn_order != "simultaneous":
+                together.append(wave := {})
+            wave[asker] = asked
+        planned: list[Wave] = []
+        for wave in together:
+            planned.append({asker: ("question", asked) for asker, asked in wave.items()})
+            planned.append({asked: ("answer", asker) for asker, asked in wave.items()})
+        return turn_order, planned
+
+    def open(self, wave: Wave, ctx: Context) -> None:
+        """Say what the turns of `wave` are for, before they are taken."""
+        state = state_of(ctx, DebateState)
+        phase = state.phase
+        if phase is None:
+            return
+        floor: dict[str, DebateTurn] = {}
+        for name, duty in wave.items():
+            turn = DebateTurn(question=state.question, phase=phase.name, aim=phase.aim or AIMS.get(phase.name))
+            if duty is not None:
+                kind, other = duty
+                about: dict[str, Any] = {"kind": kind, "to": other, "to_stance": state.stances[other]}
+                put = None if kind == "question" else question_to(name, other, state.round, ctx)
+                if kind == "question" or put is not None:
+                    turn = turn.model_copy(update={**about, "put": put})
+            floor[name] = turn
+        ctx.scope.handle.update(floor=floor)
+
+    def outline(self) -> Outline:
+        return replace(super().outline(), text=f"{self.name} ({'; '.join(map(str, self.phases))})")
+
+
+def whom_to_ask(name: str, stances: Mapping[str, str], number: int) -> str:
+    """Whom `name` asks in round `number` of a cross-examination: the next of another side, and another one in the next.
+
+    >>> sides = {"a": "tea", "b": "coffee", "c": "water"}
+    >>> [whom_to_ask("a", sides, number) for number in (1, 2, 3)], whom_to_ask("c", sides, 1)
+    (['b', 'c', 'b'], 'a')
+    """
+    roster = list(stances)
+    place = roster.index(name)
+    after = [*roster[place + 1 :], *roster[:place]]
+    others = [each for each in after if stances[each] != stances[name]] or after
+    team = [each for each in roster if stances[each] == stances[name]]  # its members ask one each
+    return others[(team.index(name) + number - 1) % len(others)]
+
+
+def question_to(name: str, asker: str, number: int, ctx: Context) -> str | None:
+    """The last question of `asker` to `name` in a round; None where it was not put."""
+    for entry in reversed(entries_of(ctx)):
+        if entry.round != number:
+            break
+        if (entry.kind, entry.agent_name, entry.to) == ("question", asker, name):
+            return None if entry.flag == "empty" else str(entry.text)
+    return None
