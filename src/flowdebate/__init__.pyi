@@ -53,6 +53,8 @@ from .patterns.deliberation.schemas import DeliberationOutput as DeliberationOut
 from .patterns.handoff import handoff as handoff
 from .patterns.handoff.schemas import HandoffOutput as HandoffOutput
 from .patterns.history import Window as Window
+from .patterns.review import review as review
+from .patterns.review.schemas import ReviewRawOutput as ReviewRawOutput
 from .patterns.roles import DebaterOptions as DebaterOptions
 from .patterns.roles import ModeratorOptions as ModeratorOptions
 from .patterns.roles import RefereeOptions as RefereeOptions

@@ -42,6 +42,9 @@ from flowdebate.patterns.events import TurnFinished as TurnFinished
 from flowdebate.patterns.events import TurnsOrdered as TurnsOrdered
 from flowdebate.patterns.events import TurnStarted as TurnStarted
 from flowdebate.patterns.handoff.schemas import HandoffMade as HandoffMade
+from flowdebate.patterns.review.schemas import FindingsDecided as FindingsDecided
+from flowdebate.patterns.review.schemas import FindingsExamined as FindingsExamined
+from flowdebate.patterns.review.schemas import FindingsReported as FindingsReported
 from flowdebate.patterns.round_robin.schemas import RefereeReported as RefereeReported
 from flowdebate.resources.tasks import TaskChanged as TaskChanged
 from flowdebate.runs.events import BlockAnswered as BlockAnswered
@@ -93,6 +96,9 @@ PatternEvent: TypeAlias = (
     | HandoffMade
     | RefereeReported
     | ReviewFinished
+    | FindingsReported
+    | FindingsExamined
+    | FindingsDecided
     | DebateStarted
     | StageEntered
     | AgentMessage

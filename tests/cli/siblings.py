@@ -21,6 +21,7 @@ ANSWERS: dict[str, Any] = {
         {"response": "No: build more.", "next_agent_name": "Opponent"},
         {"response": "", "next_agent_name": "nobody"},
     ],
+    "findings": {"findings": []},
     "severity": {"reasoning": "Thin.", "issues": ["No number."], "suggestions": ["Give one."], "severity": 0.4},
     "enough": {"proposal": "Cap rents at 3%.", "position": "cap", "enough": False},
     "conclusive": {"reasoning": "All is said.", "conclusive": True},

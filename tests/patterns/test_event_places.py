@@ -26,12 +26,14 @@ from flowdebate import (
     handler,
     handoff,
     human,
+    review,
     round_robin,
     sequencer,
 )
 from flowdebate.errors import FlowDebateError
 from flowdebate.events import CallFellBack, CallStarted, Event, ModelCalled, TextDelta
 from flowdebate.models import CircuitBreaker, Fallback, ModelResponse, Retry, Retrying, ToolCall
+from flowdebate.patterns.review import FindingsAsked
 from flowdebate.testing import SimJudge
 from flowdebate.testing.cases import Sabotage
 from flowdebate.testing.examples import Example, ExampleModel
@@ -106,11 +108,16 @@ PATTERNS: Mapping[str, Callable[[], Any]] = {
     "consensus": lambda: consensus(name="x", agents=PEOPLE, max_rounds=2),
     "consensus by polls": lambda: consensus(name="x", agents=PEOPLE, max_rounds=3, confidence=0.9, convergence=None),
     "council": lambda: council(name="x", members=PEOPLE, failures=SKIP),
+    "review": lambda: review(name="x", reviewers=[*PEOPLE, Persona("dee", block=_finds_nothing)], failures=SKIP),
     "round robin": lambda: round_robin(
         name="x", debaters=PEOPLE, max_rounds=2, turn_order="simultaneous", referee=True, failures=SKIP
     ),
     "one block in many branches": _many,
 }
+
+
+def _finds_nothing(asked: Any) -> Any:
+    return {"verdicts": []} if isinstance(asked, FindingsAsked) else []
 
 
 async def _heard(pattern: Block[Any, Any], question: str, model: Model, seed: int) -> list[Any]:

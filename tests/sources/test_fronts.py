@@ -35,6 +35,7 @@ REPORT = "Rents rose by 15 per cent."
 SHORT: dict[str, tuple[str, ...]] = {
     "handoff": ("--max-turns", "2"),
     "council": ("--review", "none"),
+    "review": ("--reviewer", "Ada", "--reviewer", "Ben"),
 }
 CHAIR = {"answer": "Wait.", "dissent": None}
 

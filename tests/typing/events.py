@@ -29,6 +29,8 @@ def check_a_match_over_all_events_is_exhaustive(event: Event) -> str:  # noqa: C
             return "debate"
         case events.ModeratorReported() | events.HandoffMade() | events.RefereeReported() | events.ReviewFinished():
             return "sibling"
+        case events.FindingsReported() | events.FindingsExamined() | events.FindingsDecided():
+            return "review"
         case events.DebateStarted() | events.StageEntered() | events.AgentMessage() | events.CritiqueMade():
             return "consensus"
         case events.PollVoteCast() | events.VoteCast() | events.ConsensusDecided() | events.DebateEnded():

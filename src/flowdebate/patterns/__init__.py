@@ -3,7 +3,7 @@
 A pattern is one folder here, one page in `flowdebate.service.pages`, and one entry in `PATTERNS`.
 
 >>> sorted(PATTERNS)
-['consensus', 'council', 'debate', 'deliberation', 'handoff', 'round_robin']
+['consensus', 'council', 'debate', 'deliberation', 'handoff', 'review', 'round_robin']
 >>> PATTERNS["round_robin"].verb
 'round-robin'
 """
@@ -169,6 +169,14 @@ for _info in (
         subject="question",
         help="Ask several models; a chair answers from their reviews. Each member answers on its own and reviews "
         "the other answers without names; then the chair writes the answer.",
+    ),
+    _own(
+        "review",
+        output="ReviewRawOutput",
+        subject="question",
+        events="schemas:FindingsReported schemas:FindingsExamined schemas:FindingsDecided",
+        help="Review a change or a text; several reviewers must agree. Each finds on its own, then confirms or "
+        "refutes what the others found, without names; a rule decides.",
     ),
 ):
     register(_info)

@@ -16,6 +16,7 @@ from flowdebate.patterns.state import pattern_state, round_of
 from flowdebate.prompts.escaping import quoted, tag_text
 from flowdebate.prompts.template import filled
 from flowdebate.runs.durable.journal import DECISION
+from flowdebate.sources.lines import numbered
 from flowdebate.sources.passages import Passage, find_passages
 from flowdebate.sources.quotes import look_up
 from flowdebate.sources.source import Source, check_sources
@@ -62,6 +63,8 @@ class Material:
     """The most tokens of them in a prompt; None for a quarter of the model's context."""
     in_plan: bool = False
     """Whether the plan of the run has the texts, so that its journal needs none."""
+    numbered: bool = False
+    """Whether prompts show the numbers of lines, by which places are named."""
 
     def of_run(self, ctx: Context) -> tuple[Source, ...]:
         """The sources that can be read, as they were when the run began."""
@@ -101,7 +104,8 @@ class Material:
         def instructions(_: object, ctx: Context) -> str:
             sources = self.of_run(ctx)
             template = getattr(prompt.template(ctx), "sources", SOURCES)
-            return render_sources(sources, template, whole=self._room(sources, prompt, ctx) is None)
+            whole = self._room(sources, prompt, ctx) is None
+            return render_sources(sources, template, whole=whole, numbers=self.numbered)
 
         async def revise(text: str, _: object, ctx: Context) -> str:
             sources = self.of_run(ctx)
@@ -117,7 +121,9 @@ class Material:
             found = await ctx.decide(search, returns=list[Passage])
             shown = ctx.run.known.setdefault((self, Shown), [])
             shown.append(Shown(round=round_of(ctx), block=ctx.block, passages=found))
-            return "\n\n".join([*([before] if before else []), render_passages(found, sources), task])
+            return "\n\n".join(
+                [*([before] if before else []), render_passages(found, sources, numbers=self.numbered), task]
+            )
 
         return Capability(name="sources", instructions=instructions, revise=revise)
 
@@ -147,7 +153,9 @@ def make_material(value: object, *, where: str, tokens: int | None = None) -> Ma
 
 
 @lru_cache(maxsize=64)  # every turn of a run asks for the same, and sources may be as long as books
-def render_sources(sources: tuple[Source, ...], template: str = SOURCES, *, whole: bool = True) -> str:
+def render_sources(
+    sources: tuple[Source, ...], template: str = SOURCES, *, whole: bool = True, numbers: bool = False
+) -> str:
     r"""The part of a system message with the text of all sources, page by page, which can forge nothing.
 
     Sources that are not `whole` are listed by their names.
@@ -158,18 +166,34 @@ def render_sources(sources: tuple[Source, ...], template: str = SOURCES, *, whol
       | [b.md] They fell.
     """
     if whole:
-        texts = [f"[{tag_text(name)}] {quoted(text)}" for source in sources for name, text in source.parts()]
+        texts = [
+            f"[{tag_text(name)}] {quoted(text)}"
+            for source in sources
+            for name, text in (
+                [(source.name, f"\n{numbered(source)}")] if _has_numbers(source, numbers) else source.parts()
+            )
+        ]
     else:
         texts = [f"[{tag_text(source.name)}] ({len(source.text):,} characters: {_SEARCHED})" for source in sources]
     return filled(template, sources="\n".join(texts))
 
 
-def render_passages(passages: Sequence[Passage], sources: Sequence[Source]) -> str:
+def _has_numbers(source: Source, numbers: bool) -> bool:  # noqa: FBT001 - as the option
+    return numbers and not source.pages  # readers find a quote on a page, not a line
+
+
+def render_passages(passages: Sequence[Passage], sources: Sequence[Source], *, numbers: bool = False) -> str:
     """The part of a turn's message with the passages that fit it best."""
-    texts = {source.name: source.text for source in sources}
+    known = {source.name: source for source in sources}
+
+    def text_of(each: Passage) -> str:
+        source = known[each.source]
+        if _has_numbers(source, numbers):
+            return f"\n{numbered(source, each.start, each.end)}"
+        return source.text[each.start : each.end].strip()
+
     shown = [
-        f"[{tag_text(f'{each.source}, {each.page}' if each.page else each.source)}] "
-        f"{quoted(texts[each.source][each.start : each.end].strip())}"
+        f"[{tag_text(f'{each.source}, {each.page}' if each.page else each.source)}] {quoted(text_of(each))}"
         for each in passages
     ]
     return "\n".join(["Passages of the sources that may matter now; elsewhere they say more:", *shown])

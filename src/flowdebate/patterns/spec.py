@@ -104,6 +104,8 @@ class PatternSpec:
     """The option that has the roster."""
     member: type[Debater | Persona] = Persona
     """Who is on the roster."""
+    least: int = 2
+    """The fewest on it."""
     cap: str = "max_rounds"
     """The option that has the most rounds, and the stop reason for it."""
     round: str = "round"
@@ -128,7 +130,9 @@ def check_options(spec: PatternSpec, given: Mapping[str, Any], *, max_rounds: in
     check_name(name, where=spec.name, field="name")
     where = f"{spec.name} {name!r}"
     # five frames up is the caller of the pattern's function: that one, its wrapper and this one are between
-    roster = check_roster(given[spec.roster], where=where, kind=spec.member, field=spec.roster, stacklevel=5)
+    roster = check_roster(
+        given[spec.roster], where=where, kind=spec.member, field=spec.roster, least=spec.least, stacklevel=5
+    )
     for role in spec.roles:
         role.check(given[role.name], where=where)
     for option, kind in spec.choices.items():

@@ -1,0 +1,5 @@
+"""Review pattern: reviewers find independently, examine each other's findings, and a rule decides what is confirmed."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

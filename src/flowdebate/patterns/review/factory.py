@@ -1,0 +1,237 @@
+"""`review()`: its options, checked before anything is built, and its steps, from the first to the last."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from flowdebate._util.text import is_blank
+from flowdebate._util.validation import check_count, suggesting
+from flowdebate.blocks.sequencer import sequencer
+from flowdebate.errors import ConfigurationError
+from flowdebate.patterns.anonymity.aliases import Anonymity, named_models
+from flowdebate.patterns.output import ending_of
+from flowdebate.patterns.review.findings import hold_gate, parse_gate
+from flowdebate.patterns.review.prompts import create_examiner, create_merger, create_reviewer
+from flowdebate.patterns.review.schemas import (
+    REVIEWERS,
+    Findings,
+    FindingsAsked,
+    ReviewInput,
+    ReviewRawOutput,
+    ReviewState,
+    create_review_transcript,
+)
+from flowdebate.patterns.review.steps import (
+    GOALS,
+    Merging,
+    ReviewerTurn,
+    build_review,
+    findings_of,
+    merge_without_model,
+    open_defence,
+)
+from flowdebate.patterns.roles import NOT_KEPT
+from flowdebate.patterns.roster import Role, is_own, merge_options, own_options
+from flowdebate.patterns.seats import DEFAULT, each_by_default
+from flowdebate.patterns.spec import PatternSpec, check_options
+from flowdebate.patterns.state import entries_of, state_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from flowdebate.blocks.base import Block
+    from flowdebate.blocks.generator import MessagesSlot, TextSlot, Visibility
+    from flowdebate.blocks.handler import BlockLike
+    from flowdebate.blocks.sequencer import Sequencer
+    from flowdebate.blocks.tools import Capability, ToolLike
+    from flowdebate.models.base import ModelSettings
+    from flowdebate.models.resolve import ModelChoice
+    from flowdebate.patterns.material import Material
+    from flowdebate.patterns.review.prompts import ReviewerTemplate
+    from flowdebate.patterns.review.schemas import ReviewTranscript
+    from flowdebate.patterns.review.steps import Hide
+    from flowdebate.patterns.roles import RoleOptions
+    from flowdebate.patterns.roster import Persona
+    from flowdebate.patterns.spec import Loop
+    from flowdebate.patterns.turn import FailurePolicy
+    from flowdebate.prompts.template import Length, Profile
+    from flowdebate.runs.context import Context
+    from flowdebate.runs.events import RunStatus
+    from flowdebate.sources.source import SourcesLike
+
+
+@suggesting
+def review(  # noqa: PLR0913 - the pattern's options, each with its default
+    *,
+    name: str,
+    reviewers: Sequence[Persona | Mapping[str, Any]] | None = None,
+    focus: str | Mapping[str, str] | None = None,
+    gate: str | None = None,
+    merger: BlockLike | RoleOptions | bool | None = None,
+    max_concurrency: int | None = None,
+    transcript: ReviewTranscript | None = None,
+    instructions: TextSlot | None = None,
+    model: ModelChoice = None,
+    tools: Sequence[ToolLike] | None = None,
+    uses: Sequence[Capability] | None = None,
+    context: MessagesSlot | None = None,
+    settings: ModelSettings | None = None,
+    profile: Profile | None = None,
+    length: Length | None = None,
+    sources: SourcesLike | Material | None = None,
+    source_tokens: int | None = None,
+    template: ReviewerTemplate | None = None,
+    reviewer_visibility: Visibility | Mapping[str, bool] | None = None,
+    collection_id: str | None = None,
+    failures: FailurePolicy | None = None,
+) -> Sequencer[Any, ReviewRawOutput]:
+    """Build a review, a block whose reviewers find what is wrong, and confirm or refute what the others found.
+
+    All reviewers read the `sources` at the same time and see nothing of each other. What they find at the same place
+    becomes one finding, if the merger finds it the same in both orders. Then each confirms or refutes what others
+    found, without their names; it is asked twice, with the words in both orders, and an answer that flips counts as
+    neither. Who raised a finding that is refuted may answer once. A rule decides: see `ReviewRawOutput.findings`. That
+    takes N calls for N reviewers, 2 for merging, 2N for examining, and up to N for answers.
+
+    - `reviewers`: `Persona`s, or dicts with `name` and optionally `role`, `system_prompt`, `model`, `block`. None: Ada,
+      Ben and Cleo, of the vendors that are set up, as in `council()`. One alone confirms nothing. A reviewer's `block`
+      returns `Findings` for a `ReviewInput`, and what a `FindingsAsked` asks for; a person is asked once.
+    - `focus`: what to look for above all; a text for all, or by reviewer (`"default"` for those without their own).
+    - `gate`: a rule on the findings, such as "no confirmed blocker"; the output says whether it holds. None: advice.
+    - `merger`: None is the default, which `SynthesizerOptions` configure; False leaves it out, so that only findings of
+      the same place and title are one; else a block or a function with a `FindingsAsked`.
+    - `max_concurrency`: how many reviewers may be at work at once; None for all.
+    - `failures`: with "skip" or `StandIn(model)`, `quorum` counts reviewers; who was not heard examines nothing, and a
+      gate that is not broken is undecided.
+    - All other options, such as `model`, `profile`, `sources` and `instructions`, are those of `council()`.
+
+    Raises `ConfigurationError` for invalid options, before anything is built.
+
+    >>> from flowdebate.testing import FunctionModel
+    >>> def reply(request):
+    ...     if "-examiner-" in request.block:
+    ...         return {"verdicts": [{"finding": "F1", "verdict": "confirm", "reason": "It does."}]}
+    ...     found = {"title": "Division by zero", "claim": "It fails.", "severity": "blocker", "quote": "x /= 0"}
+    ...     return {"findings": [found] if request.block.endswith("-ann") else []}
+    >>> both = [{"name": "ann"}, {"name": "bea"}]
+    >>> change = review(name="change", reviewers=both, sources={"a.py": "x /= 0"})
+    >>> [finding] = change.run_sync("What is wrong?", model=FunctionModel(reply)).output.findings
+    >>> finding.state, finding.place.text, finding.raisers, finding.why
+    ('confirmed', 'a.py:1', ['ann'], 'raised by 1 (1 model), confirmed by 1 and refuted by 0 of 1 others')
+    """
+    given = locals()
+    if reviewers is None:
+        given |= {"reviewers": REVIEWERS, "model": each_by_default(model, where=f"review {name!r}")}
+    loop = check_options(REVIEW, given, max_rounds=len(GOALS))
+    if max_concurrency is not None:
+        check_count(loop.where, max_concurrency=max_concurrency)
+    parse_gate(gate, where=loop.where, reviewers=len(loop.roster))
+    focused = _check_focus(focus, loop)
+    if loop.material is not None:
+        loop = replace(loop, material=replace(loop.material, numbered=True))
+    models = named_models(loop.given["model"], loop.roster, *loop.models.values())
+    hide = Anonymity(names=tuple(loop.names), models=models).hide
+    pipeline = loop.opening()
+    for phase in GOALS:
+        turns = {member.name: _turn(loop, member, phase, hide, focused) for member in loop.roster}
+        if phase == "defend":
+            pipeline = pipeline.tap(open_defence(loop))
+        pipeline = pipeline.tap(sequencer(name=f"{name}-{phase}").parallel(turns, max_concurrency=max_concurrency))
+        if phase == "find":
+            pipeline = pipeline.tap(_merging(loop, hide))
+    return pipeline.then(build_review(loop))
+
+
+def _check_focus(focus: object, loop: Loop) -> Mapping[str, str]:
+    by_name: Mapping[Any, Any] = focus if isinstance(focus, Mapping) else {} if focus is None else {DEFAULT: focus}
+    for key, text in by_name.items():
+        if key != DEFAULT and key not in loop.names:
+            raise ConfigurationError(loop.where, "focus", key, f"given for one of {', '.join([*loop.names, DEFAULT])}")
+        if not isinstance(text, str) or is_blank(text):
+            raise ConfigurationError(loop.where, "focus", text, "text that is not blank, or a dict of such by reviewer")
+    return by_name
+
+
+def _merging(loop: Loop, hide: Hide) -> Block[Any, Any]:
+    if not loop.has(MERGER):
+        return merge_without_model(loop)
+    block = loop.role(MERGER, answer=lambda: FindingsAsked(kind="merge", question="", shown="").answer_schema())
+    return Merging(loop.guard(MERGER, block, heard=lambda _: True), loop, hide)
+
+
+def _turn(loop: Loop, member: Persona, phase: str, hide: Hide, focus: Mapping[str, str]) -> ReviewerTurn:
+    """The turn of a reviewer in one phase: its own block or the default one, then its stand-in's."""
+    stand_in = loop.failures.stand_in
+    options = loop.options_of(loop.spec.speaker, member)
+    voices: list[object] = [options.get("model", "intent/chat")]
+    if (own := own_options(member.block)) is not None:
+        voices = [own.get("model", voices[0])]
+    about = {"agent_name": member.name, "role": member.role, "system_prompt": member.system_prompt}
+    if phase == "find":
+        facts = {**about, "focus": focus.get(member.name, focus.get(DEFAULT))}
+        facts.pop("agent_name")
+        block, other = loop.speakers(member, answer=lambda: Findings, **facts)
+        speakers = [[each.in_role("reviewer")] for each in (block, other) if each is not None]
+    else:
+        options.pop("length", None)  # of findings
+        kind: Any = phase
+        times = [False, True] if phase == "examine" else [False]
+
+        def make(model: object) -> list[Block[Any, Any]]:
+            made = "" if model is None else "-stand-in"
+            return [
+                create_examiner(
+                    schema=FindingsAsked(kind=kind, question="", shown="", turned=turned).answer_schema(),
+                    **merge_options({"name": f"{loop.name}{made}", **about}, options, own, {"model": model}),
+                )
+                for turned in times
+            ]
+
+        if own is None:
+            block = loop.own_speaker(member).in_role("reviewer")
+            # a person does not change its mind with the order of two words
+            speakers = [[block] * (1 if hasattr(member.block, "with_answer_schema") else len(times))]
+        else:
+            speakers = [make(None)]
+        speakers += [make(stand_in)] if stand_in is not None else []
+    voices = [None if own is None else voices[0], *([stand_in] if stand_in is not None else [])]
+    return ReviewerTurn(loop, phase, member.name, speakers=speakers, voices=voices, hide=hide, own=is_own(member.block))
+
+
+def raw_output(loop: Loop, ctx: Context, status: RunStatus) -> ReviewRawOutput:
+    """The output of the review around a step as it is now."""
+    state, gate = state_of(ctx, ReviewState), loop.given["gate"]
+    findings, result = findings_of(state), None
+    if gate is not None:
+        lost = sorted({loss.name for loss in state.losses if loss.instead == "skipped"})
+        missing = f"not heard: {', '.join(lost)}" if lost else None
+        if state.stop_reason is None:
+            missing = "the run ended early"
+        rules = parse_gate(gate, where=loop.where, reviewers=len(loop.roster))
+        result = hold_gate(gate, rules, findings, missing=missing)
+    return ReviewRawOutput(
+        question=state.question,
+        findings=findings,
+        reviewers={name: state.voices[name] for name in loop.names if name in state.voices},
+        gate=result,
+        left_apart=state.left_apart,
+        transcript=list(entries_of(ctx)),
+        **ending_of(ctx, status),
+    )
+
+
+MERGER = Role(name="merger", create=[create_merger], absent="if False")
+REVIEW = PatternSpec(
+    name="review",
+    speaker=Role(name="reviewer", create=[create_reviewer], visibility=NOT_KEPT),
+    roles=[MERGER],
+    input_type=ReviewInput,
+    new_state=lambda _: ReviewState(),
+    make_output=raw_output,
+    create_transcript=create_review_transcript,
+    roster="reviewers",
+    least=1,
+)
+"""It has no rounds to repeat: finding is the first, examining the second, answering the third."""

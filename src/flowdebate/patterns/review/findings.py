@@ -1,0 +1,282 @@
+"""Findings as data: looked up in the material, merged, decided, and held against a gate; all of it pure functions."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from flowdebate.errors import ConfigurationError
+from flowdebate.patterns.review.schemas import (
+    SEVERITIES,
+    Defence,
+    Finding,
+    FindingState,
+    GateResult,
+    Place,
+    Raised,
+    Severity,
+    Verdict,
+)
+from flowdebate.prompts.escaping import as_seen
+from flowdebate.sources.lines import number_lines
+from flowdebate.sources.quotes import look_up
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from flowdebate.sources.lines import Line
+    from flowdebate.sources.source import Source
+
+
+MOST_PAIRS = 40
+"""Pairs of findings that a merger is asked about: it is asked twice, however many findings there are."""
+_NEAR = 5
+"""Lines between two findings that may be the same: reviewers point at the cause or at the effect."""
+
+
+# Places
+
+
+def locate(
+    sources: tuple[Source, ...], *, file: str | None, line: int | None, end_line: int | None, quote: str | None
+) -> Place:
+    """The place that a reviewer names, looked up in the material: where a quote stands, or why there is no such place.
+
+    >>> from flowdebate.sources.source import Source
+    >>> material = (Source.of("app.py", "x = 0"), Source.of("b.py", "y = x / 0"))
+    >>> locate(material, file=None, line=None, end_line=None, quote="x / 0").text
+    'b.py:1'
+    >>> locate(material, file="app.py", line=9, end_line=None, quote=None).problem
+    'app.py has no line 9'
+    """
+    given: dict[str, Any] = {"file": file, "line": line, "end_line": end_line, "quote": quote}
+    if not sources or not (file or line or (quote or "").split()):
+        return Place(**given)
+    files = _files(sources)
+    name = next(iter(files)) if file is None and len(files) == 1 else None if file is None else _called(file, files)
+    if file is not None and name is None:
+        return Place(**given, found=False, problem=f"the material has no {file}")
+    given["file"] = name
+    problem = None
+    if (quote or "").split():
+        spots = [spot for each in ([name] if name else files) for spot in _spots(quote or "", each, files[each])]
+        if spots:
+            spot = min(spots, key=lambda each: abs(each[1] - (line or 0)))  # the nearest to the line that was named
+            return Place(file=spot[0], line=spot[1] or None, end_line=spot[2] or None, quote=quote, found=True)
+        if not any(each.status == "verified" for each in look_up(f"“{quote}”", sources)):
+            problem = "the material does not have the quote"
+    last = line if end_line is None else end_line
+    if problem is None and line is not None and last is not None:
+        numbers = {each.number for each in files.get(name or "", ())}
+        wrong = next((number for number in (line, last) if number not in numbers or last < line), None)
+        if wrong is not None:
+            problem = f"line {line} of which file?" if name is None else f"{name} has no line {wrong}"
+    return Place(**given, found=problem is None, problem=problem)
+
+
+@lru_cache(maxsize=8)
+def _files(sources: tuple[Source, ...]) -> dict[str, list[Line]]:
+    files: dict[str, list[Line]] = {}
+    for source in sources:
+        for line in number_lines(source):
+            files.setdefault(line.file, []).append(line)
+            files.setdefault(source.name, []).extend([line] if line.file != source.name else [])
+    return files
+
+
+def _called(file: str, files: Mapping[str, object]) -> str | None:
+    """The one file that `file` means: its name, or its path from another folder."""
+    plain = re.sub(r"^(?:\./|[ab]/)", "", file.strip())
+    exact = [name for name in (file, plain) if name in files]
+    close = [name for name in files if name.endswith(f"/{plain}") or plain.endswith(f"/{name}")]
+    return exact[0] if exact else close[0] if len(close) == 1 else None
+
+
+def _spots(quote: str, file: str, lines: Sequence[Line]) -> list[tuple[str, int, int]]:
+    """Where a quote stands in a file, word for word but for blanks: file, first and last line (0 without numbers)."""
+    wanted, text, at = " ".join(quote.split()), "", []
+    for line in lines:
+        words = " ".join(line.text.split())
+        at += [line] * (len(words) + 1)
+        text += f"{words} "
+    found = []
+    for match in re.finditer(re.escape(wanted), text):
+        inside = at[match.start() : match.end()]
+        numbers = [line.number for line in inside if line.number is not None]
+        found.append((inside[0].file or file, *((numbers[0], numbers[-1]) if numbers else (0, 0))))
+    return found
+
+
+# Merging
+
+
+def _key(raised: Raised) -> tuple[object, ...]:
+    place = raised.place
+    grade = SEVERITIES.index(raised.severity)
+    return grade, place.file or "", place.line or 0, raised.title, raised.claim, raised.agent_name
+
+
+def _identity(raised: Raised) -> tuple[object, ...]:
+    place = raised.place
+    where = (place.file, place.line) if place.line else (place.file, as_seen(place.quote or raised.claim))
+    return where, as_seen(raised.title)
+
+
+def group(found: Iterable[Raised]) -> list[list[Raised]]:
+    """The findings by place and title, in an order that depends on nothing but what they say."""
+    groups: dict[object, list[Raised]] = defaultdict(list)
+    for raised in sorted(found, key=_key):
+        groups[_identity(raised)].append(raised)
+    return list(groups.values())
+
+
+def pairs_to_compare(groups: Sequence[Sequence[Raised]]) -> list[tuple[int, int]]:
+    """The pairs that may be about the same matter, the nearest first: of different reviewers, at one place."""
+    found = []
+    for first in range(len(groups)):
+        for second in range(first + 1, len(groups)):
+            one, other = groups[first][0].place, groups[second][0].place
+            if len({raised.agent_name for at in (first, second) for raised in groups[at]}) < 2 or (  # noqa: PLR2004 - reviewers
+                one.file != other.file
+            ):
+                continue
+            apart = 0
+            if one.line and other.line:
+                apart = max(one.line, other.line) - min(one.end_line or one.line, other.end_line or other.line)
+            if apart <= _NEAR:
+                found.append((max(apart, 0), first, second))
+    return [(first, second) for _, first, second in sorted(found)]
+
+
+def join(groups: Sequence[Sequence[Raised]], same: Iterable[tuple[int, int]]) -> list[Finding]:
+    """The findings, with those that are the `same` as one; nothing that was raised is lost."""
+    into = list(range(len(groups)))
+    for first, second in same:
+        one, other = sorted((into[first], into[second]))
+        into = [one if each == other else each for each in into]
+    joined: dict[int, list[Raised]] = defaultdict(list)
+    for at, raised in zip(into, groups, strict=True):
+        joined[at] += raised
+    findings = []
+    for number, raised in enumerate(sorted(joined.values(), key=lambda each: min(map(_key, each))), start=1):
+        lead = min(raised, key=lambda each: (each.place.found is not True, *_key(each)))
+        gravest = min(raised, key=lambda each: SEVERITIES.index(each.severity)).severity
+        about = lead.model_dump(include={"title", "claim", "suggestion"})
+        by_name = sorted(raised, key=lambda each: (each.agent_name, *_key(each)))
+        findings.append(Finding(id=f"F{number}", severity=gravest, place=lead.place, raised=by_name, **about))
+    return findings
+
+
+# Deciding
+
+
+def decide(
+    findings: Iterable[Finding],
+    verdicts: Iterable[Verdict],
+    defences: Iterable[Defence],
+    voices: Mapping[str, str],
+) -> list[Finding]:
+    """Each finding confirmed, disputed or refuted; the gravest first, then by support.
+
+    Confirmed: raised by reviewers of at least two models (whom `voices` has by reviewer), unless a majority of the
+    others refute it; or confirmed by a majority of the others. Refuted: withdrawn by all who raised it; or raised by
+    one model, and refuted by a majority of the others. Disputed: all the rest.
+    """
+    said, answered = (
+        sorted(verdicts, key=lambda each: each.agent_name),
+        sorted(defences, key=lambda each: each.agent_name),
+    )
+    decided = []
+    for finding in findings:
+        own = [each for each in said if each.finding == finding.id and each.agent_name not in finding.raisers]
+        kept = [each for each in answered if each.finding == finding.id and each.agent_name in finding.raisers]
+        state, why = _state_of(finding, own, kept, voices)
+        update = {"verdicts": own, "defences": kept, "state": state, "why": why}
+        decided.append(finding.model_copy(update=update))
+    return sorted(decided, key=lambda each: (SEVERITIES.index(each.severity), -_support(each), int(each.id[1:])))
+
+
+def _support(finding: Finding) -> int:
+    given = [each.verdict for each in finding.verdicts]
+    return len(finding.raisers) + given.count("confirm") - given.count("refute")
+
+
+def _state_of(
+    finding: Finding, verdicts: Sequence[Verdict], defences: Sequence[Defence], voices: Mapping[str, str]
+) -> tuple[FindingState, str]:
+    withdrawn = {each.agent_name for each in defences if not each.stands}
+    standing = [name for name in finding.raisers if name not in withdrawn]
+    others = sum(name not in finding.raisers for name in voices)
+    confirm, refute = ([each.verdict for each in verdicts].count(what) for what in ("confirm", "refute"))
+    models = len({voices.get(name, name) for name in standing})
+    told = f"raised by {len(standing)} ({models} {'model' if models == 1 else 'models'})"
+    told += f", confirmed by {confirm} and refuted by {refute} of {others} others" if others else ", by all"
+    if not standing:
+        return "refuted", "withdrawn by all who raised it"
+    if 2 * refute > others:
+        return ("refuted" if models == 1 else "disputed"), told
+    return ("confirmed" if models > 1 or 2 * confirm > others else "disputed"), told
+
+
+# The gate
+
+
+class Rule(NamedTuple):
+    """One clause of a gate."""
+
+    most: int
+    states: tuple[FindingState, ...]
+    severities: tuple[Severity, ...]
+
+
+_CLAUSE = re.compile(
+    r"(?:no|at most (?P<most>\d{1,4})) (?:(?P<state>confirmed|disputed) )?"
+    r"(?P<what>finding|blocker|major|minor|nit)s?(?P<worse> or worse)?",
+    re.IGNORECASE,
+)
+GATE = (
+    '"no" or "at most N", then "confirmed" or "disputed" (neither: both), then "finding", "blocker", "major", "minor" '
+    'or "nit", and perhaps "or worse"; several joined by "and": "no confirmed blocker and at most 2 confirmed majors"'
+)
+"""What a gate may say."""
+
+
+def parse_gate(gate: object, *, where: str, reviewers: int) -> tuple[Rule, ...]:
+    """The rules of a gate, none for None; ConfigurationError for what is none, and for one that always holds.
+
+    >>> parse_gate("no confirmed major or worse", where="review 'x'", reviewers=2)
+    (Rule(most=0, states=('confirmed',), severities=('blocker', 'major')),)
+    """
+    if gate is None:
+        return ()
+    rules = []
+    for clause in (
+        re.split(r"\s+and\s+", " ".join(gate.split()), flags=re.IGNORECASE) if isinstance(gate, str) else [""]
+    ):
+        match = _CLAUSE.fullmatch(clause)
+        if match is None:
+            raise ConfigurationError(where, "gate", gate, GATE)
+        what, state = match["what"].lower(), (match["state"] or "").lower()
+        if state == "confirmed" and reviewers == 1:
+            allowed = "without `confirmed`: one reviewer alone confirms nothing, so that this gate always holds"
+            raise ConfigurationError(where, "gate", gate, allowed)
+        at = None if what == "finding" else SEVERITIES.index(what)
+        grades = SEVERITIES if at is None else SEVERITIES[: at + 1] if match["worse"] else SEVERITIES[at : at + 1]
+        states: tuple[Any, ...] = (state,) if state else ("confirmed", "disputed")
+        rules.append(Rule(int(match["most"] or 0), states, grades))
+    return tuple(rules)
+
+
+def hold_gate(gate: str, rules: Iterable[Rule], findings: Sequence[Finding], *, missing: str | None) -> GateResult:
+    """Whether the findings keep to the rules; `missing` is why it is undecided where nothing is against it."""
+    against: dict[str, None] = {}
+    for rule in rules:
+        counted = [each.id for each in findings if each.state in rule.states and each.severity in rule.severities]
+        against |= dict.fromkeys(counted if len(counted) > rule.most else ())
+    if against:
+        return GateResult(rule=gate, holds=False, against=list(against), why=f"against it: {', '.join(against)}")
+    if missing is not None:
+        return GateResult(rule=gate, holds=None, why=f"undecided: {missing}")
+    return GateResult(rule=gate, holds=True, why="nothing is against it")

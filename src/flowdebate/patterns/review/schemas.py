@@ -1,0 +1,379 @@
+"""Data of a review: findings with their places, who raised, confirmed and refuted them, output, and events."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal, TypeAlias, get_args
+
+from pydantic import Field
+
+from flowdebate._util.wire import BaseEvent, WireModel, new_dict, new_list, one_of
+from flowdebate.patterns.output import Entry, PatternOutput
+from flowdebate.patterns.state import (
+    Contribution,
+    DebateStatus,
+    PatternInput,
+    PatternState,
+    ProviderFailure,
+    TranscriptState,
+)
+from flowdebate.resources.resource import StateResource
+
+Severity = Literal["blocker", "major", "minor", "nit"]
+"""How bad it is: it must not go on like this; it does harm; it is a flaw; it is a matter of taste."""
+SEVERITIES: tuple[Severity, ...] = get_args(Severity)
+"""From the gravest."""
+FindingState = Literal["confirmed", "disputed", "refuted"]
+"""What the reviewers make of a finding together."""
+STATES: tuple[FindingState, ...] = get_args(FindingState)
+StopReason = Literal["examined", "nothing_found"]
+"""Why there is no further phase: all findings were examined, or nobody found anything."""
+
+REVIEWERS = ({"name": "Ada"}, {"name": "Ben"}, {"name": "Cleo"})
+"""Those of a review that names none."""
+QUESTION = "What is wrong with this change?"
+"""That of a review of material for which none is given."""
+MOST_FINDINGS = 50
+"""Of one reviewer."""
+_Text = Annotated[str, Field(max_length=4_000)]
+_Short = Annotated[str, Field(max_length=300)]
+
+
+class ReviewInput(PatternInput):
+    """The input of a review, and of each reviewer for its findings."""
+
+    question: str
+
+
+class Place(WireModel):
+    """A place in the material."""
+
+    file: _Short | None = None
+    """The name of a source; in a diff, of the changed file."""
+    line: Annotated[int | None, Field(ge=1)] = None
+    end_line: Annotated[int | None, Field(ge=1)] = None
+    """The last line; None for one line."""
+    quote: _Text | None = None
+    found: bool | None = None
+    """Whether the material has this place; None where there is nothing to look up."""
+    problem: str | None = None
+    """Why it was not found."""
+
+    @property
+    def text(self) -> str:
+        """As readers write it: "app.py:3-5"; "" for no place."""
+        last = f"-{self.end_line}" if self.end_line and self.end_line != self.line else ""
+        return f"{self.file or ''}{f':{self.line}{last}' if self.line else ''}"
+
+
+class FindingDraft(WireModel):
+    """One thing that is wrong, as a reviewer writes it."""
+
+    title: Annotated[_Short, Field(min_length=1, description="What is wrong, in a few words")]
+    claim: Annotated[_Text, Field(description="Why it is wrong, and what follows from it")]
+    severity: Annotated[Severity, Field(description="blocker, major, minor or nit")]
+    file: Annotated[_Short | None, Field(description="The name of the file or the source")] = None
+    line: Annotated[int | None, Field(ge=1, description="The number of the line, if lines are numbered")] = None
+    end_line: Annotated[int | None, Field(ge=1, description="The last line, if there are several")] = None
+    quote: Annotated[_Text | None, Field(description="The words in question, exactly as they stand there")] = None
+    suggestion: Annotated[_Text | None, Field(description="What to do instead")] = None
+
+
+class Findings(WireModel):
+    """What a reviewer returns; an empty list if it finds nothing."""
+
+    findings: Annotated[list[FindingDraft], Field(max_length=MOST_FINDINGS)]
+
+
+class Raised(WireModel):
+    """A finding in the words of one who raised it."""
+
+    agent_name: str
+    title: str
+    claim: str
+    severity: Severity
+    place: Place
+    suggestion: str | None = None
+
+
+class Verdict(WireModel):
+    """What a reviewer who did not raise a finding says of it."""
+
+    finding: str
+    """Its id."""
+    agent_name: str
+    verdict: Literal["confirm", "refute", "neither"]
+    reason: str
+    quote: str | None = None
+    quote_found: bool | None = None
+    """Whether the material has the quote; None without one."""
+    flipped: bool = False
+    """Whether the answer changed with the order of the words; then it is "neither"."""
+
+
+class Defence(WireModel):
+    """The answer of one who raised a finding to those who refute it."""
+
+    finding: str
+    agent_name: str
+    stands: bool
+    """False: it is withdrawn."""
+    reason: str
+
+
+class Finding(WireModel):
+    """One thing that is wrong, with all that was said of it."""
+
+    id: str
+    title: str
+    claim: str
+    severity: Severity
+    """The gravest of those who raised it."""
+    place: Place
+    suggestion: str | None = None
+    raised: Annotated[list[Raised], Field(min_length=1)]
+    """By whom, in their own words; in the order of their names."""
+    verdicts: list[Verdict] = Field(default_factory=new_list)
+    """Of the others, in the order of their names."""
+    defences: list[Defence] = Field(default_factory=new_list)
+    state: FindingState = "disputed"
+    why: str = ""
+    """Why it has this state, in a sentence."""
+
+    @property
+    def raisers(self) -> list[str]:
+        """The names of those who raised it."""
+        return list(dict.fromkeys(each.agent_name for each in self.raised))
+
+
+class GateResult(WireModel):
+    """The rule of a gate, and whether it holds."""
+
+    rule: str
+    holds: bool | None
+    """None: the run could not decide."""
+    against: list[str] = Field(default_factory=new_list)
+    """The ids of the findings that are against it."""
+    why: str
+
+
+class ReviewReport(Contribution):
+    """What a reviewer found, as text in the transcript."""
+
+    round: Annotated[int, Field(ge=1)] = 1
+    agent_name: str
+    text: str
+
+
+ReviewTranscript: TypeAlias = "StateResource[TranscriptState[ReviewReport]]"
+
+
+def create_review_transcript() -> ReviewTranscript:
+    """A transcript to share between a review and blocks of your own; empty until all reviewers have read."""
+    return StateResource(key="transcript", initial=TranscriptState[ReviewReport])
+
+
+class ReviewState(PatternState):
+    """The state of a review's sequencer."""
+
+    found: dict[str, list[Raised]] = Field(default_factory=new_dict)
+    """By reviewer, in order of arrival."""
+    voices: dict[str, str] = Field(default_factory=new_dict)
+    """The model of each reviewer; its own name where a block of the application's speaks."""
+    findings: list[Finding] | None = None
+    """Once they are merged."""
+    left_apart: int = 0
+    verdicts: dict[str, list[Verdict]] = Field(default_factory=new_dict)
+    defences: dict[str, list[Defence]] = Field(default_factory=new_dict)
+
+
+class ReviewRawOutput(PatternOutput):
+    """The raw output of a review."""
+
+    early_reasons: ClassVar[frozenset[str]] = frozenset(get_args(StopReason))
+
+    question: str
+    findings: list[Finding] = Field(default_factory=new_list)
+    """The gravest first, then by support."""
+    reviewers: dict[str, str] = Field(default_factory=new_dict)
+    """Those who were heard, each with its model; a person or a block of the application's with its own name."""
+    gate: GateResult | None = None
+    """None without a gate."""
+    left_apart: int = 0
+    """Pairs of findings at one place that nobody was asked about: they may be the same."""
+    transcript: list[ReviewReport] = Field(default_factory=new_list)
+    stop_reason: StopReason | None = None
+    status: DebateStatus = "complete"
+    losses: list[ProviderFailure] = Field(default_factory=new_list)
+    seed: int | None = None
+
+    def in_state(self, state: FindingState) -> list[Finding]:
+        """The findings in one state."""
+        return [finding for finding in self.findings if finding.state == state]
+
+    @property
+    def answer(self) -> str | None:
+        """The result in a sentence: "2 confirmed (1 blocker, 1 minor), 1 refuted"; None if it has none."""
+        if self.stop_reason is None:
+            return None
+        parts = []
+        for state in STATES:
+            found = [each.severity for each in self.in_state(state)]
+            grades = ", ".join(f"{found.count(grade)} {grade}" for grade in SEVERITIES if grade in found)
+            parts += [f"{len(found)} {state} ({grades})"] if found else []
+        return ", ".join(parts) or "nothing found"
+
+    @property
+    def decision_word(self) -> str | None:
+        """The gate in a word; without one, whether anything is confirmed."""
+        if self.gate is not None:
+            return {True: "holds", False: "does not hold", None: None}[self.gate.holds]
+        return None if self.stop_reason is None else "confirmed" if self.in_state("confirmed") else "nothing confirmed"
+
+    @property
+    def entries(self) -> list[Entry]:
+        """What each reviewer found, as round 1; what it says of the others' findings, as round 2."""
+        said = super().entries
+        for name in self.reviewers:
+            found = [(each.finding, each.verdict, each.reason) for of in self.findings for each in of.verdicts
+                     if each.agent_name == name]  # fmt: skip
+            if found:
+                said.append(
+                    Entry(round=2, speaker=name, text="\n".join(f"{at}: {what}. {why}" for at, what, why in found))
+                )
+        return said
+
+
+# What reviewers are asked
+
+
+class Examined(WireModel):
+    """A reviewer's verdict on one finding of others."""
+
+    finding: _Short
+    verdict: one_of(("confirm", "refute", "unsure"))  # type: ignore[valid-type]
+    reason: _Text
+    quote: Annotated[_Text | None, Field(description="Words of the material that show it, exactly as they stand")] = (
+        None
+    )
+
+
+class ExaminedTurned(Examined):
+    """The same, asked for in the other order."""
+
+    verdict: one_of(("refute", "confirm", "unsure"))  # type: ignore[valid-type]
+
+
+class Examination(WireModel):
+    """A reviewer's verdicts on findings of others."""
+
+    verdicts: Annotated[list[Examined], Field(max_length=1_000)]
+
+
+class ExaminationTurned(WireModel):
+    """The same, asked for in the other order."""
+
+    verdicts: Annotated[list[ExaminedTurned], Field(max_length=1_000)]
+
+
+class Defended(WireModel):
+    """An answer to those who refute one finding."""
+
+    finding: _Short
+    stands: Annotated[bool, Field(description="false withdraws the finding")]
+    reason: _Text
+
+
+class Answers(WireModel):
+    """A reviewer's answers to those who refute its findings."""
+
+    answers: Annotated[list[Defended], Field(max_length=1_000)]
+
+
+class Compared(WireModel):
+    """Whether two findings are about the same matter."""
+
+    pair: Annotated[int, Field(ge=1)]
+    same: bool
+
+
+class Comparison(WireModel):
+    """The answers of a merger."""
+
+    pairs: Annotated[list[Compared], Field(max_length=1_000)]
+
+
+_ASKED: dict[str, tuple[type[WireModel], type[WireModel], str]] = {
+    "examine": (Examination, ExaminationTurned, "Confirm or refute each finding, with a reason."),
+    "defend": (Answers, Answers, "Say of each finding whether it stands or is withdrawn, and why."),
+    "merge": (Comparison, Comparison, "Say of each pair whether both findings are about the same matter."),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindingsAsked:
+    """The input of a reviewer's block about findings that there are, and of a merger's."""
+
+    kind: Literal["examine", "defend", "merge"]
+    """Whether it is asked for an `Examination` of others' findings, for `Answers` about its own, or, as the merger, for
+    a `Comparison` of pairs."""
+    question: str
+    shown: str
+    """The findings, or the pairs of them, as text; without names."""
+    turned: bool = False
+    """Whether this is the second time, in the other order."""
+
+    @property
+    def subject(self) -> str:
+        """The question."""
+        return self.question
+
+    def task_for_human(self) -> str:
+        """The findings and the task, for a person."""
+        return f"{self.shown}\n\n{_ASKED[self.kind][2]}"
+
+    def answer_schema(self) -> type[WireModel]:
+        """The model of a valid answer."""
+        return _ASKED[self.kind][self.turned]  # type: ignore[return-value]  # the second is a model as well
+
+
+# Events
+
+
+@dataclass(slots=True, kw_only=True)
+class FindingsReported(BaseEvent):
+    """A reviewer has read the material."""
+
+    kind: ClassVar[str] = "findings_reported"
+    block: str
+    """The name of the block that read it."""
+    agent_name: str
+    """The reviewer."""
+    findings: list[Raised]
+    """What it found."""
+
+
+@dataclass(slots=True, kw_only=True)
+class FindingsExamined(BaseEvent):
+    """A reviewer has examined findings of others, or has answered those who refute its own."""
+
+    kind: ClassVar[str] = "findings_examined"
+    block: str
+    """The name of the block that was asked."""
+    agent_name: str
+    """The reviewer."""
+    verdicts: list[Verdict]
+    """What it says of findings of others."""
+    defences: list[Defence]
+    """What it says of its own."""
+
+
+@dataclass(slots=True, kw_only=True)
+class FindingsDecided(BaseEvent):
+    """Every finding is confirmed, disputed or refuted."""
+
+    kind: ClassVar[str] = "findings_decided"
+    findings: list[Finding]
+    """All of them, the gravest first."""
+    gate: GateResult | None = None
+    """Whether the gate holds; None without one."""

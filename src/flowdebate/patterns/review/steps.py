@@ -1,0 +1,355 @@
+"""Steps of a review: a reviewer's turn in each phase, and what is made of all turns of a phase."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from flowdebate._util.text import clean_text
+from flowdebate.blocks.base import Block, Wrapped, merge_resources
+from flowdebate.blocks.concurrency import in_order
+from flowdebate.blocks.handler import Handler, handler
+from flowdebate.blocks.outline import Outline
+from flowdebate.patterns.events import RoundsEnded
+from flowdebate.patterns.output import publish, status_of
+from flowdebate.patterns.review.findings import MOST_PAIRS, decide, group, join, locate, pairs_to_compare
+from flowdebate.patterns.review.prompts import render_finding
+from flowdebate.patterns.review.schemas import (
+    Comparison,
+    Defence,
+    Findings,
+    FindingsAsked,
+    FindingsDecided,
+    FindingsExamined,
+    FindingsReported,
+    Raised,
+    ReviewReport,
+    ReviewState,
+    Verdict,
+)
+from flowdebate.patterns.rounds import check_quorum
+from flowdebate.patterns.state import accepted, as_model, state_of
+from flowdebate.patterns.turn import MISSING, ask, record_failure, take_turn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from flowdebate.patterns.review.schemas import Finding
+    from flowdebate.patterns.spec import Loop
+    from flowdebate.patterns.state import Recovery
+    from flowdebate.patterns.turn import TurnTask
+    from flowdebate.runs.context import Context
+
+
+Hide: TypeAlias = "Callable[[str, Context], str | None]"
+"""Replaces the names in a text by aliases."""
+GOALS = {"find": "Read the material", "examine": "Examine findings of others", "defend": "Answer for own findings"}
+"""What a reviewer does in each phase, by its name; in order."""
+
+
+class ReviewerTurn(Block[Any, None]):
+    """The turn of one reviewer in one phase, under a task of the audit trail; none where there is nothing to ask it.
+
+    If its provider fails for good, the next of `speakers` answers; without one, the turn is skipped if that is allowed.
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        phase: str,
+        agent_name: str,
+        *,
+        speakers: Sequence[Sequence[Block[Any, Any]]],
+        voices: Sequence[object],
+        hide: Hide,
+        own: bool,
+    ) -> None:
+        """`speakers` are the reviewer's blocks and its stand-in's, one for each call; `voices` are their models."""
+        acting = [block for blocks in speakers for block in dict.fromkeys(blocks)]
+        shared, hidden = merge_resources(f"{phase} {agent_name!r}", acting, closed=acting)
+        super().__init__(f"{loop.name}-{phase}-{agent_name}", resources=shared, hidden=hidden)
+        self._loop, self._phase, self._agent_name = loop, phase, agent_name
+        self._speakers, self._voices, self._hide, self._own = speakers, voices, hide, own
+
+    async def act(self, _: object, ctx: Context, /) -> None:
+        state, name, failures = state_of(ctx, ReviewState), self._agent_name, self._loop.failures
+        shown = self._shown(state, ctx)
+        if self._phase != "find" and not shown:
+            return
+        blocks = {id(each[0]): (each, voice) for each, voice in zip(self._speakers, self._voices, strict=True)}
+
+        async def speak(block: Block[Any, Any], task: TurnTask) -> FindingsReported | FindingsExamined:
+            asked, voice = blocks[id(block)]
+            calls = [
+                partial(ask, each, self._input(state, shown, turned, ctx), self._at(turned, ctx), failures)
+                for turned, each in enumerate(asked)
+            ]
+            answers = await in_order(calls)
+            task.heard()
+            read = partial(self._read, answers, asked, [finding for finding, _ in shown], ctx)
+            said = await accepted(read, ctx, returns=list[Raised | Verdict | Defence], own=self._own)
+            task.complete([each.model_dump(by_alias=True) for each in said])
+            return self._record(said, voice, block.name, ctx)
+
+        def lose(error: Exception, instead: Recovery) -> None:
+            block = self._speakers[0][0].name
+            record_failure(error, ctx, block=block, role="reviewer", name=name, instead=instead)
+
+        finished = await take_turn(
+            ctx,
+            [each[0] for each in self._speakers],
+            speak,
+            goal=GOALS[self._phase],
+            metadata={"round": state.round, "phase": self._phase},
+            failures=failures,
+            lose=lose,
+            round=state.round,
+            agent_name=name,
+            phase=self._phase,
+        )
+        if finished is not None:
+            ctx.emit(finished)
+
+    def _shown(self, state: ReviewState, ctx: Context) -> list[tuple[Finding, str]]:
+        """The findings that the reviewer is asked about, each as text without names."""
+        name = self._agent_name
+        if self._phase == "find" or name not in state.found:
+            return []
+        shown = []
+        for finding in state.findings or ():
+            against = [
+                each
+                for verdicts in state.verdicts.values()
+                for each in verdicts
+                if each.finding == finding.id and each.verdict == "refute"
+            ]
+            if (name in finding.raisers) != (self._phase == "defend") or (self._phase == "defend" and not against):
+                continue
+            reasons = sorted(self._hide(each.reason, ctx) or "" for each in against) if self._phase == "defend" else []
+            title, claim = (self._hide(text, ctx) or "" for text in (finding.title, finding.claim))
+            shown.append((finding, render_finding(finding, title=title, claim=claim, refuted=reasons)))
+        return shown
+
+    def _input(self, state: ReviewState, shown: Sequence[tuple[Finding, str]], turned: int, ctx: Context) -> object:
+        if self._phase == "find":
+            return self._loop.spec.input_type.about(state.question)
+        texts = [text for _, text in shown]
+        kind: Any = self._phase
+        question = self._hide(state.question, ctx) or ""
+        # the order of the findings is the other one as well: what is read first is believed more
+        ordered = "\n".join(reversed(texts) if turned else texts)
+        return FindingsAsked(kind=kind, question=question, shown=ordered, turned=bool(turned))
+
+    def _at(self, turned: int, ctx: Context) -> Context:
+        return ctx.child(ctx.block, f"{ctx.path}/turned" if turned else ctx.path)
+
+    def _read(
+        self, answers: Sequence[object], blocks: Sequence[Block[Any, Any]], findings: Sequence[Finding], ctx: Context
+    ) -> list[Raised | Verdict | Defence]:
+        """What was answered, as data with places looked up; OutputError that names the block for what is none."""
+        sources = () if self._loop.material is None else self._loop.material.of_run(ctx)
+        name, block = self._agent_name, blocks[0].name
+        if self._phase == "find":
+            value = {"findings": answers[0]} if isinstance(answers[0], (list, tuple)) else answers[0]
+            found = []
+            for draft in as_model(value, Findings, block=block).findings:
+                fields = {key: _clean(given) for key, given in draft.model_dump().items()}
+                place = locate(sources, **{key: fields.pop(key) for key in ("file", "line", "end_line", "quote")})
+                found.append(Raised(agent_name=name, place=place, **fields))
+            return [*found]
+        kind: Any = self._phase
+        schema = FindingsAsked(
+            kind=kind, question="", shown=""
+        ).answer_schema()  # of both orders: the words are the same
+        read: list[Any] = [as_model(_plain(answer), schema, block=block) for answer in answers]
+        if self._phase == "defend":
+            said = {each.finding: each for each in reversed(read[0].answers)}  # the first answer counts
+            return [
+                Defence(
+                    finding=each.id,
+                    agent_name=name,
+                    stands=said[each.id].stands,
+                    reason=clean_text(said[each.id].reason),
+                )
+                for each in findings
+                if each.id in said
+            ]
+        return [verdict for each in findings if (verdict := self._verdict(each, read, sources)) is not None]
+
+    def _verdict(self, finding: Finding, read: Sequence[Any], sources: Any) -> Verdict | None:  # noqa: ANN401 - sources
+        """What the reviewer says of a finding, if anything; "neither" where it changes with the order of the words."""
+        said = [each for answer in read for each in answer.verdicts if each.finding == finding.id]
+        if not said:
+            return None
+        words = {each.verdict for each in said}
+        agreed = (
+            len(words) == 1
+            and "unsure" not in words
+            and all(any(each.finding == finding.id for each in answer.verdicts) for answer in read)
+        )
+        quote = _clean(said[0].quote)
+        found = locate(sources, file=None, line=None, end_line=None, quote=quote).found if quote else None
+        return Verdict(
+            finding=finding.id,
+            agent_name=self._agent_name,
+            verdict=said[0].verdict if agreed else "neither",
+            reason=clean_text(said[0].reason),
+            quote=quote,
+            quote_found=found,
+            flipped={"confirm", "refute"} <= words,
+        )
+
+    def _record(
+        self, said: Sequence[Any], voice: object, block: str, ctx: Context
+    ) -> FindingsReported | FindingsExamined:
+        state, name, handle = state_of(ctx, ReviewState), self._agent_name, ctx.scope.handle
+        match self._phase:
+            case "find":
+                heard = name if voice is None else ctx.model(voice).name  # type: ignore[arg-type]  # what a role takes
+                handle.update(found={**state.found, name: list(said)}, voices={**state.voices, name: heard})
+                return FindingsReported(block=block, agent_name=name, findings=list(said))
+            case "examine":
+                handle.update(verdicts={**state.verdicts, name: list(said)})
+                return FindingsExamined(block=block, agent_name=name, verdicts=list(said), defences=[])
+            case _:
+                handle.update(defences={**state.defences, name: list(said)})
+                return FindingsExamined(block=block, agent_name=name, verdicts=[], defences=list(said))
+
+    def outline(self) -> Outline:
+        return Outline(text=self.name, kind="sequencer", children=(self._speakers[0][0].outline(),))
+
+
+def _clean(value: Any) -> Any:  # noqa: ANN401 - a field of a finding
+    return clean_text(value) if isinstance(value, str) else value
+
+
+def _plain(answer: Any) -> Any:  # noqa: ANN401 - what a block returned
+    return answer.model_dump() if hasattr(answer, "model_dump") else answer
+
+
+class Merging(Wrapped):
+    """The step between finding and examining: asks `inner`, the merger, about pairs that may be the same, twice."""
+
+    def __init__(self, inner: Block[Any, Any], loop: Loop, hide: Hide) -> None:
+        super().__init__(inner)
+        self._loop, self._hide = loop, hide
+
+    async def act(self, _: object, ctx: Context, /) -> None:
+        close_finding(self._loop, ctx)
+        state = state_of(ctx, ReviewState)
+        groups = group(raised for found in state.found.values() for raised in found)
+        pairs = pairs_to_compare(groups)
+        asked, left = pairs[:MOST_PAIRS], len(pairs) - MOST_PAIRS
+        same = await self._compare(groups, asked, ctx) if asked else []
+        close_merging(self._loop, ctx, join(groups, same), left_apart=max(left, 0))
+
+    async def _compare(
+        self, groups: Sequence[Sequence[Raised]], pairs: Sequence[tuple[int, int]], ctx: Context
+    ) -> list[tuple[int, int]]:
+        """The pairs that the merger finds the same in both orders; without its answer, none."""
+
+        def shown(at: int) -> str:
+            [finding] = join([groups[at]], [])
+            title, claim = (self._hide(text, ctx) or "" for text in (finding.title, finding.claim))
+            return render_finding(finding, title=title, claim=claim).partition("] ")[2]
+
+        found: list[set[int]] = []
+        for turned in (False, True):
+            texts = [
+                f"[Pair {number}, {word}] {shown(at)}"
+                for number, pair in enumerate(pairs, start=1)
+                for word, at in zip(("first", "second"), reversed(pair) if turned else pair, strict=True)
+            ]
+            asked = FindingsAsked(
+                kind="merge", question=state_of(ctx, ReviewState).question, shown="\n".join(texts), turned=turned
+            )
+            answer = await self._inner(asked, ctx.child(ctx.block, f"{ctx.path}/turned" if turned else ctx.path))
+            if answer is MISSING:
+                return []
+            said = as_model(_plain(answer), Comparison, block=self.name).pairs
+            found.append({each.pair for each in said if each.same} - {each.pair for each in said if not each.same})
+        return [pair for number, pair in enumerate(pairs, start=1) if all(number in each for each in found)]
+
+
+def close_finding(loop: Loop, ctx: Context) -> None:
+    """End the time for finding, require its quorum, and put what was found into the transcript, in declared order."""
+    ctx.scope.handle.deadline = None
+    state = state_of(ctx, ReviewState)
+    if state.losses:
+        check_quorum(state, list(state.found), quorum=loop.failures.quorum, block=ctx.block)
+    said = [
+        ReviewReport(agent_name=name, text=report_of(state.found[name])) for name in loop.names if name in state.found
+    ]
+    transcript = ctx.scope.handles["transcript"]
+    transcript.set(transcript.state.with_entry(*said))
+
+
+def close_merging(loop: Loop, ctx: Context, findings: Sequence[Finding], *, left_apart: int = 0) -> None:
+    """Record the merged findings, and open the examination if there is anything to examine."""
+    found = state_of(ctx, ReviewState).found
+    ctx.scope.handle.update(findings=list(findings), left_apart=left_apart)
+    if any(len(finding.raisers) < len(found) for finding in findings):
+        loop.open_round(ctx, 2)
+
+
+def report_of(found: Sequence[Raised]) -> str:
+    """What a reviewer found, as text, a line for each finding."""
+    lines = []
+    for raised in found:
+        where = f"{raised.place.text}: " if raised.place.text else ""
+        lines.append(f"{where}{raised.title} ({raised.severity}). {raised.claim}")
+    return "\n".join(lines) or "Nothing found."
+
+
+def merge_without_model(loop: Loop) -> Handler[Any, None]:
+    """A tap in the place of `Merging` where there is no merger: only what is the same in place and title is one."""
+
+    @handler(name=f"{loop.name}-merge")
+    def merge(_: object, ctx: Context) -> None:
+        close_finding(loop, ctx)
+        found = state_of(ctx, ReviewState).found
+        close_merging(loop, ctx, join(group(each for said in found.values() for each in said), []))
+
+    return merge
+
+
+def open_defence(loop: Loop) -> Handler[Any, None]:
+    """A tap between examining and answering, which has a time of its own."""
+
+    @handler(name=f"{loop.name}-open-defence")
+    def open_(_: object, ctx: Context) -> None:
+        ctx.scope.handle.deadline = None
+        said = state_of(ctx, ReviewState).verdicts.values()
+        if any(each.verdict == "refute" for verdicts in said for each in verdicts):
+            loop.open_round(ctx, 3)
+
+    return open_
+
+
+def findings_of(state: ReviewState) -> list[Finding]:
+    """The findings as they stand now, decided by all that was said so far."""
+    found = state.findings
+    if found is None:  # the run ended before they were merged
+        found = join(group(each for said in state.found.values() for each in said), [])
+
+    def flat(said: Mapping[str, Sequence[Any]]) -> list[Any]:
+        return [each for given in said.values() for each in given]
+
+    return decide(found, flat(state.verdicts), flat(state.defences), state.voices)
+
+
+def build_review(loop: Loop) -> Handler[Any, Any]:
+    """A block that decides about all findings and publishes the raw output."""
+
+    @handler(name=f"{loop.name}-decide")
+    def build(_: object, ctx: Context) -> Any:  # noqa: ANN401 - the raw output
+        state = state_of(ctx, ReviewState)
+        ctx.scope.handle.deadline = None
+        reason = "examined" if state.findings else "nothing_found"
+        ctx.scope.handle.update(stop_reason=reason)
+        ctx.emit(RoundsEnded(rounds=state.round, reason=reason))
+        raw: Any = loop.make_output(ctx, status_of(ctx))
+        ctx.emit(FindingsDecided(findings=raw.findings, gate=raw.gate))
+        return publish(raw, ctx)
+
+    return build

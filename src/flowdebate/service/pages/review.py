@@ -1,0 +1,275 @@
+"""Page of a review: options, what each reviewer found, what became of it, and the gate."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+from pydantic import Field
+
+from flowdebate.errors import ConfigurationError
+from flowdebate.patterns.review.schemas import (
+    QUESTION,
+    REVIEWERS,
+    STATES,
+    Defence,
+    FindingsExamined,
+    FindingsReported,
+    ReviewRawOutput,
+)
+from flowdebate.service.documents.document import Document, Speaker
+from flowdebate.service.documents.live import OwnSections, Together
+from flowdebate.service.documents.sections import Card, Entry, Fact, Group, Heading, Remark, Section, failures
+from flowdebate.service.pages.base import Confidence, PatternPage
+from flowdebate.service.plans.options import (
+    Flag,
+    PatternOptions,
+    PersonaEntry,
+    Text,
+    allowed,
+    option,
+    read_models,
+    roster_option,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from flowdebate.blocks.sequencer import Sequencer
+    from flowdebate.patterns.events import RoundStarted, TurnFinished
+    from flowdebate.patterns.review.schemas import Finding
+    from flowdebate.service.plans.plan import Plan
+
+
+_PHASES = {1: "Findings", 2: "Examination", 3: "Answers"}
+
+
+def _read_focus(given: Any) -> Any:  # noqa: ANN401 - as the command line or a file has it
+    return read_models(given, "--focus", "TEXT")
+
+
+class ReviewOptions(PatternOptions):
+    """Options of a review."""
+
+    SUBJECT: ClassVar[str] = "question"
+    ROSTER: ClassVar[str] = "reviewers"
+    WITHOUT: ClassVar[frozenset[str]] = frozenset({"stop", "history"})
+    SPEAKER: ClassVar[str] = "reviewer"
+    ROLES: ClassVar[tuple[str, ...]] = ("merger",)
+
+    question: Text | None = option("The question; may be in --file instead.")
+    reviewers: list[PersonaEntry] | None = roster_option(
+        "--reviewer",
+        "A reviewer and its model; repeat for each. Default: Ada, Ben and Cleo; without --model, each of another "
+        "provider whose key is set.",
+        key="model",
+    )
+    focus: Annotated[Text | dict[str, Text], allowed("text, or a table of texts by reviewer")] | None = option(
+        "What to look for above all; repeat with NAME= for one reviewer's.",
+        panel="Sides",
+        metavar="[NAME=]TEXT",
+        repeated=True,
+        read=_read_focus,
+    )
+    gate: Text | None = option(
+        'Rule on the findings, such as "no confirmed blocker" or "no confirmed major or worse": exit code 4 if it does '
+        "not hold. Default: advice only.",
+        panel="Judge",
+        metavar="RULE",
+    )
+    humans: Annotated[list[Text], allowed("a list of names of reviewers")] | None = option(
+        "A reviewer whom a human plays; repeat for each.", panel="Sides", flag="--human", metavar="NAME"
+    )
+    suspend: Flag | None = option(
+        "Let humans answer later, with flowdebate answer. Default without a terminal.", panel="Sides"
+    )
+
+
+class ReviewDocument(Document):
+    """A saved review."""
+
+    SPEAKERS: ClassVar[str] = "Reviewers"
+    ROSTER: ClassVar[str] = "reviewers"
+    UNIT: ClassVar[str] = "report"
+    STOP_REASONS: ClassVar[Mapping[str, str]] = {"examined": "examined", "nothing_found": "nothing found"}
+    pattern: str = "review"
+    reviewers: list[Speaker] = Field(default_factory=list)
+    raw: ReviewRawOutput
+
+    def raw_speakers(self) -> list[Speaker]:
+        return [Speaker(name=name) for name in self.raw.reviewers]
+
+    @property
+    def has_result(self) -> bool:
+        gate = self.raw.gate
+        return self.raw.stop_reason is not None and (gate is None or gate.holds is not None)
+
+    @property
+    def ending(self) -> str | None:
+        reason = self.raw.stop_reason
+        return None if reason is None else f"Reviewers: {len(self.raw.reviewers)}, {self.reason_in_words(reason)}"
+
+    def sections(self) -> Iterator[Section]:
+        raw = self.raw
+        yield Heading(title=_PHASES[1])
+        for index, said in enumerate(raw.transcript):
+            yield Entry(
+                name=said.agent_name, about=self.about(said.agent_name), text=said.text, quotes=self.quoted(index)
+            )
+        yield from failures(each for each in raw.losses if each.round <= 1)
+        for number, of in ((2, "verdicts"), (3, "defences")):
+            given: list[Any] = [each for finding in raw.findings for each in getattr(finding, of)]
+            lost = list(failures(each for each in raw.losses if each.round == number))
+            if given or lost:
+                yield Heading(title=_PHASES[number])
+            for name in dict.fromkeys(each.agent_name for each in given):
+                yield said_group(name, [each for each in given if each.agent_name == name])
+            yield from lost
+        yield from self.result()
+
+    def result(self) -> Iterator[Section]:
+        """The findings by what became of them, and the gate."""
+        raw = self.raw
+        for state in STATES:
+            found = raw.in_state(state)
+            if found:
+                yield Heading(title=f"{state.capitalize()}: {len(found)}", level=2)
+            yield from map(finding_group, found)
+        if raw.left_apart:
+            yield Remark(text=f"{raw.left_apart} more pairs of findings were not compared: some may be the same")
+        if raw.answer is not None:
+            facts = [Fact(label="Result", text=raw.answer, tone="strong")]
+            if raw.gate is not None:
+                said = {True: "holds", False: "does not hold", None: "is undecided"}[raw.gate.holds]
+                tone: Any = "good" if raw.gate.holds else "warning"
+                facts.append(Fact(label="Gate", text=f'"{raw.gate.rule}" {said}: {raw.gate.why}', tone=tone))
+            yield Card(title="Review", facts=tuple(facts), lead="Result")
+
+
+def finding_group(finding: Finding) -> Group:
+    """One finding with all that was said of it."""
+    place = finding.place
+    facts = [Fact(label="Place", text=place.text or "none named", tone="plain")]
+    if place.quote:
+        facts.append(Fact(label="Quote", text=place.quote, tone="dim"))
+    if place.problem is not None:
+        facts.append(Fact(label="Place not found", text=place.problem, tone="warning"))
+    facts.append(Fact(label="Claim", text=finding.claim))
+    facts += [Fact(label="Suggestion", text=finding.suggestion)] if finding.suggestion else []
+    facts.append(Fact(label="Raised by", text=", ".join(finding.raisers)))
+    facts += [_said_of(each, each.agent_name) for each in finding.verdicts]
+    facts += [_said_of(each, each.agent_name) for each in finding.defences]
+    facts.append(Fact(label=finding.state.capitalize(), text=finding.why, tone="dim"))
+    return Group(label=f"{finding.id}, {finding.severity}", text=finding.title, facts=tuple(facts))
+
+
+def _said_of(said: Any, label: str) -> Fact:  # noqa: ANN401 - a Verdict or a Defence
+    quote = ""
+    if isinstance(said, Defence):
+        word = "stands by it" if said.stands else "withdraws it"
+    else:
+        words = {"confirm": "confirms it", "refute": "refutes it", "neither": "says neither"}
+        word = words[said.verdict] + (" (the answer changed with the order of the words)" if said.flipped else "")
+        quote = (
+            f" “{said.quote}”" + ("" if said.quote_found is not False else " (not in the material)")
+            if said.quote
+            else ""
+        )
+    return Fact(label=label, text=f"{word}: {said.reason}{quote}", tone="plain")
+
+
+def said_group(name: str, said: list[Any]) -> Group:
+    """What a reviewer says of findings."""
+    text = "answers for own findings" if isinstance(said[0], Defence) else "examines findings of others (names hidden)"
+    return Group(label=name, text=text, facts=tuple(_said_of(each, each.finding) for each in said))
+
+
+def _reported(event: FindingsReported) -> Iterator[Section]:
+    from flowdebate.patterns.review.steps import report_of
+
+    yield Entry(name=event.agent_name, about="", text=report_of(event.findings))
+
+
+def _examined(event: FindingsExamined) -> Iterator[Section]:
+    if said := [*event.verdicts, *event.defences]:
+        yield said_group(event.agent_name, said)
+
+
+class ReviewLive(Together):
+    """A review as it goes on."""
+
+    roles: ClassVar[Mapping[str, str]] = {"merger": "looking for findings that are the same"}
+    phases: ClassVar[Mapping[str, str]] = {
+        "find": "reading the material",
+        "examine": "examining findings of others",
+        "defend": "answering for own findings",
+    }
+    own: ClassVar[OwnSections] = {FindingsReported: _reported, FindingsExamined: _examined}
+
+    def heading(self, event: RoundStarted) -> Iterator[Section]:
+        yield Heading(title=_PHASES[event.round])
+
+    def said(self, turn: TurnFinished, text: str) -> Iterator[Section]:  # noqa: ARG002 - its own events show it
+        yield from ()
+
+
+class ReviewPage(PatternPage):
+    """What a review adds to the service."""
+
+    options: ClassVar[type[ReviewOptions]] = ReviewOptions
+    document: ClassVar[type[ReviewDocument]] = ReviewDocument
+    live: ClassVar[type[ReviewLive]] = ReviewLive
+    default_speakers: ClassVar[tuple[dict[str, str], ...]] = REVIEWERS
+    each_by_default = True
+    default_length = 3
+    least = 1
+    confidence: ClassVar[Mapping[Confidence, Mapping[str, Any]]] = {
+        "quick": {"reviewers": [{"name": name} for name in ("Ada", "Ben")]},
+        "high": {"reviewers": [{"name": name} for name in ("Ada", "Ben", "Cleo", "Dan", "Eve")]},
+    }
+    example = QUESTION
+    sample: ClassVar[Mapping[str, Any]] = {"question": "What is wrong with a plan that moves all data in one night?"}
+    examples: ClassVar[tuple[str, ...]] = (
+        'flowdebate review "What is wrong with this plan?" --source plan.md',
+        'flowdebate review "Is this safe to merge?" --source my.diff --focus security --gate "no confirmed blocker"',
+        'flowdebate review "What is missing?" --source spec.md --reviewer Ada=openai/gpt-5 --reviewer Me --human Me',
+    )
+    docs = "docs/review.md"
+    diagram = (
+        '<circle cx="14" cy="14" r="6"/><circle cx="44" cy="14" r="6"/><circle cx="74" cy="14" r="6"/>'
+        '<path d="M20 14h18M50 14h18M14 20v14M44 20v14M74 20v14M20 41h18M50 41h18"/>'
+        '<rect class="settles" x="8" y="35" width="12" height="12"/>'
+        '<rect class="settles" x="38" y="35" width="12" height="12"/>'
+        '<rect class="settles" x="68" y="35" width="12" height="12"/>'
+    )
+
+    def length(self, options: Any) -> int:  # noqa: ANN401, ARG002 - as its base says
+        return self.default_length  # the phases
+
+    def check(self, plan: Plan) -> None:
+        names, options = [each.name for each in plan.speakers], plan.options
+        if unknown := sorted(set(options.humans or ()).difference(names)):
+            where, field = options.place("humans")
+            raise ConfigurationError(where, field, unknown, f"among {', '.join(names)}")
+
+    def build(self, plan: Plan) -> Sequencer[Any, Any]:
+        options: ReviewOptions = plan.options
+
+        def seated(each: Any) -> Any:  # noqa: ANN401 - a Persona
+            if each.name not in (options.humans or ()):
+                return each
+            from flowdebate.blocks.human.human import human
+
+            ask = None if options.suspend else plan.ask
+            return replace(each, block=human(name=f"{plan.name}-reviewer-{each.name}", ask=ask))
+
+        with options.placing({"focus": "focus", "gate": "gate"}):
+            return plan.create(
+                reviewers=[seated(each) for each in plan.speakers],
+                focus=options.focus,
+                gate=options.gate,
+                failures=plan.failures,
+            )
+
+
+PAGE = ReviewPage()
