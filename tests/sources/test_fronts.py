@@ -72,7 +72,8 @@ def test_the_command_of_every_pattern_reads_a_folder_and_no_secret(pattern: str,
     assert f"Source: notes/report.md ({len(REPORT)} bytes, SHA-256 {hashed})" in words
     assert "Quotes: none" in words
     sent = json.dumps(on.bodies)
-    assert f"[notes/report.md] {REPORT}" in sent
+    numbered = "\\n  |     1 " if pattern == "review" else ""  # whose places have lines
+    assert f"[notes/report.md] {numbered}{REPORT}" in sent
     with closing(sqlite3.connect(store)) as connection:
         kept = "\n".join(connection.iterdump())
     assert kept.count(REPORT) == 1
