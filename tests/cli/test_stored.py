@@ -9,6 +9,7 @@ import re
 import shlex
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -24,7 +25,6 @@ from .test_run import SIDES
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
-    from pathlib import Path
 
     from typer.testing import Result
 
@@ -439,6 +439,37 @@ def test_what_is_deleted_is_gone(store: Path) -> None:
     assert command("delete", run_id[:8], run_id, "-y").stdout == "Deleted 1 run.\n"
     assert command("runs").stdout == "No runs.\n"
     assert command("delete", run_id, "-y").exit_code == 2
+
+
+def test_runs_of_a_label_are_listed_and_deleted(store: Path) -> None:
+    """Those of an owner, such as of a user who leaves; another age, status or owner is left alone."""
+    with Stage() as on:
+        like = newest_of(on, store)
+    for number, owner in enumerate(("ann", "ann", "bob")):
+        add_like(store, f"of-{owner}-{number}", like=like, header={"labels": {"owner": owner, "team": "a=b"}})
+    assert command("delete", "--label", "owner", "--yes").exit_code == 2
+    listed = json.loads(command("runs", "--json", "--label", "owner=ann", "--label", "team=a=b").stdout)
+    assert {each["runId"] for each in listed} == {"of-ann-0", "of-ann-1"}
+    assert "--label owner=ann --limit 1" in command("runs", "--label", "owner=ann", "--limit", "1").stdout
+    assert command("delete", "--label", "owner=ann", "--older-than", "1", "--yes").stdout == "Deleted 0 runs.\n"
+    assert command("delete", "--label", "owner=ann", "--yes").stdout == "Deleted 2 runs.\n"
+    assert len(json.loads(command("runs", "--json").stdout)) == 2
+
+
+def test_a_store_is_migrated_before_anybody_uses_it(store: Path) -> None:
+    """What lists show of older runs is written too; once more changes nothing."""
+    store.write_bytes((Path(__file__).parents[1] / "stored/data/runs.sqlite3").read_bytes())
+    before = json.loads(command("runs", "--json", "--limit", "1000").stdout)
+    done = command("migrate")
+    assert "has schema 3, the one of this version. What lists show was written for" in " ".join(done.stdout.split())
+    assert "written" not in command("migrate").stdout
+    assert json.loads(command("runs", "--json", "--limit", "1000").stdout) == before
+
+    async def brief(kept: SqliteStore) -> None:
+        assert not any("raw" in (run.outcome or {}) for run in await kept.runs(brief=True))
+
+    in_store(store, brief)
+    assert "Only files and PostgreSQL databases" in command("migrate", "--store", "memory:").stderr
 
 
 def test_a_terminal_asks_before_it_deletes(store: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+import time
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
@@ -21,10 +22,12 @@ from flowdebate.service.channel import Channel
 from flowdebate.service.plans.plan import make_plan
 from flowdebate.service.service import Service
 from flowdebate.store import MemoryStore
+from flowdebate.store.base import StoredRun
 from flowdebate.store.export import export_run, import_runs
 from flowdebate.testing import FunctionModel
 from flowdebate.testing.store import header
 from tests.runs.durable.patterns import PATTERNS, QUESTION, answer_to
+from tests.workers.conftest import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
 
     from flowdebate.models.base import ModelRequest
     from flowdebate.service.channel import Update
+    from flowdebate.store.base import StoredStatus
 
 pytestmark = pytest.mark.anyio
 
@@ -376,6 +380,25 @@ async def test_what_a_service_leaves_unfinished_the_next_one_carries_to_its_end(
         await following.recover()
         assert (await following.wait("r")).status == "complete"
         assert model.calls == 6
+
+
+async def _are_left(store: MemoryStore, number: int) -> bool:
+    return len(await store.runs()) == number
+
+
+async def test_runs_are_deleted_once_nothing_has_changed_for_so_many_days() -> None:
+    """Whatever became of them, unless a process executes them; younger ones stay."""
+    store, model = MemoryStore(), FunctionModel(lambda request: "x")
+    now = time.time()
+    for name, days in (("old", 31), ("waits", 40), ("young", 29)):
+        stored = header(name, created_at=now - 86_400 * days)
+        status: StoredStatus = "awaiting" if name == "waits" else "complete"
+        await store.add(StoredRun(header=stored, status=status, updated_at=stored.created_at, steps=0), ())
+    await store.create(header("in progress", created_at=now - 86_400 * 50))
+    async with Service({"it": rent()}, store=store, model=model, recover=True, keep_days=30) as service:
+        await service.recover()
+        await until(lambda: _are_left(store, 2))
+        assert {run.header.run_id for run in await store.runs()} == {"young", "in progress"}
 
 
 async def test_a_reader_waits_for_a_run_that_is_still_to_be_recovered() -> None:

@@ -224,6 +224,8 @@ async def test_tables_of_the_first_version_are_changed(a_server: Server, schema:
     await store.finish("new", "complete", {"output": "x", "seconds": 1.0})
     found = {run.header.run_id: run.outcome for run in await store.runs(brief=True)}
     assert found == {"old": {"output": "x", "seconds": 1.0}, "new": {"seconds": 1.0}}
+    assert [await store.migrate(), await store.migrate()] == [(KNOWN, 1), (KNOWN, 0)]
+    assert [run.outcome for run in await store.runs(brief=True)] == [{"seconds": 1.0}] * 2
     assert asked(a_server, f"SELECT version_num FROM {schema}.migrations") == [(KNOWN,)]  # noqa: S608
     await store.close()
 

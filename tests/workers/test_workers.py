@@ -7,9 +7,9 @@ import logging
 import signal
 import time
 from collections import Counter
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import psycopg
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -128,9 +128,8 @@ async def test_a_stored_run_is_executed_although_its_client_died_before_queueing
         await workers.submit("city", "How?", run_id=left_out)
         async with fleet.working(workers):
             assert (await over(workers, left_out)).status == "complete"
-        stored = await workers.store.run(left_out)
-        await workers.store.delete(left_out)
-        await workers.store.add(replace(stored, status="failed", outcome=None, steps=0), ())
+        await workers.store.take(left_out)
+        await workers.store.finish(left_out, "failed", None)
     call = f"submit('city', 'How?', run_id={left_out!r})" if what == "submit" else f"resume({left_out!r})"
     program = f"""
 import asyncio, os, signal
@@ -353,6 +352,32 @@ async def test_a_run_can_be_called_off_while_it_goes_on(fleet: Fleet) -> None:
         await workers.resume(run_id)
         assert (await over(workers, run_id)).status == "complete"
     assert len(fleet.models.asked) == CALLS + 1
+
+
+async def test_a_deleted_run_leaves_nothing_in_the_queue(fleet: Fleet, a_server: Server) -> None:
+    """Whether it is over or waits; another run, whose id begins with the same words, is left alone."""
+    workers = fleet.workers()
+    ids = [await workers.submit("city", "How?", run_id=f"{fleet.given['name']}-{name}") for name in ("a", "a/b", "c")]
+    async with fleet.working(workers):
+        for run_id in ids[:2]:
+            assert (await over(workers, run_id)).status == "complete"
+        await until(lambda: done(workers, ids[0]))
+    await workers.submit("city", "How?", run_id=f"{ids[2]}-waits")
+    for run_id in (ids[0], f"{ids[2]}-waits"):
+        await workers.store.delete(run_id)
+        assert await asyncio.to_thread(workers.queue.of, run_id) == []
+    assert await asyncio.to_thread(workers.queue.of, ids[1]) != []
+    tables = ("workflow_input", "workflow_output", "operation_outputs", "workflow_status")
+    with psycopg.connect(a_server.url) as session:
+        for table in tables:
+            query = f"SELECT count(*) FROM fleet_queue.{table} WHERE workflow_uuid ~ %s"  # noqa: S608
+            found = session.execute(query.encode(), (f"^{ids[0]}/[0-9a-f]+$",)).fetchone()
+            assert found == (0,), table
+
+
+async def done(workers: Workers, run_id: str) -> bool:
+    """Whether the run's last delivery has ended."""
+    return (await workers.status(run_id)).delivery == "done"
 
 
 async def test_nobody_knows_a_run_that_was_never_submitted(fleet: Fleet) -> None:

@@ -18,7 +18,7 @@ from flowdebate.cli.patterns import add_pattern_commands
 from flowdebate.cli.serving import mcp, serve
 from flowdebate.cli.stored.archive import archive
 from flowdebate.cli.stored.resume import answer, fork, resume
-from flowdebate.cli.stored.runs import delete, export, import_, report, runs, show, verify
+from flowdebate.cli.stored.runs import delete, export, import_, migrate, report, runs, show, verify
 from flowdebate.cli.stored.watch import watch
 from flowdebate.cli.study import study
 from flowdebate.cli.terminal.process import check_target, log_to, open_page, report_problems, write_report
@@ -124,7 +124,7 @@ _COMMANDS = {
         "batch": batch, "evaluate": evaluate, "study": study, "recount": recount, "audit": audit,
     },
     "Servers": {"serve": serve, "mcp": mcp},
-    "Setup": {"models": models, "demo": demo},
+    "Setup": {"models": models, "demo": demo, "migrate": migrate},
 }  # fmt: skip
 """Commands that know no pattern, by the panel of the help that lists them."""
 

@@ -11,6 +11,7 @@ from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 import typer
+from pydantic import Field
 
 from flowdebate.cli.terminal.process import report_problems, report_warnings
 from flowdebate.errors import ConfigurationError
@@ -21,6 +22,7 @@ from flowdebate.service.plans.options import (
     Option,
     PatternOptions,
     Text,
+    allowed,
     check_option,
     misuse,
     option_of,
@@ -96,6 +98,20 @@ Pattern: TypeAlias = Annotated[
 Search: TypeAlias = Annotated[
     Text | None, Option(panel="Selection", metavar="TEXT", help="Only runs with this text in their question.")
 ]
+
+Days: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False), allowed("a number of days >= 0")]
+Labels: TypeAlias = Annotated[
+    list[Text] | None,
+    Option(flag="--label", panel="Selection", metavar="NAME=VALUE", help="Only runs with this label; repeat for each."),
+]
+
+
+def read_labels(given: Sequence[str] | None) -> dict[str, str]:
+    """The labels that runs must have; ConfigurationError for what is none."""
+    for each in given or ():
+        check(each.partition("=")[0] and "=" in each, "--label", each, "NAME=VALUE, such as owner=ann")
+    return dict(each.split("=", 1) for each in given or ())
+
 
 # Of commands that ask many questions
 

@@ -112,6 +112,10 @@ def serve(  # noqa: PLR0913 - the options of the command
     budget_tokens: _BudgetTokens = None,
     budget_cost: _BudgetCost = None,
     store: opt.StoreName = None,
+    keep_days: Annotated[
+        opt.Days | None,
+        Option(panel="Storage", metavar="DAYS", help="Delete runs without a change for so many days, every hour."),
+    ] = None,
     **given: object,
 ) -> None:
     """Serve runs over HTTP: begin, follow, answer and read them from programs or a browser.
@@ -119,6 +123,7 @@ def serve(  # noqa: PLR0913 - the options of the command
     The address, with the token that it needs, is printed once. Limits are upper bounds of every run.
     """
     given |= {"budget_calls": budget_calls, "budget_tokens": budget_tokens, "budget_cost": budget_cost}
+    given |= {"keep_days": keep_days}
     check_library("flowdebate serve", "fastapi", library="FastAPI", extra="server")
     check_library("flowdebate serve", "uvicorn", library="uvicorn", extra="server")
     if ag_ui:
@@ -293,4 +298,5 @@ def _make_service(
         budget=budget,
         recover=recover,
         allow_models=allow_models or None,
+        keep_days=given.get("keep_days"),
     )

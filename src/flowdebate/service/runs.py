@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import shlex
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, get_args
 
-from flowdebate.errors import BadFile, ConfigurationError, RunNotFound
+from flowdebate.errors import BadFile, ConfigurationError, RunConflict, RunNotFound
 from flowdebate.runs.durable.resume import result_of
 from flowdebate.service.archive import archive_of
 from flowdebate.service.documents.document import Tokens, document_of, read_models
@@ -271,6 +271,17 @@ async def delete_run(store: Store, run_id: str) -> None:
     # Stores delete no documents: they are overwritten, unless somebody has written them anew meanwhile.
     for key, body in (await store.documents(documents_of(run_id))).items():
         await store.put(documents_of(run_id), key, GONE, expected=body)
+
+
+async def delete_old_runs(store: Store, before: float) -> int:
+    """Delete the runs that have not changed since `before` and are not in progress; return how many."""
+    number = 0
+    async for run in each_run(store, before=(before, ""), brief=True):  # none changes before it is created
+        if not run.owned and run.updated_at < before:
+            with suppress(RunNotFound, RunConflict):  # another process deletes as well, or has just resumed it
+                await delete_run(store, run.header.run_id)
+                number += 1
+    return number
 
 
 def short_id(run_id: str) -> str:

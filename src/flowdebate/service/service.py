@@ -35,7 +35,16 @@ from flowdebate.service.audit import audited_runs
 from flowdebate.service.evidence import evidence_in
 from flowdebate.service.plans.models import AllowedModels
 from flowdebate.service.recipes import Recipes
-from flowdebate.service.runs import SoFar, delete_run, document_of_run, list_runs, outcome_of, state_of
+from flowdebate.service.runs import (
+    SoFar,
+    delete_old_runs,
+    delete_run,
+    document_of_run,
+    each_run,
+    list_runs,
+    outcome_of,
+    state_of,
+)
 from flowdebate.service.state import BudgetState, Changed, RunDetails, RunPage, RunState, pending_in
 from flowdebate.service.statuses import RESUMABLE
 from flowdebate.service.steps import CallDetails, Fork, check_edits
@@ -73,6 +82,7 @@ if TYPE_CHECKING:
 _LOGGER = logging.getLogger("flowdebate")
 _NOTE, _LONGEST_NOTE = "note", 2_000
 """The key of the document with the note on a run, and its characters."""
+_HOUR, _DAY = 3_600.0, 86_400.0
 _UNFINISHED: tuple[StoredStatus, ...] = ("running", "queued")
 
 
@@ -85,7 +95,8 @@ class Service:
     calls, tokens and cost (None: that of the workers), counted in the store. At most `max_concurrency` runs are
     executed here at once. With `workers`, runs of their patterns are queued, and executed by worker processes. Runs
     of other processes are followed through their journal, which is read every `poll` seconds if it has changed.
-    With `recover`, runs that a process leaves unfinished are resumed by `recover()` of the next one. `observe` sees
+    With `recover`, runs that a process leaves unfinished are resumed by `recover()` of the next one, which with
+    `keep_days` also deletes, now and every hour, the runs that have not changed for so many days. `observe` sees
     the runs that this process executes, for tracing; workers have their own. `allow_models` are the models
     that options and stored plans may name, or patterns such as "openai/*" (empty: those that are set up); None allows
     all, but in an HTTP or MCP server those that are set up. A `Plan` that this program has made may name any.
@@ -125,9 +136,13 @@ class Service:
         poll: float = 1.0,
         observe: Observer | None = None,
         allow_models: Iterable[str] | None = None,
+        keep_days: float | None = None,
     ) -> None:
         check_count("Service", max_concurrency=max_concurrency)
         check_seconds("Service", poll=poll)
+        if keep_days is not None:
+            check_seconds("Service", keep_days=keep_days)
+        self.keep_days = keep_days
         opened = workers.store if store is None and workers is not None else open_store(store, where="Service")
         if opened is None and store is None:  # elsewhere that means no store
             opened = open_store(default_store_path())
@@ -695,15 +710,25 @@ class Service:
         self._active.forget(run_id)
 
     async def recover(self) -> None:
-        """Resume, in the background, the runs that an earlier process of a service has left unfinished."""
+        """Resume, in the background, the runs that an earlier process has left; with `keep_days`, delete old ones."""
         self._recovery = self._active.in_background(self._recover())
+        if self.keep_days is not None:
+            self._active.in_background(self._delete_old(self.keep_days * _DAY))
+
+    async def _delete_old(self, seconds: float) -> None:
+        """Delete runs without a change for so long, every hour."""
+        while True:
+            with suppress(StoreError):  # it may be away: in an hour again
+                number = await delete_old_runs(self.store, time.time() - seconds)
+                _LOGGER.info("%s runs deleted that have not changed for %g days", number, seconds / _DAY)
+            await asyncio.sleep(_HOUR)
 
     def _is_to_recover(self, stored: StoredRun) -> bool:
         return not (stored.owned or stored.header.foreign) and self._recipes.is_to_recover(stored)
 
     async def _recover(self) -> None:
-        for status in _UNFINISHED:
-            for stored in await self.store.runs(status=status):
+        for state in ("left_behind", "queued"):
+            async for stored in each_run(self.store, state=state, brief=True):
                 if not self._is_to_recover(stored):
                     continue
                 while not self._active.closing:

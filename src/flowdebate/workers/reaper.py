@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 DEATHS_ALONE = 3  # of workers that executed nothing else: then the run is given up
 GRACE = 1.0  # seconds for which a worker must be gone: after a restart of the server all of them are, for a moment
+_PAGE = 500
 _ONE_AT_A_TIME = 0x464C4452  # the first half of the advisory lock of a sweep: "FLDR"
 _UNDELIVERED = """
 WITH left_out AS MATERIALIZED (
@@ -104,12 +105,10 @@ class Reaper:
 
         As when a worker lost its connection and died, or a client between storing the run and putting it on the queue.
         """
-        workers = self._workers
-        left = [
-            stored.header.run_id
-            for stored in await workers.store.runs(status="running", brief=True)
-            if not stored.owned and workers.is_ours(stored.header)
-        ]
+        workers, left, before = self._workers, list[str](), None
+        while page := await workers.store.runs(status="running", brief=True, limit=_PAGE, before=before):
+            left += [each.header.run_id for each in page if not each.owned and workers.is_ours(each.header)]
+            before = page[-1].position
         left += await self._undelivered()
 
         def send_if_done(run_id: str) -> None:

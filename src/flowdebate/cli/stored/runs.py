@@ -10,7 +10,6 @@ from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from pydantic import Field
 
 from flowdebate._messages import error_text
 from flowdebate._util.text import counted
@@ -26,7 +25,7 @@ from flowdebate.cli.terminal.process import (
 )
 from flowdebate.errors import BadFile, FlowDebateError, RunConflict
 from flowdebate.runs.batch.batch import BATCH_LABEL
-from flowdebate.service.plans.options import Count, Option, Text, allowed, misuse
+from flowdebate.service.plans.options import Count, Option, Text, misuse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -37,15 +36,15 @@ if TYPE_CHECKING:
 _DAY = 86_400
 _MOST = 20
 """Rows of a list: what fits a terminal without scrolling."""
-_Days = Annotated[float, Field(ge=0, allow_inf_nan=False), allowed("a number of days >= 0")]
 
 
 @opt.command()
-def runs(
+def runs(  # noqa: PLR0913 - the options of the command
     *,
     status: opt.Status = None,
     pattern: opt.Pattern = None,
     text: opt.Search = None,
+    label: opt.Labels = None,
     batch_id: Annotated[
         Text | None, Option(metavar="NAME", help="Only runs of this batch, each in a row of its own.")
     ] = None,
@@ -59,7 +58,7 @@ def runs(
     """List the stored runs, the newest first. The runs of a batch are one row."""
     from flowdebate.service.runs import opened, short_id
 
-    labels = None if batch_id is None else {BATCH_LABEL: batch_id}
+    labels = opt.read_labels(label) | ({} if batch_id is None else {BATCH_LABEL: batch_id})
     filters = {"state": status, "block": pattern, "search": text, "labels": labels}
     with opened(store) as place:
         # one row more than is shown tells whether there is a next page
@@ -70,7 +69,8 @@ def runs(
             "status": status, "pattern": pattern, "text": text, "batch-id": batch_id,
             "limit": None if limit == _MOST else str(limit), "before": short_id(rows[limit - 1][0].header.run_id),
         }  # fmt: skip
-        words = [f" --{name} {shlex.quote(value)}" for name, value in options.items() if value is not None]
+        words = [f" --label {shlex.quote(each)}" for each in label or ()]
+        words += [f" --{name} {shlex.quote(value)}" for name, value in options.items() if value is not None]
         following = f"flowdebate runs{''.join(words)}{place.option}"
     _list(rows[:limit], as_json=as_json, following=following)
 
@@ -91,7 +91,8 @@ async def _rows(
             rows.append([run])
         elif batch not in batches:
             batches.add(batch)
-            if row := await _batch_row(store, {**filters, "labels": {BATCH_LABEL: batch}}, run, after):
+            labels = {BATCH_LABEL: batch, **filters["labels"]}
+            if row := await _batch_row(store, {**filters, "labels": labels}, run, after):
                 rows.append(row)
         if len(rows) == limit:
             break
@@ -147,26 +148,28 @@ def delete(
     runs: opt.RunNames = None,
     *,
     older_than: Annotated[
-        _Days | None, Option(metavar="DAYS", help="Runs without a change for this many days.")
+        opt.Days | None, Option(metavar="DAYS", help="Runs without a change for this many days.")
     ] = None,
     status: opt.Status = None,
+    label: opt.Labels = None,
     yes: Annotated[bool, Option(flag="--yes -y", help="Do not ask for confirmation.")] = False,
     store: opt.StoreName = None,
 ) -> None:
-    """Delete stored runs. Runs in progress are never deleted."""
+    """Delete stored runs, also from the queue of workers. Runs in progress are never deleted."""
     from flowdebate.service.runs import delete_run, opened
 
-    if bool(runs) == (older_than is not None or status is not None):
-        which = "Say which runs to delete: their ids, or --older-than DAYS, or --status STATUS."
-        say = "Name the runs, or give --older-than or --status, not both." if runs else which
+    if bool(runs) == (older_than is not None or status is not None or bool(label)):
+        which = "Say which runs to delete: their ids, or --older-than DAYS, --status STATUS or --label NAME=VALUE."
+        say = "Name the runs, or give --older-than, --status or --label, not both." if runs else which
         raise misuse("RUN", runs or None, say)
 
     async def delete_all(store: Store) -> None:
         for run in chosen:
             await delete_run(store, run.header.run_id)
 
+    filters = {"state": status, "labels": opt.read_labels(label)}
     with opened(store) as place:
-        chosen = asyncio.run(_select(place.store, runs or [], older_than, status))
+        chosen = asyncio.run(_select(place.store, runs or [], older_than, filters))
         if not yes and chosen:
             if not sys.stdin.isatty():
                 raise misuse(
@@ -181,19 +184,35 @@ def delete(
 
 
 async def _select(
-    store: Store, names: Sequence[str], older_than: float | None, status: str | None
+    store: Store, names: Sequence[str], older_than: float | None, filters: dict[str, Any]
 ) -> Sequence[StoredRun]:
     """The runs to delete: those named, of which none may be in progress, or those that match."""
     from flowdebate.service.runs import each_run, find_run
 
     if not names:
         oldest = time.time() - (older_than or 0) * _DAY
-        return [run async for run in each_run(store, state=status) if not run.owned and run.updated_at <= oldest]
+        found = each_run(store, **filters, brief=True)
+        return [run async for run in found if not run.owned and run.updated_at <= oldest]
     chosen = {run.header.run_id: run for run in [await find_run(store, name) for name in names]}
     for run in chosen.values():
         if run.owned:
             raise RunConflict(store.name, run.header.run_id)
     return list(chosen.values())
+
+
+@opt.command()
+def migrate(*, store: opt.StoreName = None) -> None:
+    """Bring a store to the schema of this version, before servers and workers of it start. Safe to repeat."""
+    from flowdebate.service.runs import opened
+    from flowdebate.store.postgres.store import PostgresStore
+    from flowdebate.store.sqlite.store import SqliteStore
+
+    with opened(store) as place:
+        if not isinstance(place.store, (PostgresStore, SqliteStore)):
+            raise misuse("--store", store, "Only files and PostgreSQL databases have a schema.")
+        schema, briefs = asyncio.run(place.store.migrate())
+    written = f" What lists show was written for {counted(briefs, 'run')}." if briefs else ""
+    open_page().line(f"{place.store.name} has schema {schema}, the one of this version.{written}")
 
 
 def _list(rows: Sequence[Sequence[StoredRun]], *, as_json: bool = False, following: str | None = None) -> None:

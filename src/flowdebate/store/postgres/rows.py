@@ -91,6 +91,9 @@ WITH gone AS (
 )
 SELECT count(*) FROM gone
 """  # noqa: S608 - a constant
+WITHOUT_BRIEF = """
+SELECT run_id, outcome FROM runs WHERE brief IS NULL AND outcome IS NOT NULL AND run_id > %s ORDER BY run_id LIMIT 100
+"""
 STEPS = "SELECT key, kind, request, attempts, failures, seq, at, body FROM steps WHERE run_id = %s"
 ADD_STEP = """
 INSERT INTO steps (run_id, key, kind, request, attempts, failures, seq, at, body)
@@ -185,6 +188,26 @@ def step_values(run_id: str, row: StepRow) -> tuple[Any, ...]:
     """Return the values of ADD_STEP."""
     failures = list(row.failures)
     return (run_id, row.key, row.kind, row.request, row.attempts, failures, row.seq, row.at, row.body)
+
+
+def delete_deliveries(session: Session, schema: str, run_id: str) -> None:
+    """Delete what the queue of workers, whose tables are beside `schema`, knows of a run."""
+    from psycopg import sql
+
+    queue = f"{schema}_queue"
+    there = session.execute("SELECT to_regclass(format('%%I.workflow_input', %s::text))", (queue,)).fetchone()
+    if there is None or there[0] is None:
+        return
+    tables = {name: sql.Identifier(queue, name) for name in (*_OF_DELIVERIES, "workflow_status")}
+    ids = sql.SQL("SELECT workflow_uuid FROM {} WHERE attributes @> jsonb_build_object('run', {}::text)").format(
+        tables["workflow_status"], run_id
+    )
+    for table in tables.values():  # the one that the others refer to is the last
+        session.execute(sql.SQL("DELETE FROM {} WHERE workflow_uuid IN ({})").format(table, ids))
+
+
+_OF_DELIVERIES = ("workflow_input", "workflow_output", "operation_outputs")
+"""Tables of DBOS beside that of its workflows; `DBOSClient.delete_workflows` would import DBOS for two seconds."""
 
 
 def was_committed(session: Session, transaction: int) -> bool:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _APPLICATION = 0x464C4442
 """The `application_id` that marks the file as a store: "FLDB"."""
-_VERSION = 3
+VERSION = 3
 """The number of the schema that this version of the library writes."""
 _SCHEMA = """
 CREATE TABLE runs (
@@ -127,8 +127,8 @@ def connect(path: Path, patience: float, *, name: str) -> sqlite3.Connection:
 
 def check_version(version: int, name: str) -> None:
     """StoreError for the schema of a newer version."""
-    if version > _VERSION:
-        problem = f"was written by a newer version of flowdebate (its schema is {version}, known: {_VERSION})"
+    if version > VERSION:
+        problem = f"was written by a newer version of flowdebate (its schema is {version}, known: {VERSION})"
         raise StoreError(name, f"{problem}: update this one")
 
 
@@ -197,7 +197,7 @@ def _prepare(connection: sqlite3.Connection, name: str, patience: float) -> None
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
     _with_wal(connection, patience)
-    if version == _VERSION:
+    if version == VERSION:
         return
     connection.execute("BEGIN EXCLUSIVE")
     try:
@@ -207,7 +207,7 @@ def _prepare(connection: sqlite3.Connection, name: str, patience: float) -> None
         for statement in (*new, *chain.from_iterable(_MIGRATIONS[max(0, known - 1) :])):
             connection.execute(statement)
         connection.execute(f"PRAGMA application_id = {_APPLICATION}")
-        connection.execute(f"PRAGMA user_version = {_VERSION}")
+        connection.execute(f"PRAGMA user_version = {VERSION}")
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:

@@ -67,6 +67,10 @@ AGAIN = (
     " RETURNING attempts"
 )
 """An attempt at a finished one."""
+WITHOUT_BRIEF = (
+    "SELECT run_id, outcome FROM runs WHERE brief IS NULL AND outcome IS NOT NULL AND run_id > ?"
+    " ORDER BY run_id LIMIT 100"
+)
 COMMIT = (
     "INSERT INTO steps (run_id, key, kind, request, attempts, seq, at, body)"
     f" SELECT :run, :key, :kind, :request, :attempts, :seq, :at, :body WHERE {_OWNED}"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from flowdebate.errors import RunConflict, RunExists, RunNotFound, StoreError, StoreLost
 from flowdebate.store.base import Store, StoredRun, brief_of, check_page, ending_run, header_of, header_text
 from flowdebate.store.sqlite import rows
-from flowdebate.store.sqlite.file import check_version, connect, connect_quick
+from flowdebate.store.sqlite.file import VERSION, check_version, connect, connect_quick
 from flowdebate.store.sqlite.owner import OpenSteps, Owner, read_open_steps
 from flowdebate.store.sqlite.writer import Writer
 
@@ -145,6 +145,25 @@ class SqliteStore(Store):
             status=status, block=block, text=text, labels=labels, prefix=prefix, limit=limit, before=before, brief=brief
         )
         return await self._do(lambda connection: [self._stored(row) for row in connection.execute(*found)])
+
+    async def migrate(self) -> tuple[int, int]:
+        """Bring the file to this version's schema, and write the briefs of runs that ended before there were any.
+
+        Return the number of the schema, and how many were written. Safe to repeat, and to interrupt.
+        """
+        last, written = "", 0
+
+        def work(connection: sqlite3.Connection) -> int:
+            nonlocal last
+            found = connection.execute(rows.WITHOUT_BRIEF, (last,)).fetchall()
+            briefs = ((rows.json_text(brief_of(json.loads(outcome))), run_id) for run_id, outcome in found)
+            connection.executemany("UPDATE runs SET brief = ? WHERE run_id = ? AND brief IS NULL", briefs)
+            last = found[-1][0] if found else last
+            return len(found)
+
+        while done := await self._do(work):
+            written += done
+        return VERSION, written
 
     async def delete(self, run_id: str) -> None:
         def work(connection: sqlite3.Connection) -> None:
