@@ -10,18 +10,29 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from itertools import count
+from typing import Any
 
 from aiohttp import web
 
+_ANSWERS = count()
 VERDICT = {"verdict": "For.", "winner": "for", "reasoning": "Better argued."}
 
 
 def answer_to(body: dict[str, object]) -> dict[str, object]:
-    """An answer that names the question's number, so that a mix-up would be seen."""
-    text = json.dumps(VERDICT)
-    if "response_format" not in body:
-        prompt = json.dumps(body["messages"])
+    """An answer that names the question's number, if it has one, so that a mix-up would be seen; or one that fits."""
+    form: Any = body.get("response_format")
+    prompt = json.dumps(body["messages"])
+    if form is not None:
+        asked = form["json_schema"]["schema"]["properties"]
+        speakers = asked.get("nextSpeakers", {}).get("items", {}).get("enum")
+        text = json.dumps(VERDICT if speakers is None else {"nextSpeakers": speakers, "briefing": "Power is short."})
+        if "winner" in asked and "for" not in json.dumps(asked["winner"]).split('"'):
+            text = json.dumps({**VERDICT, "winner": None})
+    elif "Question number " in prompt:
         text = f"About {prompt[prompt.index('Question number ') :].split('?')[0]}."
+    else:
+        text = f"Argument {next(_ANSWERS)}. ".ljust(640, "x")
     message = {"role": "assistant", "content": text}
     return {
         "id": "1",

@@ -6,6 +6,7 @@ import consensus
 import deadlines
 import durable
 import fairness
+import felt
 import http_runs
 import import_time
 import in_flight
@@ -21,6 +22,7 @@ import telemetry
 
 def main() -> None:
     for benchmark in (
+        felt,
         import_time,
         overhead,
         consensus,

@@ -1,0 +1,378 @@
+"""What users wait and pay for, beside LangGraph, the bare openai SDK, aiohttp alone and a loop written by hand.
+
+A server in a process of its own answers at once over HTTP. All arguments have 640 characters and differ. Seconds are
+CPU time. A pause is the CPU time of one turn of the event loop, so that other work on the machine does not count.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import tracemalloc
+import warnings
+from os.path import commonprefix
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flowdebate import Debater, debate
+from flowdebate.models import OpenAIModel, keep_connections
+from flowdebate.store import SqliteStore
+from flowdebate.testing import FunctionModel
+from overhead import BRIEFING, NAMES, QUESTION, STANCES, VERDICT, calls_of, distinct, flowdebate_loop, langgraph_loop
+from report import alternating, print_table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from flowdebate.blocks.sequencer import Sequencer
+    from flowdebate.testing import ModelRequest, Reply
+
+SIDES = {name: STANCES[name] for name in NAMES}
+DECISION = {"nextSpeakers": list(SIDES), "briefing": BRIEFING, "newAngle": None, "done": False}
+PROCESSES = 5
+DEBATES = 10
+AT_ONCE, SECONDS = 1_000, 0.2
+COMMANDS = (10_000, 10, 10)  # of `gc.set_threshold`, as the commands of flowdebate have it
+
+
+def answer_to(request: ModelRequest, said: Iterator[str]) -> Reply:
+    """What a debater, a moderator or a judge says."""
+    if request.output is None:
+        return next(said)
+    return VERDICT if request.block.endswith("judge") else DECISION
+
+
+def pattern(rounds: int = 3, *, moderator: bool = True) -> Sequencer[Any, Any]:
+    """Three sides, a moderator in each round, and a judge."""
+    sides = [Debater(name, stance) for name, stance in SIDES.items()]
+    with warnings.catch_warnings(action="ignore"):  # eight rounds are more than anybody should hold
+        return debate(name="power", debaters=sides, max_rounds=rounds, moderator=moderator, synthesizer=False)
+
+
+# Over HTTP
+
+_PROBE = """
+import resource, sys, time
+began = time.process_time()
+{imports}
+imported = time.process_time()
+{work}
+done = time.process_time()
+print(imported - began, done - imported, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+"""
+_BARE = (
+    "import asyncio, json, aiohttp",
+    """
+async def main():
+    async with aiohttp.ClientSession() as session:
+        for _ in range(3):
+            body = {"model": "m", "messages": [{"role": "user", "content": "x"}]}
+            async with session.post(sys.argv[1] + "/chat/completions", json=body) as response:
+                (await response.json())["choices"][0]["message"]["content"]
+asyncio.run(main())
+""",
+)
+_SDK = (
+    "import asyncio, openai",
+    """
+async def main():
+    async with openai.AsyncOpenAI(base_url=sys.argv[1], api_key="k") as client:
+        for _ in range(3):
+            messages = [{"role": "user", "content": "x"}]
+            (await client.chat.completions.create(model="m", messages=messages)).choices[0].message.content
+asyncio.run(main())
+""",
+)
+_DEBATE = (
+    "from flowdebate import Debater, OpenAIModel, debate",
+    """
+sides = [Debater("ann", "build dams"), Debater("ben", "use less")]
+power = debate(name="power", debaters=sides, max_rounds=1, synthesizer=False)
+power.run_sync("How should we make power?", model=OpenAIModel("m", base_url=sys.argv[1]%s))
+""",
+)
+FIRST = {
+    "aiohttp alone, three calls": _BARE,
+    "the openai SDK alone, three calls": _SDK,
+    "flowdebate, a debate of three calls": (_DEBATE[0], _DEBATE[1] % ""),
+    'flowdebate, transport="openai"': (_DEBATE[0], _DEBATE[1] % ', transport="openai"'),
+}
+
+
+def first_over_http(base_url: str) -> None:
+    """The first debate of a process."""
+    found: dict[str, list[tuple[float, ...]]] = {name: [] for name in FIRST}
+    for turn in range(PROCESSES + 1):
+        for name, (imports, work) in FIRST.items():
+            command = [sys.executable, "-c", _PROBE.format(imports=imports, work=work), base_url]
+            told = subprocess.run(command, check=True, capture_output=True, text=True).stdout  # noqa: S603
+            if turn:  # the first warms the disk
+                found[name].append(tuple(map(float, told.split())))
+    medians = {name: tuple(map(statistics.median, zip(*rows, strict=True))) for name, rows in found.items()}
+    base = sum(medians[next(iter(FIRST))][:2])
+    print_table(
+        "The first debate over HTTP in a process (goal: 300 ms more than aiohttp alone, 60 MB)",
+        ["", "imports, CPU ms", "then, CPU ms", "both, more than the first", "peak MB"],
+        [
+            [name, *(f"{each * 1e3:.0f}" for each in (imports, work, imports + work - base)), f"{size:.0f}"]
+            for name, (imports, work, size) in medians.items()
+        ],
+        note=f"Medians of {PROCESSES} processes each, in turn.",
+    )
+
+
+def calls_over_http(base_url: str) -> None:
+    """Thirteen calls: a debate, and the same requests by other clients."""
+    import aiohttp
+    import openai
+
+    power, sent = pattern(), list[dict[str, Any]]()
+
+    async def ours(**options: Any) -> None:  # noqa: ANN401 - of OpenAIModel
+        async with keep_connections():
+            for seed in range(DEBATES):
+                model = OpenAIModel("m", base_url=base_url, retry=None, **options)
+                result = await power.run(QUESTION, model=model, seed=seed)
+                assert result.usage.calls == calls_of(3, 3)  # noqa: S101 - what the figure is for
+
+    async def by_sdk() -> None:
+        http = openai.DefaultAioHttpClient()
+        async with openai.AsyncOpenAI(base_url=base_url, api_key="k", http_client=http) as client:
+            for _ in range(DEBATES):
+                for parameters in sent:
+                    assert (await client.chat.completions.create(**parameters)).choices[0].message.content  # noqa: S101
+
+    async def bare() -> None:
+        async with aiohttp.ClientSession() as session:
+            for _ in range(DEBATES):
+                for parameters in sent:
+                    async with session.post(f"{base_url}/chat/completions", json=parameters) as response:
+                        assert (await response.json())["choices"]  # noqa: S101
+
+    for request in asked_by(3):
+        form = {"name": "answer", "schema": request.output_schema}
+        structured = {"response_format": {"type": "json_schema", "json_schema": form}} if request.output else {}
+        sent.append({"model": "m", "messages": list(request.messages), **structured})
+    works: dict[str, Callable[[], object]] = {
+        "the openai SDK, one client": lambda: asyncio.run(by_sdk()),
+        "flowdebate": lambda: asyncio.run(ours()),
+        'flowdebate, transport="openai"': lambda: asyncio.run(ours(transport="openai")),
+        "aiohttp alone": lambda: asyncio.run(bare()),
+    }
+    medians = alternating(works, repeats=5)
+    base = next(iter(medians.values()))
+    print_table(
+        "Thirteen calls over HTTP (goal: half of the SDK)",
+        ["", "CPU ms", "to the SDK"],
+        [[name, f"{took / DEBATES * 1e3:.1f}", f"{took / base:.2f}"] for name, took in medians.items()],
+        note="The same requests. Only flowdebate writes them, checks the answers, and has events and an audit trail.",
+    )
+
+
+# In the process
+
+
+def loop_and_store() -> None:
+    """Thirteen and 121 calls, the growth to 481, and SQLite."""
+    with tempfile.TemporaryDirectory() as folder:
+        sizes = {13: (3, 3, 50), 121: (5, 20, 5), 481: (5, 80, 2)}
+        works: dict[str, Callable[[], object]] = {}
+        with warnings.catch_warnings(action="ignore"):
+            for calls, (debaters, rounds, debates) in sizes.items():
+                size: dict[str, Any] = {"debaters": debaters, "rounds": rounds, "debates": debates}
+                works[f"flowdebate, {calls} calls"] = flowdebate_loop(**size)
+                if calls < 481:
+                    works[f"langgraph, {calls} calls"] = langgraph_loop(**size)
+            works["flowdebate, 13 calls, SQLite"] = flowdebate_loop(store=SqliteStore(f"{folder}/a"), debates=50)
+            works["langgraph, 13 calls, SQLite saver"] = langgraph_loop(f"{folder}/b", debates=50)
+            medians = alternating(works, repeats=5)
+    per_call = {}
+    for name, took in medians.items():
+        calls = int(name.split()[1])
+        per_call[name] = took / sizes[calls][2] / calls * 1e6
+    pairs = [
+        ("13 calls to langgraph", "flowdebate, 13 calls", "langgraph, 13 calls", ".44"),
+        ("121 calls to langgraph", "flowdebate, 121 calls", "langgraph, 121 calls", ".35"),
+        ("481 calls to 13, each", "flowdebate, 481 calls", "flowdebate, 13 calls", "1.2"),
+        ("SQLite to langgraph's saver", "flowdebate, 13 calls, SQLite", "langgraph, 13 calls, SQLite saver", ".5"),
+    ]
+    print_table(
+        "The loop, an instant model",
+        ["", "CPU µs a call", "of", "ratio", "goal"],
+        [
+            [title, f"{per_call[a]:.0f}", f"{per_call[b]:.0f}", f"{per_call[a] / per_call[b]:.2f}", goal]
+            for title, a, b, goal in pairs
+        ],
+        note="langgraph's nodes await a function: no prompts beyond a join, no checks, no events.",
+    )
+
+
+class _Timed(asyncio.SelectorEventLoop):
+    """An event loop that knows the CPU seconds of each of its turns."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.turns: list[float] = []
+
+    def _run_once(self) -> None:
+        began = time.thread_time()
+        super()._run_once()  # type: ignore[misc]  # asyncio's own, which is not public
+        self.turns.append(time.thread_time() - began)
+
+
+def many_at_once() -> None:
+    """A thousand debates of nine calls that take 0.2 s each."""
+    said = distinct()
+    power, calls = pattern(2), calls_of(3, 2)
+
+    async def held(debates: int, seconds: float) -> None:
+        async def answer(request: ModelRequest) -> Reply:
+            await asyncio.sleep(seconds)
+            return answer_to(request, said)
+
+        model = FunctionModel(answer)
+        if seconds:
+            await asyncio.gather(*(power.run(QUESTION, model=model, seed=seed) for seed in range(debates)))
+        else:
+            for seed in range(debates):
+                await power.run(QUESTION, model=model, seed=seed)
+
+    def timed(debates: int, seconds: float) -> tuple[float, float, float]:
+        gc.collect()
+        with asyncio.Runner(loop_factory=_Timed) as runner:
+            cpu, wall = time.process_time(), time.perf_counter()
+            runner.run(held(debates, seconds))
+            cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+            loop: Any = runner.get_loop()
+            return cpu / debates / calls, wall, max(loop.turns)
+
+    timed(20, 0)
+    one, _, _ = timed(200, 0)
+    rows = [["one after the other, instant", f"{one * 1e6:.0f}", "1", "", ""]]
+    before = gc.get_threshold()
+    for name, threshold in (("at once", before), ("at once, gc as the commands have it", COMMANDS)):
+        gc.set_threshold(*threshold)
+        cpu, wall, pause = timed(AT_ONCE, SECONDS)
+        rows.append([name, f"{cpu * 1e6:.0f}", f"{cpu / one:.2f}", f"{wall:.1f}", f"{pause * 1e3:.0f}"])
+    gc.set_threshold(*before)
+    print_table(
+        f"{AT_ONCE:,} debates of {calls} calls of {SECONDS} s (goal: 1.3 of one; a pause of 200 ms)",
+        ["", "CPU µs a call", "to one", "wall s", "longest pause, CPU ms"],
+        rows,
+        note=f"The calls alone take {calls * SECONDS:.1f} s.",
+    )
+
+
+def held_by_results() -> float:
+    """Bytes that a result holds, for each of its calls."""
+    kept: list[object] = []
+    work = flowdebate_loop(debates=30, look=kept.append)
+    work()
+    kept.clear()
+    gc.collect()
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    work()
+    gc.collect()
+    held = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    return held / len(kept) / calls_of(3, 3)
+
+
+# Prompts
+
+
+def asked_by(rounds: int) -> list[ModelRequest]:
+    """The requests of a moderated debate."""
+    said, asked = distinct(), list[Any]()
+
+    def answer(request: ModelRequest) -> Reply:
+        asked.append(request)
+        return answer_to(request, said)
+
+    pattern(rounds).run_sync(QUESTION, model=FunctionModel(answer), seed=1)
+    return asked
+
+
+def by_hand(rounds: int) -> list[tuple[str, int]]:
+    """The prompts of the same debate in a loop that one writes by hand, and the characters of the answers."""
+    said, transcript, prompts = distinct(), list[str](), list[tuple[str, int]]()
+
+    def ask(rules: str, task: str, answer: str) -> str:
+        positions = ", ".join(SIDES.values())
+        shown = "\n".join(transcript)
+        system = f"{rules}\nQuestion: {QUESTION}\nPositions: {positions}"
+        prompts.append((f"system{system}userSo far:\n{shown}\n\n{task}", len(answer)))
+        return answer
+
+    for number in range(1, rounds + 1):
+        moderate = "You moderate a debate. Brief the debaters before each round, and say who speaks."
+        ask(moderate, f"Open round {number}.", json.dumps(DECISION))
+        for name, stance in SIDES.items():
+            rules = f"You are {name}, and argue that we should {stance}. Answer the others, then add a new reason."
+            text = ask(rules, f"{BRIEFING}\nIt is your turn in round {number}.", next(said))
+            transcript.append(f"[{stance}] {text}")
+    ask("You judge a debate by its arguments.", "Who argued best, and why?", json.dumps(VERDICT))
+    return prompts
+
+
+def billed(prompts: list[tuple[str, int]]) -> tuple[int, float, float]:
+    """Characters, those not sent before a call, and dollars: $1.25, $0.125 cached and $10 for a million tokens.
+
+    A token has four characters; a cache begins at 1,024 tokens of a prefix, in steps of 128.
+    """
+    sent: list[str] = []
+    fresh = cost = 0.0
+    for text, answer in prompts:
+        known = max((len(commonprefix([text, before])) for before in sent), default=0)  # noqa: RUF071 - of texts
+        sent.append(text)
+        fresh += len(text) - known
+        cached = known // 4 // 128 * 128 if known // 4 >= 1_024 else 0
+        cost += (len(text) / 4 - cached) * 1.25e-6 + cached * 0.125e-6 + answer / 4 * 10e-6
+    return sum(len(text) for text, _ in prompts), fresh / len(prompts), cost
+
+
+def prompts() -> None:
+    """Characters and money of the prompts."""
+    rows = []
+    for rounds in (3, 8):
+        said, ours = distinct(), []
+        for request in asked_by(rounds):
+            text = "".join(f"{each['role']}{each['content']}" for each in request.messages)
+            answer = answer_to(request, said)
+            ours.append((text, len(answer if isinstance(answer, str) else json.dumps(answer))))
+        hand, mine = billed(by_hand(rounds)), billed(ours)
+        rows.append([f"by hand, {rounds} rounds", f"{hand[0] / 1e3:.1f} k", "1", f"{hand[1]:.0f}", "1"])
+        ratios = f"{mine[0] / hand[0]:.2f}", f"{mine[1]:.0f}", f"{mine[2] / hand[2]:.2f}"
+        rows.append([f"flowdebate, {rounds} rounds", f"{mine[0] / 1e3:.1f} k", *ratios])
+    print_table(
+        "Prompts: three sides, a moderator, a judge (goals: 1.25 and 1.10; 1,300; 0.95)",
+        ["", "characters", "to by hand", "not sent before, a call", "money to by hand"],
+        rows,
+        note="By hand: three sentences of instructions for each role, stance first; no rules against injection.",
+    )
+
+
+def main() -> None:
+    server = Path(__file__).with_name("latency_server.py")
+    command = [sys.executable, str(server), "0"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603
+        assert process.stdout is not None  # noqa: S101 - a pipe
+        base_url = f"http://127.0.0.1:{int(process.stdout.readline())}/v1"
+        first_over_http(base_url)
+        calls_over_http(base_url)
+        process.communicate()
+    loop_and_store()
+    many_at_once()
+    print(f"A result holds {held_by_results() / 1e3:.1f} KB for each call (goal: 2).")
+    prompts()
+
+
+if __name__ == "__main__":
+    main()
