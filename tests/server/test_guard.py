@@ -281,7 +281,8 @@ def test_health_needs_no_token(server: Stage) -> None:
 
 def test_every_other_path_needs_the_token(server: Stage) -> None:
     """Each path of the OpenAPI document, the pages and paths that are not there: 401."""
-    paths = [path for path in server.spec["paths"] if "health" not in path and "/links/" not in path]
+    public = ("/health", "/ready")
+    paths = [path for path in server.spec["paths"] if not path.endswith(public) and "/links/" not in path]
     for path in [*paths, "/", "/runs/x", "/style.css", "/api/v1/openapi.json", "/nothing"]:
         answer = send(server, Case(path, 401, path=path.format(run_id="x", place="y/z", debate="x:y"), token=False))
         assert answer.status == 401, path

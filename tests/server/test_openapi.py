@@ -88,6 +88,8 @@ def test_every_endpoint_is_described(shared: Stage) -> None:
         ("POST", "/plans"),
         ("GET", "/models"),
         ("GET", "/health"),
+        ("GET", "/ready"),
+        ("GET", "/queue"),
     }
 
 

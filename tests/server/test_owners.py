@@ -164,7 +164,7 @@ def test_an_id_of_somebody_else_is_taken(ann: httpx2.Client, ben: httpx2.Client,
 
 CANARY = "Marigold-7f3a"
 """A word of each text of Ann's, which nobody else may read."""
-PUBLIC = ("/api/v1/health", "/static/", "/api/v1/links/", "/answer/")
+PUBLIC = ("/api/v1/health", "/api/v1/ready", "/static/", "/api/v1/links/", "/answer/")
 
 
 def routes(app: Any) -> list[tuple[str, str]]:
@@ -265,8 +265,8 @@ def test_no_route_opens_without_a_key(all_doors: Stage) -> None:
         assert len(requests) >= 80
         for method, path, body in requests:
             status, text = sent(stranger, method, path, body)
-            assert status == (404 if path.startswith(PUBLIC[2:]) else 401) or path.startswith(PUBLIC[:2]), (path, text)
-            assert sent(stranger, "HEAD", path, None)[0] in (401, 404, 405, 200 if path.startswith(PUBLIC[:2]) else 401)
+            assert status == (404 if path.startswith(PUBLIC[3:]) else 401) or path.startswith(PUBLIC[:3]), (path, text)
+            assert sent(stranger, "HEAD", path, None)[0] in (401, 404, 405, 200 if path.startswith(PUBLIC[:3]) else 401)
 
 
 def test_no_route_gives_anything_of_another_user(all_doors: Stage) -> None:

@@ -228,7 +228,7 @@ async def test_options_that_no_worker_can_follow_are_refused(fleet: Fleet) -> No
 
 
 async def test_a_service_says_why_its_workers_reject_a_run(fleet: Fleet) -> None:
-    """Which stays queued until there is a worker that has its pattern."""
+    """It is rejected, which ends the wait for it, until there is a worker that has its pattern."""
     without = fleet.workers(patterns={"other": fleet.workers().patterns["mixed"]})
     async with served(fleet.workers()) as service, fleet.working(without):
         run = await service.begin("city", QUESTION)
@@ -237,7 +237,7 @@ async def test_a_service_says_why_its_workers_reject_a_run(fleet: Fleet) -> None
             return "'city'" in ((await service.run(run.run_id)).problem or "")
 
         await until(rejected)
-        assert (await service.run(run.run_id)).status == "queued"
+        assert (await service.wait(run.run_id)).status == "rejected"
 
 
 async def test_a_run_that_no_worker_takes_over_is_not_waited_for(fleet: Fleet) -> None:

@@ -115,7 +115,8 @@ class Watched:
             for point in metric.data.data_points:
                 attributes = sorted((point.attributes or {}).items())
                 about = ", ".join(f"{_PREFIX.sub('', key)}={value!s}" for key, value in attributes)
-                counted = point.count if metric.unit == "s" else getattr(point, "value", getattr(point, "sum", 0))  # type: ignore[union-attr]
+                seconds = metric.unit == "s" and hasattr(point, "count")
+                counted = point.count if seconds else getattr(point, "value", getattr(point, "sum", 0))  # type: ignore[union-attr]
                 points[about] = counted
         return found
 

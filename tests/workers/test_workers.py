@@ -417,7 +417,7 @@ async def test_a_worker_without_the_pattern_says_so(fleet: Fleet, difference: st
     run_id = await workers.submit("city", "How?")
     async with fleet.working(wrong):
         standing = await over(wrong, run_id)
-    assert (standing.status, standing.delivery, standing.steps) == ("queued", "failed", 0)
+    assert (standing.status, standing.delivery, standing.steps) == ("rejected", "failed", 0)
     assert ("'city'" if difference == "name" else "RunChanged") in (standing.problem or "")
     assert fleet.models.asked == []
     await workers.resume(run_id)

@@ -17,6 +17,7 @@ from flowdebate.cli.models import models
 from flowdebate.cli.patterns import add_pattern_commands
 from flowdebate.cli.serving import mcp, serve
 from flowdebate.cli.stored.archive import archive
+from flowdebate.cli.stored.queue import queue
 from flowdebate.cli.stored.resume import answer, fork, resume
 from flowdebate.cli.stored.runs import delete, export, import_, migrate, report, runs, show, verify
 from flowdebate.cli.stored.watch import watch
@@ -123,7 +124,7 @@ _COMMANDS = {
     "Batch and evaluation": {
         "batch": batch, "evaluate": evaluate, "study": study, "recount": recount, "audit": audit,
     },
-    "Servers": {"serve": serve, "mcp": mcp},
+    "Servers": {"serve": serve, "mcp": mcp, "queue": queue},
     "Setup": {"models": models, "demo": demo, "migrate": migrate},
 }  # fmt: skip
 """Commands that know no pattern, by the panel of the help that lists them."""

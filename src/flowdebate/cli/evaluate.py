@@ -172,7 +172,7 @@ def evaluate(  # noqa: PLR0913 - the options of the command
 
 # What came of the debates
 
-_NOT_ENDED = ("queued", "running", "left_behind", "interrupted", "awaiting")
+_NOT_ENDED = ("queued", "running", "left_behind", "interrupted", "awaiting", "rejected")
 """States of runs that may still find a verdict."""
 
 

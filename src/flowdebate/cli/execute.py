@@ -284,6 +284,7 @@ _HIGHER_LIMIT = {"calls": " --max-calls N", "tokens": " --max-tokens N", "dead_l
 """Options that it takes to resume a run: limits of calls and tokens count from the run's beginning."""
 _WHY = {
     "left_behind": "The process of the run is gone. ",
+    "rejected": "No worker can execute the run as it is. ",
     "dead_letter": "The run was given up after repeated crashes. ",
 }
 """What became of a run that did not come to an end of its own."""

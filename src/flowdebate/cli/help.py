@@ -38,7 +38,8 @@ EXIT_CODES = {
     "watch": "Exit codes: 0 done, 1 failed, 2 misused, 3 the run has no result, or waits for an answer, "
     "130 interrupted, 143 terminated.",
     **dict.fromkeys(
-        ("runs", "show", "delete", "export", "import", "render", "archive"), "Exit codes: 0 done, 1 failed, 2 misused."
+        ("runs", "show", "delete", "export", "import", "render", "archive", "queue"),
+        "Exit codes: 0 done, 1 failed, 2 misused.",
     ),
 }
 """Exit codes of commands; those that run a pattern have the same."""
@@ -89,6 +90,7 @@ EXAMPLES = {
         "flowdebate mcp --app my_debates:service",
         "flowdebate mcp --http --port 8378",
     ),
+    "queue": ("flowdebate queue fleet:workers", "flowdebate queue fleet:workers resume --status failed"),
     "models": ("flowdebate models", "flowdebate models openai/gpt-5-mini local --check"),
     "demo": ("flowdebate demo", "flowdebate demo --speed 3", "flowdebate demo --page"),
     "recount": ("flowdebate recount --last", "flowdebate recount 3f2a91c0 --rule borda --rule approval"),
@@ -99,7 +101,7 @@ _DOCUMENTATION = {
     "batch": "docs/batch.md", "evaluate": "docs/baselines.md", "recount": "docs/recount.md", "audit": "docs/audit.md",
     "answer": "docs/humans.md", "resume": "docs/durable.md", "models": "docs/models.md", "mcp": "docs/mcp.md",
     "serve": "docs/http.md", "fork": "docs/durable.md",
-    "archive": "docs/consensus.md",
+    "archive": "docs/consensus.md", "queue": "docs/workers.md",
 }  # fmt: skip
 
 

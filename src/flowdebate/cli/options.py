@@ -89,7 +89,7 @@ Status: TypeAlias = Annotated[
         panel="Selection",
         metavar="STATUS",
         help="Only runs that are queued, running, left_behind, complete, degraded, no_verdict, interrupted, "
-        "failed, awaiting, dead_letter, or ended by a limit (limit).",
+        "failed, awaiting, rejected, dead_letter, or ended by a limit (limit).",
     ),
 ]
 Pattern: TypeAlias = Annotated[

@@ -50,7 +50,7 @@ class RunSummary(BaseModel):
     status: State = Field(
         description="queued or running: not over yet. complete, degraded (something is missing) or no_verdict: over. "
         "awaiting: suspended until somebody answers `pending`. interrupted, failed, limit, left_behind (its process "
-        "died) or dead_letter: stopped before its end."
+        "died), rejected (by its workers) or dead_letter: stopped before its end."
     )
     pattern: str = Field(description="The pattern: debate, consensus, … or a name that the application registered.")
     question: str = Field(description="The question or task, cut to one line.")
@@ -107,6 +107,7 @@ _NEXT = {
     "interrupted": "Call resume_run to go on: recorded calls are not repeated.",
     "failed": "See `error`. Call resume_run to try again: recorded calls are not repeated.",
     "limit": "It reached a limit, and has what it had until then. The limits are those of the server.",
+    "rejected": "Its workers cannot execute it as it is: see `error`. Call resume_run once there are others.",
     "dead_letter": "It crashed its process again and again. Call resume_run with retry_dead_letter to try once more.",
 }
 """By status, what the host can do about a run that is not over."""

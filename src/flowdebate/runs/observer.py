@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from flowdebate.runs.events import CallStarted
     from flowdebate.runs.result import RunView
     from flowdebate.runs.run import Run
+    from flowdebate.workers.overview import QueueState
 
 
 _NOTHING = nullcontext()
@@ -60,6 +61,9 @@ class Observer:
         """Return a context around putting a run on the queue of workers; may add `labels`, which are stored with it."""
         del block, run_id, labels
         return _NOTHING
+
+    def queue(self, state: QueueState, /) -> None:
+        """React to the state of a queue, which each of its workers reads every few seconds."""
 
     def event(self, event: object, /) -> None:
         """React to an event of the run, other than its first one and those that are live only."""

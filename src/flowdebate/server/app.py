@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 
 
 _WHERE = "create_app()"
-_PUBLIC = (f"{API}/health", "/static/", f"{API}/links/", "/answer/")
-"""Beginnings of paths without a token: the first two say nothing, the others bring a signature."""
+_PUBLIC = (f"{API}/health", f"{API}/ready", "/static/", f"{API}/links/", "/answer/")
+"""Beginnings of paths without a token: the first three say nothing, the others bring a signature."""
 _SHORTEST_TOKEN = 16
 """Characters: a shorter one may be guessed, since wrong ones are not counted."""
 

@@ -14,6 +14,7 @@ from urllib.parse import quote
 from fastapi import APIRouter, Body, Query
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
+from starlette.exceptions import HTTPException
 from starlette.requests import Request  # noqa: TC002 - FastAPI reads it
 from starlette.responses import Response
 
@@ -43,7 +44,9 @@ from flowdebate.service.state import BudgetState, Changed, RunDetails, RunPage, 
 from flowdebate.service.votes import Votes
 from flowdebate.store.archive import ArchivedDebate
 from flowdebate.web.written import as_curl, as_python, as_toml
+from flowdebate.workers.overview import QueueState
 
+_READY_WITHIN = 1.0
 _LONGEST_WAIT = 60
 """Seconds of `?wait=`: less than an idle connection is kept open (`serve`), so that clients can wait again on it."""
 
@@ -306,6 +309,23 @@ class Health(BaseModel):
 async def health() -> Health:
     """Whether the server is up. Needs no token."""
     return Health()
+
+
+@catalog.get("/ready", responses=responses(503))
+async def ready(front: FrontOf) -> Health:
+    """Whether the server can do its work: its store has answered within a second. Needs no token."""
+    try:
+        await asyncio.wait_for(front.service.store.documents("ready"), _READY_WITHIN)
+    except TimeoutError:
+        raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, "The store has not answered within a second.") from None
+    return Health()
+
+
+@catalog.get("/queue", response_model=list[QueueState], responses=responses())
+async def queue(front: FrontOf) -> Response:
+    """The queue of the workers behind this server, and those that are alive; empty where there are none."""
+    workers = front.service.workers
+    return data([] if workers is None else [await workers.overview()])
 
 
 @catalog.post("/logout", status_code=HTTPStatus.NO_CONTENT, responses=responses())

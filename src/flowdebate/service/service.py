@@ -49,7 +49,7 @@ from flowdebate.service.state import BudgetState, Changed, RunDetails, RunPage, 
 from flowdebate.service.statuses import RESUMABLE
 from flowdebate.service.steps import CallDetails, Fork, check_edits
 from flowdebate.service.votes import Vote, Votes, cast_vote, sides_of, votes_in
-from flowdebate.store.base import COMPLETE, documents_of
+from flowdebate.store.base import COMPLETE, GIVEN_UP, documents_of
 from flowdebate.store.draining import Draining
 from flowdebate.store.export import GONE
 from flowdebate.store.open import close_store, default_store_path, open_store
@@ -319,7 +319,7 @@ class Service:
             problem = error_text(error)
         if stored.status == "queued" and (workers := self._workers_of(stored)) is not None:
             problem = (await workers.status(run_id)).problem or problem
-        if stored.status == "dead_letter":
+        if stored.status in GIVEN_UP:
             problem = (stored.outcome or {}).get("error") or problem
         return RunDetails.of(
             stored,
@@ -549,7 +549,7 @@ class Service:
             return await self._state(run_id)
         stored = await self.store.run(run_id)
         workers = self._workers_of(stored)
-        if workers is not None and stored.status in _UNFINISHED:
+        if workers is not None and stored.status in (*_UNFINISHED, "rejected"):
             await workers.cancel(run_id)
         elif stored.owned:
             raise RunConflict(self.store.name, run_id)

@@ -148,7 +148,7 @@ class RunDetails(RunState):
     document: Document | None
     """What it has come to, with all contributions; None where there is none. As JSON it is what `--json` writes."""
     problem: str | None
-    """Why there is no document, or why workers rejected a run that is still queued."""
+    """Why there is no document, or why workers have rejected or given up the run."""
     pending: tuple[PendingInput, ...]
     """The requests that a suspended run waits for, by place."""
     fork: Fork | None

@@ -22,6 +22,7 @@ State: TypeAlias = Literal[
     "limit",
     "failed",
     "awaiting",
+    "rejected",
     "dead_letter",
 ]
 """Status of a stored run as users see it: `StoredStatus`, and "left_behind" for a running one without a process."""
@@ -54,10 +55,11 @@ STATUSES: Mapping[str, Status] = {
     "limit": Status("limit reached", "missing", mark="Limit", ending="Ended by a limit"),
     "failed": Status("failed", "failed", ending="Failed"),
     "awaiting": Status("awaits an answer", "waiting", mark="Your turn"),
+    "rejected": Status("rejected by its workers", "missing", mark="Rejected"),
     "dead_letter": Status("given up", "failed"),
 }
 
-RESUMABLE = ("interrupted", "failed", "limit", "left_behind")
+RESUMABLE = ("interrupted", "failed", "limit", "left_behind", "rejected")
 """Statuses of runs that go on where they stopped, without a further word of their user."""
 OVER = (*COMPLETE, "failed", "limit", "dead_letter")
 """Statuses of runs that ask nobody any more."""

@@ -22,12 +22,15 @@ RunStatus = Literal["running", "complete", "degraded", "no_verdict", "interrupte
 """Status of a run: in progress; complete; complete except for provider failures; ended without a verdict; cancelled;
 ended by one of its limits; failed; suspended until a human answers."""
 
-StoredStatus = Literal["queued", RunStatus, "dead_letter"]
-"""Status of a stored run: those of `RunStatus`, and "queued" (waits for a worker) and "dead_letter" (not resumed any
-more, after crashing its process too often without progress)."""
+StoredStatus = Literal["queued", RunStatus, "rejected", "dead_letter"]
+"""Status of a stored run: those of `RunStatus`, and "queued" (waits for a worker), "rejected" (no worker can execute it
+as it is) and "dead_letter" (not resumed any more, after crashing its process too often without progress)."""
 
 COMPLETE: tuple[RunStatus, ...] = ("complete", "degraded", "no_verdict")
 """Statuses of runs that came to their end: resuming one replays it, and asks nobody."""
+
+GIVEN_UP: tuple[StoredStatus, ...] = ("rejected", "dead_letter")
+"""Statuses of runs that their workers do not execute; the `error` of the outcome says why."""
 
 StepKind = Literal["call", "effect", "loss", "human"]
 """Kind of a step: a model call, a side effect of a block, an accepted provider failure, a human's answer."""

@@ -77,6 +77,8 @@ WINNER: Final = "flowdebate.verdict.winner"
 ROLE: Final = "flowdebate.role"
 RECOVERY: Final = "flowdebate.recovery"
 LINK: Final = "flowdebate.link"
+QUEUE: Final = "flowdebate.queue.name"
+VERSION: Final = "flowdebate.version"
 
 # Events of spans
 
@@ -93,6 +95,10 @@ WORKFLOW_DURATION: Final = "gen_ai.workflow.duration"
 VERDICTS: Final = "flowdebate.verdicts"
 FAILURES: Final = "flowdebate.failures"
 COST: Final = "flowdebate.cost"
+QUEUED: Final = "flowdebate.queue.runs"
+OLDEST: Final = "flowdebate.queue.oldest"
+WORKERS: Final = "flowdebate.queue.workers"
+GIVEN_UP: Final = "flowdebate.queue.given_up"
 
 # Values
 

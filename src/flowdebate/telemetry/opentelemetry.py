@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from flowdebate.models.usage import Attempt
     from flowdebate.runs.events import CallStarted
     from flowdebate.runs.result import RunView
+    from flowdebate.workers.overview import QueueState
 
 
 Content = Literal["none", "spans"]
@@ -82,6 +83,16 @@ class OpenTelemetry(Observer):
         _inject(span, labels)
         return _Current(span)
 
+    def queue(self, state: QueueState, /) -> None:
+        """Set the gauges of a queue."""
+        for version in state.versions:
+            about: Attributes = {names.QUEUE: state.queue, names.VERSION: version.version}
+            self._meters.queued.set(version.waiting + version.put_off, about)
+            self._meters.oldest.set(version.oldest or 0.0, about)
+            self._meters.alive.set(version.workers, about)
+        for status, number in (("rejected", state.rejected), ("dead_letter", state.dead_letters)):
+            self._meters.given_up.set(number, {names.QUEUE: state.queue, names.STATUS: status})
+
 
 class _Meters:
     def __init__(self, meter: metrics.Meter) -> None:
@@ -109,6 +120,16 @@ class _Meters:
         )
         self.cost = meter.create_counter(
             names.COST, unit="{currency}", description="Cost of model calls, by the prices of their runs."
+        )
+        self.queued = meter.create_gauge(
+            names.QUEUED, unit="{run}", description="Runs that wait in a queue, as each worker sees it."
+        )
+        self.oldest = meter.create_gauge(
+            names.OLDEST, unit="s", description="For how long the oldest run waits for a worker."
+        )
+        self.alive = meter.create_gauge(names.WORKERS, unit="{worker}", description="Workers that are alive.")
+        self.given_up = meter.create_gauge(
+            names.GIVEN_UP, unit="{run}", description="Runs that workers have rejected or given up."
         )
 
 

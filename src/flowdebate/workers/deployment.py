@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from flowdebate._util.validation import check_count, check_seconds
-from flowdebate.errors import ConfigurationError, DeadLetter, RunConflict, RunExists
+from flowdebate.errors import ConfigurationError, DeadLetter, RunConflict, RunExists, StoreError
 from flowdebate.runs.durable.resume import StoreOptions, limit_numbers, limits_of, prepare_fork
 from flowdebate.runs.execute import make_run
 from flowdebate.runs.observer import observer_of
-from flowdebate.store.base import COMPLETE, StoredRun
+from flowdebate.store.base import COMPLETE, GIVEN_UP, StoredRun
 from flowdebate.workers.queue import ACTIVE, DELIVERIES, QueuedRunStatus, RunQueue
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from flowdebate.runs.limits import Limits
     from flowdebate.runs.observer import Observer
     from flowdebate.store.base import RunHeader, Store, StoredStatus
+    from flowdebate.workers.overview import QueueState
 
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{2,199}")
@@ -220,7 +221,7 @@ class Workers:
         last = found[0] if found else None
         result = last.output if last is not None and isinstance(last.output, dict) else {}
         problem = result.get("problem") or (None if last is None or last.error is None else str(last.error))
-        if stored.status == "dead_letter":
+        if stored.status in GIVEN_UP:
             problem = (stored.outcome or {}).get("error")
         return QueuedRunStatus(
             run_id=run_id,
@@ -232,6 +233,13 @@ class Workers:
             worker=None if last is None else last.executor_id,
             problem=problem,
         )
+
+    async def overview(self) -> QueueState:
+        """What waits in the queue and who works on it; StoreError if the database does not answer."""
+        from flowdebate.workers.overview import read_queue
+
+        await asyncio.to_thread(self.queue.open)
+        return await asyncio.to_thread(read_queue, self)
 
     async def work(self, stop: asyncio.Event | None = None, *, patience: float = 30.0) -> None:
         """Run a worker until `stop` is set: one at a time per process, which must not use DBOS otherwise.
@@ -322,11 +330,20 @@ class Workers:
                 return
             await asyncio.sleep(_PAUSE)
 
-    async def _set(self, run_id: str, status: StoredStatus, *, only: tuple[str, ...] = ()) -> None:
+    async def reject(self, run_id: str, problem: str) -> None:
+        """Store why no worker can execute a run that waits, for all who wait for it."""
+        with suppress(StoreError):  # it is gone or executed elsewhere, or its store is away
+            if (await self.store.run(run_id)).status in ("queued", "running"):
+                await self._set(run_id, "rejected", only=("queued", "running"), error=problem)
+
+    async def _set(
+        self, run_id: str, status: StoredStatus, *, only: tuple[str, ...] = (), error: str | None = None
+    ) -> None:
         """Set the stored status; with `only`, only if it was one of these."""
         before = await self.store.take(run_id)  # RunConflict if a worker was quicker
         unchanged = bool(only) and before.status not in only
-        await self.store.finish(run_id, before.status if unchanged else status, before.outcome)
+        outcome = before.outcome if unchanged or error is None else {**(before.outcome or {}), "error": error}
+        await self.store.finish(run_id, before.status if unchanged else status, outcome)
 
     def __repr__(self) -> str:
         return f"<Workers {self.name!r} {self.version}: {', '.join(sorted(self.patterns))}>"

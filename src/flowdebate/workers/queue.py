@@ -9,8 +9,9 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from flowdebate._util.importing import IMPORTING
-from flowdebate.errors import ConfigurationError
+from flowdebate.errors import ConfigurationError, StoreError
 from flowdebate.store.base import encode_text
+from flowdebate.store.postgres.database import Address
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -155,8 +156,18 @@ class RunQueue:
         self._lock = threading.Lock()
 
     def open(self) -> None:
-        """Import DBOS, make its tables, and connect: what may fail or take seconds, before anything is stored."""
-        self._open()
+        """Import DBOS, make its tables, and connect: what may fail or take seconds, before anything is stored.
+
+        StoreError where the database cannot be used.
+        """
+        try:
+            self._open()
+        except Exception as error:
+            address = Address(self.url, schema=self.schema, timeout=10.0, patience=2.0)
+            cause = getattr(error, "orig", error)  # of SQLAlchemy's errors that of the driver
+            if not address.is_error(cause):
+                raise
+            raise StoreError(address.name, address.describe(cause)) from None
 
     def send(self, run_id: str) -> None:
         """Put the run on the queue, unless it is waiting there already."""

@@ -9,9 +9,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.errors import RunConflict, RunNotFound
+from flowdebate.runs.observer import observer_of
 from flowdebate.store.base import decode_text
 from flowdebate.store.postgres.database import Address
 from flowdebate.store.postgres.sessions import ALIVE
+from flowdebate.workers.overview import FORGET, workers_of
 from flowdebate.workers.queue import ACTIVE, History
 
 if TYPE_CHECKING:
@@ -19,9 +21,11 @@ if TYPE_CHECKING:
     from dbos import WorkflowStatus
 
     from flowdebate.workers.deployment import Workers
+    from flowdebate.workers.overview import QueueState
 
 
 DEATHS_ALONE = 3  # of workers that executed nothing else: then the run is given up
+STRANDED = 60.0  # seconds for which a run waits for a worker of its version before it is said that there is none
 GRACE = 1.0  # seconds for which a worker must be gone: after a restart of the server all of them are, for a moment
 _PAGE = 500
 _ONE_AT_A_TIME = 0x464C4452  # the first half of the advisory lock of a sweep: "FLDR"
@@ -33,6 +37,12 @@ WITH left_out AS MATERIALIZED (
     )
 )
 SELECT run_id FROM left_out WHERE header::jsonb->'plan' @> %(plan)s::jsonb
+"""
+_STRANDED = """
+SELECT run_id FROM runs JOIN {deliveries} AS delivery ON attributes->>'run' = run_id
+WHERE queue_name = %(queue)s AND delivery.status = 'ENQUEUED' AND application_version = %(version)s
+AND delivery.created_at < (extract(epoch FROM clock_timestamp()) - %(seconds)s) * 1000 AND runs.status = 'queued'
+LIMIT 100
 """
 _ALIVE = f"SELECT number FROM {ALIVE} AS held (number)".encode()  # noqa: S608 - contains no value
 
@@ -119,6 +129,23 @@ class Reaper:
 
         for run_id in self._long_enough("run", left):
             await asyncio.to_thread(send_if_done, run_id)
+        await self._ask(FORGET, (workers_of(workers.name),))
+        state = await workers.overview()
+        observer_of(workers.observe).queue(state)
+        await self._reject_stranded(state)
+
+    async def _reject_stranded(self, state: QueueState) -> None:
+        """Say of runs that have waited for a while that no worker of their version is alive; one may yet come."""
+        from psycopg import sql
+
+        workers, others = self._workers, ", ".join(sorted({repr(each.version) for each in state.workers}))
+        for each in state.versions:
+            if each.workers or (each.oldest or 0.0) < STRANDED:
+                continue
+            query = sql.SQL(_STRANDED).format(deliveries=sql.Identifier(workers.queue.schema, "workflow_status"))
+            values = {"queue": workers.name, "version": f"{workers.name}/{each.version}", "seconds": STRANDED}
+            for run_id in await self._ask(query, values):
+                await workers.reject(run_id, f"no worker of version {each.version!r} is alive, only of {others}")
 
     async def _undelivered(self) -> list[str]:
         from psycopg import sql

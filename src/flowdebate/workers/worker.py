@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import socket
@@ -15,6 +16,7 @@ from flowdebate._messages import error_text
 from flowdebate.errors import (
     CircuitOpen,
     ConfigurationError,
+    FlowDebateError,
     ModelError,
     ModelTimeout,
     ModelUnavailable,
@@ -31,6 +33,7 @@ from flowdebate.store.draining import Draining
 from flowdebate.store.postgres.database import Address
 from flowdebate.store.postgres.rate_counter import PostgresCounter
 from flowdebate.store.postgres.sessions import PostgresOwner
+from flowdebate.workers.overview import workers_of
 from flowdebate.workers.queue import WORKFLOW, History, driver
 from flowdebate.workers.reaper import Reaper, worker_id
 
@@ -158,6 +161,8 @@ class Worker:
             engine = self._make_engine()
             try:
                 engine.launch()
+                there = {"version": workers.version, "since": time.time()}
+                await workers.store.put(workers_of(workers.name), self.id, json.dumps(there))
                 _LOGGER.info("worker %s: takes runs of %r", self.id, self._workers)
                 await self._sweep(stop)
             finally:
@@ -238,6 +243,9 @@ class Worker:
                 delay = max(later.delay, min(error.retry_after or 0.0, self._workers.outage))
                 await asyncio.to_thread(self._workers.queue.send_again, delivery, run_id, later, delay=delay)
                 return "queued"
+            except FlowDebateError as error:
+                await self._workers.reject(run_id, error_text(error))  # unless it has failed, and is stored so
+                raise
             finally:
                 self._executing -= 1
         finally:
@@ -269,7 +277,7 @@ class Worker:
         """One attempt of `_resume`; with `failed`, a failed run is resumed too: it failed because of its store."""
         workers = self._workers
         stored = await self._store.run(run_id)
-        if stored.status not in ("queued", "running") and not (failed and stored.status == "failed"):
+        if stored.status not in ("queued", "running", "rejected") and not (failed and stored.status == "failed"):
             return str(stored.status)  # it has ended, or was cancelled
         workers.check_accepted(stored.header)
         name = (stored.header.plan or {}).get("pattern")

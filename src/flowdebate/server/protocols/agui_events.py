@@ -94,7 +94,7 @@ class AgUi:
             case "interrupted" | "limit":
                 yield custom_event("ended", {"status": details.status, "error": details.error})
                 yield self._finished(ag_ui.RunFinishedCancelledOutcome())
-            case "failed" | "dead_letter":
+            case "failed" | "rejected" | "dead_letter":
                 yield self._failed(details.error or "the run failed")
             case _:
                 yield self._failed("the run goes on without this stream", code=details.status)

@@ -379,7 +379,7 @@ def _response_usage(details: RunDetails) -> dict[str, Any] | None:
     }
 
 
-_FAILED = ("failed", "dead_letter")
+_FAILED = ("failed", "rejected", "dead_letter")
 _ELSEWHERE = ("running", "queued", "left_behind")
 
 

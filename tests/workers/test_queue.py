@@ -1,0 +1,156 @@
+"""What an operator sees of a queue: in Python, over HTTP, on the command line, and as gauges."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from flowdebate.errors import StoreError
+from flowdebate.service.service import Service
+from flowdebate.telemetry import names
+from tests.service.test_queued_runs import over_http
+from tests.telemetry.watched import Watched
+from tests.workers.conftest import ROOT, until
+from tests.workers.test_workers import over
+
+if TYPE_CHECKING:
+    from tests.store.postgres import Server
+    from tests.workers.conftest import Fleet
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
+
+
+async def command(fleet: Fleet, *arguments: str) -> str:
+    """What `flowdebate queue` prints."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "flowdebate", "queue", "tests.workers.fleet:workers", *arguments),
+        cwd=ROOT,
+        env=os.environ | {"FLEET": json.dumps(fleet.given)},
+        stdout=asyncio.subprocess.PIPE,
+    )
+    printed, _ = await process.communicate()
+    assert process.returncode == 0
+    return printed.decode()
+
+
+async def test_an_operator_sees_the_queue_and_its_workers(fleet: Fleet) -> None:
+    """What waits, for how long, what is running, by version, and who is alive; the same on each front end."""
+    watched = Watched()
+    workers = fleet.workers(max_concurrency=1, observe=watched.observe)
+    empty = await workers.overview()
+    assert (empty.waiting, empty.oldest, empty.versions, empty.workers) == (0, None, (), ())
+    fleet.models.answering.clear()
+    ids = [await workers.submit("city", f"Question {number}?") for number in range(3)]
+    await fleet.workers(version="2").submit("city", "How?")
+    async with fleet.working(workers):
+        await fleet.models.until(1)
+        state = await until(registered(workers))
+        assert (state.queue, state.waiting, state.running, state.rejected) == (workers.name, 3, 1, 0)
+        found = [(each.version, each.waiting, each.running, each.workers) for each in state.versions]
+        assert found == [("1", 2, 1, 1), ("2", 1, 0, 0)]
+        assert 0 < (state.oldest or 0) < 60
+        assert [(each.version, each.running) for each in state.workers] == [("1", 1)]
+        async with over_http(Service(workers=workers)) as http:
+            (told,) = (await http.get("/queue")).json()
+            assert (told["waiting"], told["workers"][0]["worker"]) == (3, state.workers[0].worker)
+        printed = await command(fleet)
+        assert "3 waiting, the oldest for" in printed
+        assert state.workers[0].worker in printed
+        assert json.loads(await command(fleet, "--json"))["running"] == 1
+        gauges = watched.totals()
+        about = f"queue.name={workers.name}, version"
+        assert gauges[names.QUEUED] == {f"{about}=1": 2, f"{about}=2": 1}
+        assert gauges[names.WORKERS] == {f"{about}=1": 1, f"{about}=2": 0}
+        assert set(gauges[names.GIVEN_UP].values()) == {0}
+        fleet.models.answering.set()
+        for run_id in ids:
+            await over(workers, run_id)
+    assert (await workers.overview()).workers == ()
+
+
+def registered(workers: Any) -> Any:
+    """Asks for the state of the queue once a worker is in it, and its gauges have been set."""
+
+    async def ask() -> Any:
+        state = await workers.overview()
+        return state if state.workers else None
+
+    return ask
+
+
+async def test_all_runs_that_match_are_resumed_on_the_command_line(fleet: Fleet) -> None:
+    """`cancel` and `resume` of `flowdebate queue`, which executes nothing itself."""
+    workers = fleet.workers()
+    run_id = await workers.submit("city", f"{workers.name}?")
+    assert "1 run cancelled" in await command(fleet, "cancel", "--text", workers.name)
+    assert (await workers.status(run_id)).status == "interrupted"
+    assert "1 run resumed" in await command(fleet, "resume", "--status", "interrupted", "--text", workers.name)
+    assert (await workers.status(run_id)).delivery == "waiting"
+
+
+async def test_it_is_said_that_no_worker_of_a_version_is_alive(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run is rejected, for all who wait for it; it still waits, and a worker of its version executes it."""
+    monkeypatch.setattr("flowdebate.workers.reaper.STRANDED", 0.5)
+    old, new = fleet.workers(), fleet.workers(version="2")
+    run_id = await old.submit("city", "How?")
+    async with Service(workers=old, poll=0.05) as service:
+        async with fleet.working(new):
+            ended = await service.wait(run_id, 20)
+        assert ended.status == "rejected"
+        assert ended.problem == "no worker of version '1' is alive, only of '2'"
+        assert (await old.overview()).rejected == 1
+        async with fleet.working(old):
+            assert (await over(old, run_id)).status in ("rejected", "complete")
+            assert await until(lambda: complete(old, run_id))
+
+
+async def complete(workers: Any, run_id: str) -> bool:
+    """Whether the run is complete."""
+    return bool((await workers.status(run_id)).status == "complete")
+
+
+async def test_a_rejected_run_ends_the_wait_for_it(fleet: Fleet) -> None:
+    """Also one that had been in progress: its reason is in lists, and followers are told the end."""
+    workers, wrong = fleet.workers(), fleet.workers(patterns={"other": fleet.workers().patterns["city"]})
+    fleet.models.answering.clear()
+    fleet.models.free = 1
+    run_id = await workers.submit("city", "How?", labels={"of": fleet.given["name"]})
+    async with fleet.working(workers, patience=0.01):
+        await fleet.models.until(2)
+    async with Service(workers=workers, poll=0.05) as service:
+        async with fleet.working(wrong):
+            async for update in service.follow(run_id):
+                last = update
+        assert last.kind == "end"
+        (listed,) = (await service.runs(labels={"of": fleet.given["name"]})).runs
+        assert (listed.status, listed.steps) == ("rejected", 1)
+        assert "'city'" in (listed.error or "")
+        fleet.models.answering.set()
+        assert [each.run_id for each in (await service.resume_all(status="rejected")).runs] == [run_id]
+        async with fleet.working(workers):
+            assert (await over(workers, run_id)).status == "complete"
+
+
+async def test_a_server_is_ready_while_its_store_answers(fleet: Fleet, a_server: Server) -> None:
+    """/ready is 503 within a second or so while the database is away, and /health is not."""
+    async with over_http(Service(workers=fleet.workers())) as http:
+        assert (await http.get("/ready", headers={"authorization": ""})).status_code == 200
+        await asyncio.to_thread(a_server.stop)
+        try:
+            async with asyncio.timeout(3):
+                assert (await http.get("/ready")).status_code == 503
+            assert (await http.get("/health")).status_code == 200
+            with pytest.raises(StoreError):
+                await fleet.workers(url="postgresql://127.0.0.1:1/nothing").overview()
+        finally:
+            await asyncio.to_thread(a_server.start)
+
+        async def ready() -> bool:
+            return (await http.get("/ready")).status_code == 200
+
+        await until(ready)
