@@ -32,6 +32,7 @@ from .patterns.debate.judging.options import JudgeOptions as JudgeOptions
 from .patterns.debate.judging.views import format_transcript_for_judge as format_transcript_for_judge
 from .patterns.debate.moderator import create_moderator as create_moderator
 from .patterns.debate.phases import Phase as Phase
+from .patterns.debate.schemas import AudienceVote as AudienceVote
 from .patterns.debate.schemas import CrossQuestion as CrossQuestion
 from .patterns.debate.schemas import DebateContributionEntry as DebateContributionEntry
 from .patterns.debate.schemas import DebateInput as DebateInput
@@ -50,6 +51,8 @@ from .patterns.debate.transcript import create_debate_transcript as create_debat
 from .patterns.debate.transcript import create_record_argument as create_record_argument
 from .patterns.deliberation import deliberation as deliberation
 from .patterns.deliberation.schemas import DeliberationOutput as DeliberationOutput
+from .patterns.formats import Format as Format
+from .patterns.formats import add_format as add_format
 from .patterns.handoff import handoff as handoff
 from .patterns.handoff.schemas import HandoffOutput as HandoffOutput
 from .patterns.history import Window as Window

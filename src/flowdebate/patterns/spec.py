@@ -254,8 +254,8 @@ class Loop:
             output = output.model_copy(update={"older": older})
         return output if self.material is None else self.material.told(output, ctx)
 
-    def opening(self) -> Sequencer[Any, Any]:
-        """The pattern's sequencer up to the first turn of a round."""
+    def opening(self, before: Block[Any, Any] | None = None) -> Sequencer[Any, Any]:
+        """The pattern's sequencer up to the first turn of a round; `before` comes before the first round."""
         resources = audit_resources(self.transcript, self.collection_id)
         owned = [resource for key, resource in resources.items() if key != "transcript" or self.owns_transcript]
         start = freeze(self.spec.new_state(self))  # validated once, and shared by all runs
@@ -277,8 +277,8 @@ class Loop:
             )
             .tap(create_init_transcript(name=self.name, transcript=self.transcript, collection_id=self.collection_id))
             .tap(stamp_subject(self.name, self.make_output, self.material))
-            .tap(increment)
         )
+        pipeline = (pipeline if before is None else pipeline.tap(before)).tap(increment)
         if self.window is not None:
             pipeline = pipeline.tap(SumUp(create_summary(self.name, options_for_all(self.given)), self.window))
         return pipeline

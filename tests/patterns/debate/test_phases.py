@@ -15,6 +15,7 @@ from flowdebate.patterns.debate.judging.views import format_transcript_for_judge
 from flowdebate.patterns.debate.transcript import parse_entries, render_entries
 from flowdebate.patterns.events import RoundStarted, TurnStarted
 from flowdebate.patterns.state import TURN_ORDERS
+from flowdebate.runs.events import ModelCalled
 from flowdebate.store import MemoryStore
 from flowdebate.testing import FunctionModel, ScriptedModel
 from flowdebate.testing.strategies import arguments, debaters
@@ -199,7 +200,7 @@ def test_fork_pays_for_what_is_new() -> None:
         parent = await pattern.run("What?", model=FunctionModel(answer), store=store)
         fork = await pattern.fork(parent.run_id, model=FunctionModel(answer), store=store)
         assert fork.raw.transcript == parent.raw.transcript
-        return sum(event.origin == "asked" for event in fork.events if event.kind == "model_called")
+        return sum(event.origin == "asked" for event in events(fork, ModelCalled))
 
     assert asyncio.run(go()) == 0
 

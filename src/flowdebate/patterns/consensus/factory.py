@@ -93,6 +93,7 @@ if TYPE_CHECKING:
     from flowdebate.models.base import ModelSettings
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.patterns.consensus.schemas import ConsensusRound
+    from flowdebate.patterns.formats import Format
     from flowdebate.patterns.material import Material
     from flowdebate.prompts.template import Length, Profile
     from flowdebate.runs.context import Context
@@ -123,6 +124,7 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
     quorum: int | None = None,
     judge: BlockLike | RoleOptions | Literal[True] | None = None,
     tie_break: BlockLike | RoleOptions | Literal[True] | None = None,
+    format: str | Format | None = None,  # noqa: A002 - the option's name
     terminate_when: StopWhen | None = None,
     budget: int | None = None,
     timeout: float | None = None,
@@ -153,6 +155,7 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
 
     - `agents`: one or more; an agent's `block` replaces its default blocks and receives a `ProposalAsked`,
       `CritiqueAsked`, `RevisionAsked` or `VoteAsked`.
+    - `format`: "delphi", or a `Format` of this pattern: estimates of agents who are called Expert 1, Expert 2, …
     - `topology`: who criticises whom, or a function of `(names, round, random)` that returns the edges. `hub` is the
       center of a star; `sparsity` applies to sparse and random-graph.
     - `convergence`, `diverging`: thresholds of the mean similarity of proposals, measured by `similarity` (None: the
@@ -209,6 +212,11 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
     given = locals()
     check_name(name, where="consensus", field="name")
     where = f"consensus {name!r}"
+    if format is not None:
+        from flowdebate.patterns.formats import apply_format
+
+        given = apply_format(given, pattern="consensus", where=where, roster="agents", kind=Persona)
+        agents = given["agents"]
     check_prompt_options(given, ConsensusTemplate, where=where)
     # one agent will do: its proposal is put to the vote
     roster = check_roster(agents, where=where, kind=Persona, field="agents", least=1)

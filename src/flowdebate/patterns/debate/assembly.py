@@ -11,6 +11,7 @@ from flowdebate.blocks.handler import Handler, handler
 from flowdebate.blocks.router import router
 from flowdebate.blocks.sequencer import sequencer
 from flowdebate.errors import BadAnswer, ConfigurationError, FlowDebateError, OutputError, RosterError
+from flowdebate.patterns.debate.audience import Audience
 from flowdebate.patterns.debate.debater import create_debater
 from flowdebate.patterns.debate.judging.judge import Judge, create_judge, create_judge_panel, read_blind
 from flowdebate.patterns.debate.judging.jurors import verdict_among
@@ -73,10 +74,17 @@ def assemble(loop: Loop) -> Sequencer[Any, Any]:
         )
         for debater in loop.roster
     }
-    judge = _create_judge(loop, stances)
+    listeners: Sequence[str] = given["audience"]
+    before: Block[Any, Any] | None = None
+    judge: Block[Any, Any]
+    if listeners:
+        options: Any = loop.options_of(JUDGE)
+        before, judge = (Audience(loop, listeners, options, after=after) for after in (False, True))
+    else:
+        judge = _create_judge(loop, stances)
     moderated = loop.has(MODERATOR)
 
-    pipeline = loop.opening()
+    pipeline = loop.opening(before)
     if given["phases"]:
         speakers = partial(_speakers_of_round, None) if moderated else None
         opened = pipeline.tap(_open_round(loop)) if moderated else pipeline
@@ -166,6 +174,7 @@ def raw_output(loop: Loop, ctx: Context, status: RunStatus) -> DebateRawOutput:
         leaks=None if anonymity is None else anonymity.leaks(ctx),
         turn_order=loop.turn_order,
         mirrored=state.mirrored,
+        audience=list(state.audience),
         first_verdict=state.first_verdict,
         **ending_of(ctx, status),
     )

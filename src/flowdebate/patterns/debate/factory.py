@@ -12,6 +12,7 @@ from flowdebate.errors import ConfigurationError, FlowDebateWarning
 from flowdebate.models.resolve import of_intent
 from flowdebate.patterns.anonymity.aliases import Anonymity, named_models
 from flowdebate.patterns.debate.assembly import DEBATE, assemble
+from flowdebate.patterns.debate.audience import check_audience
 from flowdebate.patterns.debate.judging.options import JudgeOptions, as_judge_options
 from flowdebate.patterns.debate.phases import check_phases
 from flowdebate.patterns.roles import PatternKeywords
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from flowdebate.patterns.debate.phases import Phase, PhaseLike
     from flowdebate.patterns.debate.schemas import BaselineName, DebateRawOutput, Equal
     from flowdebate.patterns.debate.transcript import Transcript
+    from flowdebate.patterns.formats import Format
     from flowdebate.patterns.history import History
     from flowdebate.patterns.material import Material
     from flowdebate.patterns.roles import ModeratorOptions, SynthesizerOptions
@@ -57,6 +59,8 @@ class DebateKeywords(PatternKeywords, total=False):
     template: DebaterTemplate | None
     turn_order: TurnOrder
     phases: Sequence[PhaseLike] | None
+    format: str | Format | None
+    audience: Sequence[str] | None
     mirror: bool
     anonymize_transcript: bool
     shuffle_for_judge: bool
@@ -133,6 +137,8 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
     terminate_when: StopWhen | None = None,
     turn_order: TurnOrder = "declared",
     phases: Sequence[PhaseLike] | None = None,
+    format: str | Format | None = None,  # noqa: A002 - the option's name
+    audience: Sequence[str] | None = None,
     mirror: bool = False,
     transcript: Transcript | None = None,
     output_schema: Any = None,
@@ -180,6 +186,9 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
       Phase("closing", length="short")]`; each is a `Phase`, its name, or a dict of its fields. The debate has as many
       rounds as its phases, and `max_rounds` is left out. In a cross-examination the transcript has questions and
       answers (`entry.kind`, `entry.to`), and `raw.cross_questions` pairs them. Debaters' blocks get a `DebateTurn`.
+    - `format`: a `Format`, or the name of one ("oxford", "socratic", …): its phases, roles and audience.
+    - `audience`: listeners, each a description such as "a nurse", who vote before and after the debate in place of a
+      judge: the side that gains most wins. `raw.audience` has the votes; two calls for each listener.
     - `mirror`: the debate is held again with the order of speakers reversed in every round, and the verdict is that on
       both: all ballots count alike, and the judge's `on_flip` decides if they disagree. It costs twice as much.
     - `transcript`: pass one to share it with your own blocks; None creates one.
@@ -223,9 +232,16 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
     >>> result.output.rounds, result.output.verdict.winner
     (1, 'cap rents')
     """
-    given = locals()
-    asked = as_judge_options(judge, where=f"debate {name!r}")
-    where = f"debate {name!r}"
+    given, where = locals(), f"debate {name!r}"
+    if format is not None:
+        from flowdebate.patterns.formats import apply_format
+
+        given = apply_format(given, pattern="debate", where=where, roster="debaters", kind=Debater)
+        debaters, phases, audience = given["debaters"], given["phases"], given["audience"]
+    asked = as_judge_options(judge, where=where)
+    given["audience"] = check_audience(audience, where=where)
+    if given["audience"] and judge is not None:
+        raise ConfigurationError(where, "judge", judge, "left out with an audience, which decides")
     given["phases"] = check_phases(phases, where=where, members=len(debaters) if isinstance(debaters, Sized) else 0)
     rounds = check_rounds(max_rounds, given["phases"], where=where)
     loop = check_options(DEBATE, {**given, "max_rounds": rounds, "judge": judge if asked is None else None})

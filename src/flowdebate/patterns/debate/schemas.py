@@ -262,6 +262,8 @@ class DebateState(PatternState):
     """What debaters with short prompts begin their turns with; None without sources, and before they are sorted."""
     phases: tuple[Any, ...] = ()
     """The `Phase`s, in order; none in a debate without."""
+    audience: list[AudienceVote] = Field(default_factory=new_list)
+    """The votes so far, in a debate with an audience."""
     floor: dict[str, DebateTurn] = Field(default_factory=new_dict)
     """What the turns in progress are for, by debater, in a debate with phases."""
 
@@ -307,6 +309,16 @@ class Winner:
     stance: str
     debaters: tuple[str, ...]
     """The names of the debaters who argued it, in the order in which they first spoke."""
+
+
+class AudienceVote(WireModel):
+    """The votes of a listener, before and after a debate."""
+
+    voter: str
+    """Who the listener is."""
+    before: str | None = None
+    """The position; None where the vote is missing."""
+    after: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -361,6 +373,9 @@ class DebateRawOutput(PatternOutput):
                 answers.remove(reply)
             found.append(CrossQuestion(question=asked, answer=reply))
         return found
+
+    audience: list[AudienceVote] = Field(default_factory=new_list, exclude_if=lambda votes: not votes)
+    """The votes of the audience; none (and not written) in a debate without one."""
 
     def task_for_human(self) -> str | None:
         """The verdict in words, for a human synthesizer; None without one."""

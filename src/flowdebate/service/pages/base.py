@@ -90,6 +90,10 @@ class PatternPage(ABC):
         """Speakers who fit every subject: with them, options are checked before a model proposes others."""
         raise NotImplementedError
 
+    def fitting(self, options: PatternOptions, speakers: Sequence[Any]) -> tuple[Any, ...]:  # noqa: ARG002 - for the patterns
+        """As many of the proposed `speakers` as the options take."""
+        return tuple(speakers)
+
     def settled(self, plan: Plan) -> dict[str, Any]:  # noqa: ARG002 - the pattern's own plan
         """Options that were decided when the run began, for its stored plan."""
         return {}

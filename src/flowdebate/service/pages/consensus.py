@@ -17,6 +17,7 @@ from flowdebate.patterns.consensus.events import (
 )
 from flowdebate.patterns.consensus.schemas import ConsensusOutput, ConsensusStage
 from flowdebate.patterns.events import RoleFailed
+from flowdebate.patterns.formats import find_format, names_of, purposes, with_roles
 from flowdebate.resources.archive import Archive
 from flowdebate.runs.events import CallFellBack, CallRetried
 from flowdebate.service.documents.document import Document, Speaker
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.measures import Ballot
     from flowdebate.patterns.consensus.schemas import Critique, Relationship
+    from flowdebate.service.plans.models import Models
     from flowdebate.service.plans.plan import Plan
 
 
@@ -91,6 +93,9 @@ class ConsensusOptions(PatternOptions):
         "--agent", "An agent and its role; repeat for each. Default: a planner, a maker and a guardian."
     )
     max_rounds: Count | None = option("Maximum number of rounds of critique. Default: 3.", panel="Rounds")
+    format: Annotated[Text, Field(json_schema_extra={"enum": names_of("consensus")})] | None = option(
+        f"Hold it in a format. {purposes('consensus')}", panel="Rounds", metavar="NAME"
+    )
     topology: Literal["all-to-all", "round-robin", "ring", "star", "sparse", "random-graph"] | None = option(
         "Who criticises whom: all-to-all (default), round-robin, ring, star, sparse or random-graph.",
         panel="Rounds",
@@ -313,6 +318,16 @@ class ConsensusPage(PatternPage):
     default_speakers: ClassVar[tuple[dict[str, str], ...]] = _AGENTS
     least = 1
     default_length = 3
+
+    def speakers(self, options: ConsensusOptions, made: Models) -> tuple[Any, ...]:
+        """The agents as the format has them: nobody knows the name of another in an anonymous one."""
+        where, field = options.place("format")
+        chosen = find_format(options.format, where=where, field=field, pattern="consensus")
+        if chosen is None:
+            return super().speakers(options, made)
+        known = chosen.members if chosen.members and not options.agents else super().speakers(options, made)
+        return with_roles(known, chosen, where=where, field=options.place("agents")[1])
+
     example = "Name the product"
     sample: ClassVar[Mapping[str, Any]] = {"task": "Choose a name for a small boat that carries mail between islands"}
     examples: ClassVar[tuple[str, ...]] = (
@@ -345,6 +360,7 @@ class ConsensusPage(PatternPage):
         with options.placing({key: key for key in ConsensusOptions.model_fields}):
             return plan.create(
                 agents=plan.speakers,
+                format=options.format,
                 max_rounds=plan.length,
                 **{name: value for name in _AS_GIVEN if (value := getattr(options, name)) is not None},
                 convergence=None if bound is False else bound,

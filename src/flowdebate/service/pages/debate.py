@@ -10,6 +10,7 @@ from pydantic import Field
 
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns.debate.judging.ballots import Answer, DecidedBy, OnFlip  # noqa: TC001 - pydantic reads them
+from flowdebate.patterns.debate.phases import check_phases
 from flowdebate.patterns.debate.schemas import (
     BUDGETED,
     PHASE_NAME,
@@ -20,6 +21,8 @@ from flowdebate.patterns.debate.schemas import (
     VerdictReached,
 )
 from flowdebate.patterns.events import TurnFinished, TurnStarted  # noqa: TC001
+from flowdebate.patterns.formats import find_format, named_members, names_of, purposes, with_roles
+from flowdebate.patterns.roster import MOST_MEMBERS
 from flowdebate.patterns.state import TurnOrder  # noqa: TC001 - pydantic reads it
 from flowdebate.service.documents.live import Live, OneByOne, OwnSections
 from flowdebate.service.documents.sections import doing
@@ -47,6 +50,7 @@ if TYPE_CHECKING:
     from flowdebate.blocks.human.human import Human
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.patterns.debate.judging.options import JudgeOptions
+    from flowdebate.patterns.debate.phases import Phase
     from flowdebate.service.documents.sections import Section
     from flowdebate.service.plans.models import Models
     from flowdebate.service.plans.options import PatternOptions
@@ -112,6 +116,14 @@ class DebateOptions(OutputOptions):
     )
     phases: Annotated[list[PhaseEntry], Field(min_length=1)] | None = option(
         "What the rounds are for: a list of phases, each a table with a name.", panel="Rounds", flag=""
+    )
+    format: Annotated[Text, Field(json_schema_extra={"enum": names_of("debate")})] | None = option(
+        f"Hold it in a format. {purposes('debate')}", panel="Rounds", metavar="NAME"
+    )
+    audience: list[Text] | None = option(
+        "A listener, such as 'a nurse', who votes before and after; repeat for each. The side that gains most wins.",
+        panel="Judge",
+        metavar="WHO",
     )
     mirror: Flag | None = option(
         "Hold the debate again with the order of speakers reversed; the verdict is on both. Costs double.",
@@ -222,22 +234,20 @@ class DebatePage(PatternPage):
         from flowdebate.patterns.debate.sides import default_sides
         from flowdebate.patterns.roster import Debater
 
+        where, field = options.place("format")
+        if not options.debaters and (named := named_members(options, where=where, field=field, pattern="debate")):
+            return named
         if options.debaters:
             return roster(options, made, kind=Debater, default=())
         return tuple(default_sides(str(options.question)) or ())
 
     def length(self, options: PatternOptions) -> int:
-        phases = getattr(options, "phases", None)
-        return sum(phase.rounds or 1 for phase in phases) if phases else super().length(options)
+        return sum(phase.rounds for phase in phases_in(options)) or super().length(options)
 
     def turns(self, plan: Plan) -> int:
-        if not plan.options.phases:
-            return super().turns(plan)
-        phases = (
-            (each.rounds or 1) * (len(each.speakers or ()) or len(plan.speakers)) * (2 if each.asks else 1)
-            for each in plan.options.phases
-        )
-        return sum(phases)
+        each = ((phase, len(phase.speakers) or len(plan.speakers)) for phase in phases_in(plan.options))
+        turns = sum(phase.rounds * phase.turns * speakers for phase, speakers in each) or super().turns(plan)
+        return turns + 2 * len(audience_in(plan.options))
 
     def speakers_in(self, subject: str) -> list[dict[str, str]] | None:
         from flowdebate.patterns.debate.sides import default_sides
@@ -269,12 +279,20 @@ class DebatePage(PatternPage):
             options["debaters"] = former_sides(str(options.get("question")))
         return options
 
+    def fitting(self, options: PatternOptions, speakers: Sequence[Any]) -> tuple[Any, ...]:
+        chosen = find_format(getattr(options, "format", None), where="options", pattern="debate")
+        return tuple(speakers)[: None if chosen is None else chosen.sides]
+
     def check(self, plan: Plan) -> None:
         options: DebateOptions = plan.options
+        where, field = options.place("format")
+        chosen = find_format(options.format, where=where, field=field, pattern="debate")
+        if chosen is not None and plan.speakers:
+            with_roles(plan.speakers, chosen, where=where, field=options.place("debaters")[1])
         if options.mirror and options.turn_order == "simultaneous":
             allowed = "left out where all speak at once: there is no order to reverse"
             raise ConfigurationError(*options.place("mirror"), True, allowed)  # noqa: FBT003
-        if options.phases and options.max_rounds not in (None, plan.length):
+        if phases_in(options) and options.max_rounds not in (None, plan.length):
             allowed = f"left out with phases, which have {plan.length} rounds"
             raise ConfigurationError(*options.place("max_rounds"), options.max_rounds, allowed)
         asked = options.baselines or ()
@@ -289,6 +307,10 @@ class DebatePage(PatternPage):
         if not humans.issubset(roles):
             allowed = f"among {', '.join(roles)}"
             raise ConfigurationError(*options.place("humans"), sorted(humans.difference(roles)), allowed)
+        if audience_in(options) and (self._judging(plan) is not None or "judge" in humans):
+            where, field = options.place("audience" if options.audience else "format")
+            allowed = "an audience, which decides, without options of a judge and without a person who judges"
+            raise ConfigurationError(where, field, options.audience or options.format, allowed)
         if self._judging(plan) is not None and "judge" in humans:
             allowed = "left out where options of a judging model are given"
             raise ConfigurationError(*options.place("humans"), "judge", allowed)
@@ -303,7 +325,9 @@ class DebatePage(PatternPage):
             ],
             max_rounds=plan.length,
             turn_order=options.turn_order or "declared",
-            phases=[each.model_dump(exclude_none=True) for each in options.phases] if options.phases else None,
+            phases=None if options.phases is None else phases_in(options),
+            format=options.format,
+            audience=options.audience,
             mirror=bool(options.mirror),
             moderator=_human(plan, "moderator") if "moderator" in humans else options.moderator,
             judge=_human(plan, "judge") if "judge" in humans else self._judging(plan),
@@ -344,6 +368,21 @@ def _human(plan: Plan, role: str) -> Human:
     from flowdebate.blocks.human.human import human
 
     return human(name=f"{plan.name}-{role}", ask=None if plan.options.suspend else plan.ask)
+
+
+def phases_in(options: Any) -> tuple[Phase, ...]:  # noqa: ANN401 - those of a debate
+    """The phases of a plan: its own, or those of its format."""
+    chosen = find_format(options.format, where="options", pattern="debate")
+    given: Any = None if chosen is None else chosen.phases or None
+    if options.phases is not None:
+        given = [each.model_dump(exclude_none=True) for each in options.phases]
+    return check_phases(given, where="options", members=MOST_MEMBERS)
+
+
+def audience_in(options: Any) -> Sequence[str]:  # noqa: ANN401 - those of a debate
+    """The listeners of a plan: its own, or those of its format."""
+    chosen = find_format(options.format, where="options", pattern="debate")
+    return options.audience or (() if chosen is None else chosen.audience)
 
 
 PAGE = DebatePage()

@@ -84,6 +84,17 @@ class DebateDocument(RoundsDocument):
             if verdict is not None:
                 yield Fact(label=label, text=winner_of(verdict, self.speakers), tone="dim", short=True)
 
+    def _audience(self) -> Iterator[Fact]:
+        """The votes of the audience, listener by listener."""
+        called = {side.stance: side.name for side in self.speakers}
+
+        def voted(stance: str | None) -> str:
+            return "no vote" if stance is None else _called(stance, called)
+
+        for each in self.raw.audience:
+            text = voted(each.before) if each.before == each.after else f"{voted(each.before)} → {voted(each.after)}"
+            yield Fact(label=each.voter[:1].upper() + each.voter[1:], text=text, tone="dim", short=True)
+
     @property
     def has_result(self) -> bool:
         return self.raw.verdict is not None
@@ -118,7 +129,7 @@ class DebateDocument(RoundsDocument):
 
     def outcome(self) -> Iterator[Section]:
         if self.raw.verdict is not None:
-            yield verdict_card(self.raw.verdict, self.speakers, *self._winners())
+            yield verdict_card(self.raw.verdict, self.speakers, *self._winners(), *self._audience())
         if self.output is not None:
             yield Output(value=self.output)
 

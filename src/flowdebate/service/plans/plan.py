@@ -270,7 +270,7 @@ def _read_sources(options: PatternOptions) -> PatternOptions:
 
 def with_sides(plan: Plan, sides: Sequence[Debater]) -> Plan:
     """`plan` of a debate whose options name no sides, with `sides`; ConfigurationError where they do not fit it."""
-    decided = replace(plan, speakers=tuple(sides))
+    decided = replace(plan, speakers=plan.info.load_page().fitting(plan.options, sides))
     plan.info.load_page().check(decided)
     return _with_seats(decided)
 

@@ -1,0 +1,166 @@
+"""Audience of a debate: listeners who vote before and after it; the side that moved more of them wins."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, Field, create_model
+
+from flowdebate._util.text import is_blank
+from flowdebate.blocks.base import Block, merge_resources
+from flowdebate.blocks.concurrency import in_order
+from flowdebate.blocks.generator import generator
+from flowdebate.blocks.outline import Outline
+from flowdebate.errors import ConfigurationError
+from flowdebate.patterns.debate.schemas import AudienceVote, DebateState, JudgedVerdict
+from flowdebate.patterns.debate.transcript import HOW_TO_READ, render_entries
+from flowdebate.patterns.roles import SHOWN, generator_options
+from flowdebate.patterns.state import question_of, recent_entries, state_of
+from flowdebate.patterns.turn import ask, record_failure
+from flowdebate.prompts.escaping import quoted, tag_text
+from flowdebate.prompts.template import listed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from flowdebate.patterns.anonymity.aliases import Anonymity
+    from flowdebate.patterns.roles import BlockOptions
+    from flowdebate.patterns.spec import Loop
+    from flowdebate.runs.context import Context
+
+
+MOST_LISTENERS = 100
+_LONGEST = 500  # characters of a listener's description
+
+
+def check_audience(value: object, *, where: str) -> tuple[str, ...]:
+    """The listeners; none for None. ConfigurationError for what describes nobody."""
+    if value is None:
+        return ()
+    given = tuple(value) if isinstance(value, (list, tuple)) else ()
+    told = all(isinstance(each, str) and not is_blank(each) and len(each) <= _LONGEST for each in given)
+    if not told or not 0 < len(given) <= MOST_LISTENERS:
+        allowed = f"1 to {MOST_LISTENERS} listeners, each a text such as 'a nurse', or None"
+        raise ConfigurationError(where, "audience", value, allowed)
+    return given
+
+
+@lru_cache(maxsize=256)  # an application builds a pattern for each question, with the same sides
+def vote_among(stances: tuple[str, ...]) -> type[BaseModel]:
+    """The answer of a listener, whose choice is one of `stances`."""
+
+    def check(choice: str) -> str:
+        if choice not in stances:
+            message = f"it must be one of {', '.join(map(repr, stances))}"
+            raise ValueError(message)
+        return choice
+
+    choice = Annotated[str, AfterValidator(check), Field(json_schema_extra={"enum": list(stances)})]
+    return create_model("Vote", reason=(str, ...), choice=(choice, ...))
+
+
+class Audience(Block[Any, Any]):
+    """The vote of all listeners at once: before the debate (a tap), or after it, which gives the verdict."""
+
+    def __init__(self, loop: Loop, listeners: Sequence[str], options: BlockOptions, *, after: bool) -> None:
+        self.after = after
+        self.listeners = listeners
+        self.sides = tuple(dict.fromkeys(debater.stance for debater in loop.roster))
+        self._failures = loop.failures
+        self._anonymity: Anonymity | None = loop.given["anonymity"]
+        named = f"{loop.name}-audience{'' if after else '-before'}"
+        blocks = [
+            generator(
+                name=f"{named}-{number + 1}",
+                prompt=partial(self._system, number),
+                user=partial(self._task, number),
+                output_schema=vote_among(self.sides),
+                resources={"transcript": loop.transcript},
+                **generator_options(options, "intent/synthesize", SHOWN, where=named),
+            ).in_role("judge")
+            for number in range(len(listeners))
+        ]
+        shared, hidden = merge_resources(f"audience {named!r}", blocks)
+        super().__init__(named, resources=shared, hidden=hidden)
+        self._blocks = blocks
+
+    def _system(self, number: int, value: object, ctx: Context) -> str:
+        # each listener reads the positions in another order: a model prefers what stands first
+        shift = number % len(self.sides)
+        sides = listed(*map(tag_text, (*self.sides[shift:], *self.sides[:shift])))
+        return (
+            f"You are in the audience of a debate. Who you are: {quoted(self.listeners[number])}\n\n"
+            f"Question: {quoted(question_of(value, ctx))}\nPositions:\n{sides}\n\n{HOW_TO_READ}\n\n"
+            "You vote for the position that you yourself hold right, by what you know of life and by what you have "
+            "heard: not for who speaks better, and not for all sides. First the reason, in one sentence, then the "
+            "choice, exactly as the position is written."
+        )
+
+    def _task(self, number: int, _: object, ctx: Context) -> str:
+        if not self.after:
+            return "The debate has not begun. Which position do you hold?"
+        anonymity = self._anonymity
+        recent = recent_entries(ctx)
+        entries = recent if anonymity is None else anonymity.entries(ctx)[-len(recent) :]
+        votes = state_of(ctx, DebateState).audience
+        before = votes[number].before if number < len(votes) else None
+        voted = "" if before is None else f"\n\nBefore it you voted for: {tag_text(before)}"
+        return f"The debate:\n{render_entries(entries)}{voted}\n\nThe debate is over. Which position do you hold now?"
+
+    async def act(self, value: Any, ctx: Context, /) -> Any:  # noqa: ANN401 - what it is given, or the verdict
+        cast = await in_order([partial(self._vote, block, value, ctx) for block in self._blocks], finish=True)
+        if not self.after:
+            votes = [AudienceVote(voter=who, before=vote) for who, vote in zip(self.listeners, cast, strict=True)]
+            ctx.scope.handle.update(audience=votes)
+            return value
+        before = [each.before for each in state_of(ctx, DebateState).audience] or [None] * len(cast)
+        votes = [
+            AudienceVote(voter=who, before=was, after=vote)
+            for who, was, vote in zip(self.listeners, before, cast, strict=True)
+        ]
+        ctx.scope.handle.update(audience=votes)
+        return verdict_of(votes, self.sides)
+
+    async def _vote(self, block: Block[Any, Any], value: object, ctx: Context) -> str | None:
+        """The choice of a listener; None where its provider failed, and that is tolerated."""
+        try:
+            choice: str = (await ask(block, value, ctx, self._failures)).choice
+        except Exception as error:
+            if not self._failures.tolerates(error):
+                raise
+            record_failure(error, ctx, block=block.name, role="judge", name=block.name, instead="skipped")
+            return None
+        return choice
+
+    def outline(self) -> Outline:
+        return Outline(text=f"{self.name} ({len(self.listeners)} listeners)", kind="parallel")
+
+
+def verdict_of(votes: Sequence[AudienceVote], sides: Sequence[str]) -> JudgedVerdict:
+    """The side that gained most of those who voted twice; nobody where two gained the same, or none did.
+
+    >>> before_and_after = [("tea", "coffee"), ("tea", "tea"), ("coffee", "coffee")]
+    >>> votes = [AudienceVote(voter="a nurse", before=was, after=now) for was, now in before_and_after]
+    >>> found = verdict_of(votes, ["tea", "coffee"])
+    >>> found.winner, found.verdict
+    ('coffee', 'The audience moved most towards: coffee (from 1 to 2 of 3 votes).')
+    """
+    both = [each for each in votes if each.before is not None and each.after is not None]
+    was, now = (Counter(getattr(each, part) for each in both) for part in ("before", "after"))
+    gains = {side: now[side] - was[side] for side in sides}
+    most = max(gains.values(), default=0)
+    ahead = [side for side, gain in gains.items() if gain == most]
+    winner = ahead[0] if len(ahead) == 1 and most > 0 else None
+    moved = sum(each.before != each.after for each in both)
+    counts = "; ".join(f"{side}: {was[side]} before, {now[side]} after" for side in sides)
+    verdict = "The audience moved towards no side more than towards the others."
+    if winner is not None:
+        verdict = (
+            f"The audience moved most towards: {winner} (from {was[winner]} to {now[winner]} of {len(both)} votes)."
+        )
+    left_out = len(votes) - len(both)
+    missing = f" {left_out} did not vote twice, and do not count." if left_out else ""
+    reasoning = f"{moved} of {len(both)} listeners changed their vote. {counts}.{missing}"
+    return JudgedVerdict(verdict=verdict, winner=winner, reasoning=reasoning)

@@ -1,0 +1,139 @@
+"""Formats: each is held once, and a user's own is one declaration."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from flowdebate import AudienceVote, Debater, Format, Persona, Phase, add_format, consensus, debate
+from flowdebate.errors import ConfigurationError
+from flowdebate.patterns import PATTERNS
+from flowdebate.patterns.debate.audience import verdict_of
+from flowdebate.patterns.formats import FORMATS, names_of
+from flowdebate.service.plans.plan import make_plan
+from flowdebate.service.service import Service
+from flowdebate.testing import FunctionModel
+
+SIDES = [Debater("pro", "Trams are better"), Debater("con", "Buses are better")]
+
+
+def answer(request: Any) -> Any:
+    """Listeners who are for whatever stands first, and a judge for nobody."""
+    if request.output_schema is None:
+        return f"{request.block} speaks."
+    if "-audience" in request.block:
+        sides = request.output_schema["properties"]["choice"]["enum"]
+        return {"reason": "So it is.", "choice": sides["-before" in request.block]}
+    return {"verdict": "Neither.", "winner": None, "reasoning": "Both had a point."}
+
+
+def held(chosen: Any, **options: Any) -> Any:
+    """A debate in a format, over."""
+    known = FORMATS.get(chosen) if isinstance(chosen, str) else None
+    members: Any = options.pop("debaters", None) or (known.members if known is not None else ()) or SIDES
+    pattern = debate(name="city", debaters=members, format=chosen, synthesizer=False, **options)
+    return pattern.run_sync("Trams or buses?", model=FunctionModel(answer), seed=1)
+
+
+@pytest.mark.parametrize("name", names_of("debate"))
+def test_each_format_is_held(name: str) -> None:
+    """All of its phases, in their order, and it says in one line what it is for."""
+    raw = held(name).raw
+    spoken = list(dict.fromkeys(entry.phase for entry in raw.transcript))
+    assert spoken == [phase.name for phase in FORMATS[name].phases if isinstance(phase, Phase)]
+    assert all(pair.answer is not None for pair in raw.cross_questions)
+    assert len(FORMATS[name].purpose) < 120
+
+
+def test_delphi_hides_who_estimates() -> None:
+    """Agents are called by numbers, and told what an estimate is."""
+    prompts: list[str] = []
+
+    def estimate(request: Any) -> Any:
+        prompts.append(str(request.messages))
+        match request.block.split("-")[1]:
+            case "propose":
+                return "35 hours, 30 to 40."
+            case "criticise":
+                return {"reasoning": "Sound.", "issues": [], "suggestions": [], "severity": 0.1}
+            case "revise":
+                return {"proposal": "34 hours, 30 to 38.", "position": "34", "enough": True}
+            case _:
+                return {"reasoning": "Clear.", "choice": "Expert 1", "confidence": 0.9}
+
+    agents = [Persona("ada", "an economist"), Persona("bob")]
+    study = consensus(name="hours", agents=agents, format="delphi", max_rounds=1)
+    output = study.run_sync("How many hours a week in 2040?", model=FunctionModel(estimate)).output
+    assert output.winner == "Expert 1"
+    assert not [prompt for prompt in prompts if "ada" in prompt.split()]
+    assert all("Delphi study" in prompt for prompt in prompts)
+
+
+def test_the_side_that_moved_more_of_the_audience_wins() -> None:
+    """Whoever had more votes at first: all five were for buses, and all five are for trams now."""
+    raw = held("oxford").raw
+    assert raw.winner is not None
+    assert raw.winner.debaters == ("pro",)
+    assert raw.verdict.verdict == "The audience moved most towards: Trams are better (from 0 to 5 of 5 votes)."
+    assert [(each.before, each.after) for each in raw.audience] == [("Buses are better", "Trams are better")] * 5
+
+
+@pytest.mark.parametrize(
+    ("votes", "winner"),
+    [
+        ([("tea", "coffee"), ("coffee", "tea")], None),
+        ([("tea", "tea")], None),
+        ([("tea", "coffee"), (None, "tea")], "coffee"),
+        ([], None),
+    ],
+)
+def test_nobody_wins_where_nobody_moved_more(votes: Any, winner: str | None) -> None:
+    """Nor by a vote of somebody who did not vote before."""
+    cast = [AudienceVote(voter="a nurse", before=before, after=after) for before, after in votes]
+    assert verdict_of(cast, ["tea", "coffee"]).winner == winner
+
+
+def test_a_format_of_ones_own_is_one_declaration() -> None:
+    """For `debate()` at once, and for all front ends once it is known by its name."""
+    trial = Format(name="mock_trial", purpose="Trying a case.", phases=["opening", Phase("questions", asks="pairs")])
+    assert {entry.phase for entry in held(trial).raw.transcript} == {"opening", "questions"}
+    add_format(trial)
+    try:
+        plan = {"debaters": [{"name": each.name, "stance": each.stance} for each in SIDES], "format": "mock-trial"}
+        made = make_plan(PATTERNS["debate"], {}, file={"question": "Trams?", **plan})
+        assert (made.length, made.usual_calls) == (2, 2 + 4 + 1)
+        assert made.pattern().name == "debate"
+    finally:
+        del FORMATS["mock_trial"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"chosen": "rodeo"}, r"`format` must be one of oxford, .*, or a Format of debate, got 'rodeo'"),
+        ({"chosen": "delphi"}, "`format` must be one of oxford"),
+        ({"chosen": "oxford", "judge": "swap"}, "`judge` must be left out with an audience, which decides"),
+        ({"chosen": "oxford", "debaters": [*SIDES, Debater("neither", "Walk")]}, "2 in the format oxford"),
+        ({"chosen": "oxford", "audience": []}, "`audience` must be 1 to 100 listeners"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(options: Any, message: str) -> None:
+    """Before anything is built."""
+    with pytest.raises(ConfigurationError, match=message):
+        held(**options)
+
+
+def test_a_service_holds_a_format_by_its_name() -> None:
+    """Over HTTP and MCP as well, with the sides of the format where nobody is named."""
+    asyncio.run(hold_a_premortem())
+
+
+async def hold_a_premortem() -> None:
+    async with Service(store="memory:", model=FunctionModel(answer)) as service:
+        begun = await service.begin("debate", "Should we open a second shop?", options={"format": "premortem"})
+        details = await service.wait(begun.run_id)
+        assert details.document is not None
+        raw = details.document.raw
+    assert {entry.agent_name for entry in raw.transcript} == {"People", "Facts", "World"}
