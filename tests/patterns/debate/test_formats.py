@@ -131,6 +131,7 @@ def test_a_service_holds_a_format_by_its_name() -> None:
 
 
 async def hold_a_premortem() -> None:
+    """The format brings its members."""
     async with Service(store="memory:", model=FunctionModel(answer)) as service:
         begun = await service.begin("debate", "Should we open a second shop?", options={"format": "premortem"})
         details = await service.wait(begun.run_id)
