@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
     from flowdebate.models.base import ModelRequest, ModelResponse, ToolCall
     from flowdebate.runs.events import CallStarted
+    from flowdebate.runs.queue_state import QueueState
     from flowdebate.runs.result import RunView
     from flowdebate.runs.run import Run
-    from flowdebate.workers.overview import QueueState
 
 
 _NOTHING = nullcontext()

@@ -24,6 +24,7 @@ from flowdebate.errors import RunNotFound
 from flowdebate.models.local.gguf import local_model_state
 from flowdebate.models.resolve import PROVIDERS, environment_choice
 from flowdebate.patterns import PATTERNS, PatternInfo
+from flowdebate.runs.queue_state import QueueState
 from flowdebate.server.front import API, Front, FrontOf, ServiceOf, data, limits_of, stored_run
 from flowdebate.server.guard import shared_root_of
 from flowdebate.server.problems import JSONData, responses
@@ -44,7 +45,6 @@ from flowdebate.service.state import BudgetState, Changed, RunDetails, RunPage, 
 from flowdebate.service.votes import Votes
 from flowdebate.store.archive import ArchivedDebate
 from flowdebate.web.written import as_curl, as_python, as_toml
-from flowdebate.workers.overview import QueueState
 
 _READY_WITHIN = 1.0
 _LONGEST_WAIT = 60

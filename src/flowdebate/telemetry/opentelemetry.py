@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from flowdebate.models.base import Message, ModelRequest, ModelResponse, ToolCall
     from flowdebate.models.usage import Attempt
     from flowdebate.runs.events import CallStarted
+    from flowdebate.runs.queue_state import QueueState
     from flowdebate.runs.result import RunView
-    from flowdebate.workers.overview import QueueState
 
 
 Content = Literal["none", "spans"]

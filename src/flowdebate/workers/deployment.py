@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.runs.limits import Limits
     from flowdebate.runs.observer import Observer
+    from flowdebate.runs.queue_state import QueueState
     from flowdebate.store.base import RunHeader, Store, StoredStatus
-    from flowdebate.workers.overview import QueueState
 
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{2,199}")

@@ -6,55 +6,13 @@ import json
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from flowdebate._util.wire import WireModel
 from flowdebate.errors import StoreError
+from flowdebate.runs.queue_state import QueueState, QueueVersion, WorkerState
 from flowdebate.store.postgres.database import Address, open_prepared
 from flowdebate.store.postgres.sessions import ALIVE
 
 if TYPE_CHECKING:
     from flowdebate.workers.deployment import Workers
-
-
-class WorkerState(WireModel):
-    """A worker that is alive."""
-
-    worker: str
-    """Its id: "machine:process:number"."""
-    version: str
-    since: float
-    """When it started, in seconds since the epoch."""
-    running: int
-    """How many runs it has."""
-
-
-class QueueVersion(WireModel):
-    """The runs of one version; only workers of the same version execute them."""
-
-    version: str
-    waiting: int
-    put_off: int
-    """How many wait for their delay: their worker died, or their provider was away."""
-    running: int
-    oldest: float | None
-    """For how many seconds the oldest one waits; None if none does."""
-    workers: int
-    """How many workers of this version are alive."""
-
-
-class QueueState(WireModel):
-    """A queue, and its workers."""
-
-    queue: str
-    waiting: int
-    put_off: int
-    running: int
-    oldest: float | None
-    rejected: int
-    """How many runs no worker can execute as they are."""
-    dead_letters: int
-    """How many runs were given up because they killed their workers."""
-    versions: tuple[QueueVersion, ...]
-    workers: tuple[WorkerState, ...]
 
 
 _DELIVERIES = """

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     import psycopg
     from dbos import WorkflowStatus
 
+    from flowdebate.runs.queue_state import QueueState
     from flowdebate.workers.deployment import Workers
-    from flowdebate.workers.overview import QueueState
 
 
 DEATHS_ALONE = 3  # of workers that executed nothing else: then the run is given up

@@ -14,8 +14,8 @@ from flowdebate.cli.terminal.process import open_page, write_json
 from flowdebate.service.plans.options import COMMAND, Option, Text, misuse
 
 if TYPE_CHECKING:
+    from flowdebate.runs.queue_state import QueueState
     from flowdebate.service.state import Changed
-    from flowdebate.workers.overview import QueueState
 
 
 @opt.command()
