@@ -61,6 +61,8 @@ Classes take facts and write the sentence themselves; the facts stay readable as
 
 from __future__ import annotations
 
+import time
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from flowdebate._messages import listed, pickles, shown
@@ -452,18 +454,32 @@ class LimitReached(FlowDebateError):
 class BudgetReached(LimitReached):
     """A budget of several runs is used up, such as that of all runs of a service. `budget` says which one.
 
+    That of an owner's day is empty again at `until`, in seconds since the epoch; None for one that is not.
+
     >>> str(BudgetReached("calls", limit=1000, used=1000))
     'the budget of all runs is reached: 1,000 of 1,000 calls used'
+    >>> str(BudgetReached("calls", limit=50, used=50, budget="'ann'", until=86_400))
+    "the budget of 'ann' is reached: 50 of 50 calls used, until 1970-01-02 00:00 UTC"
     """
 
-    def __init__(self, kind: str, *, limit: float, used: float, budget: str = "all runs") -> None:
+    def __init__(
+        self, kind: str, *, limit: float, used: float, budget: str = "all runs", until: float | None = None
+    ) -> None:
         self.kind = kind
         self.limit = limit
         self.used = used
         self.budget = budget
+        self.until = until
         what = "in money" if kind == "cost" else kind
         sentence = f"the budget of {budget} is reached: {round(used, 6):,} of {limit:,} {what} used"
+        if until is not None:
+            sentence += f", until {datetime.fromtimestamp(until, UTC):%Y-%m-%d %H:%M} UTC"
         super(LimitReached, self).__init__(sentence)
+
+    @property
+    def retry_after(self) -> float | None:
+        """Seconds until the budget is empty again; None for one that stays used up."""
+        return None if self.until is None else max(0.0, self.until - time.time())
 
 
 class TooManyRuns(FlowDebateError):

@@ -45,7 +45,7 @@ def test_nothing_begins_once_the_budget_is_used_up() -> None:
     with staged(
         lambda: Service(store="memory:", model=FunctionModel(debater), budget=Limits(calls=6)), openai=True
     ) as stage:
-        assert spent(stage) == [{"budget": "all runs", "kind": "calls", "used": 0, "limit": 6}]
+        assert spent(stage) == [{"budget": "all runs", "kind": "calls", "used": 0, "limit": 6, "until": None}]
         waits = stage.begin(runId="waits", options={"max_rounds": 1, **PEOPLE})
         assert stage.get(f"/runs/{waits}?wait=30").json()["status"] == "awaiting"
         stage.finished(runId="one")

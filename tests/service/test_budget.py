@@ -12,7 +12,8 @@ from flowdebate.errors import BudgetReached, ConfigurationError, ProviderFailed
 from flowdebate.models import Retry, Retrying
 from flowdebate.models.base import ModelRequest
 from flowdebate.models.usage import Attempt, Usage
-from flowdebate.runs.account import Account, Charge
+from flowdebate.runs.account import Account, Accounts, Charge
+from flowdebate.service.owned import OwnedService
 from flowdebate.service.service import Service
 from flowdebate.store.memory import MemoryStore
 from flowdebate.store.sqlite.store import SqliteStore
@@ -177,14 +178,14 @@ def test_what_a_server_reports_takes_the_place_of_the_estimate() -> None:
     async def run() -> None:
         account = Account(MemoryStore(), Limits(tokens=50))
         request = ModelRequest(messages=[{"role": "user", "content": "x" * 160}], block="ann")
-        charge = Charge(account, None)
+        charge = Charge((account,), None)
         await charge.begin("m", request)
         assert (await account.used())[:2] == (1, 40)
         reserved = charge.reserve("m", request)
         charge.settle(reserved, Attempt(model="m", usage=Usage(calls=1, prompt_tokens=7, completion_tokens=2)))
         await charge.end()
         assert (await account.used())[:2] == (1, 9)
-        unsent = Charge(account, None)
+        unsent = Charge((account,), None)
         await unsent.begin("m", request)
         await unsent.end()
         assert (await account.used())[:2] == (1, 9)
@@ -192,11 +193,12 @@ def test_what_a_server_reports_takes_the_place_of_the_estimate() -> None:
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("of", ["budget", "owner_budget"])
 @pytest.mark.parametrize("field", ["seconds", "working_seconds"])
-def test_a_budget_has_no_time(field: str) -> None:
+def test_a_budget_has_no_time(field: str, of: str) -> None:
     """Said at once."""
-    with pytest.raises(ConfigurationError, match=rf"Service: `budget\.{field}` must be left out"):
-        Service(store="memory:", budget=Limits(**{field: 5}))  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match=rf"Service: `{of}\.{field}` must be left out"):
+        Service(store="memory:", **{of: Limits(**{field: 5})})  # type: ignore[arg-type]
 
 
 def test_a_cancelled_wait_for_the_store_leaves_right_figures(tmp_path: Path) -> None:
@@ -208,7 +210,7 @@ def test_a_cancelled_wait_for_the_store_leaves_right_figures(tmp_path: Path) -> 
         request = ModelRequest(messages=[{"role": "user", "content": "x"}], block="ann")
 
         async def call(number: int) -> None:
-            charge = Charge(account, None)
+            charge = Charge((account,), None)
             try:
                 await charge.begin("m", request)
             finally:
@@ -222,5 +224,53 @@ def test_a_cancelled_wait_for_the_store_leaves_right_figures(tmp_path: Path) -> 
         await call(0)
         assert (await account.used()).calls == 0
         await store.close()
+
+    asyncio.run(run())
+
+
+def test_each_owner_has_a_budget_of_the_day(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is used up stops no other owner; it says until when, and begins anew then, also for a clock behind."""
+    now = 1_000.5 * 86_400
+    monkeypatch.setattr("flowdebate.runs.account.time.time", lambda: now)
+
+    async def run() -> None:
+        nonlocal now
+        own, all_runs = Limits(calls=5), Limits(calls=100)
+        async with Service(store="memory:", model=Counted(), budget=all_runs, owner_budget=own) as service:
+            ann, bob = (OwnedService(service, owner) for owner in ("ann", "bob"))
+            for owner, statuses in ((ann, ("complete", "limit")), (bob, ("complete",))):
+                for expected in statuses:
+                    run_id = f"{owner.owner} {expected}"
+                    await owner.begin("debate", QUESTION, options=SHORT, run_id=run_id)
+                    assert (await owner.wait(run_id)).status == expected
+            with pytest.raises(
+                BudgetReached, match="of 'ann' is reached: 5 of 5 calls used, until 1972-09-28"
+            ) as refused:
+                await ann.resume("ann limit")
+            assert refused.value.retry_after == 43_200
+            assert {(each.budget, each.used) for each in await bob.budgets()} == {("all runs", 9), ("'bob'", 4)}
+            assert await status_of(service) == "complete"  # of nobody
+            now += 86_400
+            begun = await ann.begin("debate", QUESTION, options=SHORT)
+            assert (await ann.wait(begun.run_id)).status == "complete"
+            now -= 86_400
+            assert [each.used for each in await ann.budgets()] == [17, 4]
+
+    asyncio.run(run())
+
+
+def test_what_one_account_refuses_no_other_holds() -> None:
+    """A call that does not fit a day is not counted among all runs."""
+
+    async def run() -> None:
+        accounts = Accounts(MemoryStore(), Limits(calls=9), Limits(calls=1)).of({"owner": "ann"})
+        request = ModelRequest(messages=[{"role": "user", "content": "x"}], block="ann")
+        held = Charge(accounts, None)
+        await held.begin("m", request)
+        refused = Charge(accounts, None)
+        with pytest.raises(BudgetReached):
+            await refused.begin("m", request)
+        await refused.end()
+        assert [(await each.used()).calls for each in accounts] == [1, 1]
 
     asyncio.run(run())

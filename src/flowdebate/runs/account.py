@@ -1,27 +1,35 @@
-"""Account: what all runs of a service have used of one budget, counted in their store."""
+"""Accounts: what all runs of a service, and those of each owner on one day, have used of a budget; in their store."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import time
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from hashlib import sha256
 from sys import maxsize
 from typing import TYPE_CHECKING, NamedTuple
+from weakref import WeakValueDictionary
 
 from flowdebate.errors import BudgetReached, ConfigurationError, StoreError
 from flowdebate.runs.durable.journal import wait_uncancelled
 from flowdebate.runs.limits import Budget
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from flowdebate.models.base import ModelRequest
     from flowdebate.models.usage import Attempt, Usage
     from flowdebate.runs.limits import Limits
     from flowdebate.store.base import Store
 
 
+OWNER = "owner"
+"""The label with the user to whom a run belongs."""
 _COLLECTION = "budgets"
-"""Of the store's documents: one for each account, by its name."""
+"""Of the store's documents: the account of all runs; those of owners have collections of their own below it."""
+_DAY = 86_400
 
 
 class Used(NamedTuple):
@@ -37,28 +45,44 @@ class Used(NamedTuple):
         return Used(self.calls + sign * other.calls, self.tokens + sign * other.tokens, cost)
 
 
-class Account:
-    """The account `name` in `store`: `limits` are those of all runs together.
+_NOTHING = Used()
 
-    All processes with the same store and name share it, and its figures outlast them, and runs that are deleted. The
-    first request of a call is counted before it is sent, so a budget is exceeded at most by retries that several
-    processes send at once, and by answers longer than estimated. What a killed process has reserved stays used.
+
+class Account:
+    """The account of all runs in `store`, or of those of `owner` on one day (UTC): `limits` are those of them together.
+
+    All processes with the same store share it, and its figures outlast them, and runs that are deleted. The first
+    request of a call is counted before it is sent, so a budget is exceeded at most by retries that several processes
+    send at once, and by answers longer than estimated. What a killed process has reserved stays used.
     """
 
-    def __init__(self, store: Store, limits: Limits, *, name: str = "all runs") -> None:
+    def __init__(self, store: Store, limits: Limits, *, owner: str | None = None) -> None:
         for field in ("seconds", "working_seconds"):
             if (given := getattr(limits, field)) is not None:
                 allowed = "left out: a budget is one of calls, tokens and cost"
-                raise ConfigurationError("Service", f"budget.{field}", given, allowed)
-        self.name = name
+                where = "budget" if owner is None else "owner_budget"
+                raise ConfigurationError("Service", f"{where}.{field}", given, allowed)
+        self.name: str = "all runs" if owner is None else repr(owner)
         self.limits = limits
         self._pricing = Budget(replace(limits, tokens=limits.tokens or maxsize))  # else it would count no tokens
         self._store = store
+        self._daily = owner is not None
+        self._collection, self._key = _COLLECTION, self.name
+        if owner is not None:  # a name in a store is short and printable, and those of users are what others make them
+            digest = sha256(owner.encode(errors="surrogatepass")).hexdigest()
+            self._collection, self._key = f"{_COLLECTION}/{digest}", "day"
+        self._day = 0
+        """Of the figures that were read last, in days since the epoch."""
         self._lock = asyncio.Lock()
         self._known = Used()
         """What the store said last."""
         self._owed = Used()
         """What the next write has to add."""
+
+    @property
+    def until(self) -> float | None:
+        """When the figures begin anew, in seconds since the epoch; None for those that never do."""
+        return (max(self._day, int(time.time() // _DAY)) + 1) * float(_DAY) if self._daily else None
 
     def expect(self, model: str, request: ModelRequest, usage: Usage | None = None) -> Used:
         """What a request may use; with a `usage`, what it has used, as estimated where the server did not report it."""
@@ -91,7 +115,10 @@ class Account:
                 if more is not None:
                     self._check(used, more)
                     used = used.plus(more)
-                put = self._store.put(_COLLECTION, self.name, json.dumps(used._asdict()), expected=body)
+                if self._daily:  # what was held yesterday is not given back today
+                    used = Used(max(0, used.calls), max(0, used.tokens), max(0.0, used.cost))
+                written = json.dumps(used._asdict() | ({"day": self._day} if self._daily else {}))
+                put = self._store.put(self._collection, self._key, written, expected=body)
                 writing = asyncio.ensure_future(put)
                 cancelled = await wait_uncancelled(writing)
                 if writing.result():
@@ -103,57 +130,90 @@ class Account:
                     raise cancelled
 
     async def _read(self) -> tuple[Used, str | None]:
-        body = (await self._store.documents(_COLLECTION)).get(self.name)
-        self._known = Used() if body is None else Used(**json.loads(body))
+        body = (await self._store.documents(self._collection)).get(self._key)
+        found = {} if body is None else json.loads(body)
+        day = found.pop("day", 0)
+        if self._daily:  # by the latest clock of all processes: one that is behind begins no day anew
+            self._day = max(day, int(time.time() // _DAY))
+        self._known = Used(**found) if day == self._day or not self._daily else Used()
         return self._known, body
 
     def _check(self, used: Used, more: Used) -> None:
         for kind, so_far, further in zip(Used._fields, used, more, strict=True):
             limit: float | None = getattr(self.limits, kind)
             if limit is not None and (so_far >= limit or so_far + further > limit):
-                raise BudgetReached(kind, limit=limit, used=so_far, budget=self.name)
+                raise BudgetReached(kind, limit=limit, used=so_far, budget=self.name, until=self.until)
+
+
+class Accounts:
+    """The accounts of the runs of one service: `budget` of all, and `owner_budget` of each owner and day."""
+
+    def __init__(self, store: Store, budget: Limits | None, owner_budget: Limits | None) -> None:
+        self._store = store
+        self._all = () if budget is None else (Account(store, budget),)
+        self._each = owner_budget
+        self._owners: WeakValueDictionary[str, Account] = WeakValueDictionary()
+        """Those of runs in progress, so that these count one after the other."""
+        if owner_budget is not None:
+            Account(store, owner_budget, owner="")  # ConfigurationError
+
+    def of(self, labels: Mapping[str, str] | None) -> tuple[Account, ...]:
+        """The accounts of a run with these labels."""
+        owner = (labels or {}).get(OWNER)
+        if owner is None or self._each is None:
+            return self._all
+        found = self._owners.get(owner) or Account(self._store, self._each, owner=owner)
+        return (*self._all, self._owners.setdefault(owner, found))
+
+
+@dataclass(slots=True)
+class _Meter:
+    """What one call holds and has used of one account."""
+
+    account: Account
+    held: Used = _NOTHING
+    used: Used = _NOTHING
 
 
 class Charge:
-    """The meter of one call: counts its requests against the budget of its run, and the account of its service."""
+    """The meter of one call: counts its requests against the budget of its run, and the accounts of its service."""
 
-    def __init__(self, account: Account | None, budget: Budget | None) -> None:
-        self._account = account
+    def __init__(self, accounts: Sequence[Account], budget: Budget | None) -> None:
+        self._meters = [_Meter(account) for account in accounts]
         self._budget = budget
-        self._held = self._used = Used()
         self._sent = False
 
     async def begin(self, model: str, request: ModelRequest) -> None:
-        """Hold what the first request of the call may use; BudgetReached."""
-        if self._account is not None:
+        """Hold what the first request of the call may use; BudgetReached. `end` has to follow in any case."""
+        for meter in self._meters:
             held = Used(1)
             with suppress(ConfigurationError):  # a wrapper has no price, and the model inside of it is not known yet
-                held = self._account.expect(model, request)
-            await self._account.count(held)
-            self._held = held
+                held = meter.account.expect(model, request)
+            await meter.account.count(held)
+            meter.held = held
 
     async def end(self) -> None:
         """Count what the call has used in place of what was held."""
-        if self._account is not None:
-            self._account.owe(self._used, instead=self._held)
+        for meter in self._meters:
+            meter.account.owe(meter.used, instead=meter.held)
             with suppress(StoreError):  # the answer is there: the next write brings its figures along
-                await self._account.count()
+                await meter.account.count()
 
     def reserve(self, model: str, request: ModelRequest) -> tuple[ModelRequest, object]:
         """Reserve a request that is about to be sent; LimitReached."""
-        if self._account is not None:
-            expected = self._account.expect(model, request)
+        for meter in self._meters:
+            expected = meter.account.expect(model, request)
             if self._sent:
-                self._account.owe(expected)
-                self._held = self._held.plus(expected)
-            self._sent = True
+                meter.account.owe(expected)
+                meter.held = meter.held.plus(expected)
+        self._sent = True
         return request, None if self._budget is None else self._budget.reserve(model, request)
 
     def settle(self, reserved: object, attempt: Attempt) -> None:
         """Count an attempt, in place of its reservation."""
         assert isinstance(reserved, tuple)  # noqa: S101 - the result of `reserve`
-        if self._account is not None:
-            self._used = self._used.plus(self._account.expect(attempt.model, reserved[0], attempt.usage))
+        for meter in self._meters:
+            meter.used = meter.used.plus(meter.account.expect(attempt.model, reserved[0], attempt.usage))
         if self._budget is not None:
             self._budget.settle(reserved[1], attempt)
 

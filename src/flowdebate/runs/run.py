@@ -201,8 +201,8 @@ class Run:
     outcome: RunStatus = field(default="complete", init=False)
     """The status if nothing else ends the run; "degraded" or "no_verdict" after provider failures."""
     budget: Budget | None = field(init=False)
-    account: Account | None = field(default=None, init=False)
-    """What all runs of the service that started it may use together; None outside of services with a budget."""
+    accounts: tuple[Account, ...] = field(default=(), init=False)
+    """What all runs of the service that started it, and those of its owner, may use; none outside of services."""
     acting: bool = field(default=False, init=False)
     """Whether the task that executes the run has started."""
     started: asyncio.Event = field(default_factory=asyncio.Event, init=False)
@@ -358,7 +358,7 @@ class Run:
             if row is not None:
                 return self._replay(model, request, path, row, odd=() if row.request == digest else ("other_request",))
         role = request.role  # `tell` must not hold the request, which holds it: a cycle would keep the whole run
-        charge = Charge(self.account, self.budget)
+        charge = Charge(self.accounts, self.budget)
         attempts = request.attempts.belong_to(
             meter=charge,
             tell=lambda event: self.emit(event, path, role),

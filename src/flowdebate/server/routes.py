@@ -220,9 +220,9 @@ async def write_note(run_id: str, body: NoteBody, front: FrontOf, service: Servi
 
 
 @router.get("/budgets", response_model=list[BudgetState], responses=responses())
-async def budgets(front: FrontOf) -> Response:
-    """Show how much of the server's budget all runs have used; an empty list without one."""
-    return data(await front.service.budgets())
+async def budgets(service: ServiceOf) -> Response:
+    """Show how much of the server's budget all runs have used, and how much of yours your runs of today."""
+    return data(await service.budgets())
 
 
 @router.get("/archive", response_model=list[ArchivedDebate], responses=responses())

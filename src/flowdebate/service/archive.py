@@ -5,6 +5,7 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
+from flowdebate.runs.account import OWNER
 from flowdebate.store.archive import stored_archive
 
 if TYPE_CHECKING:
@@ -12,10 +13,6 @@ if TYPE_CHECKING:
 
     from flowdebate.store.archive import StoredArchive
     from flowdebate.store.base import Store
-
-
-OWNER = "owner"
-"""The label that says whose a run is."""
 
 
 def archive_of(store: Store, labels: Mapping[str, str]) -> StoredArchive:

@@ -7,7 +7,8 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
 
 from flowdebate.errors import ConfigurationError, RunExists, RunNotFound
-from flowdebate.service.archive import OWNER, archive_of
+from flowdebate.runs.account import OWNER
+from flowdebate.service.archive import archive_of
 from flowdebate.service.service import Service
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from flowdebate.service.audit import Items
     from flowdebate.service.channel import Update
     from flowdebate.service.plans.plan import Plan
-    from flowdebate.service.state import Changed, RunPage, RunState
+    from flowdebate.service.state import BudgetState, Changed, RunPage, RunState
     from flowdebate.service.votes import Vote, Votes
     from flowdebate.store.archive import StoredArchive
     from flowdebate.store.base import StoredRun
@@ -108,6 +109,10 @@ class OwnedService:
     async def audited(self, *, labels: Mapping[str, str] | None = None, **filters: Any) -> Items:  # noqa: ANN401 - those of the service
         """Ballots and votes of runs of this owner."""
         return await self._service.audited(labels={**(labels or {}), OWNER: self.owner}, **filters)
+
+    async def budgets(self) -> list[BudgetState]:
+        """What is used of the budget of all runs, and of this owner's."""
+        return await self._service.budgets(self.owner)
 
     def archive(self) -> StoredArchive:
         """What debates of this owner remember."""

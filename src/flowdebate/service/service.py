@@ -25,7 +25,7 @@ from flowdebate.errors import (
     StoreError,
     TooManyRuns,
 )
-from flowdebate.runs.account import Account
+from flowdebate.runs.account import OWNER, Accounts
 from flowdebate.runs.durable.replay import replay
 from flowdebate.runs.durable.resume import StoreOptions, changes_of, check_unchanged, load_fork, load_run
 from flowdebate.runs.execute import make_run, start_block
@@ -92,7 +92,8 @@ class Service:
     `patterns` are the application's own, by name; unless `plans` is False, the built-in ones can be started as well,
     as plans describe them. Runs are in `store` (None: FLOWDEBATE_STORE, else the user's data directory). `model` is
     for runs that name none; `limits` are upper bounds of every run, and `budget` one of all runs together, of
-    calls, tokens and cost (None: that of the workers), counted in the store. At most `max_concurrency` runs are
+    calls, tokens and cost (None: that of the workers), counted in the store; `owner_budget` is one of the runs of
+    each owner (the label `owner`) on one day (UTC). At most `max_concurrency` runs are
     executed here at once. With `workers`, runs of their patterns are queued, and executed by worker processes. Runs
     of other processes are followed through their journal, which is read every `poll` seconds if it has changed.
     With `recover`, runs that a process leaves unfinished are resumed by `recover()` of the next one, which with
@@ -129,6 +130,7 @@ class Service:
         model: ModelChoice = None,
         limits: Limits | None = None,
         budget: Limits | None = None,
+        owner_budget: Limits | None = None,
         workers: Workers | None = None,
         max_concurrency: int = 8,
         plans: bool = True,
@@ -170,7 +172,9 @@ class Service:
         self._poll = poll
         self._observe = observe
         budget = budget if budget is not None or workers is None else workers.budget
-        self._account = None if budget is None else Account(self.store, budget)
+        if owner_budget is None and workers is not None:
+            owner_budget = workers.owner_budget
+        self._accounts = Accounts(self.store, budget, owner_budget)
         self._active = ActiveRuns(
             self.store, max_concurrency=max_concurrency, poll=poll, replay=self._replayed, goes_on=self._goes_on
         )
@@ -235,7 +239,7 @@ class Service:
         )
         # reading a document may take a second, in which nobody else would be served
         recipe = await asyncio.to_thread(new) if isinstance(options.get("sources"), list) else new()
-        await self._check_budget(run_id)
+        await self._check_budget(labels, run_id)
         if recipe.queued and self.workers is not None:
             queued = await self.workers.submit(
                 recipe.name, recipe.value, run_id=run_id, seed=recipe.seed, labels=labels, limits=recipe.limits
@@ -270,19 +274,21 @@ class Service:
 
         async def starting() -> RunHandle[Any]:
             run, value = await make()
-            run.account = self._account
+            assert run.journal is not None  # noqa: S101 - it has a store
+            run.accounts = self._accounts.of(run.journal.header.labels)
             return start_block(block, value, run)
 
         return self._told(await self._active.start(starting()))
 
-    async def _check_budget(self, run_id: str | None = None) -> None:
+    async def _check_budget(self, labels: Mapping[str, str] | None, run_id: str | None = None) -> None:
         """BudgetReached where nothing is left; a run that has started may be asked for again."""
-        if self._account is not None:
-            if run_id is not None:
-                with suppress(RunNotFound):
-                    await self.store.run(run_id)
-                    return
-            await self._account.check()
+        accounts = self._accounts.of(labels)
+        if accounts and run_id is not None:
+            with suppress(RunNotFound):
+                await self.store.run(run_id)
+                return
+        for account in accounts:
+            await account.check()
 
     async def _same(self, run: Run, recipe: Recipe) -> RunState | None:
         """The stored run with the id of `run`, if there is one; RunChanged if it began with another request."""
@@ -384,12 +390,11 @@ class Service:
         runs = await list_runs(self.store, state=status, block=block, search=text, labels=labels, limit=limit)
         return await audited_runs(self.store, runs)
 
-    async def budgets(self) -> list[BudgetState]:
-        """What all runs together have used of each limit of the budget; empty without one."""
-        if (account := self._account) is None:
-            return []
+    async def budgets(self, owner: str | None = None) -> list[BudgetState]:
+        """What is used of each limit of the budget of all runs, and of that of the day of `owner`; empty without."""
         return [
-            BudgetState(budget=account.name, kind=kind, used=used, limit=limit)
+            BudgetState(budget=account.name, kind=kind, used=used, limit=limit, until=account.until)
+            for account in self._accounts.of({} if owner is None else {OWNER: owner})
             for kind, used in (await account.used())._asdict().items()
             if (limit := getattr(account.limits, kind)) is not None
         ]
@@ -575,7 +580,7 @@ class Service:
         stored = await self.store.run(run_id)
         if stored.status in COMPLETE:
             return self._told(stored)
-        await self._check_budget()
+        await self._check_budget(stored.header.labels)
         workers = self._workers_of(stored)
         if workers is not None:
             _check_left_out(
@@ -675,7 +680,7 @@ class Service:
         if isinstance(edits, Mapping) and edits and pattern is None and not options:
             steps = await self.store.steps(run_id)
             edits = check_edits(edits, steps, (await self._replayed(stored, steps)).requests)
-        await self._check_budget()
+        await self._check_budget(labels)
         seed = recipe.seed if seed is None else seed
         if recipe.queued and self.workers is not None:
             forked = await self.workers.fork(

@@ -175,11 +175,13 @@ class BudgetState(WireModel):
     """How much of one limit of a budget is used, by all processes that share it."""
 
     budget: str
-    """What it is for, such as "all runs"."""
+    """What it is for: "all runs", or an owner's day."""
     kind: str
     """What is limited: "calls", "tokens" or "cost"."""
     used: int | float
     limit: int | float
+    until: float | None = None
+    """When it begins anew, in seconds since the epoch; None for one that does not."""
 
 
 def pending_in(run: StoredRun, steps: Sequence[StepRow], *, store: str) -> tuple[PendingInput, ...]:

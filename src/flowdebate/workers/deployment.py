@@ -37,8 +37,9 @@ class Workers:
     """A queue of runs, shared by any number of clients and worker processes on any number of machines.
 
     Clients and workers create the same object from the same module: the PostgreSQL database at `url`, the
-    `patterns` by name, the `model` and `limits` of their runs, and the `budget` of all runs together. Turns are
-    stored in a PostgresStore in `schema`; DBOS, with its tables in `{schema}_queue`, distributes run ids only.
+    `patterns` by name, the `model` and `limits` of their runs, the `budget` of all runs together, and the
+    `owner_budget` of the runs of each owner on one day. Turns are stored in a PostgresStore in `schema`; DBOS, with its
+    tables in `{schema}_queue`, distributes run ids only.
     `name` is the name of the queue. Only workers of the same `version` execute a run: change it whenever a pattern
     or a model changes. Each worker executes up to `max_concurrency` runs at once, and polls the queue every `poll`
     seconds. A run whose provider is unavailable goes back to the queue, for `outage` seconds without progress at most
@@ -59,6 +60,7 @@ class Workers:
         model: ModelChoice = None,
         limits: Limits | None = None,
         budget: Limits | None = None,
+        owner_budget: Limits | None = None,
         version: str = "1",
         max_concurrency: int = 8,
         name: str = "flowdebate",
@@ -87,6 +89,7 @@ class Workers:
         self.model = model
         self.limits = limits
         self.budget = budget
+        self.owner_budget = owner_budget
         self.version = version
         self.max_concurrency = max_concurrency
         self.name = name

@@ -26,7 +26,7 @@ from flowdebate.errors import (
     StoreError,
 )
 from flowdebate.models.circuit_breaker import Breaker
-from flowdebate.runs.account import Account
+from flowdebate.runs.account import Accounts
 from flowdebate.runs.durable.resume import load_run
 from flowdebate.runs.execute import run_block
 from flowdebate.store.draining import Draining
@@ -138,7 +138,7 @@ class Worker:
         self._reaper = Reaper(workers)
         self._provider = _Provider(workers)
         self._store = _WorkerStore(workers.store, self._provider)
-        self._account = None if workers.budget is None else Account(self._store, workers.budget)
+        self._accounts = Accounts(self._store, workers.budget, workers.owner_budget)
         self._running: dict[str, tuple[str, asyncio.Task[Any]]] = {}
         self._places = asyncio.Condition()
         self._executing = self._suspects = 0
@@ -297,7 +297,7 @@ class Worker:
             observe=workers.observe,
             retry_dead_letter=True,  # the reaper counts deaths, and has given up none that it delivers
         )
-        run.account = self._account
+        run.accounts = self._accounts.of(stored.header.labels)
         self._provider.runs[run_id] = (run, history)
         try:
             return str((await run_block(pattern, value, run)).status)
