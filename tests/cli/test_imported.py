@@ -273,6 +273,7 @@ def test_the_paths_and_addresses_of_all_patterns_are_these() -> None:
             found |= {(name, kind) for kind in kinds if kind not in ("nothing", "model")}
     assert found == {
         ("base_url", "server"),
+        ("diff", "file"),
         ("output_schema", "file"),
         ("record", "file"),
         ("replay", "file"),

@@ -51,11 +51,16 @@ class Show:
     """Only its end."""
     head: Sequence[str]
     """The first lines of the page."""
+    form: Callable[[Document], str] | None = None
+    """Another form of the document for stdout, so that the page is on stderr; its first lines are told in any case."""
 
     def page(self, plan: Plan) -> View:
         """The page of a run."""
-        stream = sys.stderr if self.as_json else sys.stdout
-        if self.as_json and (self.quiet or not stream.isatty()):
+        on_stderr = self.as_json or self.form is not None
+        stream = sys.stderr if on_stderr else sys.stdout
+        if on_stderr and (self.quiet or not stream.isatty()):
+            for line in filter(None, self.head if self.form is not None and not self.quiet else ()):
+                tell(line)  # who reads a log has to see what was sent, and to whom
             return View()
         from flowdebate.cli.terminal.page import LivePage
 
@@ -152,7 +157,8 @@ async def execute(
             assert place is not None  # noqa: S101 - above
             assert state is not None  # noqa: S101 - above
             end = await end_of_stored(place, state.run_id)
-    return finish(end, seen, place=place, as_json=show.as_json, markdown=markdown)
+    as_json = (lambda document: document.to_json()) if show.as_json else None
+    return finish(end, seen, place=place, markdown=markdown, form=show.form or as_json)
 
 
 async def follow_run(
@@ -250,8 +256,15 @@ async def end_of_stored(place: Place, run_id: str) -> Ended:
     )
 
 
-def finish(end: Ended, seen: Followed, *, place: Place | None, as_json: bool, markdown: Path | None) -> int:
-    """Write what there is to write about a run that has ended; the exit code."""
+def finish(  # noqa: C901 - one thing to write after the other
+    end: Ended,
+    seen: Followed,
+    *,
+    place: Place | None,
+    markdown: Path | None,
+    form: Callable[[Document], str] | None = None,
+) -> int:
+    """Write what there is to write about a run that has ended, its document in a `form`; the exit code."""
     from flowdebate.service.runs import short_id
 
     document, unwritten, hint = end.document, seen.unwritten, ""
@@ -260,8 +273,8 @@ def finish(end: Ended, seen: Followed, *, place: Place | None, as_json: bool, ma
     try:
         if unwritten is None:
             seen.view.finish(document, hint=hint)
-            if as_json:
-                write_json(document.to_json())
+            if form is not None:
+                write_json(form(document))
     except WriteFailed as error:
         unwritten = error
     if end.error:
@@ -275,6 +288,8 @@ def finish(end: Ended, seen: Followed, *, place: Place | None, as_json: bool, ma
         return end.code
     if seen.signal is not None:
         return exit_code_of_signal(seen.signal)
+    if not document.holds_gate:
+        return ExitCode.GATE
     return 0 if document.has_result and document.status != "limit" else ExitCode.NO_RESULT
 
 

@@ -137,6 +137,10 @@ FORMER = {
 """Options, by what earlier versions called them: taken, with a hint."""
 
 
+BARE = {"--diff": "HEAD"}
+"""Options that may stand without a value, and what they mean then."""
+
+
 class Command(TyperCommand):
     """Command whose options are listed in panels, with examples and exit codes at the end."""
 
@@ -147,6 +151,11 @@ class Command(TyperCommand):
             if name in known and flag not in known:
                 tell(f"{flag} is called {name}.")
                 args[at] = f"{name}{sign}{value}"
+        for at in reversed(range(len(args))):
+            behind = args[at + 1 : at + 2]
+            # no commit has a space in its name: that is a question
+            if args[at] in known & BARE.keys() and not (behind and behind[0][:1] != "-" and " " not in behind[0]):
+                args.insert(at + 1, BARE[args[at]])
         return super().parse_args(ctx, args)
 
     def format_options(self, ctx: _Click, formatter: _Click) -> None:
@@ -168,14 +177,17 @@ class Command(TyperCommand):
     def format_epilog(self, _: _Click, formatter: _Click) -> None:
         name = self.name or ""
         examples, docs = EXAMPLES.get(name), _DOCUMENTATION.get(name, "docs/cli.md")
+        note = ""
         if (info := find_pattern(name)) is not None and name == info.verb:
-            examples, docs = info.load_page().examples, info.load_page().docs
+            page = info.load_page()
+            examples, docs, note = page.examples, page.docs, page.exit_note
         if examples:
             with formatter.section("Examples"):
                 for line in examples:
                     formatter.write("".join(f"{each}\n" for each in _pasted(line, formatter)))
         formatter.write_paragraph()
-        formatter.write_text(EXIT_CODES.get(name, _RUN_CODES))
+        codes = EXIT_CODES.get(name, _RUN_CODES)
+        formatter.write_text(codes.replace("130 ", f"{note}, 130 ") if note else codes)
         formatter.write_paragraph()
         formatter.write_text(f"Documentation: {docs}")
 

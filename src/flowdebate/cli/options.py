@@ -56,6 +56,9 @@ Resume: TypeAlias = Annotated[
         help="Go on with the run of this id, if there is one; while another process executes it, wait for that one.",
     ),
 ]
+FORM = Option(
+    panel="Output", flag="--format", help="Print the result for tools on stdout, and nothing else; json are JSON Lines."
+)
 RUN = "Id of a run, or at least its first 4 characters."
 RunName: TypeAlias = Annotated[str | None, Option(metavar="RUN", help=RUN)]
 RunNames: TypeAlias = Annotated[list[str] | None, Option(metavar="RUN", help=RUN)]

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from inspect import Parameter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import typer
 
@@ -80,11 +80,14 @@ def _class_of(info: PatternInfo) -> type[Command]:
         def loaded(self) -> Any:  # noqa: ANN401 - a command of click
             def run(**given: Any) -> None:  # noqa: ANN401 - the options of the command
                 here = {name: given.pop(name, False) for name in _HERE}
-                _run(info, given, **here)
+                _run(info, given, form=given.pop("form", None), **here)
 
             page = info.load_page()
-            here = _parameters_here(*(() if page.proposes else ("yes",)))
+            here = [*_parameters_here(*(() if page.proposes else ("yes",)))]
             alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+            if page.formats:
+                kind: Any = Literal[tuple(page.formats)]
+                here = [*here, opt.parameter("form", kind, opt.FORM)]
             alone.command(info.verb)(opt.with_parameters(run, [*parameters_of(page.options), *here]))
             return typer.main.get_command(alone)
 
@@ -167,6 +170,7 @@ def _run(  # noqa: PLR0913 - the options of this front end
     markdown: Path | None,
     quiet: bool,
     yes: bool = False,
+    form: str | None = None,
 ) -> None:
     with report_problems(), report_warnings():
         from flowdebate.service.plans.models import models_line, sources_lines, with_policies
@@ -184,7 +188,10 @@ def _run(  # noqa: PLR0913 - the options of this front end
                 "--run-id", run_id, "--run-id and --no-store exclude each other: the run is found in the store."
             )
         check_target(markdown)
-        show = Show(as_json=as_json, quiet=quiet, head=[models_line(plan), *sources_lines(plan)])
+        if form is not None and as_json:
+            raise misuse("--format", form, "--format and --json exclude each other.")
+        head = [models_line(plan), *sources_lines(plan)]
+        show = Show(as_json=as_json, quiet=quiet, head=head, form=info.load_page().formats.get(form))
         plan = with_policies(plan)
         with nullcontext() if no_store else opened(store) as place:
             if not plan.speakers:

@@ -13,6 +13,7 @@ from flowdebate._messages import error_text
 from flowdebate._util.text import is_blank
 from flowdebate._util.validation import check_library
 from flowdebate.errors import BadFile, ConfigurationError
+from flowdebate.sources.diff import is_diff, read_diff
 from flowdebate.sources.documents import kind_of, read_document
 from flowdebate.sources.source import Source
 
@@ -42,6 +43,8 @@ _KEY = b"PRIVATE KEY-----"
 def read_sources(given: Sequence[str], *, folder: Path = Path()) -> list[Source]:
     """The sources at paths of files and folders, relative to `folder`: "-" is stdin, and "NAME=FILE" gives a name.
 
+    "git:BASE..HEAD" is the diff of a git repository, a source for each changed file.
+
     The files of a folder are read without secrets, links, what its `.gitignore` names and what is no text: those are
     listed with the reason in `left_out`.
 
@@ -53,7 +56,9 @@ def read_sources(given: Sequence[str], *, folder: Path = Path()) -> list[Source]
         if each == "-":
             found.append(_text_of("stdin", "-", _read_stdin()))
             continue
-        if path.is_dir() and not path.is_symlink():
+        if is_diff(each):
+            found += read_diff(each, folder, _why_secret)
+        elif path.is_dir() and not path.is_symlink():
             read = list(_walk(path.resolve(), each, name or path.resolve().name))
             if not any(source.left_out is None for source in read):
                 raise BadFile(each, "is a folder without any file that can be read")
@@ -75,10 +80,12 @@ def allowed_folders(given: Iterable[str | Path], *, where: str) -> tuple[Path, .
 
 
 def outside_of(folders: Sequence[Path], given: Sequence[str]) -> list[str]:
-    """Those of the sources `given` that are not below one of `folders`, such as stdin."""
+    """Those of the sources `given` that are not below one of `folders`, such as stdin or a diff."""
     paths = {each: _named(each, Path())[1] for each in given}
     return [
-        each for each, path in paths.items() if each == "-" or not any(_is_within(path, folder) for folder in folders)
+        each
+        for each, path in paths.items()
+        if each == "-" or is_diff(each) or not any(_is_within(path, folder) for folder in folders)
     ]
 
 
@@ -122,6 +129,12 @@ def _read_file(path: Path, given: str, name: str) -> Source:
     if len(data) > MOST_OF_FILE * _MEGABYTE:
         raise BadFile(given, f"is larger than {MOST_OF_FILE} MB")
     return _text_of(name, given, data)
+
+
+def _why_secret(path: Path, content: bytes) -> str | None:
+    """Why a file of a repository is never read; None if it may be."""
+    hidden = _NEVER.intersection(path.parts) or _is_secret(path) or _KEY in content
+    return f"{_SECRET}, and is never read" if hidden else None
 
 
 def _is_secret(path: Path) -> bool:

@@ -75,7 +75,7 @@ def _watch(stored: StoredRun, place: Place, *, as_json: bool, quiet: bool, markd
         return exit_code_of_signal(seen.signal)
     if plan is not None:
         end = asyncio.run(end_of_stored(place, run_id))
-        return finish(end, seen, place=place, as_json=False, markdown=markdown)
+        return finish(end, seen, place=place, markdown=markdown)
     if seen.unwritten is not None:
         raise seen.unwritten
     stored = asyncio.run(place.store.run(run_id))

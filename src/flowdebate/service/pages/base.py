@@ -13,7 +13,7 @@ from flowdebate.service.plans.files import problem_of
 from flowdebate.service.plans.options import OutputOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from flowdebate.blocks.base import Block
     from flowdebate.blocks.sequencer import Sequencer
@@ -55,6 +55,12 @@ class PatternPage(ABC):
     docs: ClassVar[str] = "docs/cli.md"
     """Its page of the documentation."""
 
+    question_about_sources: ClassVar[str | None] = None
+    """The subject where sources are given without one."""
+    formats: ClassVar[Mapping[str, Callable[[Any], str]]] = {}
+    """Other forms of its document, for tools, by their names."""
+    exit_note: ClassVar[str] = ""
+    """An exit code that only its command has, in words."""
     confidence: ClassVar[Mapping[Confidence, Mapping[str, Any]]] = {}
     """Options for an answer that is to be so sure, beside the length of `options_for`."""
 

@@ -21,7 +21,9 @@ from flowdebate.service.documents.document import Document, Speaker
 from flowdebate.service.documents.live import OwnSections, Together
 from flowdebate.service.documents.sections import Card, Entry, Fact, Group, Heading, Remark, Section, failures
 from flowdebate.service.pages.base import Confidence, PatternPage
+from flowdebate.service.pages.review_forms import findings_lines, findings_markdown, findings_sarif
 from flowdebate.service.plans.options import (
+    FilePath,
     Flag,
     PatternOptions,
     PersonaEntry,
@@ -31,9 +33,10 @@ from flowdebate.service.plans.options import (
     read_models,
     roster_option,
 )
+from flowdebate.sources.diff import GIT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.patterns.events import RoundStarted, TurnFinished
@@ -64,6 +67,12 @@ class ReviewOptions(PatternOptions):
         "provider whose key is set.",
         key="model",
     )
+    diff: FilePath | None = option(
+        "Review the changes of the git repository here: between two commits, or since one. Alone: those that are not "
+        "committed.",
+        panel="Sides",
+        metavar="[BASE..HEAD]",
+    )
     focus: Annotated[Text | dict[str, Text], allowed("text, or a table of texts by reviewer")] | None = option(
         "What to look for above all; repeat with NAME= for one reviewer's.",
         panel="Sides",
@@ -84,6 +93,10 @@ class ReviewOptions(PatternOptions):
         "Let humans answer later, with flowdebate answer. Default without a terminal.", panel="Sides"
     )
 
+    @property
+    def diffs(self) -> list[str]:
+        return [] if self.diff is None else [f"{GIT}{self.diff}"]
+
 
 class ReviewDocument(Document):
     """A saved review."""
@@ -103,6 +116,10 @@ class ReviewDocument(Document):
     def has_result(self) -> bool:
         gate = self.raw.gate
         return self.raw.stop_reason is not None and (gate is None or gate.holds is not None)
+
+    @property
+    def holds_gate(self) -> bool:
+        return self.raw.gate is None or self.raw.gate.holds is not False
 
     @property
     def ending(self) -> str | None:
@@ -223,6 +240,13 @@ class ReviewPage(PatternPage):
     each_by_default = True
     default_length = 3
     least = 1
+    question_about_sources = QUESTION
+    formats: ClassVar[Mapping[str, Callable[[Any], str]]] = {
+        "markdown": findings_markdown,
+        "sarif": findings_sarif,
+        "json": findings_lines,
+    }
+    exit_note = "4 the gate does not hold"
     confidence: ClassVar[Mapping[Confidence, Mapping[str, Any]]] = {
         "quick": {"reviewers": [{"name": name} for name in ("Ada", "Ben")]},
         "high": {"reviewers": [{"name": name} for name in ("Ada", "Ben", "Cleo", "Dan", "Eve")]},
@@ -230,8 +254,9 @@ class ReviewPage(PatternPage):
     example = QUESTION
     sample: ClassVar[Mapping[str, Any]] = {"question": "What is wrong with a plan that moves all data in one night?"}
     examples: ClassVar[tuple[str, ...]] = (
+        "flowdebate review --diff",
+        'flowdebate review --diff main..HEAD --focus security --gate "no confirmed blocker" --format markdown',
         'flowdebate review "What is wrong with this plan?" --source plan.md',
-        'flowdebate review "Is this safe to merge?" --source my.diff --focus security --gate "no confirmed blocker"',
         'flowdebate review "What is missing?" --source spec.md --reviewer Ada=openai/gpt-5 --reviewer Me --human Me',
     )
     docs = "docs/review.md"

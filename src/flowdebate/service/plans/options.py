@@ -536,6 +536,11 @@ class PatternOptions(BaseModel):
         return ConfigurationError(where, field, got, _sentence(problem, needed))
 
     @property
+    def diffs(self) -> list[str]:
+        """Sources that are diffs of a repository, for a pattern with an option for them."""
+        return []
+
+    @property
     def roles(self) -> list[str]:
         """The roles beside those who speak that there are with these options."""
         return [role for role in self.ROLES if self._has(role)]

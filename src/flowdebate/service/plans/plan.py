@@ -161,6 +161,8 @@ def make_plan(
 
     page = info.load_page()
     options: PatternOptions = page.options.read(given, file=file, where=where)
+    if page.question_about_sources and getattr(options, info.subject) is None and (options.sources or options.diffs):
+        options = options.replaced(**{info.subject: page.question_about_sources})
     if getattr(options, info.subject) is None:
         example = f'flowdebate {info.verb} "{page.example}"'
         sentence = f"Give a {info.subject}, for example: {example}; or put `{info.subject}` into the file of --file."
@@ -255,17 +257,20 @@ def _with_seats(plan: Plan) -> Plan:
 
 def _read_sources(options: PatternOptions) -> PatternOptions:
     """The options with the texts of sources in the place of their files: a stored run needs the texts themselves."""
-    if not isinstance(options.sources, list):
+    diffs = options.diffs
+    if not isinstance(options.sources, list) and not diffs:
         return options
     from flowdebate.sources.files import read_sources
 
     where, field = options.place("sources")
-    entries: dict[str, SourceEntry | str] = {}
-    for source in read_sources(options.sources, folder=options.folder("sources")):
+    named = options.sources if isinstance(options.sources, list) else []
+    entries: dict[str, SourceEntry | str] = dict(options.sources) if isinstance(options.sources, dict) else {}
+    read = [*read_sources(named, folder=options.folder("sources")), *read_sources(diffs, folder=options.folder("diff"))]
+    for source in read:
         if source.name in entries:  # speakers name a source by it
             raise ConfigurationError(where, field, source.name, "sources of different names: NAME=FILE gives one")
         entries[source.name] = SourceEntry.of(source)
-    return options.replaced(sources=entries)
+    return options.replaced(sources=entries, **({"diff": None} if diffs else {}))
 
 
 def with_sides(plan: Plan, sides: Sequence[Debater]) -> Plan:
