@@ -9,9 +9,10 @@ import secrets
 import signal
 import subprocess
 import sys
+import tempfile
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import pytest
 
@@ -37,18 +38,27 @@ class Fleet:
         self.given: dict[str, Any] = {"url": url, "schema": "fleet", "port": models.port, "name": secrets.token_hex(6)}
         self._made: list[Workers] = []
         self._processes: list[subprocess.Popen[bytes]] = []
+        self._logs: dict[int, IO[bytes]] = {}
 
     def workers(self, **options: Any) -> Workers:
         """The workers object of one process or another."""
         self._made.append(make(**{**self.given, **options}))
         return self._made[-1]
 
-    def process(self) -> subprocess.Popen[bytes]:
+    def process(self, *options: str, **given: Any) -> subprocess.Popen[bytes]:
         """A worker as a process of its own."""
-        command = [sys.executable, "-m", "flowdebate.workers", "tests.workers.fleet:workers"]
-        environment = os.environ | {"FLEET": json.dumps(self.given)}
-        self._processes.append(subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.DEVNULL))  # noqa: S603
+        command = [sys.executable, "-m", "flowdebate.workers", "tests.workers.fleet:workers", *options]
+        environment = os.environ | {"FLEET": json.dumps(self.given | given)}
+        log = tempfile.TemporaryFile()  # noqa: SIM115 - read when the process has ended
+        self._processes.append(subprocess.Popen(command, cwd=ROOT, env=environment, stderr=log))  # noqa: S603
+        self._logs[self._processes[-1].pid] = log
         return self._processes[-1]
+
+    def logs(self, process: subprocess.Popen[bytes]) -> list[str]:
+        """The lines that a process has logged."""
+        log = self._logs[process.pid]
+        log.seek(0)
+        return log.read().decode().splitlines()
 
     async def client(self, program: str) -> int:
         """The exit status of a client as a process of its own."""
@@ -73,6 +83,7 @@ class Fleet:
             if process.poll() is None:
                 process.send_signal(signal.SIGKILL)
             await asyncio.to_thread(process.wait)
+            self._logs[process.pid].close()
         for workers in self._made:
             await workers.close()
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import socket
 import sys
 from typing import TYPE_CHECKING, Any
 
+import httpx2
 import pytest
 
 from flowdebate.errors import StoreError
@@ -154,3 +156,49 @@ async def test_a_server_is_ready_while_its_store_answers(fleet: Fleet, a_server:
             return (await http.get("/ready")).status_code == 200
 
         await until(ready)
+
+
+async def test_a_worker_waits_for_its_database_and_tells_its_health(
+    fleet: Fleet, a_server: Server, free_port: int
+) -> None:
+    """It starts while the database is away: healthy, not ready, with a line of JSON that says so."""
+    run_id = await fleet.workers().submit("city", "How?")
+    await asyncio.to_thread(a_server.stop)
+    process = fleet.process("--log-json", "--health", str(free_port))
+    async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{free_port}", trust_env=False) as http:
+
+        async def asked(path: str) -> int:
+            try:
+                return (await http.get(path)).status_code
+            except httpx2.TransportError:
+                return 0
+
+        async def ready() -> bool:
+            return await asked("/ready") == 200
+
+        try:
+            assert await until(lambda: asked("/health")) == 200
+            assert await asked("/ready") == 503
+        finally:
+            await asyncio.to_thread(a_server.start)
+        await until(ready)
+    assert (await over(fleet.workers(), run_id)).status == "complete"
+    process.terminate()
+    assert await asyncio.to_thread(process.wait) == 0
+    said = [json.loads(line) for line in fleet.logs(process)]
+    assert any("waits for its database" in each["message"] for each in said)
+
+
+async def test_a_database_that_lets_nobody_in_is_not_waited_for(fleet: Fleet, a_server: Server) -> None:
+    """It is an error of the address, which ends the worker."""
+    with pytest.raises(StoreError, match="nobody"):
+        await fleet.workers(url=a_server.url.rpartition("/")[0] + "/nobody").work(asyncio.Event())
+
+
+@pytest.fixture
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as opened:
+        opened.bind(("127.0.0.1", 0))
+        port: int = opened.getsockname()[1]
+        return port

@@ -11,7 +11,7 @@ import webbrowser
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 from urllib.parse import urlencode
 
 from flowdebate._util.importing import load_object
@@ -23,11 +23,12 @@ from flowdebate.service.plans.files import read_text
 from flowdebate.service.plans.options import COMMAND, Amount, Count, FilePath, Option, Text, misuse, read_models
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from flowdebate.service.service import Service
 
 
+T = TypeVar("T")
 _PORT, _MCP_PORT = 8377, 8378
 """Neighbours, so that both servers can run at once."""
 _HIGHEST_PORT = 65_535
@@ -83,10 +84,16 @@ AllowSources: TypeAlias = Annotated[
 def serve(  # noqa: PLR0913 - the options of the command
     *,
     app: _App = None,
-    port: Annotated[int, Option(metavar="N", help="Port to listen on; 0 takes a free one.")] = _PORT,
+    port: Annotated[
+        int | None,
+        Option(metavar="N", help="Port to listen on; 0 takes a free one. Default: FLOWDEBATE_PORT, else 8377."),
+    ] = None,
     host: Annotated[
         Text | None,
-        Option(metavar="ADDRESS", help="Address to listen on. Default: 127.0.0.1. Any other needs --token-file."),
+        Option(
+            metavar="ADDRESS",
+            help="Address to listen on. Default: FLOWDEBATE_HOST, else 127.0.0.1. Any other needs --token-file.",
+        ),
     ] = None,
     allow_host: Annotated[
         list[Text] | None, Option(metavar="NAME", help="Host name that this server answers to; repeat for each.")
@@ -128,8 +135,9 @@ def serve(  # noqa: PLR0913 - the options of the command
     check_library("flowdebate serve", "uvicorn", library="uvicorn", extra="server")
     if ag_ui:
         check_library("flowdebate serve --ag-ui", "ag_ui", library="ag-ui-protocol", extra="ag-ui")
+    port = _variable("FLOWDEBATE_PORT", int, _PORT) if port is None else port
     opt.check(0 <= port <= _HIGHEST_PORT, "--port", port, f"an int from 0 to {_HIGHEST_PORT}")
-    address = host or _LOOPBACK[0]
+    address = host or _variable("FLOWDEBATE_HOST", str, _LOOPBACK[0])
     if address not in _LOOPBACK and token_file is None:
         # A token that is printed ends up in scrollback and logs: good enough for this machine, not for a network.
         raise misuse(
@@ -174,6 +182,15 @@ def serve(  # noqa: PLR0913 - the options of the command
         await serve_app(application, host=address, port=port, started=started)
 
     asyncio.run(run())
+
+
+def _variable(name: str, kind: Callable[[str], T], default: T) -> T:
+    """A setting of the environment; ConfigurationError for one that is none."""
+    text = os.environ.get(name, "").strip()
+    try:
+        return kind(text) if text else default
+    except ValueError:
+        raise ConfigurationError(COMMAND, name, text, "a number") from None
 
 
 def write_entrance(url: str, folder: Path | None) -> Path:
@@ -284,7 +301,12 @@ def _make_service(
         raise misuse(
             "--budget-cost", given["budget_cost"], "--budget-cost needs the prices of models: add --price IN/OUT."
         )
-    limits = Limits(calls=given["max_calls"], tokens=given["max_tokens"], seconds=given["max_seconds"], prices=prices)
+    limits = Limits(
+        calls=given["max_calls"] or _variable("FLOWDEBATE_MAX_CALLS", int, None),
+        tokens=given["max_tokens"] or _variable("FLOWDEBATE_MAX_TOKENS", int, None),
+        seconds=given["max_seconds"] or _variable("FLOWDEBATE_MAX_SECONDS", float, None),
+        prices=prices,
+    )
     bounds = {kind: given[f"budget_{kind}"] for kind in ("calls", "tokens", "cost")}
     budget = None if set(bounds.values()) == {None} else Limits(**bounds, prices=prices)
     model = read_models(given["model"]) if given["model"] else None

@@ -1,4 +1,4 @@
-"""A worker as a program: `python -m flowdebate.workers MODULE:OBJECT [--patience SECONDS]`.
+"""A worker as a program: `python -m flowdebate.workers MODULE:OBJECT [--patience SECONDS] [--health PORT] …`.
 
 OBJECT is a `Workers`, or a function that makes one. On SIGTERM or SIGINT the worker waits for calls in flight; a second
 signal ends the process at once, and another worker resumes its runs.
@@ -14,6 +14,7 @@ import sys
 
 from flowdebate._util.importing import load_object
 from flowdebate.errors import FlowDebateError
+from flowdebate.telemetry import JsonLines
 from flowdebate.workers.deployment import Workers
 
 
@@ -22,7 +23,7 @@ def load(spec: str) -> Workers:
     return load_object(spec, Workers, where="flowdebate.workers")
 
 
-async def _work(workers: Workers, patience: float) -> None:
+async def _work(workers: Workers, patience: float, health: int | None) -> None:
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
 
     def ask(number: int) -> None:
@@ -32,7 +33,7 @@ async def _work(workers: Workers, patience: float) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ask, number)
     try:
-        await workers.work(stop, patience=patience)
+        await workers.work(stop, patience=patience, health=health)
     finally:
         await workers.close()
 
@@ -42,12 +43,16 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m flowdebate.workers", description="Execute runs from the queue.")
     parser.add_argument("workers", metavar="MODULE:OBJECT", help="a Workers, or a function that makes one")
     parser.add_argument("--patience", type=float, default=30.0, help="seconds that calls have to end at SIGTERM")
+    parser.add_argument("--log-json", action="store_true", help="log lines of JSON, without content")
+    parser.add_argument("--health", type=int, metavar="PORT", help="answer GET /health and /ready on this port")
     given = parser.parse_args(arguments)
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonLines() if given.log_json else logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
     logging.getLogger("flowdebate").setLevel(logging.INFO)
     try:
-        asyncio.run(_work(load(given.workers), given.patience))
-    except FlowDebateError as error:
+        asyncio.run(_work(load(given.workers), given.patience, given.health))
+    except (FlowDebateError, OSError) as error:  # a port that is taken
         sys.stderr.write(f"{error}\n")
         return 2
     return 0

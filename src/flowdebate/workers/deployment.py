@@ -244,15 +244,24 @@ class Workers:
         await asyncio.to_thread(self.queue.open)
         return await asyncio.to_thread(read_queue, self)
 
-    async def work(self, stop: asyncio.Event | None = None, *, patience: float = 30.0) -> None:
+    async def work(
+        self, stop: asyncio.Event | None = None, *, patience: float = 30.0, health: int | None = None
+    ) -> None:
         """Run a worker until `stop` is set: one at a time per process, which must not use DBOS otherwise.
 
         After `stop` no new call starts. Calls in flight have `patience` seconds to finish; unfinished runs go back to
-        the queue.
+        the queue. A database that is away is waited for; StoreError for one that refuses the user. On the port
+        `health`, GET /health says that the worker turns, and GET /ready whether its database answers.
         """
         from flowdebate.workers.worker import Worker
 
-        await Worker(self, patience=patience).work(stop or asyncio.Event())
+        worker = Worker(self, patience=patience)
+        server = None if health is None else await asyncio.start_server(worker.tell_health, None, health)
+        try:
+            await worker.work(stop or asyncio.Event())
+        finally:
+            if server is not None:
+                server.close()
 
     async def close(self) -> None:
         """Close all connections; the object may be used again."""

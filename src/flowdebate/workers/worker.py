@@ -132,8 +132,9 @@ class Worker:
     def __init__(self, workers: Workers, *, patience: float) -> None:
         self._workers = workers
         self._patience = patience
-        address = Address(workers.url, schema=workers.schema, timeout=10.0, patience=10.0)
-        self._owner = PostgresOwner(address.connect)
+        self._address = Address(workers.url, schema=workers.schema, timeout=10.0, patience=10.0)
+        self._owner = PostgresOwner(self._address.connect)
+        self._well = False
         self.id: str = worker_id(socket.gethostname(), os.getpid(), self._owner.id)
         self._reaper = Reaper(workers)
         self._provider = _Provider(workers)
@@ -147,7 +148,8 @@ class Worker:
 
     async def work(self, stop: asyncio.Event) -> None:
         """Take runs until `stop` is set, then release them all; raises whatever prevents the start."""
-        await asyncio.to_thread(self._owner.ensure)
+        if not await self._reach(stop):
+            return
 
         async def drain() -> None:
             await stop.wait()
@@ -172,6 +174,27 @@ class Worker:
             await asyncio.to_thread(self._reaper.close)
             await asyncio.to_thread(self._provider.close)
             await asyncio.to_thread(self._owner.end)
+
+    async def _reach(self, stop: asyncio.Event) -> bool:
+        """Wait for a database that is away; False if `stop` is set before. StoreError for one that lets nobody in."""
+        workers, warned = self._workers, False
+        while not stop.is_set():
+            try:
+                await asyncio.to_thread(self._owner.ensure)
+                await asyncio.to_thread(workers.queue.open)
+            except Exception as error:
+                if not (isinstance(error, StoreError) or self._address.is_error(error)):
+                    raise
+                if not await asyncio.to_thread(self._address.is_away):
+                    raise StoreError(self._address.name, self._address.describe(error)) from None
+            else:
+                return True
+            if not warned:
+                _LOGGER.warning("worker %s waits for its database: %s", self.id, self._address.name)
+            warned = True
+            with suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), 1.0)
+        return False
 
     def _make_engine(self) -> Any:  # noqa: ANN401 - the class DBOS
         """DBOS, configured; it runs its workflows on the loop in which it is launched."""
@@ -306,6 +329,17 @@ class Worker:
 
     # Maintenance
 
+    async def tell_health(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer a request over HTTP: that the worker turns, or, to one for /ready, whether its database answers."""
+        with suppress(OSError, TimeoutError, ValueError):
+            asked = await asyncio.wait_for(reader.readline(), 5.0)
+            well = self._well or b"/ready" not in asked
+            body = json.dumps({"status": "ok" if well else "away", "worker": self.id, "running": self._executing})
+            head = f"HTTP/1.1 {'200 OK' if well else '503 Service Unavailable'}\r\nContent-Type: application/json"
+            writer.write(f"{head}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n{body}".encode())
+            await writer.drain()
+        writer.close()
+
     async def _sweep(self, stop: asyncio.Event) -> None:
         """Until `stop` is set: recover the runs of dead workers, and stop cancelled ones."""
         number, failing = 0, False
@@ -322,6 +356,7 @@ class Worker:
                 failing = True
             else:
                 failing = False
+            self._well = not failing
             number += 1
             with suppress(TimeoutError):
                 await asyncio.wait_for(stop.wait(), 2 * self._workers.poll)

@@ -80,6 +80,11 @@ class Address:
         self.reached = True
         return connection
 
+    def is_away(self) -> bool:
+        """Return whether no server accepts connections at the address; False if one does, whomever it lets in."""
+        pq = self._driver.pq
+        return pq.PGconn.ping(self._conninfo.encode()) in (pq.Ping.REJECT, pq.Ping.NO_RESPONSE)
+
     def is_error(self, error: BaseException) -> bool:
         """Return whether `error` is one of the driver's."""
         return isinstance(error, self._driver.Error)
