@@ -6,15 +6,21 @@ import asyncio
 import os
 import re
 import secrets
+import shlex
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
+import yaml
 from psycopg import sql
+from typer.main import get_command
 
+from flowdebate.cli.app import app
+from flowdebate.errors import RunNotFound
 from flowdebate.store.postgres.store import PostgresStore
 from tests.workers.conftest import ROOT, until
 
@@ -36,6 +42,9 @@ from flowdebate.testing import FunctionModel
 def answer(request):
     with open("asked", "a") as file:
         file.write(request.block + "\\n")
+    if os.path.exists("die") and len(open("asked").readlines()) == 3:
+        os.remove("die")
+        os.kill(os.getpid(), 9)
     if request.block.endswith("-judge"):
         return {"reasoning": "Nobody answered it.", "winner": "build trams", "verdict": "Build trams."}
     return f"What {request.block} says."
@@ -58,13 +67,15 @@ class Place:
     def __init__(self, folder: Path, url: str) -> None:
         self.folder = folder
         self.url = url
+        self.more: dict[str, str] = {}
+        """Further variables of the programs' environment."""
         debates = program("my_debates.py")
         assert SERVED in debates
         (folder / "my_debates.py").write_text(debates.replace(SERVED, MODEL))
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """Run Python in the folder."""
-        environment = os.environ | {"FLOWDEBATE_STORE": self.url, "PYTHONWARNINGS": ""}
+        environment = os.environ | {"FLOWDEBATE_STORE": self.url, "PYTHONWARNINGS": "", **self.more}
         command = [sys.executable, *arguments]
         return subprocess.Popen(  # noqa: S603
             command, cwd=self.folder, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -134,6 +145,56 @@ async def test_the_programs_of_the_page_run(place: Place) -> None:
     """Each carries its run out with five calls, though Procrastinate's is delivered twice."""
     await asyncio.gather(on_dbos(place), on_procrastinate(place))
     assert place.asked() == 2 * 5
+
+
+async def test_a_step_of_a_dbos_workflow_of_ones_own_resumes_its_run(place: Place) -> None:
+    """The process is killed at the third call; started again, it makes that one once more and no other."""
+    (place.folder / "with_dbos.py").write_text(program("with_dbos.py"))
+    (place.folder / "die").touch()
+    killed = place.start("with_dbos.py", "4711", "How?")
+    await asyncio.to_thread(killed.communicate)
+    assert killed.returncode == -signal.SIGKILL
+    assert await asyncio.to_thread(place.said, "with_dbos.py", "4711", "How?") == "complete\n"
+    assert place.asked() == 5 + 1
+
+
+async def test_a_task_of_celery_whose_process_was_killed_resumes_its_run(place: Place) -> None:
+    """Another process of the same worker gets the task."""
+    (place.folder / "with_celery.py").write_text(program("with_celery.py"))
+    (place.folder / "die").touch()
+    place.more["CELERY_BROKER"] = "sqla+sqlite:///broker.sqlite3"
+    ask = "from with_celery import hold; hold.delay('order-4711', 'How?')"
+    await asyncio.to_thread(place.said, "-c", ask)
+    worker = place.start("-m", "celery", "--app", "with_celery", "worker", "--concurrency", "1", "--loglevel", "ERROR")
+    store = PostgresStore(place.url)
+
+    async def complete() -> bool:
+        with suppress(RunNotFound):
+            return (await store.run("order-4711")).status == "complete"
+        return False
+
+    try:
+        await until(complete, within=40)
+    finally:
+        await store.close()
+        worker.send_signal(signal.SIGTERM)
+        await asyncio.to_thread(worker.communicate)
+    assert place.asked() == 5 + 1
+
+
+def test_the_options_of_the_job_are_those_of_the_command() -> None:
+    """And those of the line for cron."""
+    page = PAGE.read_text("utf-8")
+    (job,) = (yaml.safe_load(each) for each in re.findall(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL))
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    (line,) = re.findall(r"^0 6 \* \* \* (.*)$", page, re.MULTILINE)
+    for words in (container["args"], shlex.split(line)):
+        group = get_command(app)
+        context = group.make_context(words[0], words[1:2], resilient_parsing=True)
+        found = group.get_command(context, words[1])  # type: ignore[attr-defined]
+        given = found.make_context(words[1], words[2:]).params
+        assert given["resume"]
+        assert given["run_id"]
 
 
 @pytest.mark.parametrize("name", ["on_ray.py", "on_temporal.py"])
