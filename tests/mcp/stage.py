@@ -57,13 +57,13 @@ class StageModel:
         if request.output is None:
             return ModelResponse(text=_MARKUP if "markup" in prompt else f"What {request.block} says.")
         if "scores" in (request.output_schema or {}).get("properties", {}):
-            return ModelResponse(data=_scores(prompt))
+            return ModelResponse(data=_scores(prompt, request.output_schema or {}))
         return ModelResponse(data={"reasoning": "It was answered.", "winner": None, "verdict": "Both are right."})
 
 
-def _scores(prompt: str) -> dict[str, Any]:
+def _scores(prompt: str, schema: Any) -> dict[str, Any]:
     """Scores by which texts that say "good" win, in any order; and in a "biased" case whatever comes first."""
-    sides = [f"Text {number}" for number in range(1, 7) if f"- Text {number}" in prompt]
+    sides = list(schema["$defs"]["Scores"]["properties"])
     said = prompt.partition("Round 1:")[2]
     first = min(sides, key=lambda side: said.index(f"[{side}]"))
     good = {side: 80 if "good" in said.partition(f"[{side}] ")[2].partition("\n")[0] else 20 for side in sides}

@@ -16,6 +16,18 @@ from .benefit import PairedComparison as PairedComparison
 from .benefit import benefit_item as benefit_item
 from .benefit import benefit_report as benefit_report
 from .benefit import change_summary as change_summary
+from .comparison import ComparedSide as ComparedSide
+from .comparison import Comparison as Comparison
+from .comparison import JudgeFound as JudgeFound
+from .comparison import compare as compare
+from .comparison import create_comparison as create_comparison
+from .comparison_table import ComparedSystem as ComparedSystem
+from .comparison_table import ComparingJudge as ComparingJudge
+from .comparison_table import ComparisonTable as ComparisonTable
+from .comparison_table import RankedSystem as RankedSystem
+from .comparison_table import bradley_terry as bradley_terry
+from .comparison_table import compare_all as compare_all
+from .comparison_table import tabulate as tabulate
 from .decision_rules import DecisionRule as DecisionRule
 from .decision_rules import RuleResult as RuleResult
 from .evaluation_run import Evaluation as Evaluation
@@ -41,7 +53,7 @@ from .rejudging import rejudge as rejudge
 from .sample_sizes import power as power
 from .sample_sizes import smallest_n as smallest_n
 from .sample_sizes import smallest_rate as smallest_rate
-from .study import Comparison as Comparison
+from .study import MethodPair as MethodPair
 from .study import Registration as Registration
 from .study import Study as Study
 from .study_report import StudyComparison as StudyComparison

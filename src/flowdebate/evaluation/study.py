@@ -44,7 +44,7 @@ _OWN = (NOISE, *get_args(BaselineName))
 _ASKED = re.compile(r"-baselines \(([a-z_, ]+)\)")
 
 
-class Comparison(NamedTuple):
+class MethodPair(NamedTuple):
     """Two methods: how much more often is the `one` right than the `other`?"""
 
     one: str
@@ -105,7 +105,7 @@ class Study:
     ...     return debate(name="sum", debaters=sides, max_rounds=1, turn_order="simultaneous", baselines=["single"])
     >>> study = Study(name="primes", rows=rows, designs={"together": together})
     >>> study.primary, study.methods
-    (Comparison(one='together', other='single'), ('together', 'single'))
+    (MethodPair(one='together', other='single'), ('together', 'single'))
     """
 
     name: str
@@ -148,12 +148,12 @@ class Study:
         ]
         methods += [NOISE] if self.noise else []
         object.__setattr__(self, "methods", tuple(methods))
-        primary = self._default_primary() if self.primary is None else Comparison(*self.primary)
+        primary = self._default_primary() if self.primary is None else MethodPair(*self.primary)
         if self.compare is None:
-            others = [Comparison(self.first, name) for name in methods[1:]]
-            others += [Comparison(name, primary.other) for name in self.designs if name != primary.one]
+            others = [MethodPair(self.first, name) for name in methods[1:]]
+            others += [MethodPair(name, primary.other) for name in self.designs if name != primary.one]
         else:
-            others = [Comparison(*each) for each in self.compare]
+            others = [MethodPair(*each) for each in self.compare]
         for compared in (primary, *others):
             if not {*compared} <= set(methods) or compared.one == compared.other:
                 field_ = "primary" if compared is primary else "compare"
@@ -231,12 +231,12 @@ class Study:
             file.write(f"{made.model_dump_json(by_alias=True, indent=2)}\n")
         return made
 
-    def _default_primary(self) -> Comparison:
+    def _default_primary(self) -> MethodPair:
         wanted = [name for name in ("self_consistency", *self.methods[1:]) if name in self.methods]
         if not wanted:
             allowed = "two methods: a second design, `noise`, or debates with `baselines`"
             raise ConfigurationError(self.where, "primary", None, allowed)
-        return Comparison(self.first, wanted[0])
+        return MethodPair(self.first, wanted[0])
 
     def _asked(self, design: str) -> list[str]:
         """The baselines that the debates of a design ask."""

@@ -12,7 +12,7 @@ from flowdebate.evaluation.benefit import Finding, Missing
 from flowdebate.evaluation.paired import compare_credits, e_value
 from flowdebate.evaluation.sample_sizes import required_n
 from flowdebate.evaluation.statistics import effective_size, holm, wilson
-from flowdebate.evaluation.study import NOISE, Comparison
+from flowdebate.evaluation.study import NOISE, MethodPair
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -155,7 +155,7 @@ def study_report(
     if not answers:
         raise ConfigurationError(study.where, "answers", 0, "at least one")
     credits_ = {method: _credits_of(method, study, answers) for method in study.methods}
-    asked = [Comparison(*(study.primary or ("", ""))), *(Comparison(*each) for each in study.compare or ())]
+    asked = [MethodPair(*(study.primary or ("", ""))), *(MethodPair(*each) for each in study.compare or ())]
     possible = [each for each in asked if {*credits_[each.one]} & {*credits_[each.other]}]
     others = [each for each in possible if each != study.primary]
     compared = [_compare(each, study, credits_, tests=1 if each == study.primary else len(others)) for each in possible]
@@ -258,7 +258,7 @@ def _mean(amounts: Sequence[float | None]) -> float | None:
 
 
 def _compare(
-    compared: Comparison, study: Study, credits_: Mapping[str, Mapping[Key, _Credit]], *, tests: int
+    compared: MethodPair, study: Study, credits_: Mapping[str, Mapping[Key, _Credit]], *, tests: int
 ) -> tuple[StudyComparison, float]:
     """One comparison without its finding, and the largest gain that `tests` of them do not exclude."""
     one, other = credits_[compared.one], credits_[compared.other]

@@ -12,30 +12,17 @@ from mcp.server.mcpserver import Context as ToolContext
 from mcp.server.mcpserver import MCPServer
 from pydantic import BaseModel, Field
 
-from flowdebate.blocks.handler import handler
-from flowdebate.blocks.sequencer import Sequencer, sequencer
 from flowdebate.errors import RunChanged, RunExists
-from flowdebate.evaluation.rejudging import ArguedDebate
+from flowdebate.evaluation.comparison import ComparedTexts, create_comparison
 from flowdebate.mcp.progress import wait_with_progress
 from flowdebate.mcp.reports import HOW_TO_READ, fence, next_of, spent_of
 from flowdebate.mcp.tools import ASKS_MODELS, Question, Seconds, ServiceOf, describe
-from flowdebate.models.base import profile_of
-from flowdebate.patterns.debate.judging.judge import Judge
-from flowdebate.patterns.debate.judging.options import JudgeOptions
-from flowdebate.patterns.debate.schemas import (
-    DebateContributionEntry,
-    DebateRawOutput,
-    DebateState,
-    DebateTranscriptState,
-    DebateVerdict,
-)
-from flowdebate.patterns.debate.transcript import create_debate_transcript
-from flowdebate.patterns.output import publish
-from flowdebate.runs.context import Context
+from flowdebate.patterns.debate.schemas import DebateRawOutput, DebateVerdict
 from flowdebate.service.state import RunDetails, RunState
 from flowdebate.service.statuses import RESUMABLE, State
 
 if TYPE_CHECKING:
+    from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.service.service import Service
 
 
@@ -102,13 +89,8 @@ def add_judge_tool(server: MCPServer[Any], service_of: ServiceOf) -> None:
 
 async def _begun(service: "Service", question: str, texts: Sequence[str], seed: int | None) -> RunState:
     """The run about these texts: the one that there is, resumed if it stopped, or a new one."""
-    names = [f"Text {number}" for number in range(1, len(texts) + 1)]
-    entries = [
-        DebateContributionEntry(round=1, agent_name=name, stance=name, text=text)
-        for name, text in zip(names, texts, strict=True)
-    ]
-    argued = ArguedDebate(question=question, transcript=entries)
-    value = argued.model_dump(mode="json", by_alias=True)
+    named = {f"Text {number}": text for number, text in enumerate(texts, 1)}
+    value = ComparedTexts.of(question, named, where="judge").model_dump(mode="json", by_alias=True, exclude_none=True)
     # named by what is judged: hosts cut long calls and repeat them, which must find the verdict, not pay for another
     about = json.dumps([question, list(texts), seed]).encode()
     run_id = f"judge-{hashlib.blake2b(about, digest_size=10).hexdigest()}"
@@ -147,37 +129,6 @@ def _verdict_of(run: RunDetails) -> TextVerdict:
     )
 
 
-# The pattern
-
-
-def judge_texts() -> Sequencer[Any, DebateRawOutput]:
-    """A block that takes an `ArguedDebate`, or its JSON data, and asks the default judge for a verdict on it.
-
-    The judge reads the texts in as many orders as there are texts, each in each place once. The output is that of a
-    debate of one round, with all ballots.
-    """
-    transcript = create_debate_transcript()
-
-    @handler(name=f"{NAME}-texts", resources={"transcript": transcript})
-    async def decide(value: Any, ctx: Context) -> DebateRawOutput:  # noqa: ANN401 - what was stored
-        argued = value if isinstance(value, ArguedDebate) else ArguedDebate.model_validate(value)
-        read = DebateRawOutput(
-            rounds=1,
-            question=argued.question,
-            transcript=argued.transcript,
-            verdict=None,
-            stop_reason=None,
-            status="interrupted",
-            seed=ctx.run.seed,
-        )
-        path = ctx.sequencer.path
-        ctx.run.register_partial_output(path, lambda status: read.model_copy(update={"status": status}))
-        ctx.resources.transcript.set(DebateTranscriptState(entries=argued.transcript))
-        # the default lets a small model judge by letter in all orders, since its reasons may contradict its winner
-        small = profile_of(ctx.model("intent/synthesize")) == "concise"
-        options = JudgeOptions() if small else JudgeOptions(schedule="cyclic", answer="scores")
-        verdict = await Judge(options, name=NAME, transcript=transcript, stances=argued.sides)(argued, ctx)
-        done = {"verdict": verdict, "status": "complete", "stop_reason": "max_rounds"}
-        return publish(read.model_copy(update=done), ctx)
-
-    return sequencer(name=NAME, state=DebateState).then(decide)
+def judge_texts() -> "Sequencer[Any, DebateRawOutput]":
+    """The block behind `judge`: that of `compare()`, in as many orders as there are texts."""
+    return create_comparison(name=NAME, orders="cyclic", quotes=True)

@@ -58,6 +58,8 @@ class JudgeBallot(WireModel):
     """The judging model; None if unknown."""
     scores: dict[str, Share] | None = None
     """The share of each side; None if the judge was only asked for a winner."""
+    criteria: dict[str, dict[str, float]] | None = Field(default=None, exclude_if=_is_none)
+    """With a rubric: for each side a number from 0 to 100 by each criterion. None (and not written) otherwise."""
     log_odds: dict[str, LogOdds] | None = Field(default=None, exclude_if=_is_none)
     """For a letter: each side's log-probability less the mean of all sides. None (and not written) otherwise."""
     mass: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = Field(default=None, exclude_if=_is_none)

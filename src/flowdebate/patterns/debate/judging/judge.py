@@ -57,7 +57,7 @@ from flowdebate.runs.events import BlockAnswered
 from flowdebate.sources.quotes import look_up
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
     from random import Random
 
     from flowdebate.blocks.human.human import Ask
@@ -97,6 +97,7 @@ def create_judge(  # noqa: PLR0913 - the options of a judge
     quotes: bool = True,
     on_flip: OnFlip = "average",
     labels: bool | Literal["crossed"] | Sequence[str] = False,
+    criteria: Mapping[str, float] | None = None,
     curtail: bool = False,
     quorum: int | None = None,
     correlation: float | None = None,
@@ -126,6 +127,7 @@ def create_judge(  # noqa: PLR0913 - the options of a judge
         quotes=quotes,
         on_flip=on_flip,
         labels=labels,
+        criteria=criteria,
         curtail=curtail,
         quorum=quorum,
         correlation=correlation,
@@ -208,6 +210,7 @@ class Judge(Block[Any, JudgedVerdict]):
             has_sources=material is not None,
             template=how.template or JUDGE,
             fit=how.fit,
+            criteria=how.criteria,
             transcript=transcript,
             options=given,
         )

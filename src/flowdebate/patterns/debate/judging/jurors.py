@@ -117,6 +117,11 @@ class JudgeTemplate(Template):
         metadata=uses("positions"),
     )
     """The system message of a judge that answers with a letter after its reasons."""
+    rubric: str = field(
+        default="Give each position a score for each of these criteria, by that criterion alone:\n{criteria}",
+        metadata=uses("criteria", lines=("criteria",)),
+    )
+    """Added to the system message of a judge with `criteria`."""
     after_reasons: str = field(
         default=(
             "Your reasons:\n- {reasons}\n\nBy these reasons, which position was argued better? "
@@ -167,13 +172,19 @@ def verdict_among(stances: tuple[str, ...]) -> type[WireModel]:
 
 
 @lru_cache(maxsize=256)  # debates about the same sides share a few orders
-def scores_among(names: tuple[str, ...]) -> type[WireModel]:
-    """The answer schema of a judge that scores each side; `names` are in the order of the view."""
-    fields: dict[str, Any] = {
-        f"side{index}": (Score, Field(alias=name, description="From 0 to 100: how well this position was argued"))
-        for index, name in enumerate(names)
-    }
-    scores = create_model("Scores", __base__=WireModel, **fields)
+def scores_among(names: tuple[str, ...], criteria: tuple[str, ...] = ()) -> type[WireModel]:
+    """The schema of a judge that scores each side, or each by all `criteria`; `names` are in the order of the view."""
+
+    def made(title: str, prefix: str, parts: tuple[str, ...], kind: Any, about: str) -> type[WireModel]:  # noqa: ANN401 - a type
+        described = {f"{prefix}{at}": (kind, Field(alias=part, description=about)) for at, part in enumerate(parts)}
+        fields: dict[str, Any] = described
+        return create_model(title, __base__=WireModel, **fields)
+
+    if criteria:
+        by_criterion = made("ByCriterion", "criterion", criteria, Score, "From 0 to 100, by this criterion alone")
+        scores = made("Scores", "side", names, by_criterion, "The scores of this position")
+    else:
+        scores = made("Scores", "side", names, Score, "From 0 to 100: how well this position was argued")
     return create_model(
         "ScoredVerdict",
         __base__=WireModel,
@@ -183,9 +194,8 @@ def scores_among(names: tuple[str, ...]) -> type[WireModel]:
     )
 
 
-def shares_of(scores: WireModel, sides: Mapping[str, str]) -> dict[str, float]:
-    """The share of each side, 1 in total; `sides` maps the names of the view to sides."""
-    given = {sides[name]: value for name, value in scores.model_dump(by_alias=True).items()}
+def shares_of(given: Mapping[str, float]) -> dict[str, float]:
+    """The share of each side in the scores that were `given`, 1 in total."""
     whole = sum(given.values())
     return {side: value / whole if whole else 1 / len(given) for side, value in given.items()}
 
@@ -226,6 +236,8 @@ class JurorSetup:
     template: JudgeTemplate
     fit: LetterFit | None
     """What was fitted for a letter; None for what is known of the model that answers."""
+    criteria: Mapping[str, float] | None
+    """The weights of a rubric."""
     transcript: Transcript
     options: Mapping[str, Any]
     """Those of the blocks that ask the models."""
@@ -290,7 +302,11 @@ class Juror:
 
         def system(shown: JudgeInput) -> str:
             if self._scored:
-                return setup.explain(render_judge_office(view=shown.view, template=setup.template))
+                office = render_judge_office(view=shown.view, template=setup.template)
+                if setup.criteria is not None:
+                    criteria = listed(*map(tag_text, setup.criteria))
+                    office = f"{office}\n\n{filled(setup.template.rubric, criteria=criteria)}"
+                return setup.explain(office)
             return setup.explain(render_judge_system(stances=setup.sides, template=setup.template))
 
         def turn(shown: JudgeInput) -> str:
@@ -300,17 +316,29 @@ class Juror:
             name=setup.name,
             prompt=system,
             user=turn,
-            output_schema=scores_among(names) if self._scored else verdict_among(setup.sides),
+            output_schema=scores_among(names, tuple(setup.criteria or ()))
+            if self._scored
+            else verdict_among(setup.sides),
             resources={"transcript": setup.transcript},
             **setup.options,
         )
 
     def _ballot(self, shown: JudgeInput, answer: Any, _: ModelResponse, ctx: Context) -> JudgeBallot:  # noqa: ANN401 - of the schema above
-        scores = shares_of(answer.scores, {shown.view.named(side): side for side in shown.view.order})
-        winner = leader_of(scores)
-        return self._setup.open_ballot(
-            shown, ctx, scores=scores, winner=winner, verdict=answer.verdict, reasoning=answer.reasoning
-        )
+        given = answer.scores.model_dump(by_alias=True)
+        found = {side: given[shown.view.named(side)] for side in shown.view.order}
+        rubric, weights = None, self._setup.criteria
+        if weights is not None:
+            whole = math.fsum(weights.values())
+            rubric, found = (
+                found,
+                {
+                    side: math.fsum(weight * by[name] for name, weight in weights.items()) / whole
+                    for side, by in found.items()
+                },
+            )
+        scores = shares_of(found)
+        said = {"verdict": answer.verdict, "reasoning": answer.reasoning, "criteria": rubric}
+        return self._setup.open_ballot(shown, ctx, scores=scores, winner=leader_of(scores), **said)
 
     def _verdict(self, shown: JudgeInput, answer: Any, _: ModelResponse, ctx: Context) -> JudgedVerdict:  # noqa: ANN401 - of the schema above
         """The verdict of a single-view judge, whose only ballot leaves its words to it."""

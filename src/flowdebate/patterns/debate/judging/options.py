@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from flowdebate._util.validation import check_count
+from flowdebate._util.validation import check_count, is_number
 from flowdebate.errors import ConfigurationError
 from flowdebate.models.resolve import check_model, resolve_model
 from flowdebate.patterns.debate.judging.ballots import Answer, DecidedBy, LetterFit, OnFlip
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 LETTERS = ("letter", "letter_after_reasons")  # the forms of answers that are one letter
 CROSSED: Literal["crossed"] = "crossed"
 _WHERE = "JudgeOptions"
+_MOST_CRITERIA, _HEAVIEST = 20, 1_000
 # Options of the judge's block, not of the judging.
 _BLOCK = ("model", "profile", "instructions", "tools", "uses", "context", "settings", "visibility")
 
@@ -69,6 +70,9 @@ class JudgeOptions:
     """Whether views call the sides "A", "B", … instead of by their stances, rotated against the slots; or your own
     labels. "crossed" asks about each order with each rotation of the labels: as many times as many calls as there are
     sides. Letters always are labels, in the order of the slots unless crossed."""
+    criteria: Mapping[str, float] | None = None
+    """A rubric: by which criteria each side is scored, and how much each counts. A ballot has the scores of each, and
+    the weighted mean decides. None: one score for all."""
     curtail: bool = False
     """Whether to stop asking for ballots once no remaining one could change the winner."""
     quorum: int | None = None
@@ -129,6 +133,13 @@ class JudgeOptions:
         self._require(not (self.answer == "letter" and self.tools), "tools", "none: a letter leaves no room for calls")
         several = bool(self.models) or self.plan.kind != "single" or self.labels is not False
         self._require(not (self.answer == "winner" and several), "answer", "'scores' with several ballots or labels")
+        rubric = self.criteria
+        weighed = rubric is None or (isinstance(rubric, dict) and 0 < len(rubric) <= _MOST_CRITERIA)
+        for name, weight in (rubric or {}).items() if weighed else ():
+            weighed = weighed and isinstance(name, str) and bool(name.strip()) and is_number(weight, most=_HEAVIEST)
+        allowed = f"None, or 1 to {_MOST_CRITERIA} names, each with a number > 0, <= {_HEAVIEST:,}"
+        self._require(weighed, "criteria", allowed)
+        self._require(rubric is None or self.form == "scores", "criteria", "None unless the answers are scores")
         least = self.min_log_odds
         number = isinstance(least, (int, float)) and not isinstance(least, bool)
         self._require(least is None or (number and 0 <= least < math.inf), "min_log_odds", "None or a number >= 0")
@@ -172,7 +183,8 @@ class JudgeOptions:
         if self.decided_by == "log_odds":
             return "letter"
         single = self.schedule is None or as_schedule(self.schedule, where=_WHERE).kind == "single"
-        return "winner" if single and not self.models and self.labels is False else "scores"
+        only = single and not self.models and self.labels is False and self.criteria is None
+        return "winner" if only else "scores"
 
     @property
     def rule(self) -> DecidedBy:
@@ -182,7 +194,7 @@ class JudgeOptions:
     @property
     def is_open(self) -> bool:
         """Whether the profile of the model decides on the form of answers."""
-        given = (self.answer, self.schedule, self.decided_by, self.template, self.tools)
+        given = (self.answer, self.schedule, self.decided_by, self.template, self.tools, self.criteria)
         several = bool(self.models) or self.labels is not False or self.on_flip != "average" or self.curtail
         return given == (None,) * len(given) and not several
 

@@ -1,0 +1,257 @@
+"""Texts compared blind, in all orders, and many comparisons summed up."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import krippendorff
+import numpy as np
+import pytest
+import statsmodels.api as sm
+from statsmodels.stats.inter_rater import fleiss_kappa as reference_kappa
+from statsmodels.stats.proportion import proportion_confint
+
+from flowdebate import JudgeOptions
+from flowdebate.errors import ConfigurationError
+from flowdebate.evaluation import bradley_terry, compare, compare_all, tabulate
+from flowdebate.store import SqliteStore
+from flowdebate.testing import FunctionModel, SimJudge
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from flowdebate.testing import ModelRequest
+    from flowdebate.testing.models import Reply
+
+pytestmark = pytest.mark.anyio
+TEXTS = {"a": "a good answer", "b": "a bad one"}
+
+
+def good(text: str) -> float:
+    """How good a text is."""
+    return 2.0 * text.count("good")
+
+
+def rows_of(number: int, *names: str, seed: int = 1) -> list[dict[str, str]]:
+    """Rows of texts of different lengths."""
+    draw = Random(seed)
+    return [
+        {"question": f"Q{at}?", **{name: f"{name} {at} " + "x" * draw.randint(1, 40) for name in names}}
+        for at in range(number)
+    ]
+
+
+async def test_each_text_is_read_first_once_by_each_judge_and_nobody_reads_names() -> None:
+    """Three texts have six orders; shares are of all ballots; a judge whose winner changes has flipped."""
+    asked: list[str] = []
+
+    class Seen(SimJudge):
+        async def request(self, request: ModelRequest, /) -> Any:
+            asked.append("\n".join(str(message["content"]) for message in request.messages))
+            return await super().request(request)
+
+    texts = {"gpt-9": "a good answer", "llama-9": "bad", "own": "bad as well"}
+    judges = [Seen(quality=good, name="fair"), SimJudge(quality=good, slot=9.0, name="biased")]
+    found = await compare("Which?", texts, judges=judges, reference="the answer", seed=3, store=False)
+    assert (found.winner, found.flips, len(found.ballots)) == ("gpt-9", 1, 12)
+    assert [(each.judge, each.flipped, each.for_first, each.ballots) for each in found.judges] == [
+        ("fair", False, 2, 6),
+        ("biased", True, 6, 6),
+    ]
+    assert sum(found.shares.values()) == pytest.approx(1)
+    assert all(side.low < side.share < side.high for side in found.sides)
+    assert [side.characters for side in found.sides] == [13, 3, 11]
+    assert len(set(asked)) == 6
+    assert not any(name in prompt for prompt in asked for name in ("gpt-9", "llama-9"))
+    assert all("  | the answer" in prompt for prompt in asked)
+
+
+async def test_a_rubric_is_scored_by_criterion_and_weighted() -> None:
+    """The mean of each criterion, and shares of the weighted sums; a debate's judge takes one, too."""
+
+    def answer(request: ModelRequest) -> Reply:
+        said = str(request.messages[-1]["content"])
+        scores = {
+            label: {"correct": 90, "clear": 30} if f"[{label}] a good" in said else {"correct": 30, "clear": 90}
+            for label in "AB"
+        }
+        return {"reasoning": "R.", "scores": scores, "verdict": "V."}
+
+    found = await compare("Q?", TEXTS, judges=[FunctionModel(answer)], criteria={"correct": 3, "clear": 1}, store=False)
+    assert found.winner == "a"
+    assert found.shares == pytest.approx({"a": 75 / 120, "b": 45 / 120})
+    assert [side.criteria for side in found.sides] == [{"correct": 90, "clear": 30}, {"correct": 30, "clear": 90}]
+    assert found.ballots[0].criteria == {"a": {"correct": 90, "clear": 30}, "b": {"correct": 30, "clear": 90}}
+    with pytest.raises(ConfigurationError, match="criteria"):
+        JudgeOptions(criteria={"correct": 1}, answer="letter")
+
+
+async def test_a_small_judge_answers_by_letter() -> None:
+    """A model with the profile "concise", whose reasons may contradict its winner."""
+    judge = SimJudge(quality=good)
+    judge.profile = "concise"  # type: ignore[attr-defined] # an attribute that models may have
+    found = await compare("Q?", TEXTS, judges=[judge], store=False)
+    assert found.winner == "a"
+    assert all(ballot.log_odds is not None for ballot in found.ballots)
+
+
+@pytest.mark.parametrize(
+    ("texts", "options", "field"),
+    [
+        ({"a": "x"}, {}, "texts"),
+        (["x", "y"], {}, "texts"),
+        ({"a": "x", "b": " \n"}, {}, r"texts\['b'\]"),
+        ({"a": "x", "b": 3}, {}, r"texts\['b'\]"),
+        ({"a": "x", " ": "y"}, {}, "the name"),
+        ({str(number): "x" for number in range(5)}, {}, "orders"),
+        (TEXTS, {"orders": "every"}, "orders"),
+        (TEXTS, {"judges": "local"}, "judges"),
+        (TEXTS, {"judges": []}, "judges"),
+        (TEXTS, {"judges": [3]}, "judges"),
+        (TEXTS, {"judges": [SimJudge(), SimJudge()]}, "judges"),
+        (TEXTS, {"criteria": {}}, "criteria"),
+        (TEXTS, {"criteria": {"clear": 0}}, "criteria"),
+        (TEXTS, {"criteria": ["clear"]}, "criteria"),
+        (TEXTS, {"reference": ""}, "reference"),
+    ],
+)
+async def test_bad_input_is_refused_before_any_call(texts: Any, options: dict[str, Any], field: str) -> None:
+    """The error names the field; in a row of many, the row as well."""
+    judge = SimJudge()
+    with pytest.raises(ConfigurationError, match=field):
+        await compare("Q?", texts, **{"judges": [judge], "store": False, **options})
+    if isinstance(texts, dict) and "reference" not in options:
+        rows = [{"question": "Q?", **TEXTS}, {"question": "Q?", **texts}]
+        with pytest.raises(ConfigurationError, match=field):
+            await compare_all(rows, **{"judges": [judge], "store": False, **options})
+
+
+async def test_rows_are_compared_once_however_often_the_call_is_interrupted(tmp_path: Path) -> None:
+    """What failed is asked again, what was answered is not; the tables are equal."""
+    rows, asked, broken = rows_of(8, "left", "right"), [], True
+
+    class Breaking(SimJudge):
+        async def request(self, request: ModelRequest, /) -> Any:
+            if broken and "Q5?" in str(request.messages[-1]):
+                raise RuntimeError("no")
+            asked.append(1)
+            return await super().request(request)
+
+    judge, store = Breaking(), SqliteStore(str(tmp_path / "runs.sqlite3"))
+    first = await compare_all(rows, judges=[judge], store=store, max_concurrency=2)
+    assert (first.rows, list(first.failed)) == (7, [5])
+    assert "1 rows could not" in first.findings[0]
+    broken = False
+    again = await compare_all(rows, judges=[judge], store=store)
+    assert (again.rows, again.failed, len(asked)) == (8, {}, 16)
+    assert await compare_all(rows, judges=[judge], store=store) == again
+    assert len(asked) == 16
+
+
+async def test_a_judge_that_favours_the_first_place_is_found_over_200_rows() -> None:
+    """The table names it, with intervals, and does not name the fair one."""
+    judges = [SimJudge(slot=1.0, noise=0.3, name="biased"), SimJudge(noise=0.3, name="fair")]
+    table = await compare_all(rows_of(200, "left", "right"), judges=judges, store=False, max_concurrency=50)
+    biased, fair = table.judges
+    assert (biased.favours, fair.favours) == ("first", None)
+    assert biased.first_place is not None
+    assert (biased.first_place.low or 0) > 0.5
+    (said,) = [finding for finding in table.findings if "favours" in finding]
+    assert said.startswith("biased favours the first place")
+    assert "95% interval" in said
+
+
+async def test_a_table_equals_reference_libraries() -> None:
+    """Kappa, alpha and Wilson's intervals to 1e-9; a ranking of three systems, to 1e-6."""
+    rows = rows_of(40, "a", "b", "c")
+    for row in rows[:10]:
+        del row["c"]
+    judges = [SimJudge(noise=2.0, seed=seed, name=f"judge-{seed}") for seed in range(3)]
+    table = await compare_all(rows, judges=judges, orders="cyclic", store=False, max_concurrency=50)
+    names = ["a", "b", "c", None]
+    said = np.array([[names.index(found.winner) for found in each.judges] for each in table.comparisons])
+    counts = np.array([[(row == name).sum() for name in range(4)] for row in said])
+    assert table.kappa == pytest.approx(reference_kappa(counts[:, counts.sum(axis=0) > 0]), abs=1e-9)
+    assert table.alpha == pytest.approx(krippendorff.alpha(said.T, level_of_measurement="nominal"), abs=1e-9)
+    for system in table.systems:
+        ends = proportion_confint(system.rate.value * system.rows, system.rows, method="wilson")
+        assert (system.rate.low, system.rate.high) == pytest.approx(ends, abs=1e-9)
+    assert [each.name for each in table.systems if each.rows == 40] != []
+    assert len(table.ranking) == 3
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_bradley_terry_equals_a_binomial_model(seed: int) -> None:
+    """Also where some games are ties, and pairs met unequally often."""
+    draw = Random(seed)
+    outcomes = [0.0, 0.5, 1.0] if seed % 2 else [0.0, 1.0]
+    games: list[tuple[int, int, int, float]] = []
+    for row in range(300):
+        one, other = sorted(draw.sample(range(5), 2))
+        games.append((row, one, other, draw.choice(outcomes)))
+    design = np.zeros((len(games), 5))
+    for row, one, other, _ in games:
+        design[row, one], design[row, other] = 1, -1
+    fitted = sm.GLM([won for *_, won in games], design[:, 1:], family=sm.families.Binomial()).fit(tol=1e-14)
+    expected = np.array([0.0, *fitted.params])
+    found = bradley_terry(games, 5)
+    assert found is not None
+    assert found[0] == pytest.approx(expected - expected.mean(), abs=1e-6)
+
+
+def test_there_is_no_ranking_where_a_strength_is_infinite() -> None:
+    """A system that won everything, and systems that never met."""
+    assert bradley_terry([(0, 0, 1, 1.0), (1, 1, 2, 1.0), (2, 2, 1, 1.0)], 3) is None
+    assert bradley_terry([(0, 0, 1, 1.0), (1, 0, 1, 0.0)], 3) is None
+
+
+def cover_ranking(studies: int, rows: int, *, seed: int) -> float:
+    """How often the interval of a strength holds the true one, where texts of a row share a topic's luck."""
+    rng = np.random.default_rng(seed)
+    true = np.array([0.6, 0.1, -0.7])
+    hits = 0
+    for _ in range(studies):
+        luck = rng.gumbel(size=(rows, 3)) + true  # ranks of such sums are Luce's, whose pairs are Bradley and Terry's
+        games = [
+            (row, one, other, float(luck[row, one] > luck[row, other]))
+            for row in range(rows)
+            for one, other in ((0, 1), (0, 2), (1, 2))
+        ]
+        found = bradley_terry(games, 3)
+        assert found is not None
+        hits += sum(abs(value - there) <= 1.96 * error for value, error, there in zip(*found, true, strict=True))
+    return hits / studies / 3
+
+
+def cover_share(studies: int, judges: int, *, seed: int) -> float:
+    """How often the interval of a share holds the mean of the judges that these were drawn from."""
+    from flowdebate.evaluation.statistics import wilson
+
+    rng = np.random.default_rng(seed)
+    hits = 0
+    for _ in range(studies):
+        one, other = rng.uniform(0.5, 8, size=2)
+        low, high = wilson(float(rng.beta(one, other, size=judges).mean()), judges)
+        hits += low <= one / (one + other) <= high
+    return hits / studies
+
+
+def test_intervals_hold_what_they_claim() -> None:
+    """In at least .93 of simulated studies; docs/compare.md has the figures of many more."""
+    assert cover_ranking(300, 60, seed=5) >= 0.93
+    assert min(cover_share(1_000, judges, seed=6) for judges in (1, 2, 3, 5, 9)) >= 0.93
+
+
+@pytest.mark.simulation
+def test_intervals_hold_what_they_claim_in_thousands_of_studies() -> None:
+    """The same, and false alarms of a place by a fair, noisy judge."""
+    assert cover_ranking(4_000, 50, seed=7) >= 0.93
+    assert cover_ranking(4_000, 200, seed=8) >= 0.93
+    assert min(cover_share(20_000, judges, seed=9) for judges in (1, 2, 3, 5, 9)) >= 0.93
+
+
+def test_a_table_of_nothing_says_so() -> None:
+    """Where all rows failed."""
+    table = tabulate([], failed={0: "no"})
+    assert (table.rows, table.systems, table.findings) == (0, [], ["1 rows could not be compared, and are left out"])

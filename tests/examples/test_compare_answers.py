@@ -1,0 +1,46 @@
+"""The example of two systems that are compared."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from flowdebate.testing import FunctionModel
+from tests.test_examples import load
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from flowdebate.testing import ModelRequest
+    from flowdebate.testing.models import Reply
+
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_the_better_system_wins_and_nothing_is_paid_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its scores by criterion are printed; a second run prints the same without a call."""
+    asked: list[str] = []
+
+    def answer(request: ModelRequest) -> Reply:
+        said = str(request.messages[-1]["content"])
+        asked.append(said)
+        scores = {
+            label: dict.fromkeys(("correct", "clear"), 30 if f"[{label}] Great" in said else 90) for label in "AB"
+        }
+        return {"reasoning": "R.", "scores": scores, "verdict": "V."}
+
+    monkeypatch.chdir(tmp_path)
+    script: Any = load("compare_answers")
+    model = FunctionModel(answer)
+    compare_all = script.compare_all
+    monkeypatch.setattr(script, "compare_all", lambda rows, **options: compare_all(rows, judges=[model], **options))
+    await script.main()
+    first = capsys.readouterr().out
+    assert "terse: 2 of 2 rows" in first
+    assert "correct 90, clear 90" in first
+    await script.main()
+    assert (capsys.readouterr().out, len(asked)) == (first, 4)
