@@ -261,4 +261,4 @@ DEBATE: tuple[DebateFault, ...] = (
         spoke=("tenant",),
     ),
 )
-"""Each row of the table, over both transports."""
+"""Each row of the table, over all transports."""

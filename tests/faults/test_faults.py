@@ -1,4 +1,4 @@
-"""Each row of the table, over both transports."""
+"""Each row of the table, over all transports."""
 
 from __future__ import annotations
 

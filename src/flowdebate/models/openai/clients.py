@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import sys
 import threading
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
@@ -120,7 +122,6 @@ class Clients:
         self._connect_sdk = connect or _connect_openai
         self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopClients] = WeakKeyDictionary()
         self._lock = threading.Lock()
-        self._contexts: dict[bool, ssl.SSLContext | None] = {}
 
     @asynccontextmanager
     async def keep_open(self) -> AsyncIterator[None]:
@@ -154,23 +155,10 @@ class Clients:
         own = self._loops[asyncio.get_running_loop()]
         if (known := own.clients.get(endpoint)) is not None:
             return known.client
-        secure = endpoint.base_url.startswith("https")
-        library = self._sdk if self._needs_sdk(endpoint) else "aiohttp"
-        ours = f"flowdebate.models.openai.{'http' if library == 'aiohttp' else 'sdk'}"
-        if not sys.modules.keys() >= {ours, library} or secure not in self._contexts:
-
-            def prepare() -> None:  # in a thread: `import openai` takes a second
-                warm_up(library)
-                if secure:
-                    import httpcore2
-
-                    self._contexts[secure] = httpcore2.default_ssl_context()
-                else:
-                    self._contexts[secure] = None
-
-            await load(prepare)
-        if endpoint not in own.clients:
-            clients, key = _pool().clients, (type(self), self._sdk, self._transport, endpoint)
+        clients, key = _pool().clients, (type(self), self._sdk, self._transport, endpoint)
+        if key not in clients:
+            await self._prepare(endpoint)
+            clients = _pool().clients  # another one may have been made meanwhile
             if key not in clients:
                 made = self._connect(endpoint)
                 closing = AsyncExitStack()
@@ -178,12 +166,23 @@ class Clients:
                     closing.enter_context(redact_in_logs(secret))
                 closing.push_async_callback(made.close)
                 clients[key] = _Shared(made, closing)
-            shared = own.clients[endpoint] = clients[key]
-            shared.users += 1
+        if endpoint not in own.clients:
+            own.clients[endpoint] = clients[key]
+            clients[key].users += 1
         return own.clients[endpoint].client
 
+    async def _prepare(self, endpoint: Endpoint) -> None:
+        """Import what `endpoint` needs and read the certificates, in a thread: `import openai` takes a second."""
+        library = self._sdk if self._needs_sdk(endpoint) else "aiohttp"
+        ours = f"flowdebate.models.openai.{'http' if library == 'aiohttp' else 'sdk'}"
+        if not sys.modules.keys() >= {ours, library}:
+            await load(warm_up, library)
+        if endpoint.base_url.startswith("https"):
+            await load(_trusted, *map(os.environ.get, ("SSL_CERT_FILE", "SSL_CERT_DIR")))
+
     def _connect(self, endpoint: Endpoint) -> Any:  # noqa: ANN401 - that of the library
-        context = self._contexts[endpoint.base_url.startswith("https")]
+        secure = endpoint.base_url.startswith("https")
+        context = _trusted(*map(os.environ.get, ("SSL_CERT_FILE", "SSL_CERT_DIR"))) if secure else None
         if not self._needs_sdk(endpoint):
             from flowdebate.models.openai.http import HttpClient
 
@@ -204,6 +203,14 @@ class Clients:
 
         scheme = urlsplit(endpoint.base_url).scheme
         return not is_loopback(endpoint.base_url) and not getproxies().keys().isdisjoint((scheme, "all"))
+
+
+@lru_cache(maxsize=8)
+def _trusted(*_: str | None) -> ssl.SSLContext:
+    """The certificates that are trusted, by what the environment says of them; to read them takes a while."""
+    import httpcore2
+
+    return httpcore2.default_ssl_context()
 
 
 def _connect_openai(_: Endpoint, options: dict[str, Any]) -> AsyncOpenAI:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from aiohttp.tracing import Trace
 
 
-# Concurrent calls per model and loop; others wait for a connection. aiohttp keeps this many open without searching
+# Concurrent calls per endpoint and loop; others wait for a connection. aiohttp keeps this many open without searching
 # them one by one, as httpx2's pool does, which gets slower with each.
 CONNECTIONS = 5_000
 # Seconds to establish a connection; everything after that is up to the call's deadline.
