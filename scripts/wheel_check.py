@@ -34,12 +34,13 @@ assert result.raw.verdict.winner == "no", result
 """
 
 SERVED = """
-import subprocess, sys, urllib.request
+import os, subprocess, sys, urllib.request
 from pathlib import Path
 
 options = ["--port", "0", "--store", "runs.sqlite3", "--model", "openai/none"]
 command = [Path(sys.executable).with_name("flowdebate"), "serve", *options]
-server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+own = {**os.environ, "XDG_DATA_HOME": os.getcwd()}
+server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=own)
 try:
     lines = []
     for line in server.stdout:

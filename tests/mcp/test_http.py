@@ -83,7 +83,7 @@ async def test_the_command_serves_over_http_until_a_signal(tmp_path: Path) -> No
     process = await asyncio.create_subprocess_exec(
         started.command,
         *started.args,
-        env=os.environ | (started.env or {}),
+        env=os.environ | (started.env or {}) | {"XDG_DATA_HOME": str(tmp_path)},
         cwd=ROOT,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
@@ -93,6 +93,7 @@ async def test_the_command_serves_over_http_until_a_signal(tmp_path: Path) -> No
         assert line
     url, said, token = line.removeprefix("Serving ").strip().partition(" with the header Authorization: Bearer ")
     assert said
+    assert (tmp_path / "flowdebate" / "token").read_text().strip() == token  # the next start has the same one
     async with httpx2.AsyncClient() as stranger:  # any user of this machine
         for headers in ({}, {"authorization": "Bearer nothing"}, {"authorization": f"Basic {token}"}):
             assert (await stranger.post(url, json=PING, headers=headers)).status_code == 401

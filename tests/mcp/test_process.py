@@ -102,6 +102,7 @@ async def test_a_host_that_reads_no_more_has_left(tmp_path: Path) -> None:
     [
         (["--port", "1"], "--port is the port of --http: add --http."),
         (["--token-file", "token"], "--token-file is the token of --http: add --http."),
+        (["--new-token"], "--new-token is the token of --http: add --http."),
         (["--http", "--port", "70000"], "--port must be an int from 0 to 65535, got 70000"),
         (["--app", "nowhere:service"], "--app must be MODULE:OBJECT, a Service or a function that makes one"),
         (["--app", "tests.mcp.stage:FOLDER"], "--app must be MODULE:OBJECT, a Service or a function that makes one"),

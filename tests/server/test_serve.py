@@ -7,7 +7,8 @@ import re
 import signal
 import subprocess
 import time
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 import httpx2
@@ -40,13 +41,16 @@ def service():
 """
 
 
+def environment(folder: Path) -> dict[str, str]:
+    """That of a user whose data are in `folder`."""
+    return {**os.environ, "FLOWDEBATE_STORE": str(folder / "default.sqlite3"), "XDG_DATA_HOME": str(folder)}
+
+
 @contextmanager
 def serving(folder: Path, *arguments: str) -> Iterator[tuple[Warm, str, str]]:
     """The process, its address, and the token that it printed."""
-    environment = {**os.environ, "FLOWDEBATE_STORE": str(folder / "default.sqlite3")}
-    with Warm(
-        COMMAND, "serve", "--port", "0", *arguments, stderr=subprocess.PIPE, cwd=folder, env=environment
-    ) as process:
+    command = (COMMAND, "serve", "--port", "0", *arguments)
+    with Warm(*command, stderr=subprocess.PIPE, cwd=folder, env=environment(folder)) as process:
         assert process.stderr is not None
         found = None
         while found is None:
@@ -113,9 +117,68 @@ def test_a_killed_server_continues_its_runs(tmp_path: Path) -> None:
     assert calls.count("debate-debater-pro") == 1
 
 
+def test_the_token_outlives_a_server(tmp_path: Path) -> None:
+    """In a file of the user alone, so that bookmarks, cookies and scripts go on; --new-token ends all of them."""
+    with serving(tmp_path) as (_, url, first), client(url, first) as http:
+        assert http.get("/api/v1/runs").status_code == 200
+    kept = tmp_path / "flowdebate" / "token"
+    assert (kept.read_text().strip(), kept.stat().st_mode & 0o777) == (first, 0o600)
+    with serving(tmp_path) as (_, url, second), client(url, first) as http:
+        assert second == first
+        signed_in = http.get("/", params={"token": first}, headers={"authorization": ""})
+        assert signed_in.status_code == 303
+    with serving(tmp_path, "--new-token") as (_, url, third), client(url, first) as http:
+        assert (kept.read_text().strip(), kept.stat().st_mode & 0o777) == (third, 0o600)
+        assert third != first
+        page = http.get("/", headers={"accept": "text/html", "authorization": "", "sec-fetch-dest": "document"})
+        assert page.status_code == 401
+        assert http.get("/api/v1/runs").status_code == 401
+    assert [each.name for each in kept.parent.iterdir()] == ["token"]
+
+
+def test_servers_that_start_at_once_have_one_token(tmp_path: Path) -> None:
+    """The first file stands, whole."""
+    with ThreadPoolExecutor(4) as threads, ExitStack() as stack:
+        started = list(threads.map(lambda _: stack.enter_context(serving(tmp_path)), range(4)))
+    assert len({token for _, _, token in started}) == 1
+
+
+@pytest.mark.parametrize("how", ["readable", "linked", "short"])
+def test_a_token_that_others_may_know_is_not_used(tmp_path: Path, how: str) -> None:
+    """The message names the file, what is wrong with it, and how to get another one."""
+    kept = tmp_path / "flowdebate" / "token"
+    kept.parent.mkdir()
+    kept.write_text("short" if how == "short" else "the-token-of-this-test")
+    kept.chmod(0o644 if how == "readable" else 0o600)
+    if how == "linked":
+        kept.symlink_to(kept.rename(tmp_path / "elsewhere"))
+    code, told = refused(tmp_path)
+    words = " ".join(told.split())
+    wrong = {"readable": "mode 0644, not 0600", "linked": "is no plain file", "short": "at least 16"}
+    assert (code, wrong[how] in words, "flowdebate/token" in words) == (2, True, True), told
+    with serving(tmp_path, "--new-token") as (_, _, token):
+        assert len(token) > 32
+
+
+def test_a_token_that_cannot_be_kept_is_good_for_one_start(tmp_path: Path) -> None:
+    """The server starts, and says why the next one has another."""
+    (tmp_path / "flowdebate").write_text("no folder")
+    command = (COMMAND, "serve", "--port", "0")
+    tokens = set()
+    for _ in range(2):
+        with Warm(*command, stderr=subprocess.PIPE, cwd=tmp_path, env=environment(tmp_path)) as process:
+            assert process.stderr is not None
+            told = process.stderr.readline().decode() + process.stderr.readline().decode()
+            process.kill()
+        assert "cannot be kept in" in told
+        tokens.add(told.partition("?token=")[2].strip())
+    assert len(tokens) == 2
+    assert "" not in tokens
+
+
 def refused(folder: Path, *arguments: str) -> tuple[int, str]:
     """The exit code and the messages of a command that does not serve."""
-    with Warm(COMMAND, "serve", *arguments, stderr=subprocess.PIPE, cwd=folder) as process:
+    with Warm(COMMAND, "serve", *arguments, stderr=subprocess.PIPE, cwd=folder, env=environment(folder)) as process:
         assert process.stderr is not None
         return process.wait(60), process.stderr.read().decode()
 
@@ -126,6 +189,7 @@ def refused(folder: Path, *arguments: str) -> tuple[int, str]:
         (("--host", ANYWHERE), "--token-file"),
         (("--token-file", "nothing"), "cannot be read"),
         (("--token-file", "short"), "at least 16"),
+        (("--token-file", "short", "--new-token"), "do not go together"),
         (("--port", "70000"), "0 to 65535"),
         (("--app", "nothing:service"), "MODULE:OBJECT"),
         (("--app", "application:service", "--model", "local"), "do not go together"),

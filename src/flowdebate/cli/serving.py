@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import secrets
 import sys
 import tempfile
 import webbrowser
@@ -18,8 +17,8 @@ from flowdebate._util.importing import load_object
 from flowdebate._util.validation import check_library
 from flowdebate.cli import options as opt
 from flowdebate.cli.terminal.process import tell
-from flowdebate.errors import BadFile, ConfigurationError
-from flowdebate.service.plans.files import read_text
+from flowdebate.cli.tokens import kept_token, read_token
+from flowdebate.errors import ConfigurationError
 from flowdebate.service.plans.options import COMMAND, Amount, Count, FilePath, Option, Text, misuse, read_models
 
 if TYPE_CHECKING:
@@ -36,8 +35,6 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _ANYWHERE = ("0.0.0.0", "::")  # noqa: S104 - addresses that are compared with
 _ENTRANCE = 60
 """Seconds for which the file of `--open` is there: enough for a browser that has to start first."""
-_SHORTEST_TOKEN = 16
-"""As in `create_app`, but checked here, where the message can name the file."""
 
 _App: TypeAlias = Annotated[
     Text | None,
@@ -106,8 +103,11 @@ def serve(  # noqa: PLR0913 - the options of the command
     allow_sources: AllowSources = None,
     token_file: Annotated[
         FilePath | None,
-        Option(metavar="FILE", help="File with the token that requests need. Default: a new one for each start."),
+        Option(metavar="FILE", help="File with the token that requests need. Default: one in your data directory."),
     ] = None,
+    new_token: Annotated[
+        bool, Option(help="Make a new token for your servers: what has the old one gets 401, and links end.")
+    ] = False,
     read_only: Annotated[bool, Option(help="Show runs, but begin, change and delete none.")] = False,
     openai: Annotated[
         bool,
@@ -147,7 +147,8 @@ def serve(  # noqa: PLR0913 - the options of the command
             "Give it a token of its own with --token-file FILE.",
         )
     _check_app(app, {**given, "store": store, "allow_model": allow_model})
-    token = secrets.token_urlsafe(32) if token_file is None else _read_token(token_file)
+    _check_token(token_file, new=new_token)
+    token = kept_token(new=new_token) if token_file is None else read_token(token_file)
 
     def started(base: str, server: Any) -> None:  # noqa: ANN401 - a Server, which is not imported yet
         url = f"{base}?{urlencode({'token': token})}"
@@ -204,14 +205,6 @@ def write_entrance(url: str, folder: Path | None) -> Path:
     return Path(name)
 
 
-def _read_token(path: str) -> str:
-    """The token in a file; BadFile for what is none."""
-    token = read_text(path, megabytes=1).strip()
-    if len(token) < _SHORTEST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
-        raise BadFile(path, f"must hold one token of at least {_SHORTEST_TOKEN} ASCII letters, digits or signs")
-    return token
-
-
 @opt.command("model", "max_calls", "max_tokens", "max_seconds", "price")
 def mcp(  # noqa: PLR0913 - the options of the command
     *,
@@ -221,8 +214,9 @@ def mcp(  # noqa: PLR0913 - the options of the command
     allow_sources: AllowSources = None,
     token_file: Annotated[
         FilePath | None,
-        Option(metavar="FILE", help="File with the token that requests of --http need. Default: a new one each time."),
+        Option(metavar="FILE", help="File with the token that --http needs. Default: one in your data directory."),
     ] = None,
+    new_token: Annotated[bool, Option(help="Make a new token for your servers; the old one gets 401.")] = False,
     budget_calls: _BudgetCalls = None,
     budget_tokens: _BudgetTokens = None,
     budget_cost: _BudgetCost = None,
@@ -236,13 +230,19 @@ def mcp(  # noqa: PLR0913 - the options of the command
     """
     given |= {"budget_calls": budget_calls, "budget_tokens": budget_tokens, "budget_cost": budget_cost}
     check_library("flowdebate mcp", "mcp", library="the MCP SDK", extra="mcp")
-    for option, what, value in (("--port", "port", port), ("--token-file", "token", token_file)):
+    own = (("--port", "port", port), ("--token-file", "token", token_file), ("--new-token", "token", new_token or None))
+    for option, what, value in own:
         if value is not None and not http:
             raise misuse(option, value, f"{option} is the {what} of --http: add --http.")
-    token = secrets.token_urlsafe(32) if token_file is None else _read_token(token_file)
-    header = f"the header Authorization: Bearer {token}" if token_file is None else f"the token of {token_file}"
+    _check_token(token_file, new=new_token)
     opt.check(port is None or 0 <= port <= _HIGHEST_PORT, "--port", port, f"an int from 0 to {_HIGHEST_PORT}")
     _check_app(app, {**given, "allow_model": allow_model})
+    token, header = "", ""
+    if token_file is not None:
+        token, header = read_token(token_file), f"the token of {token_file}"
+    elif http:  # over stdio nobody needs one
+        token = kept_token(new=new_token)
+        header = f"the header Authorization: Bearer {token}"
 
     async def run() -> None:
         from flowdebate.mcp import serve_http, serve_stdio
@@ -262,6 +262,12 @@ def mcp(  # noqa: PLR0913 - the options of the command
             await serve_stdio(service, allow_sources=allow_sources or ())
 
     asyncio.run(run())
+
+
+def _check_token(token_file: str | None, *, new: bool) -> None:
+    """ConfigurationError for a new token where the user names the file with it."""
+    if new and token_file is not None:
+        raise misuse("--new-token", new, "--new-token and --token-file do not go together: you keep that file.")
 
 
 @contextmanager

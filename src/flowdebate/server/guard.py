@@ -163,7 +163,7 @@ class Guard:
         rest = [pair for pair in parse_qsl(scope["query_string"].decode("latin-1")) if pair[0] != _TOKEN]
         scope["query_string"] = urlencode(rest).encode()  # what a server's access log shows
         if not is_same(given, token):
-            raise _unauthorized("The token in this URL is not that of this start of the server.")
+            raise _unauthorized("The token in this URL is not that of this server, or not any more.")
         root = f"{shared_root_of(request)}{browser_root(token)}"
         clean = f"{root}{path_of(scope)}{'?' if rest else ''}{urlencode(rest)}"
         # a path that begins with two slashes would lead to another host
