@@ -43,6 +43,7 @@ from .patterns.debate.schemas import DebateState as DebateState
 from .patterns.debate.schemas import DebateTranscriptState as DebateTranscriptState
 from .patterns.debate.schemas import DebateTurn as DebateTurn
 from .patterns.debate.schemas import DebateVerdict as DebateVerdict
+from .patterns.debate.schemas import ReaderQuestion as ReaderQuestion
 from .patterns.debate.sides import create_side_proposer as create_side_proposer
 from .patterns.debate.sides import default_sides as default_sides
 from .patterns.debate.sides import propose_sides as propose_sides

@@ -12,7 +12,7 @@ from flowdebate.runs.context import place_of
 from flowdebate.runs.execute import check_outside, make_run, run_block, run_sync, start_block
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, Collection, Iterable, Mapping
+    from collections.abc import AsyncIterable, Callable, Collection, Iterable, Mapping
 
     from flowdebate.blocks.outline import Outline
     from flowdebate.models.resolve import ModelChoice
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from flowdebate.runs.batch.batch import Batch
     from flowdebate.runs.batch.result import BatchResult
     from flowdebate.runs.context import Context, SessionLike
+    from flowdebate.runs.durable.goes_on import GoesOn
     from flowdebate.runs.durable.resume import StoreOptions
     from flowdebate.runs.limits import Limits
     from flowdebate.runs.observer import Observer
@@ -41,6 +42,11 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
     Applications make blocks with `handler`, `generator`, `router` and `sequencer`, or pass plain functions; they do
     not need to inherit from anything.
     """
+
+    keeps: str | None = None
+    """What is part of the keys of steps that a fork takes as they were, whatever would be asked now."""
+    lengthen: Callable[[GoesOn], Block[Any, Any]] | None = None
+    """Makes of a pattern the one that goes on with a finished run of it; None for one that cannot."""
 
     def __init__(
         self,
@@ -209,6 +215,21 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
     def fork_sync(self, run_id: str, **options: Unpack[ForkOptions]) -> RunResult[OutT_co]:
         """`fork`, for scripts and notebooks."""
         return run_sync(lambda: self.fork(run_id, **options))
+
+    async def continue_run(
+        self, run_id: str, *, rounds: int = 1, ask: str | None = None, **options: Unpack[ForkOptions]
+    ) -> RunResult[OutT_co]:
+        """Go on with a finished debate for `rounds` more, in a fork that pays only for what is new.
+
+        `ask` is a question of a reader, which the debaters answer in the first of them. What was said is taken as it
+        was; those who decide are asked again. Errors: ConfigurationError for a run that is not over, and for a pattern
+        that cannot go on; those of `fork`.
+        """
+        from flowdebate.runs.durable.goes_on import lengthened
+
+        return await (await lengthened(self, run_id, rounds=rounds, ask=ask, store=options.get("store"))).fork(
+            run_id, **options
+        )
 
     def batch(self, questions: Iterable[Any] | AsyncIterable[Any], **options: Unpack[BatchOptions]) -> Batch[OutT_co]:
         """Run the block for each of `questions`: `async for item in …`, or `await ….all()`.

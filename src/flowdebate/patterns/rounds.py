@@ -72,10 +72,14 @@ class AnotherRound:
     terminate_when: StopWhen | None
     quorum: int = 1
     voice_of: Callable[[Any], str] | None = None
+    held: int = 0
+    """Rounds of a run that goes on: none of them is its last."""
 
     async def __call__(self, _: object, ctx: Context) -> bool:
         end_turns(ctx, self.quorum, self.voice_of)
         state = pattern_state(ctx)
+        if state.round <= self.held:
+            return True
         reason = self.stop_reason(state) or await self._told_to_stop(ctx, state.round)
         if reason is None:
             return True

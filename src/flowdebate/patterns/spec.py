@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from flowdebate.patterns.state import PatternState, TurnOrder
     from flowdebate.resources.resource import StateResource
     from flowdebate.runs.context import Context
+    from flowdebate.runs.durable.goes_on import GoesOn
     from flowdebate.runs.events import RunStatus
 
 
@@ -222,6 +223,8 @@ class Loop:
     """Those of default blocks, by role."""
     reverse: bool = False
     """Whether the speakers of each round have their turns in the reverse order."""
+    goes_on: GoesOn | None = None
+    """The rounds of a finished run that it goes on with; None for a new run."""
 
     @property
     def names(self) -> list[str]:
@@ -325,6 +328,7 @@ class Loop:
                 terminate_when=terminate_when,
                 quorum=self.failures.quorum,
                 voice_of=self.spec.voice_of,
+                held=0 if self.goes_on is None else self.goes_on.held,
             ),
             max_iterations=self.max_rounds,
             label=self.spec.round,

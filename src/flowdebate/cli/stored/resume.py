@@ -223,6 +223,14 @@ def fork(  # noqa: PLR0913 - the options of the command
     max_rounds: Annotated[
         Count | None, Option(panel="Rounds", metavar="N", help="Another maximum number of rounds, or of turns.")
     ] = None,
+    more_rounds: Annotated[
+        Count | None,
+        Option(panel="Rounds", metavar="N", help="Go on with a finished debate for so many rounds more."),
+    ] = None,
+    ask: Annotated[
+        Text | None,
+        Option(panel="Rounds", metavar="QUESTION", help="Go on with a finished debate, whose debaters answer this."),
+    ] = None,
     setting: Annotated[
         list[str] | None,
         Option(
@@ -265,7 +273,7 @@ def fork(  # noqa: PLR0913 - the options of the command
         plan = plan_of_fork(
             stored,
             known,
-            changes=dict(map(_read_setting, setting or ())),
+            changes=dict(map(_read_setting, setting or ())) | _going_on(more_rounds, ask),
             where="--set",
             trusted=trust_plan or _confirm(stored, known),
             ask=ask_here(),
@@ -294,6 +302,12 @@ def fork(  # noqa: PLR0913 - the options of the command
         show = Show(as_json=as_json, quiet=quiet, head=head)
         code = asyncio.run(execute(plan, place, forked, show, markdown))
     raise typer.Exit(code)
+
+
+def _going_on(more_rounds: int | None, ask: str | None) -> dict[str, Any]:
+    """The option of a fork that goes on with a finished debate; nothing for any other."""
+    given = {"rounds": more_rounds, "ask": ask}
+    return {"goes_on": found} if (found := {key: each for key, each in given.items() if each is not None}) else {}
 
 
 def _read_setting(given: str) -> tuple[str, Any]:

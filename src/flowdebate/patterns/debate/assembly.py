@@ -32,6 +32,7 @@ from flowdebate.patterns.debate.schemas import (
     DebateState,
     DebateVerdict,
     JudgedVerdict,
+    ReaderQuestion,
     VerdictReached,
 )
 from flowdebate.patterns.debate.synthesizer import create_synthesizer
@@ -148,7 +149,13 @@ def _create_judge(loop: Loop, stances: Sequence[str]) -> Block[Any, Any]:
 def _create_state(loop: Loop) -> DebateState:
     stances = {debater.name: debater.stance for debater in loop.roster}
     # of checked values: nothing has to be validated, by a schema as large as the output's
-    return DebateState.model_construct(stances=stances, max_rounds=loop.max_rounds, phases=loop.given["phases"])
+    asked = () if loop.goes_on is None else loop.goes_on.asked
+    return DebateState.model_construct(
+        stances=stances,
+        max_rounds=loop.max_rounds,
+        phases=loop.given["phases"],
+        reader_questions=[ReaderQuestion(round=number, text=text) for number, text in asked],
+    )
 
 
 def stop_reason(state: DebateState, max_rounds: int) -> StopReason | None:
@@ -175,6 +182,7 @@ def raw_output(loop: Loop, ctx: Context, status: RunStatus) -> DebateRawOutput:
         turn_order=loop.turn_order,
         mirrored=state.mirrored,
         audience=list(state.audience),
+        reader_questions=list(state.reader_questions),
         first_verdict=state.first_verdict,
         **ending_of(ctx, status),
     )

@@ -122,6 +122,11 @@ class DebaterTemplate(Template):
         metadata=uses(*_TURN),
     )
     """What to do when only the debater's own position has been argued."""
+    reader: str = field(
+        default="A reader of the debate asks: {reader}\nAnswer this question first, from your position.",
+        metadata=uses("reader"),
+    )
+    """Stands before the task where a finished debate goes on with a question."""
     phase: str = field(default="Phase of this turn: {phase}", metadata=uses("phase"))
     """Stands before the task in a debate with phases."""
     aim: str = field(default="What to do in this phase: {aim}", metadata=uses("aim", *_TURN))
@@ -269,6 +274,7 @@ def render_debater_turn(  # noqa: C901, PLR0912, PLR0913 - what a turn is made o
     sourced: bool = False,
     fact: str | None = None,
     now: DebateTurn | None = None,
+    reader: str | None = None,
     template: DebaterTemplate = DEBATER,
 ) -> str:
     """The transcript so far, then whose turn it is and what to do; `briefing` and `new_angle` are this round's.
@@ -290,6 +296,8 @@ def render_debater_turn(  # noqa: C901, PLR0912, PLR0913 - what a turn is made o
         parts.append(filled(template.briefing, briefing=quoted(briefing)))
     if new_angle:
         parts.append(filled(template.new_angle, new_angle=quoted(new_angle)))
+    if reader is not None:
+        parts.append(filled(template.reader, reader=quoted(reader)))
     last = [filled(template.turn, **about)]
     if role is not None:
         last.append(filled(template.role, role=quoted(role)))
@@ -465,6 +473,7 @@ class DebaterPrompt:
             sourced=self.sourced,
             fact=self.fact(ctx, template),
             now=now,
+            reader=state.reader_question,
             template=template,
         )
 

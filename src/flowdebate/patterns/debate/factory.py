@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from flowdebate.patterns.history import History
     from flowdebate.patterns.material import Material
     from flowdebate.patterns.roles import ModeratorOptions, SynthesizerOptions
+    from flowdebate.patterns.spec import Loop
     from flowdebate.patterns.state import TurnOrder
     from flowdebate.patterns.turn import FailurePolicy
     from flowdebate.prompts.template import Length, Profile
@@ -264,7 +265,7 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
         judge=asked or (JudgeOptions() if judge is None else judge),
         anonymity=anonymity,
     )
-    pipeline = assemble(loop)
+    pipeline = _assembled(loop)
     if asked is not None:
         judges = asked.models or ([] if asked.model is None else [asked.model])
         warn_of_kin(where, judges, roster, model=model)
@@ -276,6 +277,14 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
 
     options: Any = options_for_all(given)
     return add_baselines(pipeline, roster, baselines=baselines, equal=equal, model=model, options=options)
+
+
+def _assembled(loop: Loop) -> Sequencer[Any, Any]:
+    """The debate, which can go on once it is over."""
+    pipeline = assemble(loop)
+    pipeline.keeps = None if loop.goes_on is None else "/round["  # part of the places of all that is said in rounds
+    pipeline.lengthen = lambda more: _assembled(replace(loop, max_rounds=more.held + more.rounds, goes_on=more))
+    return pipeline
 
 
 def check_rounds(max_rounds: int, phases: Sequence[Phase], *, where: str) -> int:

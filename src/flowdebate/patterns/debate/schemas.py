@@ -264,6 +264,8 @@ class DebateState(PatternState):
     """The `Phase`s, in order; none in a debate without."""
     audience: list[AudienceVote] = Field(default_factory=new_list)
     """The votes so far, in a debate with an audience."""
+    reader_questions: list[ReaderQuestion] = Field(default_factory=new_list)
+    """The questions of readers, in a debate that goes on."""
     floor: dict[str, DebateTurn] = Field(default_factory=new_dict)
     """What the turns in progress are for, by debater, in a debate with phases."""
 
@@ -292,6 +294,11 @@ class DebateState(PatternState):
     def phase_name(self) -> str | None:
         return None if (phase := self.phase) is None else phase.name
 
+    @property
+    def reader_question(self) -> str | None:
+        """What a reader asks in the round in progress."""
+        return next((each.text for each in self.reader_questions if each.round == self.round), None)
+
     def turn_of(self, name: str) -> DebateTurn | None:
         return self.floor.get(name) if self.phases else None
 
@@ -309,6 +316,14 @@ class Winner:
     stance: str
     debaters: tuple[str, ...]
     """The names of the debaters who argued it, in the order in which they first spoke."""
+
+
+class ReaderQuestion(WireModel):
+    """A question of a reader with which a finished debate went on."""
+
+    round: Annotated[int, Field(ge=1)]
+    """The round that answers it."""
+    text: str
 
 
 class AudienceVote(WireModel):
@@ -374,6 +389,8 @@ class DebateRawOutput(PatternOutput):
             found.append(CrossQuestion(question=asked, answer=reply))
         return found
 
+    reader_questions: list[ReaderQuestion] = Field(default_factory=new_list, exclude_if=lambda asked: not asked)
+    """The questions of readers with which it went on; none (and not written) in a debate that did not."""
     audience: list[AudienceVote] = Field(default_factory=new_list, exclude_if=lambda votes: not votes)
     """The votes of the audience; none (and not written) in a debate without one."""
 

@@ -40,6 +40,8 @@ class _Parent:
     began_at: float
     left_at: float
     """When the run began and when the fork leaves it, by the parent's clock."""
+    kept: str | None = None
+    """What is part of the keys of steps that are taken whatever would be asked now; None for no such steps."""
 
 
 class ForkJournal(Journal):
@@ -82,6 +84,8 @@ class ForkJournal(Journal):
             return None
         if key in self._parent.edits:
             return replace(row, request=request, body=edited_body(row, self._parent.edits[key]))
+        if self._parent.kept is not None and self._parent.kept in key:
+            return replace(row, request=request, body=reused_text(row.body) if row.kind == "call" else row.body)
         if row.kind in ("call", "human"):
             # Any model counts that was asked, a fallback too; an answer that the parent itself was edited to has none.
             same = row.request == request and (model is None or model in (models_asked(row.body) or (model,)))
@@ -140,6 +144,7 @@ def fork_header(
     fork_id: str | None,
     edits: Mapping[str, Any] | None,
     at: str | None,
+    kept: str | None = None,
     **changed: Any,  # noqa: ANN401 - other fields of the header
 ) -> RunHeader:
     """The header of a fork of `parent`; ConfigurationError for edits and places that do not fit it."""
@@ -173,6 +178,7 @@ def fork_header(
             "edits": dict(edits or {}),
             "began_at": began_at,
             "left_at": max(before, default=began_at),
+            **({} if kept is None else {"kept": kept}),
         },
         **changed,
     )
@@ -203,6 +209,7 @@ async def journal_of(store: Store, header: RunHeader, **options: Any) -> Journal
             edits=parent["edits"],
             began_at=parent["began_at"],
             left_at=parent["left_at"],
+            kept=parent.get("kept"),
         ),
         **options,
     )

@@ -227,6 +227,7 @@ async def prepare_fork(  # noqa: PLR0913 - the options of fork
         fork_id=fork_id,
         edits=edits,
         at=at,
+        kept=getattr(block, "keeps", None),
         seed=parent.header.seed if seed is None else seed,
         model=parent.header.model if model is None else _name_models(model),
         limits=parent.header.limits if limits is None else limit_numbers(limits),

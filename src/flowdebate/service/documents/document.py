@@ -123,6 +123,8 @@ class Document(InNotebooks, WireModel):
     STOP_REASONS: ClassVar[Mapping[str, str]] = {}
     """Its own reasons to stop, in words."""
     LAST_CALLS: ClassVar[int] = 1
+    GOES_ON: ClassVar[bool] = False
+    """Whether a finished run of the pattern can go on."""
     """Calls for the result, after all turns."""
     MEASURED: ClassVar[tuple[str, ...]] = ()
     """Places of durations in its raw output, which only the run itself could measure."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from flowdebate.service.plans.models import Models
     from flowdebate.service.plans.options import PatternOptions
     from flowdebate.service.plans.plan import Plan
+    from flowdebate.store.base import StoredRun
 
 
 Confidence: TypeAlias = Literal["quick", "balanced", "high"]
@@ -95,6 +96,10 @@ class PatternPage(ABC):
     def any_speakers(self, subject: str) -> Sequence[Any]:
         """Speakers who fit every subject: with them, options are checked before a model proposes others."""
         raise NotImplementedError
+
+    def goes_on(self, run: StoredRun, options: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002 - for the patterns
+        """The changed options of a fork that goes on with a finished `run`, with what it is to go on from."""
+        return options
 
     def fitting(self, options: PatternOptions, speakers: Sequence[Any]) -> tuple[Any, ...]:  # noqa: ARG002 - for the patterns
         """As many of the proposed `speakers` as the options take."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast
 
 from pydantic import Field
 
 from flowdebate.errors import ConfigurationError
+from flowdebate.patterns.debate.factory import DEFAULT_ROUNDS
 from flowdebate.patterns.debate.judging.ballots import Answer, DecidedBy, OnFlip  # noqa: TC001 - pydantic reads them
 from flowdebate.patterns.debate.phases import check_phases
 from flowdebate.patterns.debate.schemas import (
@@ -20,14 +22,21 @@ from flowdebate.patterns.debate.schemas import (
     ModeratorDecided,
     VerdictReached,
 )
-from flowdebate.patterns.events import TurnFinished, TurnStarted  # noqa: TC001
+from flowdebate.patterns.events import RoundStarted, TurnFinished, TurnStarted  # noqa: TC001
 from flowdebate.patterns.formats import find_format, named_members, names_of, purposes, with_roles
 from flowdebate.patterns.roster import MOST_MEMBERS
 from flowdebate.patterns.state import TurnOrder  # noqa: TC001 - pydantic reads it
+from flowdebate.runs.durable.goes_on import MOST, GoesOn, goes_on
 from flowdebate.service.documents.live import Live, OneByOne, OwnSections
 from flowdebate.service.documents.sections import doing
 from flowdebate.service.pages.base import Confidence, PatternPage, roster
-from flowdebate.service.pages.debate_document import DebateDocument, decision_group, mirror_heading, verdict_card
+from flowdebate.service.pages.debate_document import (
+    DebateDocument,
+    decision_group,
+    mirror_heading,
+    reader_asks,
+    verdict_card,
+)
 from flowdebate.service.plans.options import (
     Count,
     Flag,
@@ -44,7 +53,7 @@ from flowdebate.service.plans.options import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from flowdebate.blocks.base import Block
     from flowdebate.blocks.human.human import Human
@@ -55,6 +64,7 @@ if TYPE_CHECKING:
     from flowdebate.service.plans.models import Models
     from flowdebate.service.plans.options import PatternOptions
     from flowdebate.service.plans.plan import Plan
+    from flowdebate.store.base import StoredRun
 
 
 _JUDGING = {
@@ -95,6 +105,22 @@ class PhaseEntry(RosterEntry):
     turn_order: TurnOrder | None = None
 
 
+class AskedEntry(RosterEntry):
+    """A reader's question, with the round that answers it."""
+
+    round: Count
+    text: Text
+
+
+class GoesOnEntry(RosterEntry):
+    """How a fork goes on with a finished debate; the fork itself adds what was `held` and `asked` before."""
+
+    rounds: Annotated[int, Field(ge=1, le=MOST)] | None = None
+    ask: Text | None = None
+    held: Count | None = None
+    asked: list[AskedEntry] | None = None
+
+
 class DebateOptions(OutputOptions):
     """Options of a debate."""
 
@@ -116,6 +142,11 @@ class DebateOptions(OutputOptions):
     )
     phases: Annotated[list[PhaseEntry], Field(min_length=1)] | None = option(
         "What the rounds are for: a list of phases, each a table with a name.", panel="Rounds", flag=""
+    )
+    goes_on: GoesOnEntry | None = option(
+        "Of a fork: go on with the finished debate, for some `rounds` more (1), with a question to `ask`.",
+        panel="Rounds",
+        flag="",
     )
     format: Annotated[Text, Field(json_schema_extra={"enum": names_of("debate")})] | None = option(
         f"Hold it in a format. {purposes('debate')}", panel="Rounds", metavar="NAME"
@@ -183,6 +214,12 @@ class DebateLive(OneByOne):
         ModeratorDecided: lambda event: (decision_group(event.decision),),
     }
 
+    def heading(self, event: RoundStarted) -> Iterator[Section]:
+        yield from super().heading(event)
+        more = None if self.plan is None else self.plan.options.goes_on
+        asked = None if more is None else more.asked
+        yield from (reader_asks(each.text) for each in asked or () if each.round == event.round)
+
     def about_turn(self, turn: TurnStarted | TurnFinished) -> str:
         return doing(turn.phase, turn.target) or super().about_turn(turn)
 
@@ -242,7 +279,18 @@ class DebatePage(PatternPage):
         return tuple(default_sides(str(options.question)) or ())
 
     def length(self, options: PatternOptions) -> int:
+        if (more := getattr(options, "goes_on", None)) is not None and more.held:
+            return int(more.held + (more.rounds or 1))
         return sum(phase.rounds for phase in phases_in(options)) or super().length(options)
+
+    def goes_on(self, run: StoredRun, options: dict[str, Any]) -> dict[str, Any]:
+        more = options.get("goes_on")
+        if not isinstance(more, Mapping) or "held" in more:  # which is refused with the other options
+            return options
+        given = {key: more[key] for key in ("rounds", "ask") if more.get(key) is not None}
+        found = goes_on(run, where="goes_on", **given)
+        asked = [{"round": number, "text": text} for number, text in found.asked]
+        return {**options, "goes_on": {**more, "held": found.held, "asked": asked}}
 
     def turns(self, plan: Plan) -> int:
         each = ((phase, len(phase.speakers) or len(plan.speakers)) for phase in phases_in(plan.options))
@@ -285,6 +333,9 @@ class DebatePage(PatternPage):
 
     def check(self, plan: Plan) -> None:
         options: DebateOptions = plan.options
+        if options.goes_on is not None and not options.goes_on.held:
+            allowed = "left out of a new run: a fork of a finished one goes on"
+            raise ConfigurationError(*options.place("goes_on"), options.goes_on.model_dump(exclude_none=True), allowed)
         where, field = options.place("format")
         chosen = find_format(options.format, where=where, field=field, pattern="debate")
         if chosen is not None and plan.speakers:
@@ -292,8 +343,9 @@ class DebatePage(PatternPage):
         if options.mirror and options.turn_order == "simultaneous":
             allowed = "left out where all speak at once: there is no order to reverse"
             raise ConfigurationError(*options.place("mirror"), True, allowed)  # noqa: FBT003
-        if phases_in(options) and options.max_rounds not in (None, plan.length):
-            allowed = f"left out with phases, which have {plan.length} rounds"
+        total = sum(phase.rounds for phase in phases_in(options))
+        if total and options.max_rounds not in (None, total):
+            allowed = f"left out with phases, which have {total} rounds"
             raise ConfigurationError(*options.place("max_rounds"), options.max_rounds, allowed)
         asked = options.baselines or ()
         if options.equal and asked is not True and not BUDGETED.intersection(asked):
@@ -318,12 +370,12 @@ class DebatePage(PatternPage):
     def build(self, plan: Plan) -> Sequencer[Any, Any]:
         options: DebateOptions = plan.options
         humans = set(options.humans or ())
-        return plan.create(
+        pattern = plan.create(
             debaters=[
                 replace(each, block=_human(plan, f"debater-{each.name}")) if each.name in humans else each
                 for each in plan.speakers
             ],
-            max_rounds=plan.length,
+            max_rounds=plan.length if options.goes_on is None or not phases_in(options) else DEFAULT_ROUNDS,
             turn_order=options.turn_order or "declared",
             phases=None if options.phases is None else phases_in(options),
             format=options.format,
@@ -337,6 +389,11 @@ class DebatePage(PatternPage):
             output_schema=plan.schema,
             failures=plan.failures,
         )
+        if (more := options.goes_on) is None or pattern.lengthen is None:
+            return pattern
+        asked = tuple((each.round, each.text) for each in more.asked or ())
+        longer: Any = pattern.lengthen(GoesOn(held=more.held or 1, rounds=more.rounds or 1, asked=asked))
+        return cast("Sequencer[Any, Any]", longer)
 
     def _judging(self, plan: Plan) -> JudgeOptions | None:
         from flowdebate.patterns.debate.judging.options import CROSSED, JudgeOptions

@@ -37,6 +37,7 @@ class DebateDocument(RoundsDocument):
     LATE: ClassVar[tuple[str, ...]] = ("judge", "synthesizer")
     STOP_REASONS: ClassVar[Mapping[str, str]] = {"moderator_done": "ended by the moderator"}
     LAST_CALLS: ClassVar[int] = 2  # the judge's, and the synthesizer's
+    GOES_ON: ClassVar[bool] = True
     pattern: str = "debate"
     debaters: list[Side] = Field(default_factory=list)
     raw: DebateRawOutput
@@ -125,13 +126,19 @@ class DebateDocument(RoundsDocument):
         return sorted(said.union(decision.round for decision in self.raw.moderator_decisions))
 
     def opening(self, number: int) -> Iterator[Section]:
-        return (decision_group(decision) for decision in self.raw.moderator_decisions if decision.round == number)
+        yield from (reader_asks(each.text) for each in self.raw.reader_questions if each.round == number)
+        yield from (decision_group(each) for each in self.raw.moderator_decisions if each.round == number)
 
     def outcome(self) -> Iterator[Section]:
         if self.raw.verdict is not None:
             yield verdict_card(self.raw.verdict, self.speakers, *self._winners(), *self._audience())
         if self.output is not None:
             yield Output(value=self.output)
+
+
+def reader_asks(question: str) -> Group:
+    """The question of a reader with which a finished debate goes on."""
+    return Group(label="A reader asks", text=question, opens=True)
 
 
 def mirror_heading() -> Heading:

@@ -392,7 +392,7 @@ def plan_of_fork(
     if run.header.plan is None:
         raise _of_another(run, "fork")
     info, options, _ = _read_stored(run)
-    changes = dict(changes or {})
+    changes = dict(info.load_page().goes_on(run, dict(changes or {})))
     if info.subject in changes:
         allowed = f"left out: a fork has the {info.subject} of its run"
         raise ConfigurationError(where or "options", info.subject, changes[info.subject], allowed)

@@ -61,10 +61,25 @@ run.addEventListener("submit", async (event) => {
   event.preventDefault();
   const form = /** @type {HTMLFormElement} */ (event.target);
   const told = form.querySelector("[role=status]");
+  if (form.id === "go-on") return goOn(form, told);
   const note = form.querySelector("textarea")?.value ?? "";
   const problem = await ask("PUT", `/runs/${id}/note`, { note }).then(() => null, (found) => found);
   if (told) told.textContent = problem ? problem.message : note.trim() ? "Saved. Lists and exports have it as well." : "Deleted.";
 });
+
+/** Fork the finished debate for one more round, with a question if there is one. @param {HTMLFormElement} form @param {Element | null} told */
+async function goOn(form, told) {
+  const button = /** @type {HTMLButtonElement} */ (form.querySelector("button.main"));
+  const question = form.querySelector("textarea")?.value.trim();
+  button.disabled = true;
+  try {
+    const fork = await ask("POST", `/runs/${id}/fork`, { options: { goes_on: { rounds: 1, ...(question ? { ask: question } : {}) } } });
+    location.assign(`${root}/runs/${encodeURIComponent(fork.runId)}`);
+  } catch (problem) {
+    button.disabled = false;
+    if (told) told.textContent = problem instanceof Refusal ? problem.message : String(problem);
+  }
+}
 
 /** Whether the page looks for answers to what the run waits for. */
 let looking = false;

@@ -1,0 +1,70 @@
+"""Going on with a finished run: its rounds are taken as they were, and further ones follow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from flowdebate._util.text import is_blank
+from flowdebate._util.validation import check_count
+from flowdebate.errors import ConfigurationError
+from flowdebate.store.base import COMPLETE
+from flowdebate.store.open import open_store
+
+if TYPE_CHECKING:
+    from flowdebate.blocks.base import Block
+    from flowdebate.store.base import StoredRun
+    from flowdebate.store.open import StoreChoice
+
+
+MOST = 1_000
+"""Rounds by which a run may go on."""
+LONGEST = 4_000
+"""Characters of a reader's question: it is part of each prompt of its round."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GoesOn:
+    """How a finished run goes on."""
+
+    held: int
+    """Its rounds so far."""
+    rounds: int
+    """Those that follow."""
+    asked: tuple[tuple[int, str], ...] = ()
+    """The questions of readers, each with the round that answers it."""
+
+
+def goes_on(stored: StoredRun, *, where: str, rounds: int = 1, ask: str | None = None) -> GoesOn:
+    """How a stored run goes on for `rounds` more; ConfigurationError for one that is not over, and has no rounds."""
+    check_count(where, most=MOST, rounds=rounds)
+    if ask is not None and (not isinstance(ask, str) or is_blank(ask) or len(ask) > LONGEST):
+        raise ConfigurationError(where, "ask", ask, f"a question of at most {LONGEST:,} characters, or None")
+    raw = (stored.outcome or {}).get("raw")
+    held: Any = raw.get("rounds") if isinstance(raw, Mapping) else None
+    if stored.status not in COMPLETE or type(held) is not int or held < 1:
+        allowed = "a run with rounds that is over; resume one that is not"
+        raise ConfigurationError(where, "run_id", stored.header.run_id, allowed)
+    before: Any = raw.get("readerQuestions", []) if isinstance(raw, Mapping) else []
+    asked = [(int(each["round"]), str(each["text"])) for each in before]
+    return GoesOn(held=held, rounds=rounds, asked=(*asked, *([] if ask is None else [(held + 1, ask)])))
+
+
+async def lengthened(
+    block: Block[Any, Any],
+    run_id: str,
+    *,
+    rounds: int,
+    ask: str | None,
+    store: Any,  # noqa: ANN401 - or StoreOptions
+) -> Block[Any, Any]:
+    """The block that goes on with a stored run of `block`."""
+    where = f"{block.name}.continue_run()"
+    if block.lengthen is None:
+        raise ConfigurationError(where, "pattern", block, "a debate: no other pattern goes on")
+    choice: StoreChoice = getattr(store, "store", store)
+    opened = open_store(choice, where=where)
+    if opened is None:
+        raise ConfigurationError(where, "store", store, "the store of the run")
+    return block.lengthen(goes_on(await opened.run(run_id), where=where, rounds=rounds, ask=ask))
