@@ -225,11 +225,13 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
         was; those who decide are asked again. Errors: ConfigurationError for a run that is not over, and for a pattern
         that cannot go on; those of `fork`.
         """
-        from flowdebate.runs.durable.goes_on import lengthened
+        from flowdebate.runs.durable.goes_on import read_goes_on
 
-        return await (await lengthened(self, run_id, rounds=rounds, ask=ask, store=options.get("store"))).fork(
-            run_id, **options
-        )
+        where = f"{self.name}.continue_run()"
+        if self.lengthen is None:
+            raise ConfigurationError(where, "pattern", self, "a debate: no other pattern goes on")
+        more = await read_goes_on(where, run_id, rounds=rounds, ask=ask, store=options.get("store"))
+        return await self.lengthen(more).fork(run_id, **options)
 
     def batch(self, questions: Iterable[Any] | AsyncIterable[Any], **options: Unpack[BatchOptions]) -> Batch[OutT_co]:
         """Run the block for each of `questions`: `async for item in …`, or `await ….all()`.

@@ -13,7 +13,6 @@ from flowdebate.store.base import COMPLETE
 from flowdebate.store.open import open_store
 
 if TYPE_CHECKING:
-    from flowdebate.blocks.base import Block
     from flowdebate.store.base import StoredRun
     from flowdebate.store.open import StoreChoice
 
@@ -51,20 +50,10 @@ def goes_on(stored: StoredRun, *, where: str, rounds: int = 1, ask: str | None =
     return GoesOn(held=held, rounds=rounds, asked=(*asked, *([] if ask is None else [(held + 1, ask)])))
 
 
-async def lengthened(
-    block: Block[Any, Any],
-    run_id: str,
-    *,
-    rounds: int,
-    ask: str | None,
-    store: Any,  # noqa: ANN401 - or StoreOptions
-) -> Block[Any, Any]:
-    """The block that goes on with a stored run of `block`."""
-    where = f"{block.name}.continue_run()"
-    if block.lengthen is None:
-        raise ConfigurationError(where, "pattern", block, "a debate: no other pattern goes on")
+async def read_goes_on(where: str, run_id: str, *, rounds: int, ask: str | None, store: Any) -> GoesOn:  # noqa: ANN401 - a store, or StoreOptions
+    """How the run of that id goes on; ConfigurationError without the store of the run."""
     choice: StoreChoice = getattr(store, "store", store)
     opened = open_store(choice, where=where)
     if opened is None:
         raise ConfigurationError(where, "store", store, "the store of the run")
-    return block.lengthen(goes_on(await opened.run(run_id), where=where, rounds=rounds, ask=ask))
+    return goes_on(await opened.run(run_id), where=where, rounds=rounds, ask=ask)
