@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from chromium_browser import find
 from PIL import Image
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, ViewportSize, sync_playwright
 
 from flowdebate.models.usage import Usage
 from flowdebate.server import create_app
@@ -75,23 +75,19 @@ _TURNS = {
         "the same grass. Whoever closes that does not get it back with a roof."
     ),
     ("Ines", 3): (
-        "That is fair, and it leaves little between us. Eight repairs were patches; nobody has replaced the pipes. If "
-        "there is no evidence that new ones leak, then 1.9 million buys twenty-five summers, and the children need a "
-        "bus.\n\n"
-        "Apply by spring all the same, Tomas. Ask for the lessons instead of the roof, and tell us in a year what the "
-        "heating would have cost."
+        "Five hundred and twenty-eight. I had read that line, and hoped that nobody would subtract. I cannot say "
+        "that a pool is the town's meadow when nearly half of the town does not come, and I will not blame the ice "
+        "cream.\n\n"
+        "So build the roof, if the state pays half of it. But build it where the grass is, and keep the queue: one "
+        "door, one price, and the meadow open to whoever only wants to lie in it."
     ),
 }
-_CHANGED = (
-    "Ines is right about the queue, and I take the point with me: a covered pool can have a meadow too, and the ground "
-    "behind the school has one. I have no evidence that new pipes would leak as the patched ones did, and I will not "
-    "pretend to.\n\n"
-    "The covered pool costs six, of which the state pays half, but only if we apply by spring. That offer has an end."
+_BEFORE, _AFTER = (
+    "He may be right. ",
+    "And for whom? “Of 1,140 households that answered, 612 had used the pool”: 528 had not. ",
 )
-_FORK = {
-    "runId": "harrow-fork",
-    "edits": {"debate/round[2]/debate-dispatch[0]/debate-turn-Tomas/debate-debater-Tomas": _CHANGED},
-}
+_EDITED = 5
+"""The step at which Tomas says `_BEFORE`, and in the fork `_AFTER`."""
 _BRIEFINGS = (
     (
         "What is a pool for?",
@@ -102,18 +98,30 @@ _BRIEFINGS = (
         "You agree that the pipes cannot stay. Tomas, why should the ninth repair fail? Ines, who teaches in winter?",
     ),
 )
-_VERDICT = (
-    "Repair the pipes, put the lessons on the bus to Lund from January, and look at a roof again when the price of "
-    "heating it is known."
+_VERDICTS = (
+    (
+        (
+            "Repair the pipes, put the lessons on the bus to Lund from January, and look at a roof again when the "
+            "price of heating it is known."
+        ),
+        (
+            "Both sides want children who can swim, and both showed how. Ines answered the strongest point against "
+            "her, the winter without water, with a remedy that has a price. Tomas showed that eight repairs have "
+            "failed, not why new pipes would; and the running costs on which his plan depends were asked for and "
+            "never named. That Brenholt closed its pool is in none of the sources, and counted for nothing."
+        ),
+    ),
+    (
+        "Build the covered pool beside a meadow that stays open, and apply to the state by spring.",
+        (
+            "The survey that Ines brought was turned against her: 528 of 1,140 households had not come in two "
+            "summers, and most named the weather, which no pipe repairs. She granted it, and asked for the meadow, "
+            "which a covered pool can have. What heating costs was still not named; that is why the lead is small."
+        ),
+    ),
 )
-_REASONING = (
-    "Both sides want children who can swim, and both showed how. Ines answered the strongest point against her, the "
-    "winter without water, with a remedy that has a price. Tomas showed that eight repairs have failed, not why new "
-    "pipes would; and the running costs on which his plan depends were asked for and never named. That Brenholt closed "
-    "its pool is in none of the sources, and counted for nothing."
-)
-_SHARES = 0.63, 0.56, 0.74, 0.69
-"""What the judge gives to the pool, each time that it is asked."""
+_SHARES = 0.63, 0.56, 0.41, 0.38
+"""What the judge gives to the open pool, each time that it is asked: twice in the debate, twice in its fork."""
 
 
 class Author:
@@ -145,9 +153,10 @@ class Author:
             order = ["Ines", "Tomas"] if number == 1 else ["Tomas", "Ines"]
             return {"next_speakers": order, "briefing": briefing, "new_angle": angle, "done": number == len(_BRIEFINGS)}
         if role == "judge":
+            verdict, reasoning = _VERDICTS[number > 2]  # noqa: PLR2004 - asked in two orders, then in the fork
             return {
-                "verdict": _VERDICT,
-                "reasoning": _REASONING,
+                "verdict": verdict,
+                "reasoning": reasoning,
                 "scores": {_REPAIR: _SHARES[number - 1], _REPLACE: 1 - _SHARES[number - 1]},
             }
         return _TURNS[role, number]
@@ -193,47 +202,92 @@ _BODY = {
 
 def photograph(browser: Browser, server: Server, folder: Path) -> None:
     """Take all pictures: the run while it is spoken, and every page when it is over."""
+    fork = film(browser, server, folder / "debate.webp")
     for scheme in ("light", "dark"):
-        context = browser.new_context(
+        page = browser.new_context(
             viewport={"width": 1280, "height": 860}, color_scheme=scheme, device_scale_factor=1
-        )
-        page = context.new_page()
+        ).new_page()
         page.goto(f"{server.url}/?token={_TOKEN}")
         pages = page.url.rstrip("/")
-        if scheme == "light":
-            begun = context.request.post(f"{pages}/api/v1/runs", data=_BODY, headers={"origin": server.url})
-            if not begun.ok:
-                raise SystemExit(begun.text())
-            page.goto(f"{pages}/runs/harrow-pool")
-            page.locator("#turn-2").wait_for(timeout=120_000)
-            page.locator("#speaking .turn p").first.wait_for(timeout=120_000)
-            page.wait_for_timeout(2_500)
-            page.locator("#speaking").scroll_into_view_if_needed()
-            page.mouse.wheel(0, 500)
-            page.screenshot(path=folder / "live-1280-light.png")
-            page.locator("#verdict").wait_for(timeout=240_000)
-            forked = context.request.post(
-                f"{pages}/api/v1/runs/harrow-pool/fork", data=_FORK, headers={"origin": server.url}
-            )
-            if not forked.ok:
-                raise SystemExit(forked.text())
-            page.goto(f"{pages}/runs/harrow-fork")
-            page.locator("#verdict").wait_for(timeout=240_000)
         for name, path in _PAGES.items():
             for width, height in _HEIGHTS.items():
                 page.set_viewport_size({"width": width, "height": height})
-                page.goto(pages + path)
+                page.goto(pages + path.format(fork=fork))
                 page.wait_for_timeout(200)
                 page.screenshot(path=folder / f"{name}-{width}-{scheme}.png")
-        context.close()
+        page.context.close()
     for picture in folder.glob("*.png"):
         _shrink(picture)
 
 
+def film(browser: Browser, server: Server, path: Path) -> str:  # noqa: PLR0915 - one thing after the other
+    """A debate is held, one sentence of it is changed, and the verdict turns: returns the id of the fork."""
+    page = browser.new_context(viewport=_FILM, device_scale_factor=1).new_page()
+    frames: list[tuple[Image.Image, int]] = []
+    live = path.with_name("live-1280-light.png")
+    live.unlink(missing_ok=True)
+
+    def take(milliseconds: int) -> None:
+        """Take a frame that is shown so long."""
+        frames.append((Image.open(BytesIO(page.screenshot())).convert("RGB"), milliseconds))
+
+    def follow(*, every: int, shown: int) -> None:
+        """Take frames until the verdict is there, and show that."""
+        latest = page.get_by_role("button", name="Jump to latest")
+        while not page.locator("#verdict").count():
+            if page.locator("#turn-3").count() and not live.exists():
+                page.set_viewport_size({"width": 1280, "height": 860})
+                page.wait_for_timeout(500)
+                page.screenshot(path=live)
+                page.set_viewport_size(_FILM)
+            if latest.is_visible():
+                latest.click()
+            take(shown)
+            page.wait_for_timeout(every)
+        page.locator("#verdict").scroll_into_view_if_needed()
+        page.evaluate("scrollTo(0, document.querySelector('#verdict').offsetTop - 70)")
+        page.wait_for_timeout(500)
+        take(4_000)
+
+    page.goto(f"{server.url}/?token={_TOKEN}")
+    pages = page.url.rstrip("/")
+    begun = page.context.request.post(f"{pages}/api/v1/runs", data=_BODY, headers={"origin": server.url})
+    if not begun.ok:
+        raise SystemExit(begun.text())
+    page.goto(f"{pages}/runs/harrow-pool")
+    page.locator("#speaking .turn p").first.wait_for(timeout=120_000)
+    take(1_500)
+    follow(every=1_300, shown=300)
+    page.goto(f"{pages}/runs/harrow-pool/travel?step={_EDITED}")
+    field = page.get_by_role("textbox", name="Tomas")
+    field.scroll_into_view_if_needed()
+    page.evaluate("scrollBy(0, 120)")
+    take(1_200)
+    begin = field.input_value().index(_BEFORE)
+    field.evaluate(f"field => field.setSelectionRange({begin}, {begin + len(_BEFORE)})")
+    field.focus()
+    take(1_200)
+    for piece in _AFTER.split(" ")[:-1]:
+        page.keyboard.insert_text(f"{piece} ")
+        take(140)
+    take(1_500)
+    page.get_by_role("button", name=f"Fork from step {_EDITED}").click()
+    page.wait_for_url(f"{pages}/runs/*")
+    follow(every=1_300, shown=300)
+    fork = page.url.rpartition("/")[2]
+    page.context.close()
+    pictures, durations = zip(*frames, strict=True)
+    pictures[0].save(
+        path, "WEBP", save_all=True, append_images=pictures[1:], duration=list(durations), loop=0, quality=40, method=6
+    )
+    return fork
+
+
+_FILM: ViewportSize = {"width": 960, "height": 620}
 _HEIGHTS = {1280: 860, 768: 860, 360: 740}
 _PAGES = {
     "run": "/runs/harrow-pool",
-    "compare": "/compare?a=harrow-pool&b=harrow-fork",
+    "compare": "/compare?a=harrow-pool&b={fork}",
     "runs": "/",
     "new": "/new",
     "travel": "/runs/harrow-pool/travel?step=5",
@@ -260,7 +314,7 @@ def main() -> None:
     if program is None:
         raise SystemExit("Chromium is not installed: scripts/chromium install")
     with sync_playwright() as driver, driver.chromium.launch(executable_path=program) as browser:
-        photograph(browser, Server(pause=0.1), folder)
+        photograph(browser, Server(pause=0.25), folder)
 
 
 if __name__ == "__main__":
