@@ -51,6 +51,7 @@ GROUPS = {
     "Other patterns": {
         "investment": "",
         "council": "",
+        "review": "",
         "consensus_pipeline": "One provider fails all the time, and the debate goes on.",
         "round_robin": "",
         "moral_decisions": "",

@@ -228,6 +228,75 @@ ANSWERS: dict[str, dict[str, list[Any]]] = {
             }
         ],
     },
+    "review": {
+        "reviewer-Ada": [
+            {
+                "findings": [
+                    {
+                        "title": "The old servers are gone before anybody knows",
+                        "claim": "Errors show in the first days, and then there is no way back.",
+                        "severity": "blocker",
+                        "file": "plan.md",
+                        "line": 3,
+                        "suggestion": "Keep them for a month.",
+                    }
+                ]
+            }
+        ],
+        "reviewer-Ben": [
+            {
+                "findings": [
+                    {
+                        "title": "Nobody has measured a restore",
+                        "claim": "If it takes longer than the night, customers wait.",
+                        "severity": "blocker",
+                        "quote": "we restore the backup of the evening",
+                    },
+                    {
+                        "title": "“One night” is vague",
+                        "claim": "It could be any night.",
+                        "severity": "nit",
+                        "file": "plan.md",
+                        "line": 1,
+                    },
+                ]
+            }
+        ],
+        "reviewer-Cleo": [
+            {
+                "findings": [
+                    {
+                        "title": "No way back",
+                        "claim": "The next morning is too early to switch anything off.",
+                        "severity": "major",
+                        "quote": "switched off the next morning",
+                    }
+                ]
+            }
+        ],
+        "merger": [{"pairs": [{"pair": 1, "same": True}]}],
+        "examiner-Ada": [
+            {
+                "verdicts": [
+                    {"finding": "F1", "verdict": "confirm", "reason": "The plan has no number for it."},
+                    {"finding": "F3", "verdict": "refute", "reason": "It says one night, which is what matters."},
+                ]
+            }
+        ],
+        "examiner-Ben": [
+            {"verdicts": [{"finding": "F2", "verdict": "confirm", "reason": "The third line says so."}]},
+            {"verdicts": [{"finding": "F2", "verdict": "confirm", "reason": "The third line says so."}]},
+            {"answers": [{"finding": "F3", "stands": False, "reason": "It is a matter of taste."}]},
+        ],
+        "examiner-Cleo": [
+            {
+                "verdicts": [
+                    {"finding": "F1", "verdict": "confirm", "reason": "A restore of this size took us nine hours."},
+                    {"finding": "F3", "verdict": "refute", "reason": "Nobody will be in doubt about it."},
+                ]
+            }
+        ],
+    },
     "consensus_pipeline": {
         "propose-architect": ["Move country by country, the old provider as a way back."] * 2,
         "propose-accountant": ["Run both for a month and compare every evening."] * 2,

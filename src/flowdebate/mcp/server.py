@@ -45,10 +45,10 @@ LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 """Names of this machine, as the Host header of a request has them."""
 
 _INSTRUCTIONS = (
-    "Debates and councils of language models, which are stored and survive restarts. They take minutes: call "
-    "start_debate or start_council, then wait_for_run until `status` is no longer running, and pass `parts` of the "
-    "last result as `seen`. `next` in each result says what to do now, `spent` what it has cost. judge compares texts "
-    "that you have, without a debate.\n\n"
+    "Debates, councils and reviews of language models, which are stored and survive restarts. They take minutes: call "
+    "start_debate, start_council or review, then wait_for_run until `status` is no longer running, and pass `parts` of "
+    "the last result as `seen`. `next` in each result says what to do now, `spent` what it has cost. judge compares "
+    "texts that you have, without a debate.\n\n"
     f"{HOW_TO_READ}"
 )
 

@@ -181,11 +181,7 @@ class RunTools:
             options = None
         else:
             options = make_options(pattern, sides, max_rounds, confidence, model)
-        if isinstance(sources, list) and (refused := outside_of(self._folders, sources)):
-            places = ", ".join(map(str, self._folders)) or "none: give their texts by name"
-            raise ConfigurationError(
-                "start_debate", "sources", refused[0], f"below a folder that is allowed ({places})"
-            )
+        self._check_sources("start_debate", sources)
         for name, value in (("archive", archive), ("sources", sources)):
             if value is not None:
                 options = {**(options or {}), name: value}
@@ -212,6 +208,42 @@ class RunTools:
         """
         asked: Any = {"sources": sources, "confidence": confidence, "model": model, "wait": wait}
         return await self.start_debate(ctx, question, pattern="council", **asked)
+
+    async def review(
+        self,
+        ctx: Context[Any, Any],
+        sources: Sources,
+        *,
+        question: Question = "What is wrong with this change?",
+        focus: Annotated[str | None, Field(max_length=2_000, description="What to look for above all.")] = None,
+        gate: Annotated[
+            str | None,
+            Field(max_length=500, description='A rule such as "no confirmed blocker"; the result says if it holds.'),
+        ] = None,
+        confidence: HowSure = "balanced",
+        model: Models | None = None,
+        wait: Seconds = 20,
+    ) -> RunReport:
+        """Have several language models find what is wrong with `sources`, such as a diff, and check each other.
+
+        Each reviewer finds on its own, then confirms or refutes what the others found, without names. The result has
+        each finding with its place, whether it is confirmed, disputed or refuted, and why. It is advice: check each
+        finding in the material yourself. Returns after at most `wait` seconds; then call wait_for_run until it is over.
+        `confidence`: "quick" makes up to 10 calls of models (two reviewers), "balanced" up to 14 (three), "high" up to
+        22 (five). With a hosted model that is usually one to three minutes; a small local one takes longer.
+        """
+        options = make_options("review", None, None, confidence, model) or {}
+        self._check_sources("review", sources)
+        given = {"sources": sources, "focus": focus, "gate": gate}
+        options |= {name: value for name, value in given.items() if value is not None}
+        run = await self._of(ctx).begin("review", question, options=options)
+        return make_report(await wait_with_progress(self._of(ctx), run.run_id, wait, ctx))
+
+    def _check_sources(self, tool: str, sources: dict[str, str] | list[str] | None) -> None:
+        """ConfigurationError for paths that this server does not allow."""
+        if isinstance(sources, list) and (refused := outside_of(self._folders, sources)):
+            places = ", ".join(map(str, self._folders)) or "none: give their texts by name"
+            raise ConfigurationError(tool, "sources", refused[0], f"below a folder that is allowed ({places})")
 
     async def wait_for_run(
         self, ctx: Context[Any, Any], run_id: RunId, *, seconds: Seconds = 45, seen: Seen = 0
@@ -317,6 +349,7 @@ def add_run_tools(
     for tool, hints, more in (
         (tools.start_debate, ASKS_MODELS, (known, named, HOW_TO_READ)),
         *(((tools.start_council, ASKS_MODELS, (named, HOW_TO_READ)),) if plans else ()),
+        *(((tools.review, ASKS_MODELS, (named, HOW_TO_READ)),) if plans else ()),
         (tools.wait_for_run, READS, (HOW_TO_READ,)),
         (tools.get_run, READS, (HOW_TO_READ,)),
         (tools.list_runs, READS, ()),

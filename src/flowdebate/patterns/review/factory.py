@@ -31,12 +31,13 @@ from flowdebate.patterns.review.steps import (
     findings_of,
     merge_without_model,
     open_defence,
+    reports_of,
 )
 from flowdebate.patterns.roles import NOT_KEPT
 from flowdebate.patterns.roster import Role, is_own, merge_options, own_options
 from flowdebate.patterns.seats import DEFAULT, each_by_default
 from flowdebate.patterns.spec import PatternSpec, check_options
-from flowdebate.patterns.state import entries_of, state_of
+from flowdebate.patterns.state import state_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -217,7 +218,7 @@ def raw_output(loop: Loop, ctx: Context, status: RunStatus) -> ReviewRawOutput:
         reviewers={name: state.voices[name] for name in loop.names if name in state.voices},
         gate=result,
         left_apart=state.left_apart,
-        transcript=list(entries_of(ctx)),
+        transcript=reports_of(loop, state),
         **ending_of(ctx, status),
     )
 

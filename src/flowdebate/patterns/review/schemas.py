@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal, TypeAlias, get_args
 from pydantic import Field
 
 from flowdebate._util.wire import BaseEvent, WireModel, new_dict, new_list
-from flowdebate.patterns.output import Entry, PatternOutput
+from flowdebate.patterns.output import PatternOutput
 from flowdebate.patterns.state import (
     Contribution,
     DebateStatus,
@@ -158,7 +158,7 @@ class GateResult(WireModel):
 
 
 class ReviewReport(Contribution):
-    """What a reviewer found, as text in the transcript."""
+    """What a reviewer says in a phase, as text in the transcript."""
 
     round: Annotated[int, Field(ge=1)] = 1
     agent_name: str
@@ -169,7 +169,7 @@ ReviewTranscript: TypeAlias = "StateResource[TranscriptState[ReviewReport]]"
 
 
 def create_review_transcript() -> ReviewTranscript:
-    """A transcript to share between a review and blocks of your own; empty until all reviewers have read."""
+    """A transcript to share between a review and blocks of your own; it is empty until the end, since it has names."""
     return StateResource(key="transcript", initial=TranscriptState[ReviewReport])
 
 
@@ -229,19 +229,6 @@ class ReviewRawOutput(PatternOutput):
         if self.gate is not None:
             return {True: "holds", False: "does not hold", None: None}[self.gate.holds]
         return None if self.stop_reason is None else "confirmed" if self.in_state("confirmed") else "nothing confirmed"
-
-    @property
-    def entries(self) -> list[Entry]:
-        """What each reviewer found, as round 1; what it says of the others' findings, as round 2."""
-        said = super().entries
-        for name in self.reviewers:
-            found = [(each.finding, each.verdict, each.reason) for of in self.findings for each in of.verdicts
-                     if each.agent_name == name]  # fmt: skip
-            if found:
-                said.append(
-                    Entry(round=2, speaker=name, text="\n".join(f"{at}: {what}. {why}" for at, what, why in found))
-                )
-        return said
 
 
 # What reviewers are asked

@@ -272,16 +272,34 @@ class Merging(Wrapped):
 
 
 def close_finding(loop: Loop, ctx: Context) -> None:
-    """End the time for finding, require its quorum, and put what was found into the transcript, in declared order."""
+    """End the time for finding, and require its quorum."""
     ctx.scope.handle.deadline = None
     state = state_of(ctx, ReviewState)
     if state.losses:
         check_quorum(state, list(state.found), quorum=loop.failures.quorum, block=ctx.block)
-    said = [
-        ReviewReport(agent_name=name, text=report_of(state.found[name])) for name in loop.names if name in state.found
+
+
+def reports_of(loop: Loop, state: ReviewState) -> list[ReviewReport]:
+    """What was said in each phase, in declared order."""
+    said: list[dict[str, str]] = [
+        {name: report_of(found) for name, found in state.found.items()},
+        *({name: verdicts_text(each) for name, each in of.items()} for of in (state.verdicts, state.defences)),
     ]
-    transcript = ctx.scope.handles["transcript"]
-    transcript.set(transcript.state.with_entry(*said))
+    return [
+        ReviewReport(round=number, agent_name=name, text=texts[name])
+        for number, texts in enumerate(said, start=1)
+        for name in loop.names
+        if name in texts
+    ]
+
+
+def verdicts_text(said: Sequence[Any]) -> str:
+    """What a reviewer says of findings, as text, a line for each."""
+    lines = []
+    for each in said:
+        word = each.verdict if isinstance(each, Verdict) else "stands" if each.stands else "withdrawn"
+        lines.append(f"{each.finding}: {word}. {each.reason}")
+    return "\n".join(lines) or "Nothing said."
 
 
 def close_merging(loop: Loop, ctx: Context, findings: Sequence[Finding], *, left_apart: int = 0) -> None:
@@ -345,6 +363,8 @@ def build_review(loop: Loop) -> Handler[Any, Any]:
     def build(_: object, ctx: Context) -> Any:  # noqa: ANN401 - the raw output
         state = state_of(ctx, ReviewState)
         ctx.scope.handle.deadline = None
+        transcript = ctx.scope.handles["transcript"]  # not before: a person who reviews is shown it, with names
+        transcript.set(transcript.state.with_entry(*reports_of(loop, state)))
         reason = "examined" if state.findings else "nothing_found"
         ctx.scope.handle.update(stop_reason=reason)
         ctx.emit(RoundsEnded(rounds=state.round, reason=reason))

@@ -129,7 +129,7 @@ class ReviewDocument(Document):
     def sections(self) -> Iterator[Section]:
         raw = self.raw
         yield Heading(title=_PHASES[1])
-        for index, said in enumerate(raw.transcript):
+        for index, said in enumerate(each for each in raw.transcript if each.round == 1):
             yield Entry(
                 name=said.agent_name, about=self.about(said.agent_name), text=said.text, quotes=self.quoted(index)
             )
@@ -240,7 +240,7 @@ class ReviewPage(PatternPage):
     each_by_default = True
     default_length = 3
     least = 1
-    question_about_sources = QUESTION
+    question_about_sources: ClassVar[str | None] = QUESTION
     formats: ClassVar[Mapping[str, Callable[[Any], str]]] = {
         "markdown": findings_markdown,
         "sarif": findings_sarif,

@@ -1,0 +1,23 @@
+"""The example of a review of a plan."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flowdebate.testing import FunctionModel, forbid_real_models
+from tests.service.test_review_page import reply
+from tests.test_examples import load
+
+if TYPE_CHECKING:
+    import pytest
+
+
+def test_the_plan_is_reviewed_and_held_against_the_gate(capsys: pytest.CaptureFixture[str]) -> None:
+    """The finding with its place by its quote, what the others say of it, and the gate."""
+    with forbid_real_models():
+        output = load("review").main(FunctionModel(reply))
+    printed = capsys.readouterr().out
+    assert "confirmed: major, plan.md:1: Nobody is <b>asked</b>" in printed
+    assert "  Cleo: confirm. So it is." in printed
+    assert "no confirmed blocker: holds" in printed
+    assert output.gate is not None

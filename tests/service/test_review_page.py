@@ -1,0 +1,160 @@
+"""Reviews on every front end: command, stored runs, people, batches, HTTP, pages and MCP."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from mcp import Client
+from typer.testing import CliRunner
+
+from flowdebate import Persona, human, open_requests, review, submit_answer_sync
+from flowdebate.cli.app import build_app
+from flowdebate.mcp import create_server
+from flowdebate.service import Service
+from flowdebate.testing import FunctionModel
+from tests.cli.stage import Stage
+from tests.mcp.conftest import told
+from tests.server.stage import staged
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from flowdebate.testing import ModelRequest
+
+QUESTION = "What is wrong?"
+FOUND = {
+    "title": "Nobody is <b>asked</b>",
+    "claim": "It says *nothing* of people.",
+    "severity": "major",
+    "quote": "in one night",
+}
+PLAN = "We move all data\nin one night.\n"
+
+
+def reply(request: ModelRequest) -> Any:
+    """Ada finds something, which others confirm; the others find nothing."""
+    fields = (request.output_schema or {})["properties"]
+    if "findings" in fields:
+        return {"findings": [FOUND] if request.block.endswith("-Ada") else []}
+    ids = dict.fromkeys(re.findall(r"\[(F\d+)\] Severity", str(request.messages)))
+    if "verdicts" in fields:
+        return {"verdicts": [{"finding": each, "verdict": "confirm", "reason": "So it is."} for each in ids]}
+    return {"pairs": []} if "pairs" in fields else {"answers": []}
+
+
+def refute(request: ModelRequest) -> Any:
+    """The same, but for what is said of the findings of others."""
+    said = reply(request)
+    for each in said.get("verdicts", ()):
+        each |= {"verdict": "refute", "reason": "Ada and Me know better."}
+    return said
+
+
+def command(*arguments: str, text: str | None = None) -> Any:
+    """The command, as a user calls it."""
+    return CliRunner().invoke(build_app(), list(arguments), input=text, catch_exceptions=False)
+
+
+def test_a_review_is_shown_saved_resumed_forked_reported_and_batched(tmp_path: Path) -> None:
+    """Nothing that was answered is asked again; the plan has the material."""
+    (tmp_path / "plan.md").write_text(PLAN)
+    findings = iter([{"findings": [FOUND]}, {"findings": []}] * 6)
+    answers: Any = {
+        "findings": lambda _: next(findings),
+        "verdicts": {"verdicts": [{"finding": "F1", "verdict": "confirm", "reason": "So it is."}]},
+    }
+    report, page = tmp_path / "report.md", tmp_path / "report.html"
+    with Stage(answers=answers) as on:
+        where = ("--model", "staged", "--base-url", on.base_url, "--seed", "3")
+        seats = ("--reviewer", "Ada", "--reviewer", "Ben", "--source", str(tmp_path / "plan.md"))
+        live = command("review", *where, *seats, "--markdown", str(report), "--focus", "Ada=people")
+        saved = command("review", QUESTION, *where, *seats, "--json", "--gate", "no confirmed blocker")
+        run_id, before = json.loads(saved.stdout)["runId"], len(on.bodies)
+        resumed, shown = command("resume", run_id), command("show", run_id, "--page")
+        written = command("report", run_id, "--html", str(page))
+        assert len(on.bodies) == before
+        forked = command("fork", run_id, "--set", 'gate="no confirmed major"', "--json", *where[2:4])
+        assert len(on.bodies) == before  # a gate is a rule on data: nothing is asked again
+        batch = command("batch", "-", "--pattern", "review", *where, *seats[4:], text="What is missing?\n")
+    assert [each.exit_code for each in (live, saved, resumed, shown, written, batch)] == [0] * 6, batch.output
+    assert "Look above all for: people" in json.dumps(on.bodies[:2])
+    for part in (FOUND["title"], "plan.md:2", "Raised by", "So it is.", "1 confirmed (1 major)"):
+        assert part in live.stdout
+        assert part in resumed.stdout
+        assert part in shown.stdout
+        assert part in command("render", "-", text=saved.stdout).stdout
+    assert "1 confirmed \\(1 major" not in report.read_text()
+    assert "<b>asked</b>" not in page.read_text()
+    assert "&lt;b&gt;asked" in page.read_text()
+    document = json.loads(saved.stdout)
+    assert document["raw"]["gate"]["holds"] is True
+    assert forked.exit_code == 4
+    assert json.loads(forked.stdout)["raw"]["gate"]["against"] == ["F1"]
+    assert "Complete: 1\n" in batch.stdout
+
+
+def test_a_person_reviews_and_answers_for_a_finding_later(tmp_path: Path) -> None:
+    """The run is suspended three times at most, and the person sees no name."""
+    store = str(tmp_path / "runs.sqlite3")
+
+    people = [Persona("Me", block=human(name="me")), Persona("Ada")]
+    pattern = review(name="plan", reviewers=people, sources={"plan": PLAN}, model=FunctionModel(refute))
+    run = pattern.run_sync(QUESTION, store=store, run_id="r")
+    said: list[Any] = [
+        {"findings": [{"title": "Too fast", "claim": "One night.", "severity": "minor", "quote": "We move all"}]},
+        {"verdicts": [{"finding": "F1", "verdict": "confirm", "reason": "True."}]},
+        {"answers": [{"finding": "F2", "stands": False, "reason": "You are right."}]},
+    ]
+    for each in said:
+        assert run.status == "awaiting"
+        [request] = asyncio.run(open_requests(store, "r"))
+        if each is not said[0]:
+            assert "Ada" not in request.text
+        submit_answer_sync(store, "r", each)
+        run = pattern.resume_sync("r", store=store)
+    assert run.status == "complete"
+    states = {finding.title: finding.state for finding in run.output.findings}
+    assert states == {FOUND["title"]: "confirmed", "Too fast": "refuted"}
+    assert run.output.reviewers["Me"] == "Me"
+
+
+def test_it_is_begun_over_http_and_its_page_has_the_findings() -> None:
+    """Whatever they are made of is text there; the form has its options."""
+    with staged(lambda: Service(store="memory:", model=FunctionModel(reply))) as stage:
+        options = {"gate": "no confirmed blocker", "focus": "people", "sources": {"plan": PLAN},
+                   "reviewers": [{"name": "Ada"}, {"name": "Ben"}]}  # fmt: skip
+        run_id = stage.finished(pattern="review", question=QUESTION, options=options)
+        page, form = stage.http.get(f"/runs/{run_id}").text, stage.http.get("/new?pattern=review").text
+        events = [frame.data.get("kind") for frame in stage.frames(f"/runs/{run_id}/events")]
+        refused = stage.post("/runs", {"pattern": "review", "question": QUESTION, "options": {"gate": "be nice"}})
+    for part in ("Confirmed: 1", "&lt;b&gt;asked&lt;/b&gt;", "plan:2", "confirms it", "no confirmed blocker"):
+        assert part in page
+    assert "<b>asked" not in page
+    assert 'data-name="focus"' in form
+    assert 'data-name="diff"' not in form
+    assert {"findings_reported", "findings_examined", "findings_decided"} <= {*events}
+    assert refused.status_code == 422
+    assert refused.json()["errors"][0]["field"] == "gate"
+
+
+@pytest.mark.anyio
+async def test_hosts_of_mcp_have_a_tool_for_it(tmp_path: Path) -> None:
+    """With the texts by name, or paths that are allowed; the report has finding and gate."""
+    async with (
+        Service(store="memory:", model=FunctionModel(reply)) as service,
+        Client(create_server(service)) as client,
+    ):
+        tools = {tool.name: tool.description or "" for tool in (await client.list_tools()).tools}
+        for level, calls in (("quick", 10), ("balanced", 14), ("high", 22)):
+            assert re.search(rf'"{level}" (makes )?up to\s+{calls}', tools["review"])
+        given = {"sources": {"plan": PLAN}, "gate": "no confirmed major", "wait": 50}
+        run = told(await client.call_tool("review", given))
+        refused = await client.call_tool("review", {"sources": [str(tmp_path)]})
+    assert run["status"] == "complete"
+    assert "1 confirmed (1 major)" in run["result"]
+    assert "does not hold" in run["result"]
+    assert "below a folder that is allowed" in str(refused)
