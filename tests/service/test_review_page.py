@@ -122,7 +122,7 @@ def test_a_person_reviews_and_answers_for_a_finding_later(tmp_path: Path) -> Non
     assert run.output.reviewers["Me"] == "Me"
 
 
-def test_it_is_begun_over_http_and_its_page_has_the_findings() -> None:
+def test_it_is_started_over_http_and_its_page_has_the_findings() -> None:
     """Whatever they are made of is text there; the form has its options."""
     with staged(lambda: Service(store="memory:", model=FunctionModel(reply))) as stage:
         options = {"gate": "no confirmed blocker", "focus": "people", "sources": {"plan": PLAN},
