@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from flowdebate import Debater, Limits, debate
 from flowdebate.service import Service
 from flowdebate.workers import Workers
+
+if (password_file := os.environ.get("FLOWDEBATE_PASSWORD_FILE")) is not None:
+    os.environ.setdefault(
+        "PGPASSWORD", Path(password_file).read_text("utf-8").strip()
+    )  # which PostgreSQL's library reads
 
 PATTERNS = {
     "city": debate(

@@ -15,6 +15,7 @@ import secrets
 import shlex
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -88,16 +89,9 @@ def stages(text: str) -> list[Stage]:
     return found
 
 
-def services(text: str, given: dict[str, str]) -> dict[str, dict[str, Any]]:
-    """The services of compose.yaml, with the variables of `given` filled in."""
-
-    def filled(match: re.Match[str]) -> str:
-        name = match[1]
-        if name not in given:
-            sys.exit(f"compose.yaml: {name} {match[2]}")
-        return given[name]
-
-    found: dict[str, dict[str, Any]] = yaml.safe_load(re.sub(r"\$\{(\w+):\?([^}]*)\}", filled, text))["services"]
+def services(text: str) -> dict[str, dict[str, Any]]:
+    """The services of compose.yaml."""
+    found: dict[str, dict[str, Any]] = yaml.safe_load(text)["services"]
     return found
 
 
@@ -163,9 +157,10 @@ def run(command: Sequence[str], folder: Path, environment: dict[str, str] | None
 def run_compose(image: Stage, root: Path, postgres: Server, model_at: str) -> None:
     """Start what compose.yaml describes, hold a debate, and stop all of it in order."""
     token, password = secrets.token_hex(16), secrets.token_hex(16)
-    here = {"POSTGRES_PASSWORD": password, "OPENAI_API_KEY": "none", "OPENAI_BASE_URL": model_at}
-    compose = services((ROOT / "compose.yaml").read_text("utf-8"), here)
-    (below(root, "/run/secrets") / "token").write_text(token, "utf-8")
+    here = {"OPENAI_API_KEY": "none", "OPENAI_BASE_URL": model_at}
+    compose = services((ROOT / "compose.yaml").read_text("utf-8"))
+    for name, secret in (("token", token), ("postgres_password", password)):
+        (below(root, "/run/secrets") / name).write_text(f"{secret}\n", "utf-8")
     environment = {
         key: value for key, value in os.environ.items() if not key.startswith(("OPENAI", "FLOWDEBATE", "PYTHON"))
     }
@@ -173,7 +168,7 @@ def run_compose(image: Stage, root: Path, postgres: Server, model_at: str) -> No
     environment["PATH"] = f"{root}/opt/flowdebate/bin{os.pathsep}{os.environ['PATH']}"
     run([f"{root}/opt/flowdebate/bin/python", "-c", CREATE, postgres.url, password], root)
 
-    def begin(name: str, *more: str) -> subprocess.Popen[str]:
+    def begin(name: str, *more: str, health: int | None = None) -> subprocess.Popen[str]:
         service = compose[name]
         for volume in service["volumes"]:
             source, target, _ = volume.split(":")
@@ -182,7 +177,10 @@ def run_compose(image: Stage, root: Path, postgres: Server, model_at: str) -> No
             key: here.get(key) if value is None else value for key, value in service["environment"].items()
         }
         own["FLOWDEBATE_STORE"] = own["FLOWDEBATE_STORE"].replace("@database:5432/", f"@127.0.0.1:{postgres.port}/")
+        own["FLOWDEBATE_PASSWORD_FILE"] = f"{root}{own['FLOWDEBATE_PASSWORD_FILE']}"
         command = [word.replace("/run/secrets", f"{root}/run/secrets") for word in service["command"]]
+        if health is not None:  # its port in the container, where it is alone
+            command[command.index("--health") + 1] = str(health)
         folder = below(root, image.last("WORKDIR"))
         return subprocess.Popen(  # noqa: S603
             [*command, *more],
@@ -194,8 +192,13 @@ def run_compose(image: Stage, root: Path, postgres: Server, model_at: str) -> No
 
     running = [begin("server", "--port", "0")]
     try:
-        running += [begin("worker") for _ in range(compose["worker"]["deploy"]["replicas"])]
+        ports = [free_port() for _ in range(compose["worker"]["deploy"]["replicas"])]
+        running += [begin("worker", health=each) for each in ports]
         port = port_of(running[0])
+        for each in ports:
+            healthy(
+                [word.replace(":8378/", f":{each}/") for word in compose["worker"]["healthcheck"]["test"][1:]], root
+            )
         run([word.replace(":8377/", f":{port}/") for word in image.health], root, environment)
         debate(f"http://127.0.0.1:{port}/api/v1/runs", token)
     finally:
@@ -205,6 +208,22 @@ def run_compose(image: Stage, root: Path, postgres: Server, model_at: str) -> No
     for process, (status, said) in zip(running, ends, strict=True):
         if status not in {0, -signal.SIGTERM}:  # uvicorn raises the signal again when it has stopped in order
             sys.exit(f"{process.args!r} ended with {status}:\n{said}")
+
+
+def free_port() -> int:
+    """A port that nobody uses."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        return int(listening.getsockname()[1])
+
+
+def healthy(check: Sequence[str], root: Path) -> None:
+    """Wait until a health check succeeds, for as long as a container has."""
+    ends = time.monotonic() + 60
+    while time.monotonic() < ends:
+        if not subprocess.run(check, cwd=root, capture_output=True, check=False).returncode:  # noqa: S603
+            return
+        time.sleep(0.5)
+    run(check, root)
 
 
 def port_of(server: subprocess.Popen[str]) -> int:

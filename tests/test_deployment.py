@@ -34,7 +34,7 @@ import lock  # noqa: E402
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 BUILD, IMAGE = deployment_check.stages((ROOT / "Dockerfile").read_text("utf-8"))
-COMPOSE = deployment_check.services((ROOT / "compose.yaml").read_text("utf-8"), {"POSTGRES_PASSWORD": "p"})
+COMPOSE = deployment_check.services((ROOT / "compose.yaml").read_text("utf-8"))
 
 
 @pytest.fixture
@@ -70,6 +70,17 @@ def test_the_health_check_asks_an_endpoint_that_needs_no_token() -> None:
     application = create_app(Service(store="memory:", model=ScriptedModel()), token="a" * 20)
     (path,) = (each for each in application.openapi()["paths"] if each.endswith("/health"))
     assert f"http://127.0.0.1:8377{path}'" in IMAGE.health[-1]
+
+
+def test_containers_are_bounded_and_cannot_write_where_they_need_not() -> None:
+    """And passwords are in files, not in addresses, which every process of a container would show."""
+    for name in ("server", "worker"):
+        assert COMPOSE[name]["read_only"]
+        assert COMPOSE[name]["mem_limit"]
+        assert "postgres_password" in COMPOSE[name]["secrets"]
+        assert ":" not in COMPOSE[name]["environment"]["FLOWDEBATE_STORE"].partition("@")[0].removeprefix("postgresql:")
+    port = COMPOSE["worker"]["command"][COMPOSE["worker"]["command"].index("--health") + 1]
+    assert f"http://127.0.0.1:{port}/health'" in COMPOSE["worker"]["healthcheck"]["test"][-1]
 
 
 def test_a_key_of_any_provider_reaches_server_and_workers() -> None:
