@@ -477,12 +477,14 @@ def record_turn(
             text, cut_off = await accepted(read, ctx, returns=tuple[str, bool], own=True)
             heard = CutOff(text) if cut_off else text
         text, flag = contribution_of(heard, agent_name, ctx, stance=stance)
+        state: Any = pattern_state(ctx)
         if entry is None:
-            state: Any = pattern_state(ctx)
             ctx.scope.handle.update(spoken={**state.spoken, agent_name: text})
         else:
-            turn = pattern_state(ctx).turn_of(agent_name)
-            said = entry(round=round_of(ctx), text=text, flag=flag, **({} if turn is None else turn.entry_facts()))
+            turn = state.turn_of(agent_name)
+            said = entry(
+                round=max(state.round, 1), text=text, flag=flag, **({} if turn is None else turn.entry_facts())
+            )
             transcript = ctx.scope.handles["transcript"]
             transcript.set(transcript.state.with_entry(said))
         complete_turn(agent_name, text, ctx)

@@ -406,6 +406,9 @@ class PhasedWording(RolePrompt[DebaterTemplate]):
         )
 
     def wording(self, ctx: Context) -> Wording[DebaterTemplate]:
+        handle = ctx.scope.sequencer
+        if handle is None or not getattr(handle.state, "phases", None):  # asked for six times in each turn
+            return super().wording(ctx)
         phase = state_of(ctx, DebateState).phase
         if phase is None or phase.turn_length is None:
             return super().wording(ctx)
@@ -479,8 +482,9 @@ class DebaterPrompt:
 
     def fact(self, ctx: Context, template: DebaterTemplate) -> str | None:
         """The fact that the turn begins with; None without any that the stance has not had yet."""
-        state = state_of(ctx, DebateState)
-        facts = state.facts if template.begins_fact and not self.examines(ctx) else None
+        if not template.begins_fact or self.examines(ctx):
+            return None
+        facts = state_of(ctx, DebateState).facts
         mine = [] if facts is None else facts.by_stance.get(self.stance, [])
         had = sum(entry.stance == self.stance for entry in entries_of(ctx))
         return mine[had].text if had < len(mine) else None
@@ -512,7 +516,7 @@ class DebaterPrompt:
         """What to ask once more in place of a turn that copies, or ends on another side; None for any other."""
         copied = self.replace_copy(text, form, ctx)
         facts, template = state_of(ctx, DebateState).facts, self.wording.template(ctx)
-        if copied is not None or self.examines(ctx) or not facts or not any(facts.by_stance.values()):
+        if copied is not None or not facts or not any(facts.by_stance.values()) or self.examines(ctx):
             return copied
         leader = await leader_in(text.removeprefix(self.begin(ctx, template, 0)), self.sorter, facts, ctx)
         if leader in (None, self.stance):
