@@ -29,6 +29,7 @@ each_verb = pytest.mark.parametrize("verb", VERBS)
 OWN_PAGES = {
     "audit": "audit.md",
     "batch": "batch.md",
+    "compare": "compare.md",
     "evaluate": "baselines.md",
     "recount": "recount.md",
     "study": "studies.md",

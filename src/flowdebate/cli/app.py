@@ -10,6 +10,7 @@ import typer
 from flowdebate.cli import options as opt
 from flowdebate.cli.ballots import audit, recount
 from flowdebate.cli.batch import batch
+from flowdebate.cli.compare import compare
 from flowdebate.cli.demo import demo
 from flowdebate.cli.evaluate import evaluate
 from flowdebate.cli.help import Command, Commands
@@ -122,7 +123,7 @@ _COMMANDS = {
         "archive": archive,
     },
     "Batch and evaluation": {
-        "batch": batch, "evaluate": evaluate, "study": study, "recount": recount, "audit": audit,
+        "batch": batch, "compare": compare, "evaluate": evaluate, "study": study, "recount": recount, "audit": audit,
     },
     "Servers": {"serve": serve, "mcp": mcp, "queue": queue},
     "Setup": {"models": models, "demo": demo, "migrate": migrate},

@@ -9,6 +9,8 @@ from flowdebate._messages import error_text
 from flowdebate._util.text import counted
 from flowdebate.evaluation.audit_report import JudgeAudit, ReaderAgreement, RunAudit
 from flowdebate.evaluation.benefit import METHODS, BenefitReport
+from flowdebate.evaluation.comparison import Comparison
+from flowdebate.evaluation.comparison_table import ComparisonTable
 from flowdebate.evaluation.evaluation_run import Evaluation
 from flowdebate.evaluation.judge_quality import JudgeQuality
 from flowdebate.evaluation.recounting import Recount
@@ -22,6 +24,7 @@ from flowdebate.service.statuses import status_text
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from flowdebate.evaluation.audit_report import Figure
     from flowdebate.runs.batch.result import BatchItem, BatchSummary
     from flowdebate.service.documents.sections import ReportSection, Tone
 
@@ -40,7 +43,7 @@ class Summary:
     sections: tuple[ReportSection, ...]
 
 
-def lay_out(value: object) -> Summary | None:  # noqa: PLR0911 - one case for each kind
+def lay_out(value: object) -> Summary | None:  # noqa: C901, PLR0911 - one case for each kind
     """The report of the result of an evaluation or a batch; None for any other value."""
     match value:
         case RunAudit():
@@ -59,6 +62,10 @@ def lay_out(value: object) -> Summary | None:  # noqa: PLR0911 - one case for ea
             return lay_out_study(value)
         case Recount():
             return lay_out_recount(value)
+        case Comparison():
+            return lay_out_comparison(value)
+        case ComparisonTable():
+            return lay_out_comparisons(value)
         case BatchResult():
             table = Table(head=("Index", "Question", "Status", "Result"), rows=tuple(map(_item_cells, value)))
             title = f"Batch of {counted(len(value), 'run')}"
@@ -218,6 +225,117 @@ def lay_out_recount(recount: Recount) -> Summary:
         title="Recount",
         about=f"Decided again by {cast}, without asking anybody",
         sections=(*sections, Heading(title="Findings"), Points(items=tuple(recount.findings))),
+    )
+
+
+def lay_out_comparison(found: Comparison) -> Summary:
+    """The report of one comparison: texts, judges, agreement and reasons."""
+    rubric = [*(found.sides[0].criteria or {})]
+    sides = Table(
+        head=("Text", "Share", "95% interval", "First in", *map(str.capitalize, rubric), "Characters"),
+        rows=tuple(
+            (
+                side.name,
+                f"{side.share:.0%}",
+                f"{side.low:.0%} to {side.high:.0%}",
+                f"{side.first} of {counted(sum(judge.ballots for judge in found.judges), 'ballot')}",
+                *(f"{score:.0f}" for score in (side.criteria or {}).values()),
+                f"{side.characters:,}",
+            )
+            for side in found.sides
+        ),
+    )
+    judges = Table(
+        head=("Judge", "Finds for", "In another order", "For the first place"),
+        rows=tuple(
+            (
+                judge.judge,
+                judge.winner or "none",
+                "finds otherwise" if judge.flipped else "the same",
+                f"{judge.for_first} of {judge.ballots}",
+            )
+            for judge in found.judges
+        ),
+    )
+    agreement = [
+        Fact(label=label, text=f"{value:.2f}", edge=True)
+        for label, value in (("Fleiss' kappa", found.kappa), ("Krippendorff's alpha", found.alpha))
+        if value is not None
+    ]
+    return Summary(
+        title="Comparison",
+        about=f"Better: {found.winner}" if found.winner is not None else "Neither is better",
+        sections=(
+            sides,
+            judges,
+            *agreement,
+            Heading(title="Why"),
+            Points(lead=found.verdict, items=(found.reasoning,)),
+        ),
+    )
+
+
+def lay_out_comparisons(table: ComparisonTable) -> Summary:
+    """The report of many comparisons: systems, ranking, judges, and what they come to in words."""
+
+    def shown(figure: Figure | None) -> tuple[str, str]:
+        return (
+            ("", "") if figure is None else (f"{figure.value:.0%}", f"{figure.low or 0:.0%} to {figure.high or 0:.0%}")
+        )
+
+    rubric = [*((table.systems[0].criteria if table.systems else None) or {})]
+    systems = Table(
+        head=(
+            "System",
+            "Rows",
+            "Wins",
+            "No winner",
+            "Rate",
+            "95% interval",
+            *map(str.capitalize, rubric),
+            "Characters",
+        ),
+        rows=tuple(
+            (
+                each.name,
+                f"{each.rows:,}",
+                f"{each.wins:,}",
+                f"{each.undecided:,}",
+                *shown(each.rate),
+                *(f"{score:.0f}" for score in (each.criteria or {}).values()),
+                f"{each.characters:,.0f}",
+            )
+            for each in table.systems
+        ),
+    )
+    ranking = Table(
+        head=("Ranking", "Strength", "95% interval"),
+        rows=tuple(
+            (each.name, f"{each.strength:+.2f}", f"{each.low:+.2f} to {each.high:+.2f}") for each in table.ranking
+        ),
+    )
+    judges = Table(
+        head=("Judge", "Flips", "95% interval", "For the first place", "95% interval", "Favours"),
+        rows=tuple(
+            (
+                each.judge,
+                *shown(each.flips),
+                *shown(each.first_place),
+                "no place" if each.favours is None else f"the {each.favours} place",
+            )
+            for each in table.judges
+        ),
+    )
+    return Summary(
+        title="Comparisons",
+        about=f"{counted(table.rows, 'row')} compared",
+        sections=(
+            systems,
+            *([ranking] if table.ranking else []),
+            judges,
+            Heading(title="Findings"),
+            Points(items=tuple(table.findings)),
+        ),
     )
 
 

@@ -1,0 +1,136 @@
+"""`flowdebate compare`: files of texts, files of rows, forms of output, errors."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from typer.testing import CliRunner
+
+from flowdebate.cli.app import app
+from tests.models.server import completion
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from typer.testing import Result
+
+
+class Judge(BaseHTTPRequestHandler):
+    """Finds for a text that says "good"; where none or all do, for what it reads first."""
+
+    asked: list[str]
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        said = body["messages"][-1]["content"]
+        self.asked.append(said)
+        texts = dict(re.findall(r"^\[([A-F])\] (.*)$", said, re.MULTILINE))
+        best = [label for label, text in texts.items() if "good" in text]
+        winner = best[0] if len(best) == 1 else next(iter(texts))
+        scores = {label: 80 if label == winner else 20 for label in texts}
+        if "by that criterion alone" in str(body["messages"]):
+            scores = {label: {"correct": score, "clear": 50} for label, score in scores.items()}  # type: ignore[misc]
+        answer = json.dumps({"reasoning": "R | *x*", "scores": scores, "verdict": "V."})
+        data = json.dumps(completion(answer)).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - its name there
+        """Nothing on stderr."""
+
+
+@pytest.fixture
+def judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """What a judge on the loopback is asked; the folder has texts and rows."""
+    monkeypatch.chdir(tmp_path)
+    Judge.asked = []
+    for name, text in (("ours.txt", "A good answer."), ("theirs.txt", "An answer."), ("third.txt", "Another.")):
+        (tmp_path / name).write_text(text)
+    with (tmp_path / "rows.csv").open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["question", "left", "right"])
+        rows.writerows([f"Q{number}?", f"{'x' * number} left", "right"] for number in range(200))
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Judge)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    monkeypatch.setenv("FLOWDEBATE_TEST_URL", f"http://127.0.0.1:{server.server_address[1]}/v1")
+    yield Judge.asked
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def run(*words: str, environment: dict[str, str] | None = None) -> Result:
+    """The command in this process."""
+    import os
+
+    options = ("--base-url", os.environ["FLOWDEBATE_TEST_URL"], "--judge", "staged", "--store", "runs.sqlite3")
+    return CliRunner(env=environment).invoke(app, ["compare", *words, *options], catch_exceptions=False)
+
+
+def test_files_are_compared_in_all_orders(judge: list[str]) -> None:
+    """In text, Markdown and JSON; the second and third command pay for nothing."""
+    words = ("ours.txt", "theirs.txt", "third.txt", "--question", "Which?")
+    shown = run(*words)
+    assert shown.exit_code == 0
+    assert "Better: ours" in shown.output
+    assert "6 of 6 ballots" in shown.output
+    assert not any("ours" in said for said in judge)
+    assert "| ours |" in run(*words, "--format", "markdown").output
+    assert json.loads(run(*words, "--format", "json").output)["winner"] == "ours"
+    assert len(judge) == 6
+
+
+def test_rows_are_summed_up_and_the_place_is_found(judge: list[str]) -> None:
+    """200 rows with a judge that favours the first place, at several widths."""
+    found = run("rows.csv", "--max-concurrency", "20", "--format", "json")
+    table = json.loads(found.output)
+    assert (table["rows"], len(judge)) == (200, 400)
+    (biased,) = table["judges"]
+    assert biased["favours"] == "first"
+    for width in ("40", "80", "120"):
+        shown = run("rows.csv", environment={"COLUMNS": width})
+        assert "favours the first place" in " ".join(shown.output.split())
+        assert shown.exit_code == 0
+    assert len(judge) == 400
+
+
+def test_a_rubric_has_a_column_for_each_criterion(judge: list[str]) -> None:
+    """With weights, as in Python."""
+    words = ("ours.txt", "theirs.txt", "--question", "Which?", "--criterion", "correct=3", "--criterion", "clear")
+    assert "CORRECT  CLEAR" in run(*words).output
+    assert json.loads(run(*words, "--format", "json").output)["sides"][0]["criteria"] == {"correct": 80, "clear": 50}
+    assert len(judge) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("ours.txt", "--question", "Q?"), "two or more"),
+        (("ours.txt", "theirs.txt"), "--question"),
+        (("ours.txt", "ours.txt", "--question", "Q?"), "different files"),
+        (("ours.txt", "nowhere.txt", "--question", "Q?"), "nowhere.txt"),
+        (("ours.txt", "theirs.txt", "--question", "Q?", "--orders", "every"), "--orders"),
+        (("ours.txt", "theirs.txt", "--question", "Q?", "--criterion", "clear=much"), "--criterion"),
+        (("ours.txt", "theirs.txt", "--question", "Q?", "--criterion", "clear=0"), "--criterion"),
+        (("rows.csv", "--question", "Q?"), "Leave --question out for a file of rows"),
+        (("rows.csv", "--side", "left"), "row 1"),
+    ],
+)
+def test_bad_input_is_refused_before_any_call(judge: list[str], words: tuple[str, ...], said: str) -> None:
+    """The message names the option, the file or the row."""
+    refused = run(*words)
+    assert refused.exit_code not in (0, None)
+    assert said in " ".join(refused.output.split())
+    assert judge == []
