@@ -141,7 +141,7 @@ async def test_rows_are_compared_once_however_often_the_call_is_interrupted(tmp_
     judge, store = Breaking(), SqliteStore(str(tmp_path / "runs.sqlite3"))
     first = await compare_all(rows, judges=[judge], store=store, max_concurrency=2)
     assert (first.rows, list(first.failed)) == (7, [5])
-    assert "1 rows could not" in first.findings[0]
+    assert "1 row could not" in first.findings[0]
     broken = False
     again = await compare_all(rows, judges=[judge], store=store)
     assert (again.rows, again.failed, len(asked)) == (8, {}, 16)
@@ -254,4 +254,4 @@ def test_intervals_hold_what_they_claim_in_thousands_of_studies() -> None:
 def test_a_table_of_nothing_says_so() -> None:
     """Where all rows failed."""
     table = tabulate([], failed={0: "no"})
-    assert (table.rows, table.systems, table.findings) == (0, [], ["1 rows could not be compared, and are left out"])
+    assert (table.rows, table.systems, table.findings) == (0, [], ["1 row could not be compared, and left out"])

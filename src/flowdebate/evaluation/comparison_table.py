@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from flowdebate._messages import error_text
 from flowdebate._util.importing import InNotebooks
+from flowdebate._util.text import counted
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import ConfigurationError
 from flowdebate.evaluation.audit_report import Figure
@@ -309,29 +310,34 @@ def bradley_terry(games: Sequence[tuple[int, int, int, float]], systems: int) ->
 
 
 def _findings(table: ComparisonTable) -> list[str]:
-    def said(figure: Figure) -> str:
-        return f"{figure.value:.0%} of {figure.n:,} (95% interval {figure.low:.0%} to {figure.high:.0%})"
+    def said(figure: Figure, of: str) -> str:
+        return f"{figure.value:.0%} of {counted(figure.n, of)} (95% interval {figure.low:.0%} to {figure.high:.0%})"
 
     found = []
     if table.failed:
-        found.append(f"{len(table.failed):,} rows could not be compared, and are left out")
+        found.append(f"{counted(len(table.failed), 'row')} could not be compared, and left out")
     if len(table.systems) == 2:  # noqa: PLR2004 - of more, the ranking says it
         best = table.systems[0]
         clear = (best.rate.low or 0) > 1 / 2
-        found.append(f"{best.name} {'is better' if clear else 'is not clearly better'}: it won {said(best.rate)}")
+        halves = f", and half of {best.undecided:,} without a winner" if best.undecided else ""
+        found.append(
+            f"{best.name} {'is better' if clear else 'is not clearly better'}: it won {best.wins:,}{halves}, "
+            f"{said(best.rate, 'row')}"
+        )
     for judge in table.judges:
         if judge.favours is not None and judge.towards_first is not None and judge.first_place is not None:
             odd = judge.towards_first
             most = odd if judge.favours == "first" else _figure(1 - odd.value, odd.n)
             found.append(
-                f"{judge.judge} favours the {judge.favours} place: where the order decided, it went to that "
-                f"in {said(most)}; the first place won {judge.first_place.value:.0%} of its ballots "
+                f"{judge.judge} favours the {judge.favours} place: where the order decided, it went to that in "
+                f"{said(most, 'row')}; the first place won {judge.first_place.value:.0%} of its ballots "
                 f"({judge.even:.0%} is even)"
             )
         if judge.flips is not None and judge.flips.value > 0:
-            found.append(f"{judge.judge} preferred another text in another order in {said(judge.flips)} rows")
+            found.append(f"{judge.judge} preferred another text in another order in {said(judge.flips, 'row')}")
     if table.kappa is not None and table.alpha is not None:
         found.append(f"agreement of judges: Fleiss' kappa {table.kappa:.2f}, Krippendorff's alpha {table.alpha:.2f}")
-    if table.longer is not None and len(table.systems) > 1:
-        found.append(f"the longest text won {said(table.longer)} decided rows: length is shown, not corrected for")
+    if table.longer is not None:
+        longest = said(table.longer, "decided row")
+        found.append(f"the longest text won {longest}: length is shown, not corrected for")
     return found
