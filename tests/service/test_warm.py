@@ -1,0 +1,24 @@
+"""The warm-up of servers, MCP and notebooks."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+_SCRIPT = """
+import asyncio, sys
+from flowdebate.service.warm import keep_warm
+
+async def main():
+    async with keep_warm():
+        pass
+    print(*({"flowdebate.models.openai.http", "flowdebate.patterns.debate.factory", "openai"} & set(sys.modules)))
+
+asyncio.run(main())
+"""
+
+
+def test_a_first_run_finds_imported_what_it_needs_and_no_sdk() -> None:
+    """A debate and the way to its models; the SDK waits until somebody asks for it."""
+    told = subprocess.run([sys.executable, "-c", _SCRIPT], check=True, capture_output=True, text=True).stdout  # noqa: S603
+    assert set(told.split()) == {"flowdebate.models.openai.http", "flowdebate.patterns.debate.factory"}
