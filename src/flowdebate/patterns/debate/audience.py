@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 
 MOST_LISTENERS = 100
+NOBODY_MOVED = "The audience moved towards no side more than towards the others."
 _LONGEST = 500  # characters of a listener's description
 
 
@@ -74,7 +75,7 @@ class Audience(Block[Any, Any]):
         blocks = [
             generator(
                 name=f"{named}-{number + 1}",
-                prompt=partial(self._system, number),
+                prompt=self._system,
                 user=partial(self._task, number),
                 output_schema=vote_among(self.sides),
                 resources={"transcript": loop.transcript},
@@ -86,28 +87,30 @@ class Audience(Block[Any, Any]):
         super().__init__(named, resources=shared, hidden=hidden)
         self._blocks = blocks
 
-    def _system(self, number: int, value: object, ctx: Context) -> str:
-        # each listener reads the positions in another order: a model prefers what stands first
-        shift = number % len(self.sides)
-        sides = listed(*map(tag_text, (*self.sides[shift:], *self.sides[:shift])))
+    def _system(self, value: object, ctx: Context) -> str:
+        # the same for all listeners, as is the transcript: a server with a prefix cache reads them once
         return (
-            f"You are in the audience of a debate. Who you are: {quoted(self.listeners[number])}\n\n"
-            f"Question: {quoted(question_of(value, ctx))}\nPositions:\n{sides}\n\n{HOW_TO_READ}\n\n"
+            f"You are in the audience of a debate.\n\nQuestion: {quoted(question_of(value, ctx))}\n\n{HOW_TO_READ}\n\n"
             "You vote for the position that you yourself hold right, by what you know of life and by what you have "
             "heard: not for who speaks better, and not for all sides. First the reason, in one sentence, then the "
             "choice, exactly as the position is written."
         )
 
     def _task(self, number: int, _: object, ctx: Context) -> str:
+        # each listener reads the positions in another order: a model prefers what stands first
+        shift = number % len(self.sides)
+        sides = listed(*map(tag_text, (*self.sides[shift:], *self.sides[:shift])))
+        who = f"Who you are: {quoted(self.listeners[number])}\nPositions:\n{sides}"
         if not self.after:
-            return "The debate has not begun. Which position do you hold?"
+            return f"{who}\n\nThe debate has not begun. Which position do you hold?"
         anonymity = self._anonymity
         recent = recent_entries(ctx)
         entries = recent if anonymity is None else anonymity.entries(ctx)[-len(recent) :]
         votes = state_of(ctx, DebateState).audience
         before = votes[number].before if number < len(votes) else None
         voted = "" if before is None else f"\n\nBefore it you voted for: {tag_text(before)}"
-        return f"The debate:\n{render_entries(entries)}{voted}\n\nThe debate is over. Which position do you hold now?"
+        said = f"The debate:\n{render_entries(entries)}\n\n{who}{voted}"
+        return f"{said}\n\nThe debate is over. Which position do you hold now?"
 
     async def act(self, value: Any, ctx: Context, /) -> Any:  # noqa: ANN401 - what it is given, or the verdict
         cast = await in_order([partial(self._vote, block, value, ctx) for block in self._blocks], finish=True)
@@ -155,7 +158,7 @@ def verdict_of(votes: Sequence[AudienceVote], sides: Sequence[str]) -> JudgedVer
     winner = ahead[0] if len(ahead) == 1 and most > 0 else None
     moved = sum(each.before != each.after for each in both)
     counts = "; ".join(f"{side}: {was[side]} before, {now[side]} after" for side in sides)
-    verdict = "The audience moved towards no side more than towards the others."
+    verdict = NOBODY_MOVED
     if winner is not None:
         verdict = (
             f"The audience moved most towards: {winner} (from {was[winner]} to {now[winner]} of {len(both)} votes)."

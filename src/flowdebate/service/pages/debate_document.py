@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field, model_validator
 
+from flowdebate.patterns.debate.audience import NOBODY_MOVED
 from flowdebate.patterns.debate.schemas import DebateRawOutput  # noqa: TC001 - pydantic reads it
 from flowdebate.service.documents.document import RoundsDocument, Side
 from flowdebate.service.documents.sections import (
@@ -158,6 +159,8 @@ def winner_of(verdict: DebateVerdict, sides: Sequence[Side | Debater]) -> str:
         return f"{names} ({verdict.winner})" if names else verdict.winner
     if verdict.unknown_winner is not None:
         return f"none; the judge named {verdict.unknown_winner!r}, which is no position"
+    if verdict.verdict == NOBODY_MOVED and verdict.judging is None:
+        return "none, nobody moved more of the audience"
     judging = verdict.judging
     if judging is not None and judging.answer is not None and judging.on_flip in {None, "average"}:
         return "none, no side is clearly ahead"
