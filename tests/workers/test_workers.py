@@ -135,7 +135,7 @@ async def test_a_stored_run_is_executed_although_its_client_died_before_queueing
 import asyncio, os, signal
 from tests.workers.fleet import workers
 made = workers()
-made.queue.send = lambda run_id: os.kill(os.getpid(), signal.SIGKILL)
+made.queue.send = lambda run_id, **_: os.kill(os.getpid(), signal.SIGKILL)
 asyncio.run(made.{call})
 """
     assert await fleet.client(program) == -signal.SIGKILL
@@ -378,6 +378,20 @@ async def test_a_deleted_run_leaves_nothing_in_the_queue(fleet: Fleet, a_server:
 async def done(workers: Workers, run_id: str) -> bool:
     """Whether the run's last delivery has ended."""
     return (await workers.status(run_id)).delivery == "done"
+
+
+async def test_runs_with_a_lower_priority_are_executed_first(fleet: Fleet) -> None:
+    """Whenever they were submitted; those of one priority in order."""
+    workers, name = fleet.workers(max_concurrency=1), fleet.given["name"]
+    for number, priority in enumerate((7, 0, 7, 2)):
+        await workers.submit("city", "How?", run_id=f"{name}-{number}", priority=priority)
+    with pytest.raises(ConfigurationError, match="`priority` must be an int from 0 to 2147483647, got -1"):
+        await workers.submit("city", "How?", priority=-1)
+    async with fleet.working(workers):
+        for number in range(4):
+            await over(workers, f"{name}-{number}")
+    ended = sorted(await workers.store.runs(prefix=f"{name}-"), key=lambda run: run.updated_at)
+    assert [run.header.run_id[-1] for run in ended] == ["1", "3", "0", "2"]
 
 
 async def test_nobody_knows_a_run_that_was_never_submitted(fleet: Fleet) -> None:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from flowdebate.store.base import RunHeader, Store, StoredStatus
 
 
+_LOWEST = 2**31 - 1
+"""The last priority that DBOS takes."""
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{2,199}")
 # Seconds in which a delivery that is just ending may end, and between two looks at it.
 _PATIENCE, _PAUSE = 10.0, 0.05
@@ -119,13 +121,19 @@ class Workers:
         seed: int | None = None,
         labels: Mapping[str, str] | None = None,
         limits: Limits | None = None,
+        priority: int = 0,
     ) -> str:
         """Store a run, put it on the queue, and return its id; `limits` are below those of the workers.
+
+        Workers take runs with a lower `priority` first, and of one priority in the order of submission. A run that has
+        begun, and is delivered again, has 0, so that it ends before others begin.
 
         Safe to repeat with the same `run_id`: the run is stored once, and delivered at most once more. Errors:
         ConfigurationError for an unknown pattern, or a question or limit that cannot be stored; RunExists if another
         run has the id; StoreError.
         """
+        if isinstance(priority, bool) or not isinstance(priority, int) or not 0 <= priority <= _LOWEST:
+            raise ConfigurationError("Workers.submit()", "priority", priority, f"an int from 0 to {_LOWEST}")
         block, bounded = self._pattern("submit", pattern), self._bounded("submit", limits)
         options = StoreOptions(store=self.store, labels=labels or {}, plan=self._plan(pattern, limits))
         run = make_run(block, question, model=self.model, seed=seed, limits=bounded, store=options, run_id=run_id)
@@ -139,7 +147,7 @@ class Workers:
                 stored = await self._find_same(queued.header, seeded=seed is not None)
             # Also one that was there: the client that stored it may have died before it put it on the queue.
             if stored.status in ("queued", "running"):
-                await self._deliver(stored.header.run_id)
+                await self._deliver(stored.header.run_id, priority)
         return stored.header.run_id
 
     @contextmanager
@@ -325,14 +333,14 @@ class Workers:
         self.check_accepted(then)
         return known
 
-    async def _deliver(self, run_id: str) -> None:
+    async def _deliver(self, run_id: str, priority: int = 0) -> None:
         """Put the run on the queue; a delivery that is just ending, and misses this, is waited for."""
 
         def send() -> bool:
             """Whether a delivery of the run waits now; there is none while another one is in progress."""
             active = [each.status for each in self.queue.of(run_id) if each.status in ACTIVE]
             if not active:
-                self.queue.send(run_id)
+                self.queue.send(run_id, priority=priority)
             return "PENDING" not in active
 
         ends = time.monotonic() + _PATIENCE

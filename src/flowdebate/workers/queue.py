@@ -169,10 +169,11 @@ class RunQueue:
                 raise
             raise StoreError(address.name, address.describe(cause)) from None
 
-    def send(self, run_id: str) -> None:
-        """Put the run on the queue, unless it is waiting there already."""
+    def send(self, run_id: str, *, priority: int = 0) -> None:
+        """Put the run on the queue, unless it is waiting there already; lower numbers are taken first."""
         # of the deliveries that wait: clients may submit at once
-        self._send(run_id, {"deduplication_id": encode_text(run_id), "duplication_policy": "return-existing"})
+        once = {"deduplication_id": encode_text(run_id), "duplication_policy": "return-existing"}
+        self._send(run_id, once | ({"priority": priority} if priority else {}))
 
     def send_again(self, old: str, run_id: str, history: History, *, delay: float) -> None:
         """Put the run on the queue behind its delivery `old`, after `delay` seconds; safe to repeat."""
