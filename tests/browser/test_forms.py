@@ -45,7 +45,7 @@ def test_the_text_beside_a_form_follows_it(stage: Stage, visit: Callable[[str], 
     """Every kind of field; what is left alone is left out."""
     page = visit(stage.url).open("/new")
     page.get_by_label("Question").fill('Why "so"?')
-    page.get_by_label("Rounds").fill("3")
+    page.get_by_label("Max rounds").fill("3")
     page.get_by_label("Turn order").select_option("Shuffled")
     page.get_by_role("checkbox", name="Moderator").last.check()
     page.get_by_role("button", name="Add a side").click()
@@ -81,7 +81,7 @@ def test_the_text_beside_a_form_follows_it(stage: Stage, visit: Callable[[str], 
 
 @pytest.mark.parametrize(
     ("label", "typed", "problem"),
-    [("Rounds", "many", "an int >= 1"), ("Schedule", "often", "single"), ("Stance", "", "text that is not blank")],
+    [("Max rounds", "many", "an int >= 1"), ("Schedule", "often", "single"), ("Stance", "", "text that is not blank")],
 )
 def test_a_problem_is_said_at_its_field(
     stage: Stage, visit: Callable[[str], Visit], label: str, typed: str, problem: str

@@ -46,7 +46,7 @@ class Format:
 
 
 _AUDIENCE = ("a student", "a nurse", "an engineer", "a shopkeeper", "a retired teacher")
-oxford = Format(
+oxford: Format = Format(
     name="oxford",
     purpose="Persuading an audience: it votes before and after, and the side that moved more of it wins.",
     sides=2,
@@ -58,7 +58,7 @@ oxford = Format(
     ],
     audience=_AUDIENCE,
 )
-lincoln_douglas = Format(
+lincoln_douglas: Format = Format(
     name="lincoln_douglas",
     purpose="Questions of value, one against one: which value weighs more, and which side serves it.",
     sides=2,
@@ -89,7 +89,7 @@ lincoln_douglas = Format(
         ),
     ],
 )
-parliamentary = Format(
+parliamentary: Format = Format(
     name="parliamentary",
     purpose="A motion of policy: the government has to prove that it works, the opposition that it does harm.",
     sides=2,
@@ -110,7 +110,7 @@ parliamentary = Format(
         ),
     ],
 )
-socratic = Format(
+socratic: Format = Format(
     name="socratic",
     purpose="Examining one claim by questions alone, until its premises are on the table.",
     sides=2,
@@ -131,7 +131,7 @@ socratic = Format(
         ),
     ],
 )
-devils_advocate = Format(
+devils_advocate: Format = Format(
     name="devils_advocate",
     purpose="Testing a plan that everybody likes: somebody is asked to argue against it as well as it can be done.",
     sides=2,
@@ -149,7 +149,7 @@ devils_advocate = Format(
         Phase("what remains", speakers=[2], length="short", aim="Say which objections remain, the worst first."),
     ],
 )
-premortem = Format(
+premortem: Format = Format(
     name="premortem",
     purpose="Before a decision: it is a year later and it has failed; what was the cause, and what would prevent it?",
     instructions=(
@@ -175,7 +175,7 @@ premortem = Format(
         ),
     ],
 )
-delphi = Format(
+delphi: Format = Format(
     name="delphi",
     purpose="Estimates: experts whom nobody knows by name give numbers and reasons, and revise them in rounds.",
     pattern="consensus",

@@ -68,7 +68,7 @@ class Audience(Block[Any, Any]):
     def __init__(self, loop: Loop, listeners: Sequence[str], options: BlockOptions, *, after: bool) -> None:
         self.after = after
         self.listeners = listeners
-        self.sides = tuple(dict.fromkeys(debater.stance for debater in loop.roster))
+        self.sides: tuple[str, ...] = tuple(dict.fromkeys(debater.stance for debater in loop.roster))
         self._failures = loop.failures
         self._anonymity: Anonymity | None = loop.given["anonymity"]
         named = f"{loop.name}-audience{'' if after else '-before'}"
