@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from flowdebate import FlowDebateError, review
 from flowdebate.errors import OutputError
 from flowdebate.patterns.review import FindingsAsked, ReviewRawOutput
+from flowdebate.patterns.review.findings import locate
+from flowdebate.sources.source import Source
 from flowdebate.testing import FunctionModel
 
 if TYPE_CHECKING:
@@ -213,3 +215,25 @@ def test_a_gate_that_one_reviewer_could_not_break_is_refused() -> None:
     """One alone confirms nothing."""
     with pytest.raises(FlowDebateError, match="one reviewer alone confirms nothing"):
         review(name="x", reviewers=[{"name": "ann"}], gate="no confirmed blocker")
+
+
+@pytest.mark.parametrize(
+    ("given", "place", "problem"),
+    [
+        ({"quote": "two = 2\nthree =  3"}, "app.py:2-3", None),
+        ({"file": "b/app.py", "line": 9, "quote": "four = one / 0"}, "app.py:4", None),  # the quote counts
+        ({"file": "util.py", "line": 2}, "b/util.py:2", None),
+        ({"file": "app.py", "line": 9}, "app.py:9", "app.py has no line 9"),
+        ({"file": "app.py", "line": 3, "end_line": 2}, "app.py:3-2", "app.py has no line 3"),
+        ({"file": "none.py", "line": 1}, "none.py:1", "the material has no none.py"),
+        ({"line": 1}, ":1", "line 1 of which file?"),
+        ({"file": "app.py", "quote": "not there at all"}, "app.py", "the material does not have the quote"),
+        ({}, "", None),
+    ],
+)
+def test_a_place_is_looked_up_and_marked_where_there_is_none(given: Any, place: str, problem: str | None) -> None:
+    """By its quote first, which is word for word but for blanks; then by file and line."""
+    sources = tuple(Source.of(name, text) for name, text in CODE.items())
+    found = locate(sources, **{"file": None, "line": None, "end_line": None, "quote": None, **given})
+    assert (found.text, found.problem) == (place, problem)
+    assert found.found is (None if not given else problem is None)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections import defaultdict
 from functools import lru_cache
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flowdebate.errors import ConfigurationError
@@ -61,7 +63,7 @@ def locate(
     given["file"] = name
     problem = None
     if (quote or "").split():
-        spots = [spot for each in ([name] if name else files) for spot in _spots(quote or "", each, files[each])]
+        spots = [spot for each in ([name] if name else files) for spot in _spots(quote or "", each, sources)]
         if spots:
             # one that is still there, and the nearest to the line that was named
             spot = min(spots, key=lambda each: (not each[1], abs(each[1] - (line or 0))))
@@ -95,19 +97,23 @@ def _called(file: str, files: Mapping[str, object]) -> str | None:
     return exact[0] if exact else close[0] if len(close) == 1 else None
 
 
-def _spots(quote: str, file: str, lines: Sequence[Line]) -> list[tuple[str, int, int]]:
+def _spots(quote: str, file: str, sources: tuple[Source, ...]) -> list[tuple[str, int, int]]:
     """Where a quote stands in a file, word for word but for blanks: file, first and last line (0 without numbers)."""
-    wanted, text, at = " ".join(quote.split()), "", []
-    for line in lines:
-        words = " ".join(line.text.split())
-        at += [line] * (len(words) + 1)
-        text += f"{words} "
+    text, starts, lines = _in_one_line(sources, file)
     found = []
-    for match in re.finditer(re.escape(wanted), text):
-        inside = at[match.start() : match.end()]
+    for match in re.finditer(re.escape(" ".join(quote.split())), text):
+        inside = lines[bisect_right(starts, match.start()) - 1 : bisect_right(starts, match.end() - 1)]
         numbers = [line.number for line in inside if line.number is not None]
-        found.append((inside[0].file or file, *((numbers[0], numbers[-1]) if numbers else (0, 0))))
+        found.append((inside[0].file, *((numbers[0], numbers[-1]) if numbers else (0, 0))))
     return found
+
+
+@lru_cache(maxsize=256)  # all quotes of a run are looked up in the same few
+def _in_one_line(sources: tuple[Source, ...], file: str) -> tuple[str, list[int], list[Line]]:
+    """The text of a file with single blanks; and its lines that are not blank, with where each begins in it."""
+    lines = [line for line in _files(sources)[file] if line.text.split()]
+    words = [" ".join(line.text.split()) for line in lines]
+    return " ".join(words), [0, *accumulate(len(each) + 1 for each in words[:-1])], lines
 
 
 # Merging
