@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flowdebate import FlowDebateError, review
+from flowdebate import FlowDebateError, Limits, review
 from flowdebate.errors import OutputError
 from flowdebate.patterns.review import FindingsAsked, ReviewRawOutput
 from flowdebate.patterns.review.findings import locate
@@ -237,3 +237,14 @@ def test_a_place_is_looked_up_and_marked_where_there_is_none(given: Any, place: 
     found = locate(sources, **{"file": None, "line": None, "end_line": None, "quote": None, **given})
     assert (found.text, found.problem) == (place, problem)
     assert found.found is (None if not given else problem is None)
+
+
+def test_a_run_that_ends_early_has_what_was_found_and_an_undecided_gate() -> None:
+    """Also where what nobody has examined yet would be against it."""
+    draft = {"title": "T", "claim": "C", "severity": "blocker", "line": 1, "file": "app.py"}
+    model = FunctionModel(Reviewers({"ann": [draft], "bea": []}, {}))
+    people = [{"name": "ann"}, {"name": "bea"}]
+    pattern = review(name="x", reviewers=people, sources=CODE, gate="no finding")
+    result = pattern.run_sync(QUESTION, model=model, limits=Limits(calls=2))
+    assert [finding.title for finding in result.raw.findings] == ["T"]
+    assert result.raw.gate.holds is None

@@ -18,6 +18,7 @@ from flowdebate.patterns.review.schemas import (
     REVIEWERS,
     Findings,
     FindingsAsked,
+    GateResult,
     ReviewInput,
     ReviewRawOutput,
     ReviewState,
@@ -166,9 +167,8 @@ def _turn(loop: Loop, member: Persona, phase: str, hide: Hide, focus: Mapping[st
     """The turn of a reviewer in one phase: its own block or the default one, then its stand-in's."""
     stand_in = loop.failures.stand_in
     options = loop.options_of(loop.spec.speaker, member)
-    voices: list[object] = [options.get("model", "intent/chat")]
-    if (own := own_options(member.block)) is not None:
-        voices = [own.get("model", voices[0])]
+    own = own_options(member.block)
+    voice = None if own is None else own.get("model", options.get("model", "intent/chat"))
     about = {"agent_name": member.name, "role": member.role, "system_prompt": member.system_prompt}
     if phase == "find":
         facts = {**about, "focus": focus.get(member.name, focus.get(DEFAULT))}
@@ -197,7 +197,7 @@ def _turn(loop: Loop, member: Persona, phase: str, hide: Hide, focus: Mapping[st
         else:
             speakers = [make(None)]
         speakers += [make(stand_in)] if stand_in is not None else []
-    voices = [None if own is None else voices[0], *([stand_in] if stand_in is not None else [])]
+    voices: list[object] = [voice, *([stand_in] if stand_in is not None else [])]
     return ReviewerTurn(loop, phase, member.name, speakers=speakers, voices=voices, hide=hide, own=is_own(member.block))
 
 
@@ -208,10 +208,10 @@ def raw_output(loop: Loop, ctx: Context, status: RunStatus) -> ReviewRawOutput:
     if gate is not None:
         lost = sorted({loss.name for loss in state.losses if loss.instead == "skipped"})
         missing = f"not heard: {', '.join(lost)}" if lost else None
-        if state.stop_reason is None:
-            missing = "the run ended early"
         rules = parse_gate(gate, where=loop.where, reviewers=len(loop.roster))
         result = hold_gate(gate, rules, findings, missing=missing)
+        if state.stop_reason is None:  # what nobody has examined yet is against no rule
+            result = GateResult(rule=gate, holds=None, why="undecided: the run ended early")
     return ReviewRawOutput(
         question=state.question,
         findings=findings,
