@@ -28,8 +28,8 @@ Kind: TypeAlias = Literal["text", "long", "number", "mixed", "flag", "choice", "
 texts, any other value as its "json", and a "group" of fields."""
 
 _FRONT: Panel = "Rounds"
-_ELSEWHERE = frozenset({"suspend"})
-"""Options about the terminal of a command."""
+_ELSEWHERE = frozenset({"suspend", "goes_on"})
+"""Options about the terminal of a command, and of forks."""
 _SPECIAL = frozenset({"humans"})
 _HELP: Mapping[str, str] = {
     "sources": 'Texts that speakers may quote, by name: {"report": "Rents rose by 15 per cent."}'
