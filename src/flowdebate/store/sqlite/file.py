@@ -61,7 +61,7 @@ CREATE TABLE documents (
 ) STRICT;
 """
 """The tables of version 1."""
-_LABELS = "FROM json_each(iif(json_valid(header), header, '{}'), '$.labels')"
+_LABELS = "json_each(iif(json_valid(header), header, '{}'), '$.labels')"
 """The labels of a header; those of a damaged one are none."""
 _MIGRATIONS: tuple[tuple[str, ...], ...] = (
     ("ALTER TABLE runs ADD COLUMN brief TEXT",),
@@ -81,17 +81,17 @@ _MIGRATIONS: tuple[tuple[str, ...], ...] = (
             PRIMARY KEY (label, created_at DESC, run_id)
         ) STRICT, WITHOUT ROWID
         """,
-        f"INSERT OR IGNORE INTO run_labels SELECT key || '=' || atom, created_at, run_id FROM runs, {_LABELS[5:]}",  # noqa: S608
+        f"INSERT OR IGNORE INTO run_labels SELECT key || '=' || atom, created_at, run_id FROM runs, {_LABELS}",  # noqa: S608
         f"""
         CREATE TRIGGER labels_added AFTER INSERT ON runs BEGIN
             INSERT OR IGNORE INTO run_labels SELECT key || '=' || atom, new.created_at, new.run_id
-            {_LABELS.replace("header", "new.header")};
+            FROM {_LABELS.replace("header", "new.header")};
         END
-        """,
+        """,  # noqa: S608 - a constant
         f"""
         CREATE TRIGGER labels_deleted AFTER DELETE ON runs BEGIN
             DELETE FROM run_labels WHERE created_at = old.created_at AND run_id = old.run_id
-            AND label IN (SELECT key || '=' || atom {_LABELS.replace("header", "old.header")});
+            AND label IN (SELECT key || '=' || atom FROM {_LABELS.replace("header", "old.header")});
         END
         """,  # noqa: S608 - constants
     ),
