@@ -15,7 +15,7 @@ SUITE := --numprocesses=3 --dist=loadfile --no-loadscope-reorder --ignore=tests/
 export PYTHONDONTWRITEBYTECODE =
 
 .DEFAULT_GOAL := help
-.PHONY: help debate serve test test-web test-notebook test-adapters adapter-table test-newest test-lowest test-deployment lock coverage test-local simulations break-promises check workflows format bench dist first-lines docs evidence study injection event-schema code-table clean faults soak-attacks soak-cancel soak-kills soak
+.PHONY: help debate serve test test-web test-notebook test-adapters adapter-table test-newest test-lowest test-deployment lock coverage test-local simulations break-promises check workflows format bench dist first-lines docs evidence study injection event-schema code-table clean faults soak-attacks soak-cancel soak-fleet soak-kills soak
 
 help: ## what there is
 	@grep -hE '^[a-z0-9.%-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/; s/^test-3.%/test-3.12/' | expand -t 16
@@ -158,6 +158,10 @@ soak: $(VENV)/.dev soak-kills ## 500 kills, a million mutated answers, a million
 soak-kills: $(VENV)/.dev ## 500 kills of durable runs (STORE=postgresql://… for another store than SQLite), 20 (SERVER_KILLS) of the server
 	$(BIN)/python -m tests.runs.durable.kills --kills 500 $(if $(STORE),--store $(STORE))
 	$(BIN)/python -m tests.soak.server_kills --kills $(or $(SERVER_KILLS),20)
+
+soak-fleet: $(VENV)/.dev ## 500 debates (RUNS) on workers, while workers, servers, PostgreSQL and the provider die: a table of what it cost
+	@python3 scripts/postgres install
+	$(BIN)/python -m tests.soak.fleet --runs $(or $(RUNS),500) --seed $(or $(SEED),1)
 
 soak-attacks: $(VENV)/.dev ## every route as a stranger and as another user, hostile texts on every page, wrong exports, forged journals
 	@python3 scripts/chromium install >/dev/null || echo "The pages need Chromium, and are skipped"

@@ -163,6 +163,7 @@ async def test_what_the_spans_of_a_debate_say() -> None:
             {
                 "gen_ai.operation.name": "invoke_agent",
                 "gen_ai.agent.name": "ann",
+                "gen_ai.conversation.id": "r1",
                 "flowdebate.block": "rent-debater-ann",
                 "flowdebate.path": "rent/round[1]/rent-turn-ann/rent-debater-ann",
                 "flowdebate.round": 1,
@@ -171,6 +172,7 @@ async def test_what_the_spans_of_a_debate_say() -> None:
                 "gen_ai.operation.name": "chat",
                 "gen_ai.provider.name": "openai",
                 "gen_ai.request.model": "small",
+                "gen_ai.conversation.id": "r1",
                 "gen_ai.output.type": "text",
                 "gen_ai.request.stream": False,
                 "flowdebate.block": "rent-debater-ann",
@@ -209,7 +211,7 @@ async def test_tools_are_below_their_agent_and_what_they_do_is_below_them() -> N
         ToolCall(id="a", name="look_up", arguments='{"word": "rent"}'),
         ToolCall(id="b", name="poet", arguments='{"input": "x"}'),
     ]
-    await ask.run("?", model=ScriptedModel(calls, "A line.", "Done."), observe=watched.observe)
+    await ask.run("?", run_id="r1", model=ScriptedModel(calls, "A line.", "Done."), observe=watched.observe)
     assert watched.tree() == snapshot("""\
 invoke_workflow ask
   invoke_agent ask
@@ -222,6 +224,7 @@ invoke_workflow ask
     assert dict(tool.attributes or {}) == snapshot(
         {
             "gen_ai.operation.name": "execute_tool",
+            "gen_ai.conversation.id": "r1",
             "gen_ai.tool.name": "look_up",
             "gen_ai.tool.type": "function",
             "gen_ai.tool.call.id": "a",

@@ -38,4 +38,5 @@ async def test_each_life_of_a_queued_run_links_to_the_span_that_put_it_on_the_qu
         assert (link.context.trace_id, link.context.span_id) == (context.trace_id, context.span_id)
         assert (life.attributes or {})[names.CONVERSATION] == run_id
     assert len(watched.named("chat")) == CALLS
+    assert {(span.attributes or {})[names.CONVERSATION] for span in watched.spans} == {run_id}
     assert set((await workers.store.run(run_id)).header.labels) == {"team", "traceparent"}

@@ -321,7 +321,7 @@ class _RunTrace(_Current, Observer):
     # The parts of the run
 
     def agent(self, block: str, path: str, /) -> AbstractContextManager[object]:
-        attributes: Attributes = {names.BLOCK: block, names.PATH: path}
+        attributes: Attributes = {names.CONVERSATION: self._run.run_id, names.BLOCK: block, names.PATH: path}
         place = path
         while place and place not in self._turns:
             place = place.rpartition("/")[0]
@@ -338,6 +338,7 @@ class _RunTrace(_Current, Observer):
         about: Attributes = {names.OPERATION: names.CHAT, names.PROVIDER: provider, names.REQUEST_MODEL: model}
         attributes: Attributes = {
             **about,
+            names.CONVERSATION: self._run.run_id,
             names.OUTPUT_TYPE: "text" if request.output is None else "json",
             names.REQUEST_STREAM: request.on_text is not None,
             names.BLOCK: started.block,
@@ -357,6 +358,7 @@ class _RunTrace(_Current, Observer):
     def tool(self, call: ToolCall, path: str, /) -> AbstractContextManager[Any]:
         attributes: Attributes = {
             names.OPERATION: names.EXECUTE_TOOL,
+            names.CONVERSATION: self._run.run_id,
             names.TOOL: call.name,
             names.TOOL_TYPE: "function",
             names.TOOL_CALL: call.id,

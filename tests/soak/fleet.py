@@ -1,0 +1,288 @@
+"""Chaos of a fleet: debates of two owners, begun over HTTP and executed by workers, while everything dies around them.
+
+    python -m tests.soak.fleet [--runs 500] [--workers 3] [--seed N]
+
+Workers and servers are killed or stopped with SIGTERM and replaced, PostgreSQL is stopped and started, the provider is
+away for a minute, the version is upgraded, and one run kills each worker that executes it. In the end every run that a
+server has accepted must be complete, but for the poison run, which must be a dead letter; no answer that was recorded
+may have been asked for again, and no other run may have been given up. The table is printed in any case.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from contextlib import suppress
+from random import Random
+from typing import Any
+
+import httpx2
+
+from tests.store.postgres import Server
+from tests.workers.conftest import ROOT
+from tests.workers.fleet import make, model_server
+
+__all__ = ("main", "service")
+
+TOKEN = "a-token-of-this-soak-test"  # noqa: S105 - it opens nothing else
+OWNERS = ("ann", "bob")
+CALLS = 5
+
+
+def service() -> Any:
+    """The service of a server process: its workers execute what it is asked for."""
+    from flowdebate.service.service import Service
+
+    return Service(workers=make(**json.loads(os.environ["FLEET"])), poll=0.5)
+
+
+class Chaos:
+    """The processes of one fleet, and what happens to them."""
+
+    def __init__(self, database: Server, port: int, *, workers: int, seed: int) -> None:
+        self.random = Random(seed)
+        self.given = {"url": database.url, "schema": "soak", "port": port, "name": "soak-fleet", "poll": 0.3}
+        self.database = database
+        self.version = "1"
+        self.wanted = {"1": workers}
+        """How many workers of each version there are to be."""
+        self.alive: dict[str, list[subprocess.Popen[bytes]]] = {}
+        self.server: subprocess.Popen[bytes] | None = None
+        self.url = ""
+        self.counts: Counter[str] = Counter()
+        self.killed: list[tuple[float, int]] = []
+        """When a worker was killed, and its process."""
+        self.log: list[tuple[float, str]] = []
+        self.ended = False
+
+    @property
+    def workers(self) -> list[subprocess.Popen[bytes]]:
+        """All workers."""
+        return [each for found in self.alive.values() for each in found]
+
+    def supervise(self) -> None:
+        """Replace the workers that have ended, as an orchestrator does."""
+        command = [sys.executable, "-m", "flowdebate.workers", "tests.workers.fleet:workers", "--patience", "10"]
+        for version, number in self.wanted.items():
+            before = self.alive.get(version, [])
+            after = [each for each in before if each.poll() is None]
+            self.counts["workers that died of SIGKILL"] += sum(each.returncode == -signal.SIGKILL for each in before)
+            environment = os.environ | {"FLEET": json.dumps(self.given | {"version": version})}
+            while len(after) < number and not self.ended:
+                after.append(subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.DEVNULL))  # noqa: S603
+            self.alive[version] = after
+
+    async def start_server(self) -> None:
+        """The server, of the present version, on the port that it had."""
+        token = ROOT / "build" / "soak-fleet-token"
+        token.parent.mkdir(exist_ok=True)
+        token.write_text(TOKEN)
+        port = self.url.rpartition(":")[2] or "0"
+        environment = os.environ | {"FLEET": json.dumps(self.given | {"version": self.version})}
+        command = [sys.executable, "-m", "flowdebate", "serve", "--app", "tests.soak.fleet:service", "--port", port]
+        self.server = subprocess.Popen(  # noqa: ASYNC220, S603
+            [*command, "--token-file", str(token)], cwd=ROOT, env=environment, stderr=subprocess.PIPE
+        )
+        assert self.server.stderr is not None
+        while not self.url:
+            line = (await asyncio.to_thread(self.server.stderr.readline)).decode()
+            assert line, "the server has ended"
+            if line.startswith("Serving "):
+                self.url = line.split()[1].rstrip("/")
+
+    def kill_worker(self) -> None:
+        """SIGKILL for one of them."""
+        victim = self.random.choice(self.workers)
+        victim.kill()
+        self.log.append((time.time(), f"worker {victim.pid} killed"))
+        self.killed.append((time.time(), victim.pid))
+        self.counts["workers killed"] += 1
+
+    def stop_worker(self) -> None:
+        """SIGTERM for one of them."""
+        self.random.choice(self.workers).terminate()
+        self.counts["SIGTERMs"] += 1
+
+    async def kill_server(self) -> None:
+        """SIGKILL, and a new one."""
+        assert self.server is not None
+        self.server.kill()
+        await asyncio.to_thread(self.server.wait)
+        await self.start_server()
+        self.counts["servers killed"] += 1
+
+    async def stop_database(self) -> None:
+        """PostgreSQL is gone for two seconds."""
+        mode = self.random.choice(("fast", "immediate"))
+        self.log.append((time.time(), f"PostgreSQL stopped ({mode})"))
+        await asyncio.to_thread(self.database.stop, mode)
+        await asyncio.sleep(2)
+        await asyncio.to_thread(self.database.start)
+        self.log.append((time.time(), "PostgreSQL started"))
+        self.counts["PostgreSQL stopped"] += 1
+
+    def end(self) -> None:
+        """End all processes."""
+        self.ended = True
+        for each in (*self.workers, *([] if self.server is None else [self.server])):
+            if each.poll() is None:
+                each.kill()
+            each.wait()
+
+
+async def begin(chaos: Chaos, number: int, accepted: dict[str, str], pattern: str = "city") -> None:
+    """Begin a run until a server accepts it; the id makes that safe to repeat."""
+    owner, run_id = OWNERS[number % 2], f"{pattern}-{number}"
+    body = {"pattern": pattern, "question": f"Question {number}?", "runId": run_id, "labels": {"owner": owner}}
+    while True:
+        with suppress(httpx2.TransportError):
+            async with httpx2.AsyncClient(trust_env=False, timeout=30) as http:
+                headers = {"authorization": f"Bearer {TOKEN}"}
+                answer = await http.post(f"{chaos.url}/api/v1/runs", json=body, headers=headers)
+                if answer.is_success:
+                    accepted[run_id] = answer.json()["status"]
+                    return
+                assert answer.status_code in (429, 503), answer.text
+        await asyncio.sleep(0.3)
+
+
+async def soak(runs: int, workers: int, seed: int) -> bool:
+    """The chaos, and its table; whether all promises held."""
+    async with model_server(0.2) as models:
+        with Server() as database:
+            chaos = Chaos(database, models.port, workers=workers, seed=seed)
+            try:
+                return await _soak(chaos, models, runs)
+            finally:
+                chaos.end()
+
+
+async def _soak(chaos: Chaos, models: Any, runs: int) -> bool:  # noqa: C901 - one scene after the other
+    began, accepted = time.time(), dict[str, str]()
+    await chaos.start_server()
+    chaos.supervise()
+
+    async def supervise() -> None:
+        while True:
+            await asyncio.to_thread(chaos.supervise)
+            await asyncio.sleep(0.5)
+
+    async def begin_all() -> None:
+        limit = asyncio.Semaphore(6)
+
+        async def one(number: int) -> None:
+            async with limit:
+                await begin(chaos, number, accepted)
+
+        await asyncio.gather(*(one(number) for number in range(runs)))
+
+    supervising, beginning = asyncio.ensure_future(supervise()), asyncio.ensure_future(begin_all())
+    await begin(chaos, 10**6, accepted, "poison")  # its question is that of no other run
+    for step in range(12):
+        await asyncio.sleep(8)
+        chaos.kill_worker()
+        if step % 4 == 1:
+            await chaos.kill_server()
+        if step % 4 == 2:
+            await chaos.stop_database()
+        if step % 4 == 3:
+            chaos.stop_worker()
+    models.away = True
+    await asyncio.sleep(60)
+    models.away = False
+    chaos.counts["outages of the provider, 60 s"] += 1
+    await beginning
+    # The upgrade: new runs have another version; the workers of the old one are drained once its runs are over.
+    old = chaos.version
+    chaos.version = "2"
+    await chaos.kill_server()
+    chaos.wanted["2"] = 1
+    for number in range(runs, runs + 20):
+        await begin(chaos, number, accepted)
+    chaos.counts["upgrades"] += 1
+    store = {version: make(**chaos.given, version=version) for version in (old, "2")}
+    try:
+        return await _judge(chaos, models, accepted, store[old], began, supervising)
+    finally:
+        supervising.cancel()
+        for each in store.values():
+            await each.close()
+
+
+async def _judge(  # noqa: C901 - one line of the table after the other
+    chaos: Chaos, models: Any, accepted: dict[str, str], workers: Any, began: float, supervising: asyncio.Task[None]
+) -> bool:
+    ends = time.time() + 240 + len(accepted) * 0.5
+    stored: dict[str, Any] = {}
+    while time.time() < ends:
+        found = await workers.store.runs(labels={}, brief=True)
+        stored = {each.header.run_id: each for each in found}
+        states = Counter(each.status for each in stored.values())
+        print(f"{time.time() - began:4.0f} s", dict(states), flush=True)  # noqa: T201
+        if all(stored[each].status in ("complete", "dead_letter") for each in accepted if each in stored):
+            break
+        await asyncio.sleep(5)
+    supervising.cancel()
+    lost = [each for each in accepted if each not in stored]
+    poison = [each for each in accepted if each.startswith("poison")]
+    stuck = [each for each in accepted if each in stored and stored[each].status != "complete" and each not in poison]
+    counted = [each for each in stuck if stored[each].status == "dead_letter"]
+    recorded: dict[str, float] = {}
+    for run_id in accepted:
+        for row in await workers.store.steps(run_id):
+            if row.request is not None and row.at is not None:
+                recorded[row.request] = row.at
+    paid_twice = [each for each in models.asked if each.at > recorded.get(each.digest, float("inf")) + 0.6]
+    asked = len([each for each in models.asked if not each.block.startswith("poison")])
+    taken_over = []
+    for each in paid_twice:
+        times = [f"{other.at - began:.1f} ({other.process})" for other in models.asked if other.digest == each.digest]
+        print(each.block, f"recorded {recorded[each.digest] - began:.1f}, asked", *times)  # noqa: T201
+    print("\n".join(f"{at - began:.1f} {what}" for at, what in chaos.log))  # noqa: T201
+    for at, process in chaos.killed:
+        last = {each.digest for each in models.asked if each.process == process and at - 2 < each.at <= at}
+        again = [
+            each.at - at for each in models.asked if each.digest in last and each.at > at and each.process != process
+        ]
+        if again:
+            taken_over.append(min(again))
+    given_up = stored[poison[0]].status if poison[0] in stored else "lost"
+    table = {
+        "debates accepted": len(accepted),
+        **chaos.counts,
+        "lost": len(lost),
+        "stuck": len(stuck),
+        "paid twice (asked again 0.6 s after the answer was recorded)": len(paid_twice),
+        "neighbours counted as dead letters": len(counted),
+        "poison run": given_up,
+        "calls repeated": asked - CALLS * (len(accepted) - len(poison)),
+        "first repeated call after a kill, seconds": ", ".join(f"{each:.1f}" for each in sorted(taken_over)) or "-",
+        "seconds": round(time.time() - began),
+    }
+    print("\n| | |\n|---|---|")  # noqa: T201
+    for name, value in table.items():
+        print(f"| {name} | {value} |")  # noqa: T201
+    for each in stuck[:10]:
+        print(each, stored[each].status, (stored[each].outcome or {}).get("error"))  # noqa: T201
+    return not (lost or stuck or paid_twice or counted) and given_up == "dead_letter"
+
+
+def main() -> int:
+    """Exit status 0 if all promises held."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=500)
+    parser.add_argument("--workers", type=int, default=3)
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args()
+    return 0 if asyncio.run(soak(given.runs, given.workers, given.seed)) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
