@@ -13,11 +13,13 @@ from importlib.util import find_spec
 from pathlib import Path
 
 FRAMEWORKS = {
+    "flowdebate.adapters.deepeval": "deepeval",
     "flowdebate.adapters.inspect_ai": "inspect_ai",
     "flowdebate.adapters.langgraph": "langgraph",
     "flowdebate.adapters.litellm": "litellm",
     "flowdebate.adapters.openai_agents": "agents",
     "flowdebate.adapters.pydantic_ai": "pydantic_ai",
+    "flowdebate.adapters.pydantic_evals": "pydantic_evals",
 }
 """Modules by the framework without which their types are unknown."""
 

@@ -75,6 +75,12 @@ assert AnthropicModel("claude-haiku-5-5", api_key="none").name == "claude-haiku-
 """,
     "audit": "import flowdebate.evaluation, scipy.stats",
     "dbos": "import dbos; from flowdebate.workers import Workers",
+    "deepeval": """
+from deepeval.metrics import BaseMetric
+from flowdebate.adapters.deepeval import comparison_metric
+
+assert isinstance(comparison_metric(), BaseMetric)
+""",
     "documents": """
 import bm25s, markitdown, pathspec
 from pathlib import Path
@@ -158,6 +164,12 @@ from flowdebate.models.usage import Usage
 
 assert prices_source(), "genai-prices is not found"
 assert known_price("openai/gpt-5-mini", Usage(calls=1, prompt_tokens=10, completion_tokens=10)) > 0
+""",
+    "pydantic-evals": """
+from pydantic_evals.evaluators import Evaluator
+from flowdebate.adapters.pydantic_evals import comparison_evaluator
+
+assert isinstance(comparison_evaluator(), Evaluator)
 """,
     "pydantic-ai": """
 from pydantic_ai import Agent

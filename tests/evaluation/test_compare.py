@@ -93,6 +93,7 @@ async def test_a_small_judge_answers_by_letter() -> None:
     judge.profile = "concise"  # type: ignore[attr-defined] # an attribute that models may have
     found = await compare("Q?", TEXTS, judges=[judge], store=False)
     assert found.winner == "a"
+    assert found.verdict.startswith("The judge sides with: a.")
     assert all(ballot.log_odds is not None for ballot in found.ballots)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from flowdebate._util.text import one_line
 from flowdebate.errors import ConfigurationError, FlowDebateError, ModelError
@@ -13,10 +13,12 @@ from flowdebate.models.retry import Retry
 from flowdebate.models.usage import Usage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from flowdebate.models.base import Message, ModelRequest
+    from flowdebate.evaluation.comparison import Comparison
+    from flowdebate.models.base import Message, Model, ModelRequest
     from flowdebate.models.output import OutputSchema
+    from flowdebate.store.open import StoreChoice
 
 
 RETRY = Retry()
@@ -148,3 +150,23 @@ def refuse_tools(name: str, request: ModelRequest) -> None:
         raise ConfigurationError(
             f"model {name!r}", "tools", offered, allowed, hint="Give the tools to the agent itself"
         )
+
+
+class CompareOptions(TypedDict, total=False):
+    """Options of `compare()` for evaluations of other frameworks."""
+
+    judges: Sequence[Model | str]
+    criteria: Mapping[str, float]
+    orders: str
+    store: StoreChoice
+
+
+async def compare_with_baseline(question: Any, output: Any, expected: Any, options: CompareOptions) -> Comparison:  # noqa: ANN401 - what a case has
+    """Compare two texts that are called "output" and "expected"; values that are no texts are compared as JSON."""
+    from flowdebate.blocks.tools import result_text
+    from flowdebate.evaluation.comparison import compare
+
+    if expected is None:
+        raise ConfigurationError("compare()", "expected output", None, "a text to compare the output with")
+    texts = {"output": result_text(output), "expected": result_text(expected)}
+    return await compare(result_text(question), texts, **options)

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from flowdebate.models.base import Model
     from flowdebate.patterns.debate.judging.ballots import DecidedBy
     from flowdebate.patterns.debate.judging.views import ScheduleLike
+    from flowdebate.patterns.roles import BlockOptions
     from flowdebate.runs.context import Context
     from flowdebate.runs.options import RunOptions
 
@@ -147,7 +148,9 @@ def create_comparison(
         # a small model judges by letter in all orders, since its reasons may contradict its winner
         small = all(profile_of(ctx.model(judge)) == "concise" for judge in judges or ("intent/synthesize",))
         options = by_letter if small and criteria is None else how
-        judge = Judge(options, name=name, transcript=transcript, stances=texts.sides)
+        # a panel has no model of its own, and the run may have none
+        own: BlockOptions = {"model": judges[0]} if judges else {}
+        judge = Judge(options, name=name, transcript=transcript, stances=texts.sides, options=own)
         verdict = await judge(texts.model_copy(update={"question": asked}), ctx)
         done = {"verdict": verdict, "status": "complete", "stop_reason": "max_rounds"}
         return publish(read.model_copy(update=done), ctx)
@@ -249,8 +252,8 @@ def read_comparison(raw: DebateRawOutput, *, run_id: str) -> Comparison:
         judges=judges,
         kappa=kappa,
         alpha=alpha,
-        verdict=raw.verdict.verdict,
-        reasoning=re.sub(r"(?<=: )Text \d+(?=[;)])", lambda text: names.get(text[0], text[0]), raw.verdict.reasoning),
+        verdict=_name(raw.verdict.verdict, names),
+        reasoning=_name(raw.verdict.reasoning, names),
         ballots=ballots,
         run_id=run_id,
     )
@@ -276,6 +279,11 @@ def _judge_found(judge: str, own: Sequence[JudgeBallot], order: Sequence[str], b
         for_first=sum(ballot.winner == ballot.order[0] for ballot in used),
         ballots=len(used),
     )
+
+
+def _name(words: str, names: Mapping[str, str]) -> str:
+    """The words of a verdict, with the names of the texts; judges read labels, so "Text 1" is our own word."""
+    return re.sub(r"\bText \d+\b", lambda text: names.get(text[0], text[0]), words)
 
 
 def _rename(ballot: JudgeBallot, names: Mapping[str, str]) -> JudgeBallot:

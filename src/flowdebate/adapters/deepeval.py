@@ -1,0 +1,50 @@
+"""deepeval: `comparison_metric`, which compares the actual output of a test case with its expected one."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Unpack
+
+from flowdebate._util.validation import check_library, check_share
+from flowdebate.adapters.translation import compare_with_baseline
+
+if TYPE_CHECKING:
+    from deepeval.metrics import BaseMetric
+
+    from flowdebate.adapters.translation import CompareOptions
+
+
+def comparison_metric(*, threshold: float = 0.5, **options: Unpack[CompareOptions]) -> BaseMetric:
+    """A metric that has judges `compare()` the actual output with the expected output, blind and in all orders.
+
+    The score is the share of the actual output (.5 is as good as the expected one), and passes from `threshold` on; the
+    reason is the verdict, and says how many judges found otherwise in another order. A test case without an expected
+    output, or with a blank text, is an error. `options` are `judges`, `criteria`, `orders` and `store` of `compare`.
+    """
+    where = "comparison_metric()"
+    check_share(where, threshold=threshold)
+    check_library(where, "deepeval", library="deepeval", extra="deepeval")
+    from deepeval.metrics import BaseMetric
+
+    class ComparisonMetric(BaseMetric):  # type: ignore[misc,unused-ignore] # a class of another framework
+        def __init__(self) -> None:
+            self.threshold = threshold
+
+        async def a_measure(self, test_case: Any, *_: Any, **__: Any) -> float:  # noqa: ANN401 - an LLMTestCase
+            found = await compare_with_baseline(
+                test_case.input, test_case.actual_output, test_case.expected_output, options
+            )
+            flips = f" ({found.flips} of {len(found.judges)} judges found otherwise in another order)"
+            self.reason = found.verdict + (flips if found.flips else "")
+            self.score = found.shares["output"]
+            self.success = self.score >= threshold
+            return self.score
+
+        def measure(self, test_case: Any, *_: Any, **__: Any) -> float:  # noqa: ANN401 - as above
+            return asyncio.run(self.a_measure(test_case))
+
+        @property
+        def __name__(self) -> str:
+            return "Comparison"
+
+    return ComparisonMetric()

@@ -1,0 +1,39 @@
+"""pydantic-evals: `comparison_evaluator`, which compares the output of a case with its expected one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Unpack
+
+from flowdebate._util.validation import check_library
+from flowdebate.adapters.translation import compare_with_baseline
+
+if TYPE_CHECKING:
+    from pydantic_evals.evaluators import Evaluator
+
+    from flowdebate.adapters.translation import CompareOptions
+
+
+def comparison_evaluator(**options: Unpack[CompareOptions]) -> Evaluator[Any, Any, Any]:
+    """An evaluator that has judges `compare()` each output with the case's expected output, blind and in all orders.
+
+    It gives the score `share` (of the output; .5 is as good as the expected one), with the verdict as its reason, and
+    the assertions `not_worse` and `same_in_all_orders`. A case without an expected output, or with a blank one, is an
+    error. `options` are those of `compare`: `judges`, `criteria`, `orders`, `store`.
+    """
+    check_library("comparison_evaluator()", "pydantic_evals", library="pydantic-evals", extra="pydantic-evals")
+    from pydantic_evals.evaluators import EvaluationReason, Evaluator, EvaluatorContext
+
+    @dataclass
+    class ComparisonEvaluator(Evaluator[Any, Any, Any]):
+        async def evaluate(self, ctx: EvaluatorContext[Any, Any, Any]) -> dict[str, Any]:
+            found = await compare_with_baseline(ctx.inputs, ctx.output, ctx.expected_output, options)
+            return {
+                "share": EvaluationReason(found.shares["output"], found.verdict),
+                "not_worse": found.winner != "expected",
+                "same_in_all_orders": found.flips == 0,
+            }
+
+    # its annotations are read by name
+    ComparisonEvaluator.evaluate.__annotations__ = {"ctx": EvaluatorContext, "return": dict}
+    return ComparisonEvaluator()

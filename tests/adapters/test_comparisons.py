@@ -1,0 +1,58 @@
+"""Comparisons as an evaluator of pydantic-evals, and as a metric of deepeval."""
+
+from __future__ import annotations
+
+import pytest
+
+from flowdebate.adapters.deepeval import comparison_metric
+from flowdebate.adapters.pydantic_evals import comparison_evaluator
+from flowdebate.errors import ConfigurationError
+from flowdebate.testing import SimJudge
+from tests.adapters.needs import needs
+
+FAIR = SimJudge(quality=lambda text: 2.0 * ("good" in text), name="fair")
+BIASED = SimJudge(slot=9.0, quality=lambda text: float("good" in text), name="biased")
+
+
+@needs("pydantic_evals", "pydantic-evals")
+def test_an_evaluator_scores_each_case() -> None:
+    """The share of the output, with the verdict as the reason; a case without an expected output is a failure."""
+    from pydantic_evals import Case, Dataset
+
+    cases = [
+        Case(name="better", inputs="good", expected_output="bad"),
+        Case(name="worse", inputs="bad", expected_output="a good one"),
+        Case(name="unknown", inputs="bad"),
+    ]
+    dataset = Dataset(name="d", cases=cases, evaluators=[comparison_evaluator(judges=[FAIR, BIASED], store=False)])
+    report = dataset.evaluate_sync(lambda text: text, progress=False)
+    found = {case.name: case for case in report.cases}
+    assert found["better"].scores["share"].value > 0.5 > found["worse"].scores["share"].value
+    assert found["better"].scores["share"].reason
+    assert found["better"].assertions["not_worse"].value
+    assert not found["worse"].assertions["not_worse"].value
+    assert not found["worse"].assertions["same_in_all_orders"].value
+    assert "expected output" in found["unknown"].evaluator_failures[0].error_message
+
+
+@pytest.mark.anyio
+@needs("deepeval", "deepeval")
+async def test_a_metric_measures_a_test_case(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its score, whether it passed, and why; also while an event loop runs, and in a thread without one."""
+    monkeypatch.setenv("DEEPEVAL_TELEMETRY_OPT_OUT", "YES")
+    import asyncio
+
+    from deepeval.test_case import LLMTestCase
+
+    metric = comparison_metric(judges=[FAIR, BIASED], store=False)
+    better = LLMTestCase(input="Q?", actual_output="good", expected_output="bad")
+    assert await metric.a_measure(better) > 0.5
+    assert metric.is_successful()
+    assert "1 of 2 judges found otherwise" in (metric.reason or "")
+    worse = LLMTestCase(input="Q?", actual_output="bad", expected_output="good")
+    assert await asyncio.to_thread(metric.measure, worse) < 0.5
+    assert not metric.is_successful()
+    with pytest.raises(ConfigurationError, match="expected output"):
+        await metric.a_measure(LLMTestCase(input="Q?", actual_output="good"))
+    with pytest.raises(ConfigurationError, match="threshold"):
+        comparison_metric(threshold=2)
