@@ -126,7 +126,7 @@ class Workers:
         """Store a run, put it on the queue, and return its id; `limits` are below those of the workers.
 
         Workers take runs with a lower `priority` first, and of one priority in the order of submission. A run that has
-        begun, and is delivered again, has 0, so that it ends before others begin.
+        started, and is delivered again, has 0, so that it ends before others begin.
 
         Safe to repeat with the same `run_id`: the run is stored once, and delivered at most once more. Errors:
         ConfigurationError for an unknown pattern, or a question or limit that cannot be stored; RunExists if another
