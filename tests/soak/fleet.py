@@ -48,7 +48,13 @@ class Chaos:
 
     def __init__(self, database: Server, port: int, *, workers: int, seed: int) -> None:
         self.random = Random(seed)
-        self.given = {"url": database.url, "schema": "soak", "port": port, "name": "soak-fleet", "poll": 0.3}
+        self.given: dict[str, Any] = {
+            "url": database.url,
+            "schema": "soak",
+            "port": port,
+            "name": "soak-fleet",
+            "poll": 0.3,
+        }
         self.database = database
         self.version = "1"
         self.wanted = {"1": workers}
