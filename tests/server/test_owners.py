@@ -105,7 +105,7 @@ def test_runs_of_others_are_not_there(server: Stage, ann: httpx2.Client, ben: ht
         if "{run_id}" not in path:
             continue
         for method in operations:
-            place = path.removeprefix("/api/v1").format(run_id=run_id, place=PLACE)
+            place = path.removeprefix("/api/v1").format(run_id=run_id, place=PLACE, link_id="x")
             body = bodies.get(path.rpartition("/")[2])
             answer = ben.request(method, place, json=body) if body is not None else ben.request(method, place)
             missing = (
@@ -163,17 +163,17 @@ def test_an_id_of_somebody_else_is_taken(ann: httpx2.Client, ben: httpx2.Client,
 
 CANARY = "Marigold-7f3a"
 """A word of each text of Ann's, which nobody else may read."""
-PUBLIC = ("/api/v1/health", "/api/v1/ready", "/static/", "/api/v1/links/", "/answer/")
+PUBLIC = ("/api/v1/health", "/api/v1/ready", "/static/", "/api/v1/links/", "/answer/", "/shared/")
 
 
 def routes(app: Any) -> list[tuple[str, str]]:
     """The method and the path of each route, also of those that no document describes."""
     from flowdebate.server import links, routes, views
-    from flowdebate.server.pages import forms, judging, runs
+    from flowdebate.server.pages import forms, judging, public, runs
     from flowdebate.server.protocols import agui, openai
 
     described = [(m.upper(), path) for path, each in app.openapi()["paths"].items() for m in each]
-    hidden = [route for module in (forms, judging, runs, agui, openai) for route in module.router.routes]
+    hidden = [route for module in (forms, judging, public, runs, agui, openai) for route in module.router.routes]
     known = [route for module in (links, routes, views) for route in module.router.routes]
     assert len(described) >= len(known)
     return [*described, *((min(each.methods), each.path) for each in hidden)]
@@ -210,7 +210,12 @@ def requests_about(run_id: str, debate: str, place: str) -> dict[str, list[tuple
         ],
         "PUT /api/v1/runs/{run_id}/note": [("", {"note": "x"})],
         "POST /api/v1/runs/{run_id}/votes": [("", {"winner": None}), ("", {"winner": None, "reader": "a" * 16})],
-        "POST /api/v1/runs/{run_id}/links": [("", None), ("", {"place": place}), ("", {"role": "debate-judge"})],
+        "POST /api/v1/runs/{run_id}/links": [
+            ("", None),
+            ("", {"place": place}),
+            ("", {"role": "debate-judge"}),
+            ("", {"shows": "run"}),
+        ],
         "POST /api/v1/runs/{run_id}/fork": [
             ("", None),
             ("", {"forkId": "mine"}),
@@ -223,6 +228,7 @@ def requests_about(run_id: str, debate: str, place: str) -> dict[str, list[tuple
         "POST /api/v1/runs/cancel": [("", {}), ("", {"labels": {"owner": "ann"}})],
         "PATCH /api/v1/archive/{debate}": [("", {"right": "Ann"}), ("", {"answer": "Mine."})],
         "POST /api/v1/links/{code}": [("", {"answer": "I give up."})],
+        "POST /api/v1/links/{code}/votes": [("", {"winner": None, "reader": "a" * 16})],
         "POST /api/v1/plans": [("", begin)],
         "POST /v1/chat/completions": [("", {"model": "nothing", "messages": chat, "metadata": {"owner": "ann"}})],
         "POST /v1/responses": [("", {"model": "nothing", "input": "Go on."})],
@@ -233,7 +239,14 @@ def requests_about(run_id: str, debate: str, place: str) -> dict[str, list[tuple
 def every_request(stage: Stage, run_id: str, debate: str) -> list[tuple[str, str, Any]]:
     """The method, the path and the body of each request about the run, at least one for each route."""
     known = requests_about(run_id, debate, PLACE)
-    names = {"run_id": run_id, "place": PLACE, "code": "made.up", "name": "style.css", "pattern": "debate"}
+    names = {
+        "run_id": run_id,
+        "place": PLACE,
+        "code": "made.up",
+        "name": "style.css",
+        "pattern": "debate",
+        "link_id": "x",
+    }
     found = []
     for method, path in routes(stage.app):
         at = path.replace("{debate:path}", "{debate}").replace("{place:path}", "{place}").replace("{model:path}", "x")

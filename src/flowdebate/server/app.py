@@ -23,6 +23,7 @@ from flowdebate.server.front import API, Front
 from flowdebate.server.guard import LOOPBACK, Guard, GuardOptions, Links
 from flowdebate.server.pages import forms as form_pages
 from flowdebate.server.pages import judging as judging_pages
+from flowdebate.server.pages import public as public_pages
 from flowdebate.server.pages import runs as pages
 from flowdebate.server.problems import FieldProblem, Problem, handle_problems
 from flowdebate.server.protocols.streams import Audience
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 
 
 _WHERE = "create_app()"
-_PUBLIC = (f"{API}/health", f"{API}/ready", "/static/", f"{API}/links/", "/answer/")
+_PUBLIC = (f"{API}/health", f"{API}/ready", "/static/", f"{API}/links/", "/answer/", "/shared/")
 """Beginnings of paths without a token: the first three say nothing, the others bring a signature."""
 _SHORTEST_TOKEN = 16
 """Characters: a shorter one may be guessed, since wrong ones are not counted."""
@@ -115,7 +116,7 @@ def create_app(  # noqa: PLR0913 - keyword-only
     )
     for router in (routes.router, views.router, links.router, routes.catalog):
         app.include_router(router, prefix=API)
-    for router in (pages.router, form_pages.router, judging_pages.router, *others):
+    for router in (pages.router, form_pages.router, judging_pages.router, public_pages.router, *others):
         app.include_router(router)
     handle_problems(app)
     return app

@@ -1,4 +1,4 @@
-"""Endpoints of signed links: one person answers one request or plays one role of one run, and reaches nothing else."""
+"""Endpoints of signed links: one person answers for one run, or anybody reads it, and neither reaches anything else."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ from flowdebate.errors import ConfigurationError, NotAwaited, RunNotFound
 from flowdebate.server.front import API, Front, FrontOf, ServiceOf, data, stored_run
 from flowdebate.server.guard import Link, shared_root_of
 from flowdebate.server.problems import JSONData, responses
-from flowdebate.server.requests import LinkAnswerBody, LinkBody
+from flowdebate.server.requests import LinkAnswerBody, LinkBody, VoteBody
+from flowdebate.service.shares import Share, Shown, shares_of
 from flowdebate.service.state import PendingInput
+from flowdebate.service.votes import Votes, votes_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,17 +29,22 @@ if TYPE_CHECKING:
     from flowdebate.store.base import StoredRun
 
 
+MOST_VOTES = 1_000
+"""Votes by one public link: whoever has it can make up readers."""
+
 router: APIRouter = APIRouter(tags=["links"])
 
 
 class LinkMade(BaseModel):
-    """A link for a human."""
+    """A link for a human, or a public one."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(alias_generator=to_camel, validate_by_name=True)
     path: str = Field(description="Of the endpoint; behind the address under which people reach this server.")
     page: str = Field(description="The path of the page for a browser: send this one.")
     place: str | None
     role: str | None
+    shows: Shown | None = Field(None, description="What a public link shows.")
+    id: str | None = Field(None, description="Of a public link, by which it is revoked.")
     expires_at: float = Field(description="Seconds since the epoch.")
 
 
@@ -54,10 +61,15 @@ async def make_link(
     request: Request,
     body: Annotated[LinkBody | None, Body()] = None,
 ) -> Response:
-    """Make a link with which somebody without a token can answer one request of a run, or all those of a role."""
+    """Make a link for somebody without a token: to answer one request or all those of a role, or to read the run."""
     front.check_writable()
     body = body or LinkBody()
     began = (await stored_run(service, run_id)).header.created_at
+    if body.shows is not None:
+        if (given := body.role or body.place) is not None:
+            raise ConfigurationError("POST /runs/{id}/links", "shows", body.shows, f"left out for a link for {given}")
+        shared = made_of(await service.share(run_id, body.shows, seconds=body.seconds), run_id, front, request)
+        return JSONData(shared.model_dump(by_alias=True), HTTPStatus.CREATED, {"location": shared.page})
     place = None if body.role is not None else await _place(run_id, body.place, front, service)
     if body.role is not None and body.role not in (roles := await service.people(run_id)):
         raise ConfigurationError("POST /runs/{id}/links", "role", body.role, f"one of {', '.join(roles) or 'none'}")
@@ -67,6 +79,55 @@ async def make_link(
     path = f"{root}{API}/links/{code}"
     made = LinkMade(path=path, page=f"{root}/answer/{code}", place=place, role=link.role, expires_at=expires_at)
     return JSONData(made.model_dump(by_alias=True), HTTPStatus.CREATED, {"location": path})
+
+
+def made_of(share: Share, run_id: str, front: Front, request: Request) -> LinkMade:
+    """A public link as it is passed on."""
+    root = shared_root_of(request)
+    link = Link(run_id=run_id, began=share.begun_at, expires_at=share.expires_at, share=share.id)
+    code = front.links.sign(link)
+    page = f"{root}/shared/{code}"
+    path = f"{root}{API}/links/{code}/votes" if share.shows == "vote" else page
+    expires_at = share.expires_at
+    return LinkMade(path=path, page=page, place=None, role=None, shows=share.shows, id=share.id, expires_at=expires_at)
+
+
+@router.get("/runs/{run_id}/links", response_model=list[LinkMade], responses=responses(404))
+async def public_links(run_id: str, front: FrontOf, service: ServiceOf, request: Request) -> Response:
+    """List the public links of a run that are good now."""
+    made = [made_of(each, run_id, front, request) for each in await service.shares(run_id)]
+    return JSONData([each.model_dump(by_alias=True) for each in made])
+
+
+@router.delete("/runs/{run_id}/links/{link_id}", status_code=HTTPStatus.NO_CONTENT, responses=responses(404))
+async def revoke_link(run_id: str, link_id: str, front: FrontOf, service: ServiceOf) -> Response:
+    """Revoke a public link: from now on it shows nothing."""
+    front.check_writable()
+    if not await service.unshare(run_id, link_id):
+        raise HTTPException(HTTPStatus.NOT_FOUND, "The run has no such public link, or not any more.")
+    return Response(status_code=HTTPStatus.NO_CONTENT)
+
+
+@router.post(
+    "/links/{code}/votes", status_code=HTTPStatus.CREATED, response_model=Votes, responses=responses(404, 409, 410)
+)
+async def vote_by_link(code: str, body: VoteBody, front: FrontOf) -> Response:
+    """Vote by a public link. The first vote of a `reader` stands. Needs no token."""
+    front.check_writable()
+    share, stored = await share_of(front, code)
+    if share.shows != "vote":
+        raise HTTPException(HTTPStatus.NOT_FOUND, "This link is not for votes.")
+    if body.reader is None:
+        raise ConfigurationError("POST /links/{code}/votes", "reader", None, "a random id of the reader")
+    run_id = stored.header.run_id
+    async with front.beginning(share.id):  # or votes that come at once would all be counted as the last one
+        cast = await votes_in(front.service.store, stored)
+        if sum(reader.startswith(share.id) for reader in cast) >= MOST_VOTES:
+            problem = f"has {MOST_VOTES:,} votes by this link, as many as it may bring"
+            raise NotAwaited(front.service.store.name, run_id, problem)
+        reader = f"{share.id}-{body.reader}"
+        votes = await front.service.vote(run_id, reader, body.winner, why=body.why, order=body.order)
+    return data(votes, HTTPStatus.CREATED)
 
 
 async def _place(run_id: str, place: str | None, front: Front, service: Service | OwnedService) -> str:
@@ -111,10 +172,19 @@ def request_for(pending: Iterable[PendingInput], link: Link) -> PendingInput | N
     return next((each for each in pending if link.covers(block=each.block, place=each.place)), None)
 
 
-async def link_of(front: Front, code: str) -> tuple[Link, StoredRun]:
-    """The link of a code, and its run; 404 for one that is not valid, and where the run was deleted."""
+async def share_of(front: Front, code: str) -> tuple[Share, StoredRun]:
+    """The public link of a code, and its run; 404 for one that is not valid, 410 for one that was revoked."""
+    link, stored = await link_of(front, code, public=True)
+    share = (await shares_of(front.service.store, stored)).get(link.share or "")
+    if share is None:
+        raise HTTPException(HTTPStatus.GONE, "This link was revoked.")
+    return share, stored
+
+
+async def link_of(front: Front, code: str, *, public: bool = False) -> tuple[Link, StoredRun]:
+    """The link of a code, and its run; 404 for one that is not valid or of the other kind, and for a deleted run."""
     link = front.links.read(code)
-    if link is not None:
+    if link is not None and (link.share is not None) is public:
         with suppress(RunNotFound):
             stored = await front.service.store.run(link.run_id)
             # somebody may delete a run and begin another with its id; the link was not made for that one

@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from flowdebate.service.shares import Shown
 from flowdebate.service.statuses import State
 
 LONGEST_QUESTION = 20_000
@@ -196,6 +197,10 @@ class LinkBody(_Body):
     place: _Place | None = Field(None, description="Where the run waits; needed where it waits in several places.")
     role: _Name | None = Field(
         None, description="The block that asks: the link is then for all its requests, not for one at a place."
+    )
+    shows: Shown | None = Field(
+        None,
+        description="For a public link instead, which answers nothing: of the run as it is read, or of a blind vote.",
     )
     seconds: Annotated[float, Field(gt=0, le=_YEAR)] = Field(86_400, description="How long the link is valid.")
 

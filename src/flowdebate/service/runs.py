@@ -17,6 +17,7 @@ from flowdebate.service.documents.document import Tokens, document_of, read_mode
 from flowdebate.service.pages.base import document_of_plan
 from flowdebate.service.plans.options import COMMAND, is_text, misuse
 from flowdebate.service.plans.plan import pattern_of_run, plan_of
+from flowdebate.service.shares import end_shares
 from flowdebate.service.statuses import RESUMABLE
 from flowdebate.service.steps import Fork
 from flowdebate.store.base import StoredStatus, documents_of
@@ -268,6 +269,7 @@ async def delete_run(store: Store, run_id: str) -> None:
     options = (header.plan or {}).get("options")
     if isinstance(options, dict) and options.get("archive") and not header.foreign:
         await archive_of(store, header.labels).forget(f"{run_id}:{header.block}")
+    await end_shares(store, run_id)
     # Stores delete no documents: they are overwritten, unless somebody has written them anew meanwhile.
     for key, body in (await store.documents(documents_of(run_id))).items():
         await store.put(documents_of(run_id), key, GONE, expected=body)

@@ -45,6 +45,7 @@ from flowdebate.service.runs import (
     outcome_of,
     state_of,
 )
+from flowdebate.service.shares import Share, Shown, end_shares, make_share, shares_of
 from flowdebate.service.state import BudgetState, Changed, RunDetails, RunPage, RunState, pending_in
 from flowdebate.service.statuses import RESUMABLE
 from flowdebate.service.steps import CallDetails, Fork, check_edits
@@ -537,6 +538,22 @@ class Service:
             collection, _NOTE, body, expected=(await self.store.documents(collection)).get(_NOTE)
         ):
             pass
+
+    async def share(self, run_id: str, shows: Shown, *, seconds: float = 86_400) -> Share:
+        """Make a public, read-only link of a run: of all that was said ("run"), or for blind votes ("vote").
+
+        The server that signs it shows it for `seconds`. NotAwaited for a vote on what is no debate that is over.
+        """
+        return await make_share(self.store, await self.store.run(run_id), shows, seconds)
+
+    async def shares(self, run_id: str) -> list[Share]:
+        """The public links of a run that are good now, the oldest first."""
+        return list((await shares_of(self.store, await self.store.run(run_id))).values())
+
+    async def unshare(self, run_id: str, share_id: str) -> bool:
+        """Revoke a public link of a run at once; False where it has none of that id."""
+        await self.store.run(run_id)
+        return await end_shares(self.store, run_id, share_id)
 
     async def votes(self, run_id: str) -> Votes:
         """The votes of the readers of a run."""

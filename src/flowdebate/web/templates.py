@@ -91,6 +91,7 @@ def _environment() -> Environment:
         count=lambda number: _UNKNOWN if number is None else f"{number:,}",
         seconds=lambda number: _UNKNOWN if number is None else f"{number:.1f}",
         when=_when,
+        date=lambda seconds: f"{moment(seconds):%-d %B %Y}",
         cost=lambda cost: cost_text(cost).removeprefix("cost ") or _UNKNOWN,
         took=lambda seconds: _UNKNOWN if seconds is None else duration(seconds).replace(" seconds", " s"),
         kind=lambda value: type(value).__name__,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from http import HTTPStatus
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote, urlencode
 
 from fastapi import APIRouter, Query, Response
@@ -19,6 +19,13 @@ from flowdebate.server.requests import AuditQuery  # noqa: TC001 - FastAPI reads
 from flowdebate.service.audit import audit_of, has_intervals, rows_of
 from flowdebate.service.votes import sides_of
 from flowdebate.web.plot import plot_of
+
+if TYPE_CHECKING:
+    from flowdebate.server.front import Front
+    from flowdebate.service.owned import OwnedService
+    from flowdebate.service.service import Service
+    from flowdebate.service.shares import Share
+
 
 _MOST_RUNS = 1_000
 """Runs of an audit; the page says so, and the command has no such bound."""
@@ -38,11 +45,32 @@ async def blind(
     reader: Annotated[str, Query(max_length=64)] = "",
 ) -> Response:
     """A debate without names, to vote on before the verdict is seen."""
+    return await blind_page(run_id, request, front, service, view=view, reader=reader)
+
+
+async def blind_page(
+    run_id: str,
+    request: Request,
+    front: Front,
+    service: Service | OwnedService,
+    *,
+    view: int | None,
+    reader: str,
+    share: Share | None = None,
+    code: str = "",
+) -> Response:
+    """The blind reading of a run for its `reader`; by a public link, it leads to no other page of the run."""
     details = await service.run(run_id)
     stored = await front.service.store.run(run_id)
-    address = f"runs/{quote(run_id, safe='')}"
+    address = quote(run_id, safe="")
+    shown: dict[str, Any] = {
+        "run": details,
+        "share": share,
+        "address": f"runs/{address}",
+        "to": f"/links/{code}/votes" if share else f"/runs/{address}/votes",
+    }
     if not sides_of(stored) or details.document is None:
-        return page("blind", request, front, run=details, reading=None, address=address)
+        return page("blind", request, front, menu=share is None, **shown, reading=None)
     sheet = await sheet_of(details, front, service)
     assert sheet is not None  # noqa: S101 - it has a document
     raw = sheet.document.raw
@@ -54,11 +82,11 @@ async def blind(
         "blind",
         request,
         front,
-        run=details,
+        menu=share is None,
+        **shown,
         reading=BlindReading.of(raw, view=view, names=[party.name for party in sheet.parties], models=sorted(models)),
-        address=address,
         sheet=sheet,
-        vote=await service.vote_of(run_id, reader),
+        vote=await service.vote_of(run_id, f"{share.id}-{reader}" if share else reader),
         votes=sheet.votes,
         parties={getattr(each, "stance", ""): sheet.names[each.name] for each in sheet.document.speakers},
     )

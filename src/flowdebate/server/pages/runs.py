@@ -14,6 +14,7 @@ from flowdebate.errors import ConfigurationError, FlowDebateError
 from flowdebate.patterns import PATTERNS
 from flowdebate.server.front import API, Front, FrontOf, ServiceOf, root_of
 from flowdebate.server.guard import shared_root_of
+from flowdebate.server.links import made_of
 from flowdebate.server.requests import RunsQuery  # noqa: TC001 - FastAPI reads it
 from flowdebate.service.statuses import OVER, State
 from flowdebate.service.steps import StepState
@@ -97,6 +98,7 @@ async def run(run_id: str, request: Request, front: FrontOf, service: ServiceOf)
         kicker=() if sheet is None else sheet.kicker,
         note=await service.note(run_id),
         people=[each for each in people if each not in asked],
+        shares=[made_of(each, run_id, front, request) for each in await service.shares(run_id)],
         live=details.status in ("queued", "running"),
         api=f"{root_of(request)}{API}/runs/{address}",
         step_link=f"{root_of(request)}/runs/{address}/travel",

@@ -151,6 +151,13 @@ class Sheet:
         return facts
 
     @property
+    def gist(self) -> str:
+        """What came out, in the judge's own words; before that, who speaks."""
+        card = self.card
+        found = "" if card is None else next((fact.text for fact in card.facts if fact.label == card.lead), "")
+        return " ".join(found.split()) or ", ".join(party.name for party in self.parties)
+
+    @property
     def citations(self) -> list[Citation]:
         """The quotes that were looked up in the sources."""
         turns = [part for each in self.rounds for part in each.parts if isinstance(part, Turn)]

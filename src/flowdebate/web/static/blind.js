@@ -22,7 +22,7 @@ if (form) {
     form.querySelector(".problem")?.remove();
     button.disabled = true;
     try {
-      await ask("POST", `/runs/${encodeURIComponent(run)}/votes`, {
+      await ask("POST", form.dataset.to ?? "", {
         winner: chosen === "" ? null : order[Number(chosen)],
         order,
         reader,

@@ -30,8 +30,10 @@ async function act(event) {
 }
 
 run.addEventListener("click", (event) => {
-  const button = /** @type {Element} */ (event.target).closest("[data-link], [data-copy]");
-  if (button instanceof HTMLButtonElement) void ("copy" in button.dataset ? copyTurn(button) : share(button));
+  const button = /** @type {Element} */ (event.target).closest("[data-link], [data-copy], [data-share], [data-revoke]");
+  if (!(button instanceof HTMLButtonElement)) return;
+  const { copy: said, share: shows, revoke } = button.dataset;
+  void (said !== undefined ? copyTurn(button) : shows ? publish(shows) : revoke ? unpublish(revoke) : share(button));
 });
 
 /** Copy what was said, as Markdown. @param {HTMLButtonElement} button */
@@ -39,6 +41,33 @@ async function copyTurn(button) {
   const said = /** @type {HTMLElement | null} */ (button.closest(".turn")?.querySelector(".prose"));
   button.textContent = (await copy(button.dataset.copy || said?.innerText || "")) ? "Copied" : "Not copied";
   setTimeout(() => (button.textContent = "Copy"), 2000);
+}
+
+/** Make a public link of the run, and copy it. @param {string} shows */
+async function publish(shows) {
+  await change(async () => {
+    const made = await ask("POST", `/runs/${id}/links`, { shows, seconds: 30 * 86_400 });
+    const link = element("a", { href: made.page }, shows === "vote" ? "Blind vote" : "This run");
+    const revoke = element("button", { type: "button", class: "quiet", "data-revoke": made.id }, "Revoke");
+    document.querySelector("#shares ul")?.append(element("li", { "data-shared": made.id }, link, " for 30 days ", revoke));
+    return (await copy(location.origin + made.page)) ? "Copied. Whoever has it can read this run." : "Copy its address from the list.";
+  });
+}
+
+/** End a public link. @param {string} shared */
+async function unpublish(shared) {
+  await change(async () => {
+    await ask("DELETE", `/runs/${id}/links/${encodeURIComponent(shared)}`);
+    document.querySelector(`[data-shared="${CSS.escape(shared)}"]`)?.remove();
+    return "Revoked: it shows nothing any more.";
+  });
+}
+
+/** Say what a change of the public links came to. @param {() => Promise<string>} doing */
+async function change(doing) {
+  const told = document.querySelector("#shares [role=status]");
+  const said = await doing().catch((problem) => (problem instanceof Refusal ? problem.message : String(problem)));
+  if (told) told.textContent = said;
 }
 
 /** Make a link for whoever plays a role, and copy it. @param {HTMLButtonElement} button */

@@ -1,0 +1,175 @@
+"""Sharing a run and presenting it, by hand and by keys."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from flowdebate.service import Service
+from flowdebate.testing import FunctionModel
+from tests.browser.visit import Visit
+from tests.server.stage import staged
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from playwright.sync_api import Browser, Page
+
+    from flowdebate.models.base import ModelRequest
+    from tests.server.stage import Stage
+
+SIDES = [{"name": "Mira", "stance": "build more homes"}, {"name": "Jon", "stance": "cap rents"}]
+BEGINNING = {"pattern": "debate", "question": "Cap rents, or build?", "options": {"max_rounds": 2, "debaters": SIDES}}
+SAID = (
+    """**Build first.**
+
+1. *Supply* sets the price, as `Tokyo` shows.
+2. See the table.
+
+| City | Built | Rents |
+|---|---:|---:|
+| Tokyo | 140,000 | -3 % |
+
+```python
+a_very_long_identifier_that_does_not_break_anywhere_at_all_in_a_narrow_window = demand / supply
+```
+
+> Nobody has shown a city that got cheaper by forbidding prices.
+"""
+    + "And so on, at length. " * 120
+)
+WIDTHS = (360, 768, 1280)
+
+
+@pytest.fixture(scope="module")
+def stage() -> Iterator[Stage]:
+    """A server with a debate that is over."""
+
+    def answer(request: ModelRequest) -> Any:
+        if request.output_schema is not None:
+            return {"reasoning": "Only one had *figures*.", "winner": "cap rents", "verdict": "Wait for the census."}
+        return SAID if "Mira" in request.block else "It helps **who lives there now**."
+
+    with staged(lambda: Service(store="memory:", model=FunctionModel(answer))) as stage:
+        stage.post("/runs", {**BEGINNING, "runId": "rents"})
+        assert stage.get("/runs/rents?wait=30").json()["status"] == "complete"
+        yield stage
+
+
+@pytest.fixture
+def owner(chromium: Browser, stage: Stage) -> Iterator[Visit]:
+    """Somebody with the token."""
+    visit = Visit(chromium, stage.url)
+    yield visit
+    visit.close()
+    assert visit.problems == []
+
+
+@pytest.fixture
+def stranger(chromium: Browser, stage: Stage) -> Iterator[Visit]:
+    """Somebody without it."""
+    visit = Visit(chromium, stage.url, token=None)
+    yield visit
+    visit.close()
+    assert visit.problems == []
+
+
+def shared(stage: Stage, shows: str) -> str:
+    """The page of a new public link."""
+    page: str = stage.post("/runs/rents/links", {"shows": shows, "seconds": 60}).json()["page"]
+    return page
+
+
+def test_a_run_is_shared_and_the_link_revoked_on_its_page(owner: Visit, stranger: Visit) -> None:
+    """By one button each; a stranger reads it in between, and is told afterwards."""
+    page = owner.open("/runs/rents")
+    page.locator("#shares > summary").click()
+    assert page.locator("#shares li").count() == 0
+    page.get_by_role("button", name="Make a public link").click()
+    link = page.locator("#shares li a")
+    address = link.get_attribute("href")
+    assert address is not None
+    theirs = stranger.open(address)
+    theirs.get_by_text("Wait for the census.").first.wait_for()
+    assert theirs.get_by_role("link").all_inner_texts() == ["Skip to content", "Present"]
+    page.reload()  # which still has it
+    page.get_by_role("button", name="Revoke").click()
+    page.get_by_text("Revoked: it shows nothing any more.").wait_for()
+    assert page.locator("#shares li").count() == 0
+    theirs.reload()
+    theirs.get_by_role("heading", name="This link was revoked").wait_for()
+
+
+def test_a_stranger_votes_and_then_sees_the_verdict(stage: Stage, stranger: Visit) -> None:
+    """By a public link, once in a browser."""
+    address = shared(stage, "vote")
+    page = stranger.open(address)
+    assert page.get_by_text("Wait for the census.").count() == 0
+    assert page.get_by_text("Mira").count() == 0
+    page.get_by_label("Neither").check()
+    page.get_by_role("button", name="Vote").click()
+    page.get_by_text("Wait for the census.").wait_for()
+    assert page.get_by_role("link", name="See who spoke").count() == 0
+    page.goto(stage.url + address)
+    page.get_by_role("heading", name="Your vote").wait_for()
+    assert stage.get("/runs/rents/votes").json()["neither"] == 1
+
+
+def seen(page: Page) -> tuple[str, str]:
+    """Which slide it is, and what it shows."""
+    return page.locator("#at").inner_text(), page.locator(".slide:visible").inner_text()
+
+
+def test_a_run_is_presented_by_keys(stage: Stage, owner: Visit, stranger: Visit) -> None:
+    """The question, turn by turn, the verdict last; the address keeps the place, Escape leads back."""
+    page = owner.open("/runs/rents")
+    page.get_by_role("link", name="Present").click()
+    page.get_by_role("button", name="Next").wait_for()
+    for each in (page, stranger.open(f"{shared(stage, 'run')}/present")):
+        for position, text in enumerate(["Cap rents", "Mira", "Jon", "Mira", "Jon", "Wait for the census."], 1):
+            number, shown = seen(each)
+            assert (number, text in shown) == (f"{position} of 6", True), shown
+            assert each.locator(".slide:visible").count() == 1
+            each.keyboard.press("ArrowRight")
+        assert seen(each)[0] == "6 of 6"  # there is nothing after the last
+        each.keyboard.press("ArrowLeft")
+        assert seen(each)[0] == "5 of 6"
+        each.reload()
+        assert seen(each)[0] == "5 of 6"
+        each.keyboard.press("Home")
+        assert seen(each)[0] == "1 of 6"
+        each.get_by_role("button", name="Next").click()
+        each.keyboard.press("PageDown")  # Mira's text is longer than the window: first it is read
+        assert seen(each)[0] == "2 of 6"
+        each.keyboard.press("End")
+        each.keyboard.press("Escape")
+        each.get_by_role("link", name="Present").wait_for()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("shows", ["run", "present", "vote"])
+def test_everybody_can_read_what_is_shared(stage: Stage, stranger: Visit, shows: str, scheme: Any) -> None:
+    """No finding of axe-core on any slide, and nothing to be scrolled sideways, at each width."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    address = shared(stage, "vote" if shows == "vote" else "run")
+    page = stranger.open(f"{address}/present" if shows == "present" else address)
+    page.emulate_media(color_scheme=scheme)
+    for number in range(6 if shows == "present" else 1):
+        for width in WIDTHS:
+            page.set_viewport_size({"width": width, "height": 800})
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, (number, width)
+            if number in (0, 1, 5):
+                found = axe.run(page).response["violations"]
+                assert [(each["id"], each["nodes"][0]["html"]) for each in found] == [], (number, width)
+        page.keyboard.press("ArrowRight")
+
+
+def test_without_a_script_all_slides_are_there(chromium: Browser, stage: Stage) -> None:
+    """One below the other."""
+    context = chromium.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(f"{stage.url}{shared(stage, 'run')}/present")
+    assert page.locator(".slide:visible").count() == 6
+    assert not page.get_by_role("button", name="Next").is_visible()
+    context.close()

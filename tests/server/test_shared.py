@@ -1,0 +1,198 @@
+"""Public links: each opens exactly one run to read, or to vote on blind, until it is revoked."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import httpx2
+import pytest
+
+from flowdebate.errors import ModelError
+from flowdebate.server import links
+from flowdebate.service.service import Service
+from flowdebate.testing import FunctionModel
+from tests.server.stage import BRIEF, TOKEN, Stage, debater, staged
+from tests.server.test_owners import routes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LABELS = {"team": "label-of-the-team"}
+NOTE = "note-of-the-team"
+READER = "a-reader-of-these-tests"
+
+
+@pytest.fixture
+def stranger(stage: Stage) -> Iterator[httpx2.Client]:
+    """Somebody without a token, in a browser."""
+    with httpx2.Client(base_url=stage.url, headers={"accept": "text/html"}, trust_env=False) as http:
+        yield http
+
+
+def shared(stage: Stage, run_id: str, shows: str = "run", **changes: Any) -> dict[str, Any]:
+    """A public link."""
+    made = stage.post(f"/runs/{run_id}/links", {"shows": shows, "seconds": 60, **changes})
+    assert made.status_code == 201, made.text
+    found: dict[str, Any] = made.json()
+    return found
+
+
+def test_a_public_link_shows_the_run_and_no_search_engine_lists_it(stage: Stage, stranger: httpx2.Client) -> None:
+    """What was said and what came out, with a title and a text for posting; nothing that the owner wrote about it."""
+    run_id = stage.finished(labels=LABELS)
+    stage.http.put(f"/api/v1/runs/{run_id}/note", json={"note": NOTE})
+    page = shared(stage, run_id)["page"]
+    for path in (page, f"{page}/present"):
+        answer = stranger.get(path)
+        assert (answer.status_code, answer.headers["x-robots-tag"]) == (200, "noindex, nofollow")
+        assert "Should we ship?" in answer.text
+        assert "debate-debater-pro is sure." in answer.text
+        assert '<meta property="og:title" content="Should we ship?">' in answer.text
+        assert '<meta property="og:description" content="Wait a week.">' in answer.text
+        for secret in (TOKEN, NOTE, *LABELS, *LABELS.values(), "seed ", "/~", "/runs/", run_id):
+            assert secret not in answer.text, secret
+
+
+def test_nothing_is_public_that_nobody_shared(stage: Stage, stranger: httpx2.Client) -> None:
+    """A run has no link until somebody makes one, of what it can show."""
+    run_id = stage.finished()
+    assert stage.get(f"/runs/{run_id}/links").json() == []
+    assert stranger.get(f"/shared/{run_id}").status_code == 404
+    made = shared(stage, run_id)
+    assert stage.get(f"/runs/{run_id}/links").json() == [made]
+    assert stage.post(f"/runs/{run_id}/links", {"shows": "run", "role": "debate-judge"}).status_code == 422
+    assert stage.post(f"/runs/{run_id}/links", {"shows": "trace"}).status_code == 422
+    unjudged = stage.begin(options={"max_rounds": 1, "humans": ["judge"]})
+    assert stage.get(f"/runs/{unjudged}?wait=30").json()["status"] == "awaiting"
+    refused = stage.post(f"/runs/{unjudged}/links", {"shows": "vote"})
+    assert (refused.status_code, "nobody can vote" in refused.json()["detail"]) == (409, True)
+
+
+def test_a_run_has_at_most_twenty_links(stage: Stage) -> None:
+    """One that is revoked makes room."""
+    run_id = stage.finished()
+    made = [shared(stage, run_id) for _ in range(20)]
+    assert stage.post(f"/runs/{run_id}/links", {"shows": "run"}).status_code == 409
+    assert stage.http.delete(f"/api/v1/runs/{run_id}/links/{made[0]['id']}").status_code == 204
+    shared(stage, run_id)
+
+
+@pytest.mark.parametrize("shows", ["run", "vote"])
+def test_a_link_opens_one_run_and_nothing_else(stage: Stage, stranger: httpx2.Client, shows: str) -> None:
+    """As a code for a person's answer, for the other kind, for another run, and for each route: nothing opens."""
+    run_id, other = stage.finished(), stage.finished()
+    code = shared(stage, run_id, shows)["page"].rpartition("/")[2]
+    opened = set()
+    for method, path in routes(stage.app):
+        names = set(re.findall(r"{(\w+)(?::path)?}", path))
+        for run in (run_id, other, code):
+            given = {**dict.fromkeys(names, "x"), "run_id": run, "code": code}
+            address = path.replace(":path}", "}").format(**given)
+            for headers in ({}, {"authorization": f"Bearer {code}"}, {"cookie": f"flowdebate={code}"}):
+                body = {"json": {"answer": "x"}} if method == "POST" else {}
+                if stranger.request(method, address, headers=headers, **body).status_code < 400:
+                    opened.add((method, path))
+    reads = {"/shared/{code}"} | ({"/shared/{code}/present"} if shows == "run" else set())
+    free = {"/api/v1/health", "/api/v1/ready"}
+    assert opened == {("GET", path) for path in reads | free}
+
+
+def test_a_revoked_link_says_so(stage: Stage, stranger: httpx2.Client) -> None:
+    """At once, on each of its pages, with 410; others of the run go on."""
+    run_id = stage.finished()
+    one, two = shared(stage, run_id), shared(stage, run_id, "vote")
+    assert stage.http.delete(f"/api/v1/runs/{run_id}/links/{one['id']}").status_code == 204
+    assert stage.http.delete(f"/api/v1/runs/{run_id}/links/{one['id']}").status_code == 404
+    for path in (one["page"], f"{one['page']}/present"):
+        answer = stranger.get(path)
+        assert (answer.status_code, answer.headers["x-robots-tag"]) == (410, "noindex, nofollow")
+        assert "This link was revoked" in answer.text
+        assert "Should we ship?" not in answer.text
+    assert stranger.get(two["page"], follow_redirects=True).status_code == 200
+    stage.http.delete(f"/api/v1/runs/{run_id}/links/{two['id']}")
+    assert stranger.post(two["path"], json={"winner": None, "reader": READER}).status_code == 410
+
+
+def test_a_link_ends_with_its_run(stage: Stage, stranger: httpx2.Client) -> None:
+    """Neither a later run of the same id nor an import of the run opens it again."""
+    run_id = stage.finished()
+    page = shared(stage, run_id)["page"]
+    assert "shares" not in stage.get(f"/runs/{run_id}/export.jsonl").text
+    stage.http.delete(f"/api/v1/runs/{run_id}")
+    answer = stranger.get(page)
+    assert (answer.status_code, "This link does not work" in answer.text) == (404, True)
+    stage.finished(runId=run_id)
+    assert stranger.get(page).status_code == 404
+
+
+def test_a_vote_by_a_link_counts_once_for_a_reader(stage: Stage, stranger: httpx2.Client) -> None:
+    """The page has no names and no verdict before it, and leads to no other page after it."""
+    run_id = stage.finished()
+    made = shared(stage, run_id, "vote")
+    before = stranger.get(made["page"], follow_redirects=True).text
+    assert "Wait a week." not in before
+    assert "Read both sides without names" in before
+    assert stranger.get(f"{made['page']}/present").status_code == 404
+    assert stranger.post(made["path"], json={"winner": None}).status_code == 422
+    voted = stranger.post(made["path"], json={"winner": None, "reader": READER})
+    assert (voted.status_code, voted.json()["readers"]) == (201, 1)
+    assert stranger.post(made["path"], json={"winner": None, "reader": READER}).status_code == 409
+    after = stranger.get(made["page"], params={"view": 0, "reader": READER}).text
+    assert "Wait a week." in after
+    for secret in (TOKEN, f"/runs/{run_id}", "See who spoke"):
+        assert secret not in after
+    assert stage.get(f"/runs/{run_id}/votes").json()["readers"] == 1
+    assert stranger.post(shared(stage, run_id)["page"], json={}).status_code == 405
+
+
+def test_votes_by_a_link_are_bounded(stage: Stage, stranger: httpx2.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever has it can make up readers; another link of the run still takes votes."""
+    monkeypatch.setattr(links, "MOST_VOTES", 3)
+    run_id = stage.finished()
+    one, two = shared(stage, run_id, "vote"), shared(stage, run_id, "vote")
+    codes = [stranger.post(one["path"], json={"winner": None, "reader": f"{READER}-{n}"}).status_code for n in range(5)]
+    assert codes == [201, 201, 201, 409, 409]
+    assert stranger.post(two["path"], json={"winner": None, "reader": READER}).status_code == 201
+
+
+def test_a_server_that_only_shows_makes_no_link() -> None:
+    """And takes no vote by one that was made before."""
+    with staged(lambda: Service(store="memory:", model=FunctionModel(debater)), read_only=True) as stage:
+        assert stage.post("/runs/none/links", {"shows": "run"}).status_code == 403
+
+
+def test_users_share_runs_of_their_own() -> None:
+    """The page says nothing of who they are, and nobody else ends the link."""
+
+    def by_key(request: Any) -> str | None:
+        return request.headers.get("x-key")
+
+    with staged(lambda: Service(store="memory:", model=FunctionModel(debater)), authenticate=by_key) as stage:
+        ann, ben = ({"x-key": name} for name in ("ann-of-the-team", "ben-of-the-team"))
+        run_id = stage.post("/runs", BRIEF, headers=ann).json()["runId"]
+        stage.get(f"/runs/{run_id}?wait=30", headers=ann)
+        made = stage.post(f"/runs/{run_id}/links", {"shows": "run"}, headers=ann).json()
+        assert stage.http.delete(f"/api/v1/runs/{run_id}/links/{made['id']}", headers=ben).status_code == 404
+        page = stage.http.get(made["page"])
+        assert (page.status_code, "of-the-team" in page.text) == (200, False)
+
+
+def test_what_failed_is_not_told_in_public() -> None:
+    """The words of an error may have the addresses of servers of one's own."""
+
+    def failing(request: Any) -> Any:
+        if "con" in request.block:
+            raise ModelError("http://inside.example:8080 cannot be reached")
+        return debater(request)
+
+    service = Service(store="memory:", model=FunctionModel(failing))
+    with staged(lambda: service) as stage:
+        run_id = stage.begin(options={"max_rounds": 1, "on_failure": "skip"})
+        assert stage.get(f"/runs/{run_id}?wait=30").json()["status"] == "degraded"
+        assert "inside.example" in stage.http.get(f"/runs/{run_id}").text
+        page = shared(stage, run_id)["page"]
+        for path in (page, f"{page}/present"):
+            shown = stage.http.get(path).text
+            assert "inside.example" not in shown
+            assert "debate-debater-pro is sure." in shown
