@@ -168,3 +168,8 @@ def let_people_answer(call: Client) -> None:
     call("answer_by_link", code, body=call.models.LinkAnswerBody(answer=verdict), wants=204)
     for name in ("ours", "theirs"):
         assert call("run", name, wait=30.0).document["raw"]["verdict"]["verdict"] == "Wait."
+    shared = call("make_link", "ours", body=call.models.LinkBody(shows="vote", seconds=60.0), wants=201)
+    assert [each.id for each in call("public_links", "ours")] == [shared.id]
+    ballot = call.models.VoteBody(winner=None, reader="a-reader-by-a-link")
+    assert call("vote_by_link", shared.path.split("/")[-2], body=ballot, wants=201).neither == 1
+    call("revoke_link", "ours", shared.id, wants=204)

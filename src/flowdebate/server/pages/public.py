@@ -83,13 +83,8 @@ async def _public(
             )
         else:
             details = await service.run(run_id)
-            shown: dict[str, Any] = {
-                "run": details,
-                "sheet": _sheet(details, public=True),
-                "back": back,
-                "public": True,
-            }
-            response = page("present" if presented else "shared", request, front, menu=False, **shown)
+            name, sheet = "present" if presented else "shared", _sheet(details, public=True)
+            response = page(name, request, front, menu=False, run=details, sheet=sheet, back=back, public=True)
     response.headers["x-robots-tag"] = "noindex, nofollow"
     return response
 
