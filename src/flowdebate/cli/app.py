@@ -21,6 +21,7 @@ from flowdebate.cli.stored.archive import archive
 from flowdebate.cli.stored.queue import queue
 from flowdebate.cli.stored.resume import answer, fork, resume
 from flowdebate.cli.stored.runs import delete, export, import_, migrate, report, runs, show, verify
+from flowdebate.cli.stored.share import share
 from flowdebate.cli.stored.watch import watch
 from flowdebate.cli.study import study
 from flowdebate.cli.terminal.process import check_target, log_to, open_page, report_problems, write_report
@@ -120,7 +121,7 @@ _COMMANDS = {
     "Runs": {
         "resume": resume, "answer": answer, "fork": fork, "watch": watch, "runs": runs, "show": show,
         "report": report, "verify": verify, "delete": delete, "export": export, "import": import_, "render": render,
-        "archive": archive,
+        "archive": archive, "share": share,
     },
     "Batch and evaluation": {
         "batch": batch, "compare": compare, "evaluate": evaluate, "study": study, "recount": recount, "audit": audit,

@@ -38,7 +38,7 @@ EXIT_CODES = {
     "watch": "Exit codes: 0 done, 1 failed, 2 misused, 3 the run has no result, or waits for an answer, "
     "130 interrupted, 143 terminated.",
     **dict.fromkeys(
-        ("runs", "show", "delete", "export", "import", "render", "archive", "queue"),
+        ("runs", "show", "share", "delete", "export", "import", "render", "archive", "queue"),
         "Exit codes: 0 done, 1 failed, 2 misused.",
     ),
 }
@@ -72,6 +72,7 @@ EXAMPLES = {
     "show": ("flowdebate show 3f2a91c0 --page", "flowdebate show --last --json"),
     "report": ("flowdebate report 3f2a91c0 --html report.html", "flowdebate report --last --markdown report.md"),
     "verify": ("flowdebate verify report.html", "flowdebate verify runs.jsonl --json"),
+    "share": ("flowdebate share --last", "flowdebate share 3f2a91c0 --vote --url https://debates.example"),
     "delete": ("flowdebate delete 3f2a91c0", "flowdebate delete --older-than 30 --status complete"),
     "export": ("flowdebate export --all --out runs.jsonl", "flowdebate export 3f2a91c0 > run.jsonl"),
     "import": ("flowdebate import runs.jsonl --store other.sqlite3",),
@@ -100,7 +101,7 @@ EXAMPLES = {
 _DOCUMENTATION = {
     "batch": "docs/batch.md", "evaluate": "docs/baselines.md", "recount": "docs/recount.md", "audit": "docs/audit.md",
     "answer": "docs/humans.md", "resume": "docs/durable.md", "models": "docs/models.md", "mcp": "docs/mcp.md",
-    "serve": "docs/http.md", "fork": "docs/durable.md",
+    "serve": "docs/http.md", "fork": "docs/durable.md", "share": "docs/page.md",
     "archive": "docs/consensus.md", "queue": "docs/workers.md",
 }  # fmt: skip
 

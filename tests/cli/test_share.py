@@ -1,0 +1,46 @@
+"""`flowdebate share`: links that a server with the same token and store shows."""
+
+from __future__ import annotations
+
+from subprocess import PIPE
+from typing import TYPE_CHECKING
+
+import httpx2
+
+from tests.cli.stage import COMMAND
+from tests.server.stage import BRIEF
+from tests.server.test_serve import APPLICATION, client, environment, serving
+from tests.warm import Warm
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def share(folder: Path, *arguments: str) -> tuple[int | None, str]:
+    """What the command said."""
+    command = (COMMAND, "share", "--store", "runs.sqlite3", *arguments)
+    with Warm(*command, stdout=PIPE, stderr=PIPE, cwd=folder, env=environment(folder)) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        said = process.stdout.read().decode() + process.stderr.read().decode()
+        return process.wait(60), said
+
+
+def test_a_run_is_shared_and_revoked_on_the_command_line(tmp_path: Path) -> None:
+    """The server shows it at once, and no longer once it is revoked."""
+    (tmp_path / "application.py").write_text(APPLICATION.replace("DELAY", "0"))
+    with serving(tmp_path, "--app", "application:service") as (_, url, token), client(url, token) as http:
+        run_id = http.post("/api/v1/runs", json=BRIEF).json()["runId"]
+        assert http.get(f"/api/v1/runs/{run_id}?wait=30").json()["status"] == "complete"
+        for kind in ("run", "vote"):
+            code, address = share(tmp_path, run_id, "--url", url, *(["--vote"] if kind == "vote" else []))
+            assert code == 0, address
+            page = httpx2.get(address.strip(), trust_env=False, follow_redirects=True)
+            assert (page.status_code, "Should we ship?" in page.text) == (200, True)
+            code, listed = share(tmp_path, run_id, "--url", url, "--list")
+            (line,) = (line for line in listed.splitlines() if f" {kind} " in line)
+            assert line.endswith(address.strip())
+            assert share(tmp_path, "--last", "--revoke", line.split()[0])[0] == 0
+            assert httpx2.get(address.strip(), trust_env=False).status_code == 410
+        assert "no public link" in " ".join(share(tmp_path, "--last", "--revoke", "link-0")[1].split())
+        assert share(tmp_path, "--last", "--days", "0")[0] == 2
