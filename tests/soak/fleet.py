@@ -1,4 +1,4 @@
-"""Chaos of a fleet: debates of two owners, begun over HTTP and executed by workers, while everything dies around them.
+"""Chaos of a fleet: debates of two owners, started over HTTP and executed by workers, while all dies around them.
 
     python -m tests.soak.fleet [--runs 500] [--workers 3] [--seed N]
 

@@ -28,11 +28,11 @@ def read_token(path: str) -> str:
     return token
 
 
-def kept_token(*, new: bool = False) -> str:
+def kept_token(*, new: bool = False, needed: bool = False) -> str:
     """The token of this user's servers, made by the first of them; `new` replaces it.
 
     BadFile where others may have read or written it. Where it cannot be kept, a message says so, and the token is good
-    for this start alone.
+    for this start alone; BadFile if it is `needed` by another command than the server.
     """
     path = default_store_path().with_name("token")
     try:
@@ -43,6 +43,8 @@ def kept_token(*, new: bool = False) -> str:
         with path.open("rb"):  # where it is there, and cannot be read
             pass
     except OSError as error:
+        if needed:
+            raise BadFile(str(path), f"cannot be kept: {reason_of(error)}") from None
         tell(f"The token cannot be kept in {path} ({reason_of(error)}): it is a new one at each start")
         return secrets.token_urlsafe(32)
     again = "Once you know why, --new-token makes another one."

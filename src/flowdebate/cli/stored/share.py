@@ -38,7 +38,7 @@ def share(  # noqa: PLR0913 - the options of the command
     from flowdebate.service.shares import end_shares, make_share, shares_of
 
     opt.check(0 < days <= 365, "--days", days, "an int from 1 to 365")  # noqa: PLR2004 - a year
-    links = Links(kept_token() if token_file is None else read_token(token_file))
+    links = Links(kept_token(needed=True) if token_file is None else read_token(token_file))
     with opened(store) as place:
         chosen = asyncio.run(chosen_run(place.store, run, last=last, verb="share"))
         run_id = chosen.header.run_id
