@@ -121,7 +121,7 @@ def review(  # noqa: PLR0913 - the pattern's options, each with its default
     >>> change = review(name="change", reviewers=both, sources={"a.py": "x /= 0"})
     >>> [finding] = change.run_sync("What is wrong?", model=FunctionModel(reply)).output.findings
     >>> finding.state, finding.place.text, finding.raisers, finding.why
-    ('confirmed', 'a.py:1', ['ann'], '1 model raised it; of 1 others, 1 confirm and 0 refute it')
+    ('confirmed', 'a.py:1', ['ann'], '1 model raised it; of 1 other, 1 confirm and 0 refute it')
     """
     given = locals()
     if reviewers is None:

@@ -219,7 +219,11 @@ def _state_of(
     confirm, refute = ([each.verdict for each in verdicts].count(what) for what in ("confirm", "refute"))
     models = len({voices.get(name, name) for name in standing})
     told = f"{models} {'model' if models == 1 else 'models'} raised it"
-    told += f"; of {others} others, {confirm} confirm and {refute} refute it" if others else "; nobody else was asked"
+    told += (
+        f"; of {others} {'other' if others == 1 else 'others'}, {confirm} confirm and {refute} refute it"
+        if others
+        else "; nobody else was asked"
+    )
     if not standing:
         return "refuted", "withdrawn by all who raised it"
     if 2 * refute > others:
