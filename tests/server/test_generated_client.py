@@ -100,6 +100,11 @@ def look_around(call: Client) -> None:
     assert call("schema_of_events").to_dict() == event_schema()
     assert call("runs").runs == []
     assert call("budgets") == []
+    assert call("queue") == []
+    assert call("ready").status == "ok"
+    nothing = call.models.FilterBody(pattern="nothing")
+    assert call("cancel_all", body=nothing).runs == []
+    assert call("resume_all", body=call.models.ResumeAllBody(pattern="nothing")).runs == []
     assert "RunNotFound" in call("run", "nothing", wants=404).type_
 
 

@@ -64,7 +64,7 @@ class Fleet:
         """The exit status of a client as a process of its own."""
         environment = os.environ | {"FLEET": json.dumps(self.given)}
         process = await asyncio.create_subprocess_exec(sys.executable, "-c", program, cwd=ROOT, env=environment)
-        return await process.wait()
+        return await asyncio.wait_for(process.wait(), 60)
 
     @asynccontextmanager
     async def working(self, workers: Workers, *, patience: float = 10.0) -> AsyncIterator[asyncio.Event]:

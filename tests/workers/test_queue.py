@@ -35,7 +35,7 @@ async def command(fleet: Fleet, *arguments: str) -> str:
         env=os.environ | {"FLEET": json.dumps(fleet.given)},
         stdout=asyncio.subprocess.PIPE,
     )
-    printed, _ = await process.communicate()
+    printed, _ = await asyncio.wait_for(process.communicate(), 60)
     assert process.returncode == 0
     return printed.decode()
 

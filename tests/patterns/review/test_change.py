@@ -80,7 +80,7 @@ def git(folder: Path, *arguments: str) -> None:
     about = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
     who = ("-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false")
     command = ["git", *who, *arguments]
-    subprocess.run(command, cwd=folder, check=True, capture_output=True, env={**os.environ, **about})  # noqa: S603 - of this test
+    subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=60, env={**os.environ, **about})  # noqa: S603 - of this test
 
 
 @pytest.fixture

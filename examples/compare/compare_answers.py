@@ -1,4 +1,4 @@
-"""Which of two systems answers better, over many questions, and does the judge favour a place?
+"""Two systems compared over many questions: which answers better, and whether the judge favours a place.
 
 Run again, it pays for nothing twice: what was judged is in the store.
 """
