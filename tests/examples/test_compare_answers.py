@@ -34,7 +34,7 @@ async def test_the_better_system_wins_and_nothing_is_paid_twice(
         return {"reasoning": "R.", "scores": scores, "verdict": "V."}
 
     monkeypatch.chdir(tmp_path)
-    script: Any = load("compare_answers")
+    script: Any = load("compare/compare_answers")
     model = FunctionModel(answer)
     compare_all = script.compare_all
     monkeypatch.setattr(script, "compare_all", lambda rows, **options: compare_all(rows, judges=[model], **options))
