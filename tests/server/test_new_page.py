@@ -43,14 +43,13 @@ def test_a_form_has_every_option_of_its_pattern(shared: Stage, pattern: str) -> 
     """All that a request may give, and nothing that it may not."""
     described = next(each for each in shared.get("/patterns").json() if each["name"] == pattern)
     page = shared.http.get(f"/new?pattern={pattern}").text
-    options = (
-        set(described["options"]["properties"])
-        - {"suspend", "goes_on"}
-        - ({"humans"} if pattern == "review" else set())
-    )
+    options = set(described["options"]["properties"]) - {"suspend", "goes_on"}  # what only a fork can do
     entry = described["options"]["$defs"][{"debate": "SideEntry"}.get(pattern, "PersonaEntry")]["properties"]
     seats = {"default", *PATTERNS[pattern].load_page().options.ROLES}
-    assert set(NAMES.findall(page)) == options | {described["subject"]} | set(entry) | seats
+    named = set(NAMES.findall(page))
+    assert ("data-human" in page) == ("humans" in options)  # beside each who speaks; by its name for other roles only
+    assert named - {"humans"} == (options - {"humans"}) | {described["subject"]} | set(entry) | seats
+    assert ("humans" in named) == bool(PATTERNS[pattern].load_page().options.PEOPLE)
     assert f'?pattern={pattern}" aria-current="true"' in page
 
 

@@ -228,13 +228,21 @@ def _rounds(sections: Iterable[Section], parties: dict[str, Party], trace: Trace
 
 
 def _taken(calls: list[Call], text: str) -> Call | None:
-    """The first call whose answer is in `text`, which no other contribution has."""
+    """The first call whose answer is in `text`, which no other contribution has.
+
+    Who answers with data alone is shown in words that no answer has: then the first turn's last call.
+    """
     for call in calls:
         # a turn may be cut at its last full sentence, or have a line around what the model wrote
         if call.text.strip() and (call.text.strip() in text or text in call.text):
             calls.remove(call)
             return call
-    return None
+    if not calls or not all(call.is_data for call in calls):
+        return None
+    turn = f"{calls[0].place.rpartition('/')[0]}/"
+    *_, last = (call for call in calls if call.place.startswith(turn))
+    calls[:] = [call for call in calls if not call.place.startswith(turn)]
+    return last
 
 
 # Quotes in what was said
