@@ -70,6 +70,7 @@ GROUPS = {
         "audit_a_judge": "",
         "recount": "",
         "did_it_help": "",
+        "compare_answers": "",
     },
 }
 """Every example, in the order of the page, with a word that its docstring does not have."""
@@ -147,6 +148,16 @@ def in_form(said: Any, request: ModelRequest) -> Any:  # noqa: ANN401 - any repl
     return said
 
 
+def scored(request: ModelRequest) -> Any:  # noqa: ANN401 - any reply
+    """Scores by criterion of two texts, of which one begins with praise."""
+    shown = str(request.messages[-1]["content"])
+    marks = {"A": {"correct": 80, "clear": 90}, "B": {"correct": 80, "clear": 90}}
+    for label in marks:
+        if f"[{label}] Great" in shown:
+            marks[label] = {"correct": 45, "clear": 60}
+    return {"reasoning": "One names the cause.", "scores": marks, "verdict": "The shorter text is right."}
+
+
 def output_of(name: str, module: Any) -> str:  # noqa: ANN401
     """What an example prints."""
     printed = io.StringIO()
@@ -158,6 +169,8 @@ def output_of(name: str, module: Any) -> str:  # noqa: ANN401
             decided = {"winner": "close it", "reasoning": "The doctor has a key.", "verdict": "Close it to cars."}
             module.judge(store, run_id, **decided)
             module.go_on(store, run_id, model)
+        elif name == "compare_answers":
+            run(module.main(FunctionModel(scored, name="scripted"), MemoryStore()))
         elif name not in ANSWERS:
             run(module.main())
         elif name == "resilient_debate":

@@ -142,7 +142,7 @@ async def test_rows_are_compared_once_however_often_the_call_is_interrupted(tmp_
     judge, store = Breaking(), SqliteStore(str(tmp_path / "runs.sqlite3"))
     first = await compare_all(rows, judges=[judge], store=store, max_concurrency=2)
     assert (first.rows, list(first.failed)) == (7, [5])
-    assert "1 row could not" in first.findings[0]
+    assert "failed: 1 row" in first.findings[0]
     broken = False
     again = await compare_all(rows, judges=[judge], store=store)
     assert (again.rows, again.failed, len(asked)) == (8, {}, 16)
@@ -255,4 +255,4 @@ def test_intervals_hold_what_they_claim_in_thousands_of_studies() -> None:
 def test_a_table_of_nothing_says_so() -> None:
     """Where all rows failed."""
     table = tabulate([], failed={0: "no"})
-    assert (table.rows, table.systems, table.findings) == (0, [], ["1 row could not be compared, and left out"])
+    assert (table.rows, table.systems, table.findings) == (0, [], ["left out, because their judging failed: 1 row"])

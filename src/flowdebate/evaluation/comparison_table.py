@@ -315,7 +315,7 @@ def _findings(table: ComparisonTable) -> list[str]:
 
     found = []
     if table.failed:
-        found.append(f"{counted(len(table.failed), 'row')} could not be compared, and left out")
+        found.append(f"left out, because their judging failed: {counted(len(table.failed), 'row')}")
     if len(table.systems) == 2:  # noqa: PLR2004 - of more, the ranking says it
         best = table.systems[0]
         clear = (best.rate.low or 0) > 1 / 2

@@ -3,9 +3,17 @@
 Run again, it pays for nothing twice: what was judged is in the store.
 """
 
+from __future__ import annotations
+
 import asyncio
+from typing import TYPE_CHECKING
 
 from flowdebate.evaluation import compare_all
+
+if TYPE_CHECKING:
+    from flowdebate.evaluation import ComparisonTable
+    from flowdebate.models import Model
+    from flowdebate.store import StoreChoice
 
 ROWS = [
     {
@@ -22,13 +30,15 @@ ROWS = [
 ]
 
 
-async def main() -> None:
-    table = await compare_all(ROWS, criteria={"correct": 3, "clear": 1}, store="comparisons.sqlite3")
+async def main(model: Model | str = "local", store: StoreChoice = "comparisons.sqlite3") -> ComparisonTable:
+    """Print who wins, the scores by criterion, and what to think of the judge."""
+    table = await compare_all(ROWS, criteria={"correct": 3, "clear": 1}, judges=[model], store=store)
     for system in table.systems:
         scores = ", ".join(f"{name} {score:.0f}" for name, score in (system.criteria or {}).items())
         print(f"{system.name}: {system.wins} of {system.rows} rows, {system.characters:.0f} characters; {scores}")
     for finding in table.findings:
         print(f"- {finding}")
+    return table
 
 
 if __name__ == "__main__":

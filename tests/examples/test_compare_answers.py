@@ -34,13 +34,11 @@ async def test_the_better_system_wins_and_nothing_is_paid_twice(
         return {"reasoning": "R.", "scores": scores, "verdict": "V."}
 
     monkeypatch.chdir(tmp_path)
-    script: Any = load("compare/compare_answers")
+    script: Any = load("compare_answers")
     model = FunctionModel(answer)
-    compare_all = script.compare_all
-    monkeypatch.setattr(script, "compare_all", lambda rows, **options: compare_all(rows, judges=[model], **options))
-    await script.main()
+    await script.main(model)
     first = capsys.readouterr().out
     assert "terse: 2 of 2 rows" in first
     assert "correct 90, clear 90" in first
-    await script.main()
+    await script.main(model)
     assert (capsys.readouterr().out, len(asked)) == (first, 4)
