@@ -304,7 +304,7 @@ HOSTED = {name: each for name, each in PROVIDERS.items() if each.key_env}
 
 def key_sent(model: Model) -> tuple[str, str | None]:
     """The host that a call would go to, and the key that it would carry; None for none."""
-    assert isinstance(model, OpenAIModel)
+    assert isinstance(model, (OpenAIModel, AnthropicModel))
     try:
         endpoint = model._endpoint()
     except AuthenticationFailed:
@@ -317,7 +317,7 @@ def key_sent(model: Model) -> tuple[str, str | None]:
     to=st.sampled_from(list(HOSTED)),
     spelling=st.sampled_from([str, str.upper, lambda host: f"{host}.", lambda host: f"{host}:443"]),
     variable=st.sampled_from(KEYS),
-    way=st.sampled_from(["name", "base_url", "variable", "plan", "environment"]),
+    way=st.sampled_from(["name", "base_url", "variable", "plan", "environment", "native", "native variable"]),
 )
 def test_a_key_goes_to_no_other_provider(
     keys: set[str], to: str, spelling: Callable[[str], str], variable: str, way: str
@@ -339,6 +339,8 @@ def test_a_key_goes_to_no_other_provider(
         elif way == "environment":
             model = resolve_model("openai/m")
             os.environ["OPENAI_BASE_URL"] = url
+        elif way.startswith("native"):
+            model = AnthropicModel("m", base_url=url, **({} if way == "native" else {"api_key_env": variable}))
         else:
             options: dict[str, Any] = {} if way == "base_url" else {"api_key_env": variable}
             model = OpenAIModel("m", base_url=url, **options)

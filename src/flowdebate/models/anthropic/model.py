@@ -11,7 +11,7 @@ from flowdebate.models.anthropic.messages import MessagesClient
 from flowdebate.models.base import ModelResponse, ModelSettings
 from flowdebate.models.openai.clients import Clients, PooledModel, Transport
 from flowdebate.models.openai.endpoint import Endpoint, address_of, check_address, check_headers
-from flowdebate.models.openai.model import Chat, Dialect, answer_in_modes
+from flowdebate.models.openai.model import Chat, Dialect, answer_in_modes, key_variable
 from flowdebate.models.resolve import PROVIDERS
 from flowdebate.models.retry import Retry
 from flowdebate.models.usage import Usage
@@ -142,9 +142,10 @@ class AnthropicModel(PooledModel):
         url = self._address
         if self._base_url is None:
             check_address("AnthropicModel", _URL_ENV, url)
-        key = self._api_key or (os.environ.get(self._api_key_env) if self._api_key_env else None)
+        variable = key_variable(self._api_key_env, url, paired=self._base_url is None)
+        key = self._api_key or (os.environ.get(variable) if variable else None)
         if not key:
-            raise AuthenticationFailed(f"there is no API key: set {self._api_key_env or _KEY_ENV}, or pass api_key")
+            raise AuthenticationFailed(f"there is no API key: set {variable or _KEY_ENV}, or pass api_key")
         return Endpoint.of(url, key, self._headers)
 
 

@@ -196,21 +196,23 @@ class OpenAIModel(PooledModel):
             return Endpoint.of(url, self._client.api_key or NO_KEY, headers)
         if self._base_url is None:
             check_address("OpenAIModel", _URL_ENV, url)
-        variable = self._key_variable(url)
+        variable = key_variable(self._api_key_env, url, paired=self._base_url is None)
         key = self._api_key or (os.environ.get(variable) if variable else None)
         if not key and variable and (url.startswith(_OPENAI) or variable != _KEY_ENV):
             raise AuthenticationFailed(f"there is no API key: set {variable}, or pass api_key")
         return Endpoint.of(url, key or NO_KEY, self._headers)
 
-    def _key_variable(self, url: str) -> str | None:
-        """The environment variable whose key goes to `url`: a provider's key goes to no other provider.
 
-        OPENAI_BASE_URL comes with a key in OPENAI_API_KEY, which may be one of the provider that it names.
-        """
-        mine, theirs = self._api_key_env, _HOSTED.get(_host_of(url))
-        if mine not in _HOSTED.values() or theirs is None:
-            return mine
-        return mine if self._base_url is None and not os.environ.get(theirs) else theirs
+def key_variable(mine: str | None, url: str, *, paired: bool) -> str | None:
+    """The environment variable whose key goes to `url`, `mine` or another: a provider's key goes to no other provider.
+
+    A variable for the address, such as OPENAI_BASE_URL, is `paired` with the one for the key, which may then be one of
+    the provider that is there.
+    """
+    theirs = _HOSTED.get(_host_of(url))
+    if mine not in _HOSTED.values() or theirs is None:
+        return mine
+    return mine if paired and not os.environ.get(theirs) else theirs
 
 
 def _host_of(url: str) -> str:
