@@ -339,11 +339,9 @@ def test_a_key_goes_to_no_other_provider(
         elif way == "environment":
             model = resolve_model("openai/m")
             os.environ["OPENAI_BASE_URL"] = url
-        elif way.startswith("native"):
-            model = AnthropicModel("m", base_url=url, **({} if way == "native" else {"api_key_env": variable}))
         else:
-            options: dict[str, Any] = {} if way == "base_url" else {"api_key_env": variable}
-            model = OpenAIModel("m", base_url=url, **options)
+            options: dict[str, Any] = {"api_key_env": variable} if "variable" in way else {}
+            model = (AnthropicModel if "native" in way else OpenAIModel)("m", base_url=url, **options)
         _, key = key_sent(model)
     paired = "key of OPENAI_API_KEY" if way == "environment" and "OPENAI_API_KEY" in keys else None
     assert key == (f"key of {own}" if own in keys else paired)
