@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 import sys
 from pathlib import Path
 
@@ -78,6 +79,16 @@ def test_the_faults_and_attacks_are_counted() -> None:
     security = (ROOT / "docs" / "security.md").read_text("utf-8")
     forged = re.findall(r"^# => ([a-z]+(?:-[a-z]+)+)$", security, re.MULTILINE)
     assert f"{len(forged)} attacks make one side's text pass" in README
+
+
+def test_the_page_of_the_package_is_made_of_parts_that_are_there() -> None:
+    """Or nothing can be installed: a part of the README is found by how it begins and ends."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    fragments = project["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]["fragments"]
+    for fragment in fragments:
+        _, begin, rest = README.partition(fragment.get("start-at", "")) if "start-at" in fragment else ("", "x", README)
+        assert begin, fragment
+        assert fragment.get("end-before", "") in rest, fragment
 
 
 def test_the_first_sentence_says_what_it_is() -> None:
