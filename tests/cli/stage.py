@@ -15,7 +15,7 @@ import sys
 import termios
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
@@ -39,7 +39,7 @@ PATIENCE = 60.0
 class Stage:
     """Answers requests as a debate's model: turns from `turns` in order, each in pieces, the rest by its schema.
 
-    Before the piece number `hold[1]` of turn number `hold[0]` it waits for `let_go()`.
+    Before the piece number `hold[1]` of turn number `hold[0]` it waits for `let_go()`; there may be several.
     """
 
     turns: Sequence[Sequence[str]] = (("Homes ", "first."), ("Build ", "more."))
@@ -54,7 +54,7 @@ class Stage:
     """What answers a schema that has a word in it, by that word; a list is used in turn, a function is called."""
     letters: Callable[[str], Mapping[str, float]] | None = None
     """The log-probability of each token, from the prompt, where a letter is asked for; None gives none."""
-    hold: tuple[int, int] | None = None
+    hold: tuple[int, int] | Sequence[tuple[int, int]] | None = None
     broken: Collection[int] = ()
     """Requests, counted from 0, that are answered with status 503."""
     cut_off: Collection[int] = ()
@@ -66,14 +66,25 @@ class Stage:
     _given: Counter[str] = field(default_factory=Counter)
     _asked: threading.Condition = field(default_factory=threading.Condition)
     _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
-    _gate: asyncio.Event = field(default_factory=asyncio.Event)
+    _gates: defaultdict[tuple[int, int], asyncio.Event] = field(default_factory=lambda: defaultdict(asyncio.Event))
     _done: asyncio.Event = field(default_factory=asyncio.Event)
     _ready: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
 
-    def let_go(self) -> None:
-        """Go on with the turn that is held."""
-        self._loop.call_soon_threadsafe(self._gate.set)
+    @property
+    def _held(self) -> list[tuple[int, int]]:
+        match self.hold:
+            case None:
+                return []
+            case (int(turn), int(piece)):
+                return [(turn, piece)]
+            case several:
+                return [(int(turn), int(piece)) for turn, piece in several]
+
+    def let_go(self, *held: tuple[int, int]) -> None:
+        """Go on where these turns are held, or all."""
+        for each in held or self._held:
+            self._loop.call_soon_threadsafe(self._gates[each].set)
 
     def wait_for_turn(self, number: int) -> None:
         """Wait until that many turns have been asked for."""
@@ -145,14 +156,15 @@ class Stage:
         pieces = self.turns[number % len(self.turns)]
         end = "length" if number in self.cut_off else "stop"
         if not exchange.body.get("stream"):
-            if self.hold is not None and self.hold[0] == number:
-                await self._gate.wait()
+            for held in self._held:
+                if held[0] == number:
+                    await self._gates[held].wait()
             await exchange.json(completion("".join(pieces), finish=end))
             return
         await exchange.begin_events()
         for index, piece in enumerate(pieces):
-            if self.hold == (number, index):
-                await self._gate.wait()
+            if (number, index) in self._held:
+                await self._gates[number, index].wait()
             await exchange.event(chunk(piece))
         for event in (chunk(finish=end), usage_chunk()):
             await exchange.event(event)

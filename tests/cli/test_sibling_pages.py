@@ -121,9 +121,12 @@ def test_no_foreign_text_becomes_structure_of_a_report(pattern: str, folder: Pat
 def test_who_speaks_at_the_same_time_is_shown_whole_and_one_after_the_other() -> None:
     """Pieces of several answers do not mingle: an answer stands there once it is finished, while others are awaited."""
     turns = (("alpha ", "beta."), ("gamma ", "delta."))
-    with Stage(turns=turns, answers=ANSWERS, hold=(0, 1)) as on:
+    with Stage(turns=turns, answers=ANSWERS, hold=((0, 0), (0, 1), (1, 0))) as on:
         options = on.options("--max-rounds", "1", "--debater", "Ann=first", "--debater", "Ben", verb="deliberation")
-        with OnTerminal(*options, cold=True) as terminal:  # the first import of the SDK leaves time to see both
+        with OnTerminal(*options, cold=True) as terminal:
+            while not re.search(r"(Ann|Ben) and (Ann|Ben) are thinking", terminal.seen):
+                terminal.until_more()
+            on.let_go((0, 0), (1, 0))
             terminal.until("gamma delta.")
             assert "alpha" not in terminal.seen
             terminal.until("delta.\n")
@@ -132,7 +135,6 @@ def test_who_speaks_at_the_same_time_is_shown_whole_and_one_after_the_other() ->
             on.let_go()
             terminal.until("alpha beta.")
             terminal.end()
-    assert re.search(r"(Ann|Ben) and (Ann|Ben) are thinking", terminal.seen)
 
 
 def test_a_deliberation_reads_well() -> None:
