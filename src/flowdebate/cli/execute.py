@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from flowdebate.store.base import StoredRun
 
 
+_STARTS_WITHIN = 2.0
+"""Seconds that a run has, after an interrupt, to come so far that it can be stopped and resumed."""
 POLL = 0.5
 """Seconds between two looks at a run of another process: a turn takes seconds, and a look is one small query."""
 
@@ -140,17 +142,34 @@ async def execute(
 
     `start` starts, resumes or forks a run of the service in `place`; where it gives none, the run is not stored.
     """
-    async with nullcontext() if place is None else service_of(place) as service:
-        state = await start(service)
-        if service is not None and place is not None and state is not None:
-            handle, updates = service.handle(state.run_id), service.follow(state.run_id)
-        else:
-            from flowdebate.service.channel import Channel
+    loop, task, starting = asyncio.get_running_loop(), asyncio.current_task(), True
 
-            place, block = None, plan.pattern()  # not `place`: what follows would advise to resume it from there
-            handle = block.start(plan.subject, model=plan.models, seed=plan.seed, limits=plan.limits, store=False)
-            updates = Channel.of(handle).read()
-        seen = await follow_run(updates, handle, lambda: show.page(plan))
+    def give_up() -> None:
+        if starting and task is not None:
+            task.cancel()
+
+    def soon() -> None:
+        """A run that is about to speak is stopped as any other, with what it has; another start is given up."""
+        loop.call_soon_threadsafe(loop.call_later, _STARTS_WITHIN, give_up)
+
+    async with nullcontext() if place is None else service_of(place) as service:
+        with Interrupts(soon) as interrupts:
+            try:
+                state = await start(service)
+            except asyncio.CancelledError:
+                if interrupts.received is None:
+                    raise
+                return exit_code_of_signal(interrupts.received)
+            starting = False
+            if service is not None and place is not None and state is not None:
+                handle, updates = service.handle(state.run_id), service.follow(state.run_id)
+            else:
+                from flowdebate.service.channel import Channel
+
+                place, block = None, plan.pattern()  # not `place`: what follows would advise to resume it from there
+                handle = block.start(plan.subject, model=plan.models, seed=plan.seed, limits=plan.limits, store=False)
+                updates = Channel.of(handle).read()
+            seen = await follow_run(updates, handle, lambda: show.page(plan), interrupts)
         if handle is not None:
             end = await _end_of_handle(plan, handle, place)
         else:  # it was over already, which only the store knows
@@ -162,9 +181,15 @@ async def execute(
 
 
 async def follow_run(
-    updates: AsyncGenerator[Update, None], handle: RunHandle[Any] | None, make_view: Callable[[], View]
+    updates: AsyncGenerator[Update, None],
+    handle: RunHandle[Any] | None,
+    make_view: Callable[[], View],
+    interrupts: Interrupts | None = None,
 ) -> Followed:
-    """Show a run to its end. An interrupt cancels it, if it is executed here; without `handle` it ends the view."""
+    """Show a run to its end. An interrupt cancels it, if it is executed here; without `handle` it ends the view.
+
+    `interrupts` are those of the start, of which one may have come already.
+    """
     loop = asyncio.get_running_loop()
     view = View()
     unwritten: WriteFailed | None = None
@@ -180,7 +205,8 @@ async def follow_run(
         loop.call_soon_threadsafe((handle or reading).cancel)  # in a signal handler: the loop may be asleep
 
     reading = asyncio.ensure_future(read())
-    with Interrupts(stop) as interrupts:
+    with Interrupts(stop) if interrupts is None else nullcontext(interrupts) as caught:
+        caught.then(stop)
         try:
             await reading
         except WriteFailed as error:
@@ -188,12 +214,12 @@ async def follow_run(
             if handle is not None:
                 handle.cancel()
         except asyncio.CancelledError:
-            if interrupts.received is None:
+            if caught.received is None:
                 raise
         if handle is not None:
             await handle.wait()
-    stopped = interrupts.received is not None and (handle is None or handle.status == "interrupted")
-    return Followed(view=view, unwritten=unwritten, signal=interrupts.received if stopped else None)
+    stopped = caught.received is not None and (handle is None or handle.status == "interrupted")
+    return Followed(view=view, unwritten=unwritten, signal=caught.received if stopped else None)
 
 
 async def _end_of_handle(plan: Plan, handle: RunHandle[Any], place: Place | None) -> Ended:

@@ -246,6 +246,12 @@ class Interrupts:
                     signal.signal(number, self._receive)
         return self
 
+    def then(self, stop: Callable[[], object]) -> None:
+        """From now on call `stop`; at once if a signal was received."""
+        self._stop = stop
+        if self.received is not None:
+            stop()
+
     def __exit__(self, *_: object) -> None:
         if self.received is None:
             for number, before in self._before.items():
