@@ -26,13 +26,20 @@ __all__ = ("folder",)
 
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Stage]:
-    """A server with a run that waits for a debater."""
+    """A server."""
     with staged(lambda: Service(store="memory:", model=FunctionModel(debater))) as stage:
-        stage.begin(runId="waits", options={"rounds": 1, "humans": ["con"]})
-        assert stage.get("/runs/waits?wait=30").json()["status"] == "awaiting"
         yield stage
 
 
+@pytest.fixture
+def waits(stage: Stage) -> str:
+    """A run that waits for a debater: one for each test, as some answer in it, and tests come in any order."""
+    run_id = stage.begin(options={"rounds": 1, "humans": ["con"]})
+    assert stage.get(f"/runs/{run_id}?wait=30").json()["status"] == "awaiting"
+    return run_id
+
+
+@pytest.mark.usefixtures("waits")
 @pytest.mark.parametrize(
     ("path", "title"),
     [
@@ -53,10 +60,10 @@ def test_what_a_browser_does_not_get_is_a_page(
     assert stage.http.get(path).headers["content-type"] == "application/problem+json"
 
 
-def test_a_browser_without_the_token_is_told_what_to_do(stage: Stage, chromium: Browser) -> None:
+def test_a_browser_without_the_token_is_told_what_to_do(stage: Stage, waits: str, chromium: Browser) -> None:
     """And is let in with it."""
     there = Visit(chromium, stage.url, token=None)
-    page = there.open("/runs/waits")
+    page = there.open(f"/runs/{waits}")
     assert page.get_by_role("heading", level=1).inner_text() == "Sign in with the server’s address"
     page.get_by_label("Or paste the token").fill("a-token-of-these-tests")
     page.get_by_role("button", name="Sign in").click()
@@ -92,7 +99,7 @@ def test_a_page_says_that_its_server_has_another_token(folder: Path, visit: Call
         assert CON not in page.inner_text("body")
 
 
-def test_what_was_typed_survives_a_reload(stage: Stage, visit: Callable[[str], Visit]) -> None:
+def test_what_was_typed_survives_a_reload(stage: Stage, waits: str, visit: Callable[[str], Visit]) -> None:
     """Of an answer and of a new run, with the sides that were added; and it is gone once it is sent."""
     page = visit(stage.url).open("/new")
     page.locator("#question").fill("Is it so?")
@@ -101,7 +108,7 @@ def test_what_was_typed_survives_a_reload(stage: Stage, visit: Callable[[str], V
     page.reload()
     assert page.locator("#question").input_value() == "Is it so?"
     assert page.locator(".seats > li").nth(2).locator("input").first.input_value() == "Zoe"
-    page.goto(f"{stage.pages}/runs/waits/answer")
+    page.goto(f"{stage.pages}/runs/{waits}/answer")
     assert page.title().startswith("(your turn) ")
     field = page.locator("form textarea")
     field.press("Control+Enter")
@@ -113,7 +120,7 @@ def test_what_was_typed_survives_a_reload(stage: Stage, visit: Callable[[str], V
     field.press("Control+Enter")
     page.locator("#verdict").wait_for()
     page.locator("#turn-2 strong").wait_for()
-    assert page.evaluate("Object.keys(sessionStorage).filter(key => key.includes('waits'))") == []
+    assert page.evaluate("run => Object.keys(sessionStorage).filter(key => key.includes(run))", waits) == []
 
 
 def test_the_time_of_a_run_is_that_of_all_its_parts(stage: Stage) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from flowdebate.errors import ModelError
 from flowdebate.patterns import PATTERNS
 from flowdebate.service import Service
 from flowdebate.testing import FunctionModel
@@ -24,20 +25,57 @@ if TYPE_CHECKING:
     from flowdebate.models.base import ModelRequest
     from tests.server.stage import Stage
 
+pytestmark = pytest.mark.filterwarnings("ignore::flowdebate.errors.FlowDebateWarning")  # so many rounds
+
 WIDTHS = (320, 360, 500, 768, 1000, 1280)
-FORMS = ("/new", "/new?pattern=consensus", "/runs/waits", "/runs/waits/answer")
+LONG = "3f9d2c7a1b5e4d6f8a0b1c2d3e4f5a6b"
+"""The id of a debate of 40 turns in Markdown."""
+FORMS = (*(f"/new?pattern={name}" for name in PATTERNS), "/runs/waits", "/runs/waits/answer")
+STATES = ("/runs/failed", "/runs/live", "/runs/stopped", "/compare")
 OTHERS = ("/runs/debate/travel?step=3", "/compare?a=debate&b=council", "/runs/debate/blind?view=0", "/audit")
 REPORTS = tuple(f"/api/v1/runs/{name}/report.html" for name in PATTERNS)
-PAGES = ("/", "/archive", "/runs/none", *(f"/runs/{name}" for name in PATTERNS), *OTHERS, *FORMS, *REPORTS)
+LONGEST = tuple(f"/runs/{LONG}{each}" for each in ("", "/travel?step=7", "/blind?view=0", "/present", "/present#3"))
+PAGES = (
+    *("/", "/archive", "/runs/none"),
+    *(f"/runs/{name}" for name in PATTERNS),
+    *OTHERS, *FORMS, *STATES, *LONGEST, *REPORTS, f"/api/v1/runs/{LONG}/report.html", f"/compare?a={LONG}&b=failed",
+)  # fmt: skip
+PARTIES = [
+    {
+        "name": "Dr. Maximiliane-Theodora von Hohenzollern-Sigmaringen",
+        "stance": "All buses should be free of charge for everybody and at all hours, paid for by a levy on employers",
+    },
+    {"name": "Jon", "stance": "Fares should stay"},
+]
+MARKDOWN = """### The **figures**
+
+| Line | Riders a day | Cost per ride | Change |
+|---|---:|---:|---:|
+| 14 | 12,400 | 1.20 € | -3 % |
+
+1. They leave *full*, see https://example.org/a/very/long/address/that/does/not/break/anywhere?with=query&and=more
+   - at the school
+
+> Whoever waits for the last bus does not ask what it costs.
+
+```python
+a_very_long_identifier_that_does_not_break_anywhere_at_all_in_a_narrow_window = demand / supply_of_buses
+```
+"""
 
 
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Stage]:
-    """A server with a run of each pattern that is over, and one that waits for a judge."""
+    """A server with a run of each pattern that is over, a long one, and one in each other state."""
 
     async def answer(request: ModelRequest) -> Any:
         await asyncio.sleep(0.02)
-        return answer_of(request)
+        asked = str(request.messages)
+        if "Never ends?" in asked and "Jon" in request.block:
+            await asyncio.Event().wait()
+        if "Fails?" in asked and "Jon" in request.block:
+            raise ModelError("the server is overloaded, request 0123456789abcdef0123456789abcdef")
+        return MARKDOWN if "free of charge" in asked and request.output_schema is None else answer_of(request)
 
     with staged(lambda: Service(store="memory:", model=FunctionModel(answer))) as stage:
         for name in PATTERNS:
@@ -46,6 +84,14 @@ def stage() -> Iterator[Stage]:
         judged = {"max_rounds": 1, "humans": ["judge"]}
         stage.post("/runs", {"pattern": "debate", "question": QUESTION, "options": judged, "runId": "waits"})
         assert stage.get("/runs/waits?wait=30").json()["status"] == "awaiting"
+        for run_id, question, rounds in ((LONG, QUESTION, 20), ("failed", "Fails?", 1)):
+            long = {"max_rounds": rounds, "debaters": PARTIES}
+            stage.post("/runs", {"pattern": "debate", "question": question, "options": long, "runId": run_id})
+            assert stage.get(f"/runs/{run_id}?wait=30").json()["status"] == ("complete" if rounds > 1 else "failed")
+        for run_id in ("live", "stopped"):
+            stage.post("/runs", {"pattern": "debate", "question": "Never ends?", "options": long, "runId": run_id})
+        assert stage.post("/runs/stopped/cancel").status_code < 300
+        assert stage.get("/runs/stopped?wait=30").json()["status"] == "interrupted"
         yield stage
 
 

@@ -172,6 +172,10 @@ Should we rent or buy?
 We should rent
 We should buy
 
+Is it better to work from home or in an office?
+It is better to work from home
+It is better to work in an office
+
 Is it better to rent or to buy?
 It is better to rent
 It is better to buy

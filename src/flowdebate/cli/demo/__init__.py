@@ -82,6 +82,7 @@ async def _serve(plan: Plan) -> None:
     token = secrets.token_urlsafe(32)
     service = Service(store=MemoryStore())
     playing = await service.begin(plan)
+    await service.write_note(playing.run_id, TOLD)
 
     def started(base: str, _: object) -> None:
         url = f"{base.rstrip('/')}/runs/{playing.run_id}?{urlencode({'token': token})}"

@@ -62,6 +62,7 @@ _ALTERNATIVES = (
         r"\2 \1",
     ),
 )
+_PLACE = re.compile("(?:in|at|on|from) ")
 # The alternatives alone, of one or two words each: longer ones are hardly names of things.
 _BARE = re.compile(
     r"(?i)(?:(?:which|what) is (?:better|best)[,:]? |(?!wh|how |to |in |on |at |for |by |with |if |either ))"
@@ -131,8 +132,14 @@ def _either(lead: str, found: re.Match[str]) -> list[Debater] | None:
         return None
     if second[0].islower() and first[1:].islower():
         first = first[0].lower() + first[1:]
+    claims = [first, second]
+    if _PLACE.match(second):  # "work from home or in an office": the verb of the first is that of the second
+        verb = re.match(rf"(.+?) {_PLACE.pattern}", first)
+        if verb is None:
+            return None
+        claims[1] = f"{verb[1]} {second}"
     names = (first, second) if max(len(first), len(second)) <= _NAME else ("A", "B")
-    return [Debater(name, _begin(f"{lead} {each}")) for name, each in zip(names, (first, second), strict=True)]
+    return [Debater(name, _begin(f"{lead} {each}")) for name, each in zip(names, claims, strict=True)]
 
 
 def _begin(claim: str) -> str:

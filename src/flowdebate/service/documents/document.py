@@ -34,7 +34,7 @@ _MEGABYTES = 16
 _LAST = ("models", "usage", "cost", "seconds", "seed", "runId", "fork")
 """The last keys of a document."""
 _STOP_REASONS: Mapping[str, str] = {
-    "max_rounds": "as many as were allowed",
+    "max_rounds": "the maximum",
     "predicate": "ended by the application",
 }
 """Why a pattern with rounds ended, in words."""

@@ -169,7 +169,7 @@ class ConsensusDocument(Document):
         if early is not None:
             by = "the application" if early.source == "predicate" else early.source
             return f"Rounds: {rounds}, ended by {by}: {early.reason}"
-        return None if self.raw.outcome is None else f"Rounds: {rounds}, as many as were allowed"
+        return None if self.raw.outcome is None else f"Rounds: {rounds}, the maximum"
 
     def sections(self) -> Iterator[Section]:
         raw = self.raw

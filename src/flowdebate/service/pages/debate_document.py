@@ -25,10 +25,13 @@ from flowdebate.service.documents.sections import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from flowdebate.patterns.debate.judging.ballots import JudgeBallot, Judging
+    from flowdebate.patterns.debate.judging.ballots import DecidedBy, JudgeBallot, Judging
     from flowdebate.patterns.debate.schemas import DebateModeratorDecision, DebateVerdict
     from flowdebate.patterns.roster import Debater
     from flowdebate.service.documents.document import Tokens
+
+_ORDERS = {"single": "one, by lot", "swap": "one and its reverse", "cyclic": "each side first once", "full": "all"}
+_RULES: Mapping[DecidedBy, str] = {"mean": "mean of the shares", "vote": "most ballots", "log_odds": "mean log-odds"}
 
 
 class DebateDocument(RoundsDocument):
@@ -110,8 +113,8 @@ class DebateDocument(RoundsDocument):
         if verdict is None or verdict.judging is None:
             return
         judging = verdict.judging
-        yield Fact(label="Orders", text=judging.schedule)
-        yield Fact(label="Decided by", text=judging.decided_by.replace("_", "-"))
+        yield Fact(label="Orders read", text=_ORDERS.get(judging.schedule, judging.schedule))
+        yield Fact(label="Decided by", text=_RULES[judging.decided_by])
         if judging.planned > 1:
             yield Fact(label="Same winner in all orders", text="no" if judging.flipped else "yes")
         if judging.flipped and judging.on_flip is not None:
@@ -303,7 +306,9 @@ def _how_read(judging: Judging, usable: Sequence[JudgeBallot], models: int) -> s
         how = ", each time in another order"
     sentences = [f"{who} {times}{how}."]
     if orders > 1:
-        sentences.append("Another order gave another winner." if judging.flipped else "No order gave another winner.")
+        sentences.append(
+            "The winner changed with the order." if judging.flipped else "The winner was the same in every order."
+        )
     if unusable := len(judging.ballots) - len(usable):
         sentences.append(f"{unusable} {'answer' if unusable == 1 else 'answers'} could not be used.")
     if judging.saved:

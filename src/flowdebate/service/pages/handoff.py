@@ -89,7 +89,7 @@ class HandoffDocument(Document):
     """A saved handoff."""
 
     UNIT: ClassVar[str] = "turn"
-    STOP_REASONS: ClassVar[Mapping[str, str]] = {"max_turns": "as many as were asked for"}
+    STOP_REASONS: ClassVar[Mapping[str, str]] = {"max_turns": "the maximum"}
     pattern: str = "handoff"
     debaters: list[Speaker] = Field(default_factory=list)
     max_turns: int | None = None
