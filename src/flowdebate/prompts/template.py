@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, get_args
 
 from flowdebate.errors import ConfigurationError
 
@@ -58,6 +58,11 @@ def listed(*items: str) -> str:
 def uses(*names: str, lines: Iterable[str] = ()) -> Mapping[str, frozenset[str]]:
     """A template part's metadata: the fields that it may use; those of `lines` are rendered as whole lines."""
     return {"uses": frozenset({*names, *lines}), "lines": _LINES.union(lines)}
+
+
+def part(default: str, allowed: Mapping[str, frozenset[str]] = uses()) -> Any:  # noqa: ANN401 - as of `field()`
+    """A part of a template: its default text, and the fields that it may use."""
+    return field(default=default, metadata=allowed)
 
 
 @dataclass(frozen=True, kw_only=True)

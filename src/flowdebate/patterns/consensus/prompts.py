@@ -6,12 +6,12 @@ who the agent is. The user's message has the material of one call, and the reque
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.patterns.roles import LENGTH, render_flag
 from flowdebate.prompts.escaping import quoted, tag_name, tag_text
-from flowdebate.prompts.template import Profiles, Template, filled, listed, uses
+from flowdebate.prompts.template import Profiles, Template, filled, listed, part, uses
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -29,83 +29,66 @@ _READ = (
 class ConsensusTemplate(Template):
     """The texts of the prompts of a consensus debate."""
 
-    system: str = field(
-        default=(
-            "Several agents look for the best answer to a task. Each proposes one, the others criticise it, each "
-            "revises its own, and in the end all vote.\n\n"
-            "Task: {task}\n\n"
-            f"{_READ}"
-        ),
-        metadata=uses("task"),
+    system: str = part(
+        "Several agents look for the best answer to a task. Each proposes one, the others criticise it, each "
+        "revises its own, and in the end all vote.\n\n"
+        "Task: {task}\n\n"
+        f"{_READ}",
+        uses("task"),
     )
     """The same for all agents."""
-    context: str = field(default="What is known from before:\n{context}", metadata=uses("context"))
+    context: str = part("What is known from before:\n{context}", uses("context"))
     """Follows the rules, where something is known."""
-    persona: str = field(default="You are the agent {name}.", metadata=uses("name"))
+    persona: str = part("You are the agent {name}.", uses("name"))
     """Follows what all agents share; then the role, then the agent's own system prompt."""
-    role: str = field(default="You act as: {role}", metadata=uses("role"))
-    judge: str = field(default="You are no agent. You judge their discussion, and take no side.", metadata=uses())
+    role: str = part("You act as: {role}", uses("role"))
+    judge: str = part("You are no agent. You judge their discussion, and take no side.")
     """In place of a persona."""
-    propose: str = field(
-        default=(
-            "Propose your answer to the task: what should be done, why that is better than the alternatives, on what "
-            "evidence, and what speaks against it. Use numbers where you know them, and invent nothing: no fact, no "
-            "source. Write plain text without a list: {length}. Do not begin with a name."
-        ),
-        metadata=uses("length"),
+    propose: str = part(
+        "Propose your answer to the task: what should be done, why that is better than the alternatives, on what "
+        "evidence, and what speaks against it. Use numbers where you know them, and invent nothing: no fact, no "
+        "source. Write plain text without a list: {length}. Do not begin with a name.",
+        uses("length"),
     )
-    position: str = field(
-        default='End with a line of its own: "Position:", and your answer to the task in at most ten words.',
-        metadata=uses(),
-    )
+    position: str = part('End with a line of its own: "Position:", and your answer to the task in at most ten words.')
     """Follows the request for a proposal; the line is taken off the text that others see."""
-    critique: str = field(
-        default=(
-            "Round {round}. A proposal of another agent:\n{proposals}\n\n"
-            "Criticise it. First the reasoning: what decides whether it works, and whether that is supported. Then the "
-            "issues: what is wrong, missing or unsupported, the most serious first, three at most, each in one "
-            "sentence. Then the suggestions: what would make it better, three at most, concrete enough to be adopted. "
-            "Last the severity: a number from 0 (it is good as it is) to 1 (it must not be done)."
-        ),
-        metadata=uses("round", "proposals"),
+    critique: str = part(
+        "Round {round}. A proposal of another agent:\n{proposals}\n\n"
+        "Criticise it. First the reasoning: what decides whether it works, and whether that is supported. Then the "
+        "issues: what is wrong, missing or unsupported, the most serious first, three at most, each in one "
+        "sentence. Then the suggestions: what would make it better, three at most, concrete enough to be adopted. "
+        "Last the severity: a number from 0 (it is good as it is) to 1 (it must not be done).",
+        uses("round", "proposals"),
     )
-    revise: str = field(
-        default=(
-            "Round {round}. Your proposal, as it is now:\n{proposals}\n\n"
-            "What others say about it:\n{critiques}\n\n"
-            "Revise your proposal: adopt what is right in the critiques, answer in it what is not, and keep what is "
-            "good. First the proposal as it is to read now, whole, in plain text without a list: {length}. Then your "
-            "position: your answer to the task in at most ten words. Last, whether it is enough: true if another round "
-            "would change nothing."
-        ),
-        metadata=uses("round", "proposals", "critiques", "length"),
+    revise: str = part(
+        "Round {round}. Your proposal, as it is now:\n{proposals}\n\n"
+        "What others say about it:\n{critiques}\n\n"
+        "Revise your proposal: adopt what is right in the critiques, answer in it what is not, and keep what is "
+        "good. First the proposal as it is to read now, whole, in plain text without a list: {length}. Then your "
+        "position: your answer to the task in at most ten words. Last, whether it is enough: true if another round "
+        "would change nothing.",
+        uses("round", "proposals", "critiques", "length"),
     )
-    vote: str = field(
-        default=(
-            "The proposals, as they are now:\n{proposals}\n\n"
-            "Vote for the best one; it need not be yours. First the reasoning: weigh the best proposals against each "
-            "other by how well each solves the task and how well it is supported. Then the choice: the name of one "
-            "author, exactly as it is written between the brackets. Last your confidence: a number from 0 to 1."
-        ),
-        metadata=uses("proposals"),
+    vote: str = part(
+        "The proposals, as they are now:\n{proposals}\n\n"
+        "Vote for the best one; it need not be yours. First the reasoning: weigh the best proposals against each "
+        "other by how well each solves the task and how well it is supported. Then the choice: the name of one "
+        "author, exactly as it is written between the brackets. Last your confidence: a number from 0 to 1.",
+        uses("proposals"),
     )
-    rounds: str = field(
-        default=(
-            "Round {round} is over. The proposals, as they are now:\n{proposals}\n\n"
-            "What was said about them in this round:\n{critiques}\n\n"
-            "Decide whether the discussion is conclusive. First the reasoning: which questions are still open, and "
-            "whether more discussion would answer them. Then conclusive: true if it would change nothing that matters."
-        ),
-        metadata=uses("round", "proposals", "critiques"),
+    rounds: str = part(
+        "Round {round} is over. The proposals, as they are now:\n{proposals}\n\n"
+        "What was said about them in this round:\n{critiques}\n\n"
+        "Decide whether the discussion is conclusive. First the reasoning: which questions are still open, and "
+        "whether more discussion would answer them. Then conclusive: true if it would change nothing that matters.",
+        uses("round", "proposals", "critiques"),
     )
     """For a judge who may end the rounds."""
-    tie: str = field(
-        default=(
-            "The vote is tied between these proposals:\n{proposals}\n\n"
-            "Decide which one is better. First the reasoning, then the choice: the name of its author, exactly as it "
-            "is written between the brackets."
-        ),
-        metadata=uses("proposals"),
+    tie: str = part(
+        "The vote is tied between these proposals:\n{proposals}\n\n"
+        "Decide which one is better. First the reasoning, then the choice: the name of its author, exactly as it "
+        "is written between the brackets.",
+        uses("proposals"),
     )
     """For a judge who breaks a tie."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Self, Unpack, get_args
@@ -38,7 +38,7 @@ from flowdebate.patterns.roster import check_roster
 from flowdebate.patterns.state import question_of
 from flowdebate.patterns.turn import in_time, is_provider_failure
 from flowdebate.prompts.escaping import quoted, tag_text
-from flowdebate.prompts.template import Template, filled, listed, uses
+from flowdebate.prompts.template import Template, filled, listed, part, uses
 from flowdebate.runs.events import ModelCalled
 
 if TYPE_CHECKING:
@@ -55,23 +55,19 @@ if TYPE_CHECKING:
 class BaselineTemplate(Template):
     """The texts of a baseline's prompt."""
 
-    system: str = field(
-        default=(
-            "You are asked a question, and which one of several positions on it is right.\n\n"
-            "Positions:\n{positions}\n\n"
-            "The order in which they are listed means nothing. First the reasoning: what speaks for and against each "
-            "position. Then the winner: exactly one of the positions, as it is written above."
-        ),
-        metadata=uses("positions"),
+    system: str = part(
+        "You are asked a question, and which one of several positions on it is right.\n\n"
+        "Positions:\n{positions}\n\n"
+        "The order in which they are listed means nothing. First the reasoning: what speaks for and against each "
+        "position. Then the winner: exactly one of the positions, as it is written above.",
+        uses("positions"),
     )
-    turn: str = field(default="Question: {question}\n\nWhich position is right, and why?", metadata=uses("question"))
-    revision: str = field(
-        default=(
-            "Question: {question}\n\nYou have answered it before. Your reasoning was: {reasoning}\n\n"
-            "Your answer was: {winner}\n\nThink it over by yourself: look for mistakes in your reasoning, and for what "
-            "it left out. Then answer anew: which position is right, and why?"
-        ),
-        metadata=uses("question", "reasoning", "winner"),
+    turn: str = part("Question: {question}\n\nWhich position is right, and why?", uses("question"))
+    revision: str = part(
+        "Question: {question}\n\nYou have answered it before. Your reasoning was: {reasoning}\n\n"
+        "Your answer was: {winner}\n\nThink it over by yourself: look for mistakes in your reasoning, and for what "
+        "it left out. Then answer anew: which position is right, and why?",
+        uses("question", "reasoning", "winner"),
     )
     """The same, with an earlier answer that is to be revised."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
@@ -27,7 +27,7 @@ from flowdebate.patterns.roster import bindable
 from flowdebate.patterns.state import accepted, as_model, entries_of, question_of, recent_entries, state_of
 from flowdebate.patterns.turn import record_failure
 from flowdebate.prompts.escaping import quoted, tag_name, tag_text
-from flowdebate.prompts.template import Profiles, Template, filled, listed, uses
+from flowdebate.prompts.template import Profiles, Template, filled, listed, part, uses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -44,59 +44,50 @@ if TYPE_CHECKING:
 class ModeratorTemplate(Template):
     """The texts of a moderator's prompt."""
 
-    system: str = field(
-        default=(
-            "You moderate a debate. You open each round, and you take no side.\n\n"
-            "Question: {question}\n"
-            "Debaters:\n{roster}\n\n"
-            "For each round you decide five things:\n"
-            "- The next speakers: all the debaters, by name, in the order in which they speak.\n"
-            "- The reason: null. Only if a position needs no turn in this round, leave its debater out of the "
-            "speakers, and let the reason say why; never leave out anyone who was answered since they last spoke.\n"
-            "- The briefing: what all of them should know before they speak, such as a fact, a figure, a definition or "
-            "a misunderstanding to clear up; or null. State only what you are sure of.\n"
-            "- The new angle: the one question that this round should settle, the same for all sides; or null.\n"
-            "- Done: true if this round is to be the last.\n\n"
-            f"{HOW_TO_READ_NAMED}"
-        ),
-        metadata=uses("question", "roster"),
+    system: str = part(
+        "You moderate a debate. You open each round, and you take no side.\n\n"
+        "Question: {question}\n"
+        "Debaters:\n{roster}\n\n"
+        "For each round you decide five things:\n"
+        "- The next speakers: all the debaters, by name, in the order in which they speak.\n"
+        "- The reason: null. Only if a position needs no turn in this round, leave its debater out of the "
+        "speakers, and let the reason say why; never leave out anyone who was answered since they last spoke.\n"
+        "- The briefing: what all of them should know before they speak, such as a fact, a figure, a definition or "
+        "a misunderstanding to clear up; or null. State only what you are sure of.\n"
+        "- The new angle: the one question that this round should settle, the same for all sides; or null.\n"
+        "- Done: true if this round is to be the last.\n\n"
+        f"{HOW_TO_READ_NAMED}",
+        uses("question", "roster"),
     )
     """The same for all rounds; `{roster}` has each debater's name and position."""
-    research: str = field(
-        default=(
-            "You have tools. Before you decide, look up the facts that the debaters need, and put what you found into "
-            "the briefing."
-        ),
-        metadata=uses(),
+    research: str = part(
+        "You have tools. Before you decide, look up the facts that the debaters need, and put what you found into "
+        "the briefing."
     )
     """Added to the system message when there are tools."""
-    transcript: str = field(default="The debate so far:\n{transcript}", metadata=uses("transcript"))
+    transcript: str = part("The debate so far:\n{transcript}", uses("transcript"))
     """First part of a round's message."""
-    decisions: str = field(default="What you have decided so far:\n{decisions}", metadata=uses("decisions"))
-    phase: str = field(default="Phase of this round: {phase}", metadata=uses("phase"))
+    decisions: str = part("What you have decided so far:\n{decisions}", uses("decisions"))
+    phase: str = part("Phase of this round: {phase}", uses("phase"))
     """Stands before the task in a debate with phases."""
-    opening: str = field(
-        default=(
-            "Open round {round}{rounds}. Nobody has argued yet: let all the debaters speak, and brief them on what "
-            "exactly is in question and what a good answer has to weigh."
-        ),
-        metadata=uses("round", "rounds"),
+    opening: str = part(
+        "Open round {round}{rounds}. Nobody has argued yet: let all the debaters speak, and brief them on what "
+        "exactly is in question and what a good answer has to weigh.",
+        uses("round", "rounds"),
     )
     """What to do when nobody has argued yet."""
-    next: str = field(
-        default=(
-            "Open round {round}{rounds}. Find what is still open and matters most: the strongest argument that nobody "
-            "has answered, a claim that needs evidence, an aspect that all of them have missed. Make that the new "
-            "angle, and brief the debaters on facts that are in dispute. Let all of them speak, unless you have a "
-            "reason to leave one out. Set done to true if you expect nothing new after this round."
-        ),
-        metadata=uses("round", "rounds"),
+    next: str = part(
+        "Open round {round}{rounds}. Find what is still open and matters most: the strongest argument that nobody "
+        "has answered, a claim that needs evidence, an aspect that all of them have missed. Make that the new "
+        "angle, and brief the debaters on facts that are in dispute. Let all of them speak, unless you have a "
+        "reason to leave one out. Set done to true if you expect nothing new after this round.",
+        uses("round", "rounds"),
     )
     """What to do in later rounds; `{rounds}` is " of at most 3" where the bound is known."""
-    question: str = field(default="", metadata=uses("round", "rounds"))
+    question: str = part("", uses("round", "rounds"))
     """What to write in place of a decision: one question for the round, in which all debaters speak. Empty for a
     moderator that decides."""
-    begins: str = field(default="", metadata=uses())
+    begins: str = part("")
     """Words that such a question begins with, where the model can continue them: a line for each round, in turn."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Unpack
 
 from pydantic import AfterValidator, BaseModel, Field, field_validator
@@ -14,7 +14,7 @@ from flowdebate.patterns.roles import NOT_KEPT, generator_options
 from flowdebate.patterns.roster import Debater
 from flowdebate.patterns.state import question_of
 from flowdebate.prompts.escaping import as_seen, quoted
-from flowdebate.prompts.template import Template, filled, uses
+from flowdebate.prompts.template import Template, filled, part, uses
 
 if TYPE_CHECKING:
     from flowdebate.models.base import Model
@@ -156,18 +156,15 @@ _SENTENCE = re.compile(r"(?<=\w\w[.!]) (?=[^\W\d_a-z])")  # one letter before th
 class SideProposerTemplate(Template):
     """The texts of a proposer's prompt."""
 
-    system: str = field(
-        default=(
-            "You prepare a debate. For the question that you are given, name the positions that people would argue "
-            "for: two if the question has two answers, and at most four. Each position is one sentence of at most "
-            "fifteen words that answers the question, so that somebody can defend it. The positions exclude each "
-            "other, and together they are the answers that matter. Be fair: give each the wording that its supporters "
-            "would choose. Write in the language of the question. Give each position a name of one or two words."
-        ),
-        metadata=uses(),
+    system: str = part(
+        "You prepare a debate. For the question that you are given, name the positions that people would argue "
+        "for: two if the question has two answers, and at most four. Each position is one sentence of at most "
+        "fifteen words that answers the question, so that somebody can defend it. The positions exclude each "
+        "other, and together they are the answers that matter. Be fair: give each the wording that its supporters "
+        "would choose. Write in the language of the question. Give each position a name of one or two words."
     )
     """The same for all questions."""
-    question: str = field(default="Question: {question}", metadata=uses("question"))
+    question: str = part("Question: {question}", uses("question"))
 
 
 SIDE_PROPOSER = SideProposerTemplate()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Unpack
 
 from flowdebate.blocks.generator import Generator, generator
@@ -12,7 +12,7 @@ from flowdebate.patterns.roles import SHOWN, RolePrompt, generator_options
 from flowdebate.patterns.roster import bindable
 from flowdebate.patterns.state import as_model
 from flowdebate.prompts.escaping import quoted, tag_text
-from flowdebate.prompts.template import Profiles, Template, filled, listed, uses
+from flowdebate.prompts.template import Profiles, Template, filled, listed, part, uses
 
 if TYPE_CHECKING:
     from flowdebate.patterns.roles import BlockOptions
@@ -23,31 +23,26 @@ if TYPE_CHECKING:
 class SynthesizerTemplate(Template):
     """The texts of a synthesizer's prompt."""
 
-    system: str = field(
-        default=(
-            "You write up the outcome of a debate for readers who did not follow it. Keep to the judge's verdict, and "
-            "begin with it. Then give the arguments and the evidence that carried it, the strongest argument against "
-            "it and why that did not prevail, and what remains open. Keep figures and names exactly as they were "
-            "given. Add nothing that was not said.\n\n"
-            f"{HOW_TO_READ}"
-        ),
-        metadata=uses(),
+    system: str = part(
+        "You write up the outcome of a debate for readers who did not follow it. Keep to the judge's verdict, and "
+        "begin with it. Then give the arguments and the evidence that carried it, the strongest argument against "
+        "it and why that did not prevail, and what remains open. Keep figures and names exactly as they were "
+        "given. Add nothing that was not said.\n\n"
+        f"{HOW_TO_READ}"
     )
-    transcript: str = field(
-        default="Question: {question}\n\nThe whole debate (rounds: {rounds}):\n{transcript}",
-        metadata=uses("question", "rounds", "transcript"),
+    transcript: str = part(
+        "Question: {question}\n\nThe whole debate (rounds: {rounds}):\n{transcript}",
+        uses("question", "rounds", "transcript"),
     )
     """First part of the message."""
-    framing: str = field(default="How the moderator framed it:\n{framing}", metadata=uses("framing"))
+    framing: str = part("How the moderator framed it:\n{framing}", uses("framing"))
     """The briefings and angles by round, where a moderator gave any."""
-    verdict: str = field(
-        default=(
-            "The judge's reasoning: {reasoning}\n"
-            "Winner: {winner}\n"
-            "The judge's verdict: {verdict}\n\n"
-            "Write the outcome of the debate."
-        ),
-        metadata=uses("reasoning", "winner", "verdict"),
+    verdict: str = part(
+        "The judge's reasoning: {reasoning}\n"
+        "Winner: {winner}\n"
+        "The judge's verdict: {verdict}\n\n"
+        "Write the outcome of the debate.",
+        uses("reasoning", "winner", "verdict"),
     )
     """The verdict, and the task."""
 

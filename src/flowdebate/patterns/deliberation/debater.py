@@ -6,7 +6,7 @@ transcript, which only grows) and ends with what differs: the moderator's summar
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Unpack
 
 from flowdebate.patterns.deliberation.schemas import DeliberationState
@@ -21,7 +21,7 @@ from flowdebate.patterns.roles import (
 from flowdebate.patterns.roster import bindable
 from flowdebate.patterns.state import question_of, recent_entries, round_of, state_of
 from flowdebate.prompts.escaping import quoted, tag_name
-from flowdebate.prompts.template import Profiles, Template, filled, uses
+from flowdebate.prompts.template import Profiles, Template, filled, part, uses
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -61,58 +61,50 @@ _TURN = ("name", "speaker", "round", "max_rounds")
 class PersonaTemplate(Template):
     """The texts of a persona's prompt."""
 
-    system: str = field(
-        default=(
-            "Several people deliberate on a topic. In each round all of them speak at the same time, each once; then "
-            "a moderator sums up, and says whether the matter is settled.\n\n"
-            "Topic: {topic}\n"
-            "They are:\n{roster}\n"
-            "Rounds: {max_rounds} at most\n\n"
-            f'{HOW_TO_READ_SAID} "{OWN.strip()}" marks what you said yourself.\n\n'
-            "How to deliberate:\n"
-            "- Speak in the first person, as who you are and for yourself alone: never say what somebody else says or "
-            "decides.\n"
-            "- Take on the strongest points of the others, not only the latest.\n"
-            f"{CONCRETE}\n"
-            "- Change your mind where you are shown to be wrong, and say what convinced you. Otherwise hold on to your "
-            "view: give up a point for a reason, never for the sake of peace.\n"
-            "- Let each turn add something: do not repeat what was said.\n"
-            "- Write plain text: {length}. Do not begin with a tag, a name or a heading."
-        ),
-        metadata=uses("topic", "roster", "max_rounds", "length"),
+    system: str = part(
+        "Several people deliberate on a topic. In each round all of them speak at the same time, each once; then "
+        "a moderator sums up, and says whether the matter is settled.\n\n"
+        "Topic: {topic}\n"
+        "They are:\n{roster}\n"
+        "Rounds: {max_rounds} at most\n\n"
+        f'{HOW_TO_READ_SAID} "{OWN.strip()}" marks what you said yourself.\n\n'
+        "How to deliberate:\n"
+        "- Speak in the first person, as who you are and for yourself alone: never say what somebody else says or "
+        "decides.\n"
+        "- Take on the strongest points of the others, not only the latest.\n"
+        f"{CONCRETE}\n"
+        "- Change your mind where you are shown to be wrong, and say what convinced you. Otherwise hold on to your "
+        "view: give up a point for a reason, never for the sake of peace.\n"
+        "- Let each turn add something: do not repeat what was said.\n"
+        "- Write plain text: {length}. Do not begin with a tag, a name or a heading.",
+        uses("topic", "roster", "max_rounds", "length"),
     )
     """The same for all personas and all turns."""
-    persona: str = field(default="You are {speaker}.", metadata=uses("name", "speaker"))
+    persona: str = part("You are {speaker}.", uses("name", "speaker"))
     """Who the persona is, above its own system prompt. `{speaker}` is its name with its role."""
-    transcript: str = field(default="What was said so far:\n{transcript}", metadata=uses("transcript"))
+    transcript: str = part("What was said so far:\n{transcript}", uses("transcript"))
     """First part of a turn's message."""
-    summary: str = field(
-        default="The moderator's summary after round {round}: {summary}", metadata=uses("round", "summary")
-    )
+    summary: str = part("The moderator's summary after round {round}: {summary}", uses("round", "summary"))
     """The moderator's latest; left out before there is one."""
-    turn: str = field(default="It is your turn in round {round} of {max_rounds}.", metadata=uses(*_TURN))
+    turn: str = part("It is your turn in round {round} of {max_rounds}.", uses(*_TURN))
     """Whose turn it is; who the persona is follows, since small models follow what they read last."""
-    reminder: str = field(default="Remember: {who}", metadata=uses("who"))
+    reminder: str = part("Remember: {who}", uses("who"))
     """Who the persona is, where its system prompt is short; else it is `persona`."""
-    opening: str = field(
-        default=(
-            "Nobody has spoken yet. Say what you want done, give your strongest reasons with the evidence behind them, "
-            "and name what would change your mind."
-        ),
-        metadata=uses(*_TURN),
+    opening: str = part(
+        "Nobody has spoken yet. Say what you want done, give your strongest reasons with the evidence behind them, "
+        "and name what would change your mind.",
+        uses(*_TURN),
     )
     """What to do when nobody has spoken yet."""
-    reply: str = field(
-        default=(
-            "Say what you want now, after what {others} said. Answer the strongest points against it, and name the "
-            "terms on which you would agree."
-        ),
-        metadata=uses(*_TURN, "others"),
+    reply: str = part(
+        "Say what you want now, after what {others} said. Answer the strongest points against it, and name the "
+        "terms on which you would agree.",
+        uses(*_TURN, "others"),
     )
     """What to do when others have spoken; `{others}` are their names."""
-    alone: str = field(
-        default="Nobody has answered you yet. Give a further reason for what you want, or evidence that you left out.",
-        metadata=uses(*_TURN),
+    alone: str = part(
+        "Nobody has answered you yet. Give a further reason for what you want, or evidence that you left out.",
+        uses(*_TURN),
     )
     """What to do when only the persona itself was heard."""
 

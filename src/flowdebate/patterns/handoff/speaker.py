@@ -7,7 +7,7 @@ that is asked once more is shown its own words at the end of the transcript.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -33,7 +33,7 @@ from flowdebate.patterns.roles import (
 from flowdebate.patterns.roster import bindable
 from flowdebate.patterns.state import question_of, recent_entries, round_of
 from flowdebate.prompts.escaping import quoted, tag_name
-from flowdebate.prompts.template import Profiles, Template, filled, uses
+from flowdebate.prompts.template import Profiles, Template, filled, part, uses
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -74,89 +74,76 @@ _READ = (
 class SpeakerTemplate(Template):
     """The texts of a speaker's prompt."""
 
-    system: str = field(
-        default=(
-            "Several people debate a proposition. One speaks at a time, and whoever has spoken says who is next.\n\n"
-            "Proposition: {proposition}\n"
-            "They are:\n{roster}\n"
-            "Turns: {max_rounds} at most\n\n"
-            f"{_READ}\n\n"
-            "How to debate:\n"
-            "- Speak as who you are and for yourself alone.\n"
-            "- Take on the strongest points against your view, not only the latest, and show where they fail.\n"
-            f"{CONCRETE}\n"
-            "- Concede a point only if that costs your view nothing, or if you were shown to be wrong.\n"
-            "- Let each turn add something: do not repeat what was said.\n"
-            "- Hand over to whoever has most to answer, or can best settle what is open.\n"
-            "- Speak in plain text: {length}. Do not begin with a tag or a name."
-        ),
-        metadata=uses("proposition", "roster", "max_rounds", "length"),
+    system: str = part(
+        "Several people debate a proposition. One speaks at a time, and whoever has spoken says who is next.\n\n"
+        "Proposition: {proposition}\n"
+        "They are:\n{roster}\n"
+        "Turns: {max_rounds} at most\n\n"
+        f"{_READ}\n\n"
+        "How to debate:\n"
+        "- Speak as who you are and for yourself alone.\n"
+        "- Take on the strongest points against your view, not only the latest, and show where they fail.\n"
+        f"{CONCRETE}\n"
+        "- Concede a point only if that costs your view nothing, or if you were shown to be wrong.\n"
+        "- Let each turn add something: do not repeat what was said.\n"
+        "- Hand over to whoever has most to answer, or can best settle what is open.\n"
+        "- Speak in plain text: {length}. Do not begin with a tag or a name.",
+        uses("proposition", "roster", "max_rounds", "length"),
     )
     """The same for all speakers and all turns."""
-    speaker: str = field(default="You are {speaker}.", metadata=uses("name", "speaker"))
+    speaker: str = part("You are {speaker}.", uses("name", "speaker"))
     """Who the speaker is, above its own system prompt. `{speaker}` is its name with its role."""
-    transcript: str = field(default="The debate so far:\n{transcript}", metadata=uses("transcript"))
+    transcript: str = part("The debate so far:\n{transcript}", uses("transcript"))
     """First part of a turn's message."""
-    turn: str = field(default="It is your turn, number {round} of {max_rounds}.", metadata=uses(*_TURN))
+    turn: str = part("It is your turn, number {round} of {max_rounds}.", uses(*_TURN))
     """Whose turn it is; who the speaker is follows, since small models follow what they read last."""
-    reminder: str = field(default="Remember: {who}", metadata=uses("who"))
+    reminder: str = part("Remember: {who}", uses("who"))
     """Who the speaker is, where its system prompt is short; else it is `speaker`."""
-    nobody: str = field(default="Nobody has spoken yet.", metadata=uses(*_TURN))
+    nobody: str = part("Nobody has spoken yet.", uses(*_TURN))
     """Said behind that while it is so."""
-    opening: str = field(default="what you think of the proposition", metadata=uses())
+    opening: str = part("what you think of the proposition")
     """What to say first when nobody has spoken yet."""
-    opening_reason: str = field(default="your strongest reasons, with the evidence behind them", metadata=uses())
+    opening_reason: str = part("your strongest reasons, with the evidence behind them")
     """What to say then."""
-    reply: str = field(default="your answer to the strongest points against your view", metadata=uses())
+    reply: str = part("your answer to the strongest points against your view")
     """What to say first when others have spoken."""
-    reply_reason: str = field(default="a reason, or evidence, that nobody has given yet", metadata=uses())
+    reply_reason: str = part("a reason, or evidence, that nobody has given yet")
     """What to say then."""
-    text: str = field(
-        default="Give {what}, then {reason}. End with a line that consists of {choices}.",
-        metadata=uses(*_TURN, *_SAY, "choices"),
+    text: str = part(
+        "Give {what}, then {reason}. End with a line that consists of {choices}.", uses(*_TURN, *_SAY, "choices")
     )
     """How to say it in text; `{choices}` are the lines that would do."""
-    tool: str = field(
-        default=(
-            "Call the function handoff: its response is {what}, then {reason}; its next_agent_name must be one of: "
-            "{others}."
-        ),
-        metadata=uses(*_TURN, *_SAY),
+    tool: str = part(
+        "Call the function handoff: its response is {what}, then {reason}; its next_agent_name must be one of: "
+        "{others}.",
+        uses(*_TURN, *_SAY),
     )
     """How to say it with a call."""
-    structured: str = field(
-        default=(
-            'Answer with a JSON object. Its "response" is {what}, then {reason}. Its "next_agent_name" is who speaks '
-            "next, one of: {others}."
-        ),
-        metadata=uses(*_TURN, *_SAY),
+    structured: str = part(
+        'Answer with a JSON object. Its "response" is {what}, then {reason}. Its "next_agent_name" is who speaks '
+        "next, one of: {others}.",
+        uses(*_TURN, *_SAY),
     )
     """How to say it in JSON."""
-    again_text: str = field(
-        default=(
-            "Your words stand, but it is open who speaks next: {problem}. Who should speak next? Write only one line: "
-            "{choices}."
-        ),
-        metadata=uses(*_AGAIN, "choices"),
+    again_text: str = part(
+        "Your words stand, but it is open who speaks next: {problem}. Who should speak next? Write only one line: "
+        "{choices}.",
+        uses(*_AGAIN, "choices"),
     )
     """Message to a speaker that handed over to nobody who can speak next."""
-    again_tool: str = field(
-        default=(
-            "Your words stand, but it is open who speaks next: {problem}. Call the function handoff: repeat what you "
-            "said as its response; its next_agent_name must be one of: {others}."
-        ),
-        metadata=uses(*_AGAIN),
+    again_tool: str = part(
+        "Your words stand, but it is open who speaks next: {problem}. Call the function handoff: repeat what you "
+        "said as its response; its next_agent_name must be one of: {others}.",
+        uses(*_AGAIN),
     )
     """The same, where a call hands over."""
-    again_structured: str = field(
-        default=(
-            "Your words stand, but it is open who speaks next: {problem}. Answer with a JSON object: repeat what you "
-            'said as its "response"; its "next_agent_name" must be one of: {others}.'
-        ),
-        metadata=uses(*_AGAIN),
+    again_structured: str = part(
+        "Your words stand, but it is open who speaks next: {problem}. Answer with a JSON object: repeat what you "
+        'said as its "response"; its "next_agent_name" must be one of: {others}.',
+        uses(*_AGAIN),
     )
     """The same, where JSON hands over."""
-    silent: str = field(default="Your last answer cannot be used: {problem}.", metadata=uses("problem"))
+    silent: str = part("Your last answer cannot be used: {problem}.", uses("problem"))
     """Message to a speaker that said nothing; the task follows, as in the turn itself."""
 
 

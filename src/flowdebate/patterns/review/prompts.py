@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Unpack
 
 from flowdebate.patterns.review.schemas import Findings, FindingsAsked
@@ -10,7 +10,7 @@ from flowdebate.patterns.roles import NOT_KEPT, deciding_block, speaker_tag
 from flowdebate.patterns.roster import bindable
 from flowdebate.patterns.state import question_of
 from flowdebate.prompts.escaping import quoted, tag_text
-from flowdebate.prompts.template import Profiles, Template, filled, length_text, uses
+from flowdebate.prompts.template import Profiles, Template, filled, length_text, part, uses
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,61 +34,46 @@ _SEVERITIES = "blocker (it must not go on like this), major (it does harm), mino
 class ReviewerTemplate(Template):
     """The texts of a reviewer's prompts."""
 
-    system: str = field(
-        default=(
-            "You review material for those who asked. Several reviewers read it, each on its own. Then each examines "
-            "the others' findings without knowing whose they are. Report only what you can show: a wrong finding costs "
-            "its readers more than a missing one."
-        ),
-        metadata=uses(),
+    system: str = part(
+        "You review material for those who asked. Several reviewers read it, each on its own. Then each examines "
+        "the others' findings without knowing whose they are. Report only what you can show: a wrong finding costs "
+        "its readers more than a missing one."
     )
     """The same for all reviewers."""
-    persona: str = field(default="You are {speaker}.", metadata=uses("speaker"))
+    persona: str = part("You are {speaker}.", uses("speaker"))
     """Who the reviewer is, if it has a role."""
-    find: str = field(
-        default=(
-            "Question: {question}\n\nList what is wrong. For each finding give a title, the claim with the reason and "
-            "the consequence ({length}), its severity, and its place: the name of the file, the numbers of the lines "
-            "if lines are numbered, and the words in question exactly as they stand there. Places are looked up, and "
-            f"readers are told which do not exist. Severities: {_SEVERITIES}. Suggest what to do instead where you "
-            "know it. One finding for each matter, the gravest first. If nothing is wrong, return an empty list."
-        ),
-        metadata=uses("question", "length"),
+    find: str = part(
+        "Question: {question}\n\nList what is wrong. For each finding give a title, the claim with the reason and "
+        "the consequence ({length}), its severity, and its place: the name of the file, the numbers of the lines "
+        "if lines are numbered, and the words in question exactly as they stand there. Places are looked up, and "
+        f"readers are told which do not exist. Severities: {_SEVERITIES}. Suggest what to do instead where you "
+        "know it. One finding for each matter, the gravest first. If nothing is wrong, return an empty list.",
+        uses("question", "length"),
     )
     """What to do first."""
-    focus: str = field(default="Look above all for: {focus}", metadata=uses("focus"))
+    focus: str = part("Look above all for: {focus}", uses("focus"))
     """Behind it, if there is a focus."""
-    shown: str = field(
-        default=f"Question: {{question}}\n\n{_HOW_TO_READ}\n\nThe findings:\n{{findings}}",
-        metadata=uses("question", lines=["findings"]),
+    shown: str = part(
+        f"Question: {{question}}\n\n{_HOW_TO_READ}\n\nThe findings:\n{{findings}}", uses("question", lines=["findings"])
     )
     """Findings that there are."""
-    examine: str = field(
-        default=(
-            "Other reviewers raised these findings. Look each up in the material and confirm or refute it, with the "
-            "reason, and with the words that show it, exactly as they stand there. Confirm it if it is true and "
-            "matters, refute it if it is wrong or does not matter, and answer unsure if the material does not say. "
-            "Neither answer is the expected one."
-        ),
-        metadata=uses(),
+    examine: str = part(
+        "Other reviewers raised these findings. Look each up in the material and confirm or refute it, with the "
+        "reason, and with the words that show it, exactly as they stand there. Confirm it if it is true and "
+        "matters, refute it if it is wrong or does not matter, and answer unsure if the material does not say. "
+        "Neither answer is the expected one."
     )
     """What to do with those of others."""
-    examine_turned: str = field(
-        default=(
-            "Other reviewers raised these findings. Look each up in the material and refute or confirm it, with the "
-            "reason, and with the words that show it, exactly as they stand there. Refute it if it is wrong or does "
-            "not matter, confirm it if it is true and matters, and answer unsure if the material does not say. "
-            "Neither answer is the expected one."
-        ),
-        metadata=uses(),
+    examine_turned: str = part(
+        "Other reviewers raised these findings. Look each up in the material and refute or confirm it, with the "
+        "reason, and with the words that show it, exactly as they stand there. Refute it if it is wrong or does "
+        "not matter, confirm it if it is true and matters, and answer unsure if the material does not say. "
+        "Neither answer is the expected one."
     )
     """The same in the other order; an answer that changes with it does not count."""
-    defend: str = field(
-        default=(
-            "You raised these findings, and other reviewers refute them for the reasons given. Answer each once: say "
-            "whether it stands or you withdraw it, and why. Withdraw what you cannot show."
-        ),
-        metadata=uses(),
+    defend: str = part(
+        "You raised these findings, and other reviewers refute them for the reasons given. Answer each once: say "
+        "whether it stands or you withdraw it, and why. Withdraw what you cannot show."
     )
     """What to do with its own that others refute."""
 
@@ -196,16 +181,13 @@ def _reviewer(
 class MergerTemplate(Template):
     """The texts of a merger's prompt."""
 
-    system: str = field(
-        default=(
-            "You compare findings of reviewers who read the same material. Two findings are the same if whoever mends "
-            "one has mended the other as well. You do not judge whether they are right."
-        ),
-        metadata=uses(),
+    system: str = part(
+        "You compare findings of reviewers who read the same material. Two findings are the same if whoever mends "
+        "one has mended the other as well. You do not judge whether they are right."
     )
-    pairs: str = field(
-        default=f"{_HOW_TO_READ}\n\nThe pairs:\n{{pairs}}\n\nSay of each pair whether both findings are the same.",
-        metadata=uses(lines=["pairs"]),
+    pairs: str = part(
+        f"{_HOW_TO_READ}\n\nThe pairs:\n{{pairs}}\n\nSay of each pair whether both findings are the same.",
+        uses(lines=["pairs"]),
     )
 
 

@@ -14,7 +14,7 @@ which only grows) and ends with what differs: whose turn it is, what the referee
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Unpack
 
 from flowdebate.patterns.roles import (
@@ -31,7 +31,7 @@ from flowdebate.patterns.roster import bindable
 from flowdebate.patterns.round_robin.schemas import RoundRobinOutput, RoundRobinState
 from flowdebate.patterns.state import as_model, question_of, recent_entries, round_of, state_of
 from flowdebate.prompts.escaping import quoted, tag_name, tag_text
-from flowdebate.prompts.template import Profiles, Template, filled, uses
+from flowdebate.prompts.template import Profiles, Template, filled, part, uses
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -99,70 +99,54 @@ _TURN = ("name", "speaker", "who", "round", "max_rounds")
 class RoundRobinDebaterTemplate(Template):
     """The texts of a debater's prompt."""
 
-    system: str = field(
-        default=(
-            "You sit on a panel. Its members work on one question together, each as who they are. In each round all "
-            "of them speak once, one after the other; in the end one answer is made of what they said.\n\n"
-            "Question: {question}\n"
-            "The panel:\n{roster}\n"
-            "Rounds: {max_rounds} at most\n\n"
-            f"{HOW_TO_READ_SAID}"
-        ),
-        metadata=uses("question", "roster", "max_rounds"),
+    system: str = part(
+        "You sit on a panel. Its members work on one question together, each as who they are. In each round all "
+        "of them speak once, one after the other; in the end one answer is made of what they said.\n\n"
+        "Question: {question}\n"
+        "The panel:\n{roster}\n"
+        "Rounds: {max_rounds} at most\n\n"
+        f"{HOW_TO_READ_SAID}",
+        uses("question", "roster", "max_rounds"),
     )
     """The same for all debaters and all turns."""
-    referee: str = field(
-        default=f"{HOW_TO_READ_AUDITS} Take what it says about you to heart; it does not decide anything.",
-        metadata=uses(),
-    )
+    referee: str = part(f"{HOW_TO_READ_AUDITS} Take what it says about you to heart; it does not decide anything.")
     """Added where a referee audits the rounds."""
-    rules: str = field(
-        default=(
-            "How to contribute:\n"
-            "- Speak in the first person, as who you are, about what you know best. Never speak for somebody else.\n"
-            "- Build on the others: take up their strongest points, say what these overlook, and disagree openly where "
-            "you do, with your reasons.\n"
-            f"{CONCRETE}\n"
-            "- Let each turn add something: do not repeat what the panel has said.\n"
-            "- Write plain text: {length}. Do not begin with a tag or a name."
-        ),
-        metadata=uses("length"),
+    rules: str = part(
+        "How to contribute:\n"
+        "- Speak in the first person, as who you are, about what you know best. Never speak for somebody else.\n"
+        "- Build on the others: take up their strongest points, say what these overlook, and disagree openly where "
+        "you do, with your reasons.\n"
+        f"{CONCRETE}\n"
+        "- Let each turn add something: do not repeat what the panel has said.\n"
+        "- Write plain text: {length}. Do not begin with a tag or a name.",
+        uses("length"),
     )
     """The same for all debaters and all turns."""
-    debater: str = field(default="You are {speaker}.", metadata=uses("name", "speaker"))
+    debater: str = part("You are {speaker}.", uses("name", "speaker"))
     """Who the debater is, above its own system prompt. `{speaker}` is its name with its role."""
-    transcript: str = field(default="What the panel has said so far:\n{transcript}", metadata=uses("transcript"))
+    transcript: str = part("What the panel has said so far:\n{transcript}", uses("transcript"))
     """First part of a turn's message."""
-    turn: str = field(
-        default=(
-            "The question is still: {question}\n"
-            "It is your turn in round {round} of {max_rounds}. You are {speaker}, and speak for yourself."
-        ),
-        metadata=uses(*_TURN, "question"),
+    turn: str = part(
+        "The question is still: {question}\n"
+        "It is your turn in round {round} of {max_rounds}. You are {speaker}, and speak for yourself.",
+        uses(*_TURN, "question"),
     )
     """Whose turn it is; `{who}` is its role, or its name where it has none."""
-    found: str = field(default="The referee found of your last turn: {issues}. Do better now.", metadata=uses("issues"))
+    found: str = part("The referee found of your last turn: {issues}. Do better now.", uses("issues"))
     """The issues of the debater's own turn in the latest audit; left out if there are none."""
-    opening: str = field(
-        default=(
-            "Nobody has spoken yet. Answer the question from your point of view as {who}: what you would do, why, and "
-            "what it depends on."
-        ),
-        metadata=uses(*_TURN),
+    opening: str = part(
+        "Nobody has spoken yet. Answer the question from your point of view as {who}: what you would do, why, and "
+        "what it depends on.",
+        uses(*_TURN),
     )
     """What to do when nobody has spoken yet."""
-    reply: str = field(
-        default=(
-            "From your point of view as {who}, say what the best proposal so far gets right and what it overlooks. "
-            "Then add what the answer still lacks."
-        ),
-        metadata=uses(*_TURN, "other"),
+    reply: str = part(
+        "From your point of view as {who}, say what the best proposal so far gets right and what it overlooks. "
+        "Then add what the answer still lacks.",
+        uses(*_TURN, "other"),
     )
     """What to do when somebody else has spoken; `{other}` is who did last."""
-    alone: str = field(
-        default="Nobody else has spoken yet. Add what your answer still lacks.",
-        metadata=uses(*_TURN),
-    )
+    alone: str = part("Nobody else has spoken yet. Add what your answer still lacks.", uses(*_TURN))
     """What to do when only the debater itself was heard."""
 
 
@@ -290,27 +274,22 @@ def create_round_robin_debater(  # noqa: PLR0913 - what a debater is made of, ea
 class RoundRobinSynthesizerTemplate(Template):
     """The texts of the prompt of the synthesizer."""
 
-    system: str = field(
-        default=(
-            "You write the panel's answer for those who asked and did not follow its work. Begin with the answer "
-            "itself. Then give the reasons that carry it, with the figures and the evidence that the panel gave, the "
-            "conditions under which it holds, and what is still open. Rely on each member for what it knows best; "
-            "where they disagree, decide by their reasons. Add nothing that was not said, and do not say who said "
-            "what.\n\n"
-            f"{HOW_TO_READ_SAID}"
-        ),
-        metadata=uses(),
+    system: str = part(
+        "You write the panel's answer for those who asked and did not follow its work. Begin with the answer "
+        "itself. Then give the reasons that carry it, with the figures and the evidence that the panel gave, the "
+        "conditions under which it holds, and what is still open. Rely on each member for what it knows best; "
+        "where they disagree, decide by their reasons. Add nothing that was not said, and do not say who said "
+        "what.\n\n"
+        f"{HOW_TO_READ_SAID}"
     )
-    referee: str = field(default=f"{HOW_TO_READ_AUDITS} Rely less on what it found badly argued.", metadata=uses())
+    referee: str = part(f"{HOW_TO_READ_AUDITS} Rely less on what it found badly argued.")
     """Stands before the task where a referee audited rounds."""
-    transcript: str = field(
-        default="Question: {question}\n\nAll that the panel said (rounds: {rounds}):\n{transcript}",
-        metadata=uses("question", "rounds", "transcript"),
+    transcript: str = part(
+        "Question: {question}\n\nAll that the panel said (rounds: {rounds}):\n{transcript}",
+        uses("question", "rounds", "transcript"),
     )
     """First part of the message."""
-    task: str = field(
-        default="Write the panel's answer to the question: {question}", metadata=uses("question", "rounds")
-    )
+    task: str = part("Write the panel's answer to the question: {question}", uses("question", "rounds"))
     """What to do."""
 
 

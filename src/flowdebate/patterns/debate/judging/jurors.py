@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import string
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -27,7 +27,7 @@ from flowdebate.patterns.debate.quotes import HOW_TO_READ_QUOTES
 from flowdebate.patterns.debate.schemas import JudgedVerdict
 from flowdebate.patterns.debate.transcript import EMPTY, HOW_TO_READ, HOW_TO_READ_LABELLED, render_entries
 from flowdebate.prompts.escaping import quoted, tag_text
-from flowdebate.prompts.template import Template, filled, listed, uses
+from flowdebate.prompts.template import Template, filled, listed, part, uses
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -59,75 +59,54 @@ _SCORES = (
 class JudgeTemplate(Template):
     """The texts of a judge's prompt."""
 
-    system: str = field(
-        default=(
-            f"{_OFFICE}{HOW_TO_READ} {_IGNORE}{_FIRST}"
-            "Then the winner: exactly one of the positions, as it is written above, or null if the best answer "
-            f"combines several. {_LAST}"
-        ),
-        metadata=uses("positions"),
+    system: str = part(
+        f"{_OFFICE}{HOW_TO_READ} {_IGNORE}{_FIRST}"
+        "Then the winner: exactly one of the positions, as it is written above, or null if the best answer "
+        f"combines several. {_LAST}",
+        uses("positions"),
     )
     """The system message of a judge that names a winner."""
-    scored: str = field(
-        default=f"{_OFFICE}{HOW_TO_READ} {_IGNORE}{_FIRST}{_SCORES}{_LAST}",
-        metadata=uses("positions"),
-    )
+    scored: str = part(f"{_OFFICE}{HOW_TO_READ} {_IGNORE}{_FIRST}{_SCORES}{_LAST}", uses("positions"))
     """The system message of a judge that scores each position."""
-    labelled: str = field(
-        default=f"{_OFFICE}{HOW_TO_READ_LABELLED} {_IGNORE}{_FIRST}{_SCORES}{_LAST}",
-        metadata=uses("positions"),
-    )
+    labelled: str = part(f"{_OFFICE}{HOW_TO_READ_LABELLED} {_IGNORE}{_FIRST}{_SCORES}{_LAST}", uses("positions"))
     """The same for positions with labels."""
-    turn: str = field(
-        default=(
-            "Question: {question}\n\n"
-            "The whole debate:\n{transcript}\n\n"
-            "Weigh the arguments against each other. Which position was argued better, and why?"
-        ),
-        metadata=uses("question", "transcript"),
+    turn: str = part(
+        "Question: {question}\n\n"
+        "The whole debate:\n{transcript}\n\n"
+        "Weigh the arguments against each other. Which position was argued better, and why?",
+        uses("question", "transcript"),
     )
-    letter: str = field(
-        default=(
-            "You judge a debate by its facts. A fact counts if it matters for the question. Catchphrases, personal "
-            "stories and changes of subject count for nothing."
-        ),
-        metadata=uses(),
+    letter: str = part(
+        "You judge a debate by its facts. A fact counts if it matters for the question. Catchphrases, personal "
+        "stories and changes of subject count for nothing."
     )
     """The system message of a judge that answers with a letter."""
-    letter_turn: str = field(
-        default=(
-            "Question: {question}\n\n{sides}\n\n"
-            "Which side gave concrete facts that matter for the question? Answer {letters}."
-        ),
-        metadata=uses("question", "letters", lines=("sides",)),
+    letter_turn: str = part(
+        "Question: {question}\n\n{sides}\n\n"
+        "Which side gave concrete facts that matter for the question? Answer {letters}.",
+        uses("question", "letters", lines=("sides",)),
     )
-    quote_turn: str = field(
-        default=(
-            "Question: {question}\n\n{sentences}\n\n"
-            "Which sentence gives the most concrete evidence on the question? Reply with its letter."
-        ),
-        metadata=uses("question", lines=("sentences",)),
+    quote_turn: str = part(
+        "Question: {question}\n\n{sentences}\n\n"
+        "Which sentence gives the most concrete evidence on the question? Reply with its letter.",
+        uses("question", lines=("sentences",)),
     )
     """The request to pick a side's statement."""
-    reasons: str = field(
-        default=(
-            f"{_OFFICE}{HOW_TO_READ_LABELLED} {_IGNORE}Name the strongest argument of each position, say how it was "
-            "answered, and then which position was argued better, and why. Write plain text, without a heading."
-        ),
-        metadata=uses("positions"),
+    reasons: str = part(
+        f"{_OFFICE}{HOW_TO_READ_LABELLED} {_IGNORE}Name the strongest argument of each position, say how it was "
+        "answered, and then which position was argued better, and why. Write plain text, without a heading.",
+        uses("positions"),
     )
     """The system message of a judge that answers with a letter after its reasons."""
-    rubric: str = field(
-        default="Give each position a score for each of these criteria, by that criterion alone:\n{criteria}",
-        metadata=uses("criteria", lines=("criteria",)),
+    rubric: str = part(
+        "Give each position a score for each of these criteria, by that criterion alone:\n{criteria}",
+        uses("criteria", lines=("criteria",)),
     )
     """Added to the system message of a judge with `criteria`."""
-    after_reasons: str = field(
-        default=(
-            "Your reasons:\n- {reasons}\n\nBy these reasons, which position was argued better? "
-            "Answer with its label alone: {letters}."
-        ),
-        metadata=uses("reasons", "letters"),
+    after_reasons: str = part(
+        "Your reasons:\n- {reasons}\n\nBy these reasons, which position was argued better? "
+        "Answer with its label alone: {letters}.",
+        uses("reasons", "letters"),
     )
 
 
