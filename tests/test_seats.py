@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +13,15 @@ from mcp import Client
 from openai import BadRequestError, OpenAI
 from typer.testing import CliRunner
 
-from flowdebate import Debater, council, debate
+from flowdebate import Debater, Limits, council, debate
 from flowdebate.cli.app import app
-from flowdebate.errors import ConfigurationError, FlowDebateError, FlowDebateWarning, ModelUnavailable
+from flowdebate.errors import (
+    AuthenticationFailed,
+    ConfigurationError,
+    FlowDebateError,
+    FlowDebateWarning,
+    ModelUnavailable,
+)
 from flowdebate.mcp import create_server
 from flowdebate.patterns import PATTERNS
 from flowdebate.patterns.seats import seat_models
@@ -22,13 +29,15 @@ from flowdebate.service import Service
 from flowdebate.service.plans.models import models_line
 from flowdebate.service.plans.plan import make_plan, stored_plan
 from flowdebate.store import export_run, import_runs
+from flowdebate.testing import FunctionModel
 from tests.mcp.conftest import refused, told
-from tests.server.stage import TOKEN, staged
+from tests.server.stage import TOKEN, debater, staged
 
 from .vendors import vendors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
 
     from .vendors import Asked, Vendor, VendorName
 
@@ -275,6 +284,72 @@ def test_the_most_specific_key_counts(choice: dict[str, str]) -> None:
     assert seats.members.get("ann", rest.get("chat")) == first("ann", "debater", "chat", "default")
     assert seats.members.get("ben", "own") == (first("ben") or "own")
     assert seats.roles.get("judge", rest.get("synthesize")) == first("judge", "synthesize", "default")
+
+
+# What is missing is found before anybody is asked
+
+
+@pytest.mark.filterwarnings("ignore:.*a judge is of the family of a debater")
+@pytest.mark.parametrize("name", PATTERNS)
+def test_all_who_are_asked_in_a_pattern_are_known_before(name: str) -> None:
+    """Those whose models are looked at when a run begins."""
+    info = PATTERNS[name]
+    page = info.load_page()
+    on = {role: True for role in page.options.ROLES if role in page.options.model_fields}
+    plan = make_plan(info, {}, file={info.subject: page.example, **on})
+    pattern, asked = plan.pattern(), set()
+
+    def answer(request: Any) -> Any:
+        asked.add(request.block)
+        return debater(request)
+
+    with suppress(Exception):  # an answer may not fit: the blocks are what is looked at
+        pattern.run_sync(plan.subject, model=FunctionModel(answer), limits=Limits(calls=40))
+    assert asked
+    assert asked <= {seat.block for seat in pattern.seats()}
+
+
+def test_a_seat_without_a_key_is_found_before_anybody_is_asked(found: Found, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the seat and the variable: from Python, the command line, HTTP and MCP; a run that is resumed needs none."""
+    monkeypatch.delenv("GEMINI_API_KEY")
+    sentence = "there is no API key: set GEMINI_API_KEY, or pass api_key"
+    sides = [Debater("pro", "cap rents"), Debater("con", "free rents")]
+    held = debate(name="rent", debaters=sides, max_rounds=1, model=SEATS)
+    with pytest.raises(AuthenticationFailed, match=sentence) as failed:
+        held.run_sync(QUESTION)
+    assert (failed.value.block, failed.value.model) == ("rent-judge", "gemini/gemini-3-pro")
+    flags = [text for seat, model in SEATS.items() for text in ("--model", f"{seat}={model}".removeprefix("default="))]
+    told = CliRunner().invoke(app, ["debate", QUESTION, "--no-store", *flags])
+    assert told.exit_code != 0
+    assert sentence in " ".join(told.stderr.split())
+    with staged(lambda: Service(store="memory:", allow_models=SEATS.values())) as stage:
+        run_id = stage.post("/runs", {"pattern": "debate", "question": QUESTION, "options": request()}).json()["runId"]
+        run = stage.get(f"/runs/{run_id}?wait=30").json()
+        assert (run["status"], run["usage"]["calls"]) == ("failed", 0)
+        assert sentence in run["error"]
+    assert not any(vendor.asked for vendor in found.values())
+
+
+@pytest.mark.anyio
+async def test_an_agent_cli_that_cannot_answer_is_found_before_anybody_is_asked(
+    found: Found, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """One that is not installed, and one at which nobody is signed in, as it says itself; also over MCP."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("ANTHROPIC_API_KEY")
+    seats = ("openai/gpt-5-mini", "con=cli/claude")
+    asked = ["debate", QUESTION, "--no-store", *(text for seat in seats for text in ("--model", seat))]
+    told = await asyncio.to_thread(CliRunner().invoke, app, asked)
+    assert told.exit_code == 2
+    assert "a program that is installed, got 'claude'" in " ".join(told.stderr.split())
+    (tmp_path / "claude").write_text("#!/bin/sh\necho '{\"loggedIn\": false}'\nexit 1\n")
+    (tmp_path / "claude").chmod(0o755)
+    service = Service(store="memory:", allow_models=["openai/*", "cli/*"])
+    async with service, Client(create_server(service)) as client:
+        model = {"default": "openai/gpt-5-mini", "con": "cli/claude"}
+        begun = await client.call_tool("start_debate", {"question": QUESTION, "model": model, "wait": 50})
+        assert "cli/claude asks for a login: run `claude` and sign in" in str(begun.content)
+    assert not any(vendor.asked for vendor in found.values())
 
 
 # Which models others may name

@@ -146,6 +146,27 @@ async def test_it_is_called_to_answer_and_do_nothing_else(
     assert args[args.index("--effort") + 1] == "low"
 
 
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [("claude", """print('{"loggedIn": false}')"""), ("codex", "sys.stderr.write('Not logged in')")],
+)
+async def test_a_program_says_before_it_is_asked_that_nobody_is_signed_in(
+    program: str, said: str, stand_in: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the command that asks no model; not where it has a key, knows no such command, or is signed in."""
+    for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "CODEX_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    stand_in(program, f"{said}\nsys.exit('status' in args)")
+    with pytest.raises(AuthenticationFailed, match=f"cli/{program} asks for a login: run `{program}"):
+        await CliModel(program).check_ready()
+    for other in ("sys.exit(0)", "sys.exit('error: unknown command')", f"{said}\nsys.exit(0)"):
+        stand_in(program, other)
+        await CliModel(program).check_ready()
+    stand_in(program, f"{said}\nsys.exit(1)")
+    monkeypatch.setenv("CODEX_API_KEY" if program == "codex" else "ANTHROPIC_API_KEY", "key")
+    await CliModel(program).check_ready()
+
+
 class Verdict(BaseModel):
     """A judge's answer."""
 

@@ -71,7 +71,7 @@ def test_a_folder_is_read_without_secrets_links_and_what_git_ignores(folder: Pat
         "debug.log": "is in .gitignore",
         "notes/costs.tmp": "is in .gitignore",
         "blank.txt": "is empty: a source has text in it",
-        "picture.bin": "is binary: only text can be a source",
+        "picture.bin": "is binary: only texts, documents and images (PNG, JPEG, WebP, GIF) can be sources",
         "latin.txt": "line 1: is not UTF-8",
         "link.txt": "is a link",
         "up/": "is a link",

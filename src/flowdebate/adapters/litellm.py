@@ -37,6 +37,8 @@ class LiteLLM(AdaptedModel):
     Tools and schemas are sent in the form of the chat completions API, which LiteLLM translates for the provider.
     """
 
+    takes_images: bool = True
+
     def __init__(self, model: str, *, retry: Retry | None = RETRY, **options: Any) -> None:  # noqa: ANN401 - LiteLLM's own
         where = "LiteLLM"
         check_library(where, "litellm", library="LiteLLM", extra="litellm")

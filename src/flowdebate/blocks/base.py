@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, Unpack
 
 from flowdebate._messages import add_note
 from flowdebate.errors import ConfigurationError, ReadOnly, ResourceConflict, RunExists, RunNotFound
@@ -12,9 +12,10 @@ from flowdebate.runs.context import place_of
 from flowdebate.runs.execute import check_outside, make_run, run_block, run_sync, start_block
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, Callable, Collection, Iterable, Mapping
+    from collections.abc import AsyncIterable, Callable, Collection, Iterable, Mapping, Sequence
 
     from flowdebate.blocks.outline import Outline
+    from flowdebate.models.base import Model
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.resources.resource import Resource
     from flowdebate.runs.batch.batch import Batch
@@ -34,6 +35,17 @@ InT_contra = TypeVar("InT_contra", contravariant=True)
 OutT_co = TypeVar("OutT_co", covariant=True)
 
 _NONE: Mapping[str, Resource] = MappingProxyType({})  # frozen: all blocks without resources share it
+
+
+class Seat(NamedTuple):
+    """A block that asks a model."""
+
+    block: str
+    model: Model | str
+    around: tuple[ModelChoice, ...]
+    """The models of the patterns around it, the nearest first."""
+    checks: Sequence[Callable[[Model, str], None]]
+    """Of what it adds to its prompts, as in `Capability`."""
 
 
 class Block(ABC, Generic[InT_contra, OutT_co]):
@@ -82,6 +94,16 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
     @abstractmethod
     def outline(self) -> Outline:
         """The block as a drawing."""
+
+    def seats(self, around: tuple[ModelChoice, ...] = ()) -> list[Seat]:
+        """All that ask models inside it, as far as it holds their blocks: whom a function asks is not known."""
+        found, held = [], [*vars(self).values()]
+        for each in held:  # which grows
+            if isinstance(each, Block):
+                found += each.seats(around)
+            elif isinstance(each, (list, tuple, dict)):
+                held += each.values() if isinstance(each, dict) else each
+        return found
 
     async def __call__(self, value: InT_contra, ctx: Context, /) -> OutT_co:
         """Act; an exception gets a note that names the block."""

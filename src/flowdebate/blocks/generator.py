@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypedDict, TypeVar, Unpa
 
 from flowdebate._util.text import CutOff, Trimmed
 from flowdebate._util.validation import check_count
-from flowdebate.blocks.base import Block, merge_resources
+from flowdebate.blocks.base import Block, Seat, merge_resources
 from flowdebate.blocks.handler import Invocation, check_resources, invocation, result_of
 from flowdebate.blocks.outline import Outline
 from flowdebate.blocks.tools import Capability, Tool, ToolLike, as_tools, check_uses, tool
@@ -20,6 +20,7 @@ from flowdebate.runs.context import place_of
 from flowdebate.runs.events import BlockAnswered, TextDelta, ToolCalled
 
 if TYPE_CHECKING:
+    from flowdebate.models.resolve import ModelChoice
     from flowdebate.resources.resource import Resource
     from flowdebate.runs.context import Context
 
@@ -51,6 +52,7 @@ class Generator(Block[Any, OutT]):
         before: Sequence[Invocation],
         user: Invocation,
         revisers: Sequence[Callable[[str, Any, Context], Awaitable[str]]] = (),
+        checks: Sequence[Callable[[Model, str], None]] = (),
         output: OutputSchema | None,
         choices: Sequence[str],
         tools: Mapping[str, Tool],
@@ -74,6 +76,7 @@ class Generator(Block[Any, OutT]):
         self._before = before
         self._user = user
         self._revisers = revisers
+        self._checks = checks
         self._max_tool_rounds = max_tool_rounds
         self._settings = settings
         self._transform = transform
@@ -229,6 +232,9 @@ class Generator(Block[Any, OutT]):
         if self.visibility.client:
             ctx.emit(ToolCalled(block=self.name, tool=call.name, arguments=call.arguments, result=result))
         return {"role": "tool", "tool_call_id": call.id, "content": result}
+
+    def seats(self, around: tuple[ModelChoice, ...] = ()) -> list[Seat]:
+        return [Seat(self.name, self.model, around, self._checks)]
 
     def outline(self) -> Outline:
         return Outline(text=self.name, kind="generator")
@@ -397,6 +403,7 @@ def generator(  # noqa: PLR0913 - every slot of a prompt, each with a default
         before=[_slot(messages, where, field) for messages, field in before if messages],
         user=_slot(_as_text if user is None else user, where, "user"),
         revisers=[each.revise for each in uses if each.revise is not None],
+        checks=[each.check for each in uses if each.check is not None],
         output=None if output_schema is None else OutputSchema.of(output_schema, where=where),
         choices=tuple(choices),
         tools=made,

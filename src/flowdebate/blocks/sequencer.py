@@ -27,6 +27,7 @@ from flowdebate.runs.context import Scope, SequencerHandle, place_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from flowdebate.blocks.base import Seat
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.resources.resource import Resource, StateResource
     from flowdebate.runs.context import Context
@@ -72,6 +73,10 @@ class Sequencer(Block[InT, OutT]):
         own = {key: resource for key, resource in hidden.items() if resource in setup.owned}
         self._reach: Mapping[str, Resource] = {**shared, **own}
         self._anew = frozenset([*own.values(), *setup.isolated])
+
+    def seats(self, around: tuple[ModelChoice, ...] = ()) -> list[Seat]:
+        inside = (self._setup.model, *around)
+        return [seat for step in self.steps for block in step.blocks() for seat in block.seats(inside)]
 
     # Building
 

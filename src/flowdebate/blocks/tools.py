@@ -22,6 +22,7 @@ from flowdebate.models.output import inline_definitions
 if TYPE_CHECKING:
     from flowdebate.blocks.generator import MessagesSlot, TextSlot
     from flowdebate.blocks.handler import Function
+    from flowdebate.models.base import Model
     from flowdebate.runs.context import Context
 
 
@@ -43,6 +44,8 @@ class Capability:
     """Messages before the prompt; a string is a user message."""
     revise: Callable[[str, Any, Context], Awaitable[str]] | None = None
     """Makes of the last message what is sent: `await revise(text, input, ctx)`."""
+    check: Callable[[Model, str], None] | None = None
+    """Raises for a model, of the block of that name, that cannot take what it adds: before a run asks anybody."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias, g
 
 from flowdebate._util.wire import BlockEvent
 from flowdebate.errors import ConfigurationError
-from flowdebate.models.usage import Attempts, Usage
+from flowdebate.models.usage import IMAGE_TOKENS, Attempts, Usage
 from flowdebate.prompts.template import check_profile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from flowdebate.models.output import OutputSchema
     from flowdebate.prompts.template import Profile
@@ -125,8 +125,13 @@ class ModelRequest:
 
     @property
     def characters(self) -> int:
-        """Length of all messages in characters."""
-        return sum([len(str(message.get("content") or "")) for message in self.messages])
+        """Length of all messages in characters; an image counts as the text that costs as many tokens."""
+        total = 0
+        for message in self.messages:
+            content = message.get("content") or ""
+            for part in content if isinstance(content, list) else ({"text": content},):
+                total += IMAGE_TOKENS * 4 if "image_url" in part else len(str(part.get("text", "")))
+        return total
 
     @property
     def output_schema(self) -> dict[str, Any] | None:
@@ -162,7 +167,9 @@ class Model(Protocol):
 
     An optional attribute `profile` chooses the default prompts: "concise" for a small model, "full" otherwise.
     `context_tokens` is the most tokens of a prompt and its answer, where that is known. A model that never gives
-    `logprobs` has the attribute `gives_logprobs = False`. Its exceptions reach the caller of the run: those of
+    `logprobs` has the attribute `gives_logprobs = False`, and one that can be shown images `takes_images = True`.
+    `await model.check_ready()`, where it has that, is called before a run asks anybody, and raises what its first call
+    would raise for want of a key, a program or a login. Its exceptions reach the caller of the run: those of
     `flowdebate.errors` as such, all others as the application's own.
     """
 
@@ -190,6 +197,25 @@ def context_of(model: Model) -> int | None:
     """The most tokens of a prompt and its answer: the attribute `context_tokens` of `model`; None where unknown."""
     known = getattr(model, "context_tokens", None)
     return known if isinstance(known, int) and known > 0 else None
+
+
+def without_images(content: object) -> object:
+    """The content of a message for readers: with parts as one text, in which images are only named."""
+    if not isinstance(content, list):
+        return content
+    return "\n".join("(an image)" if "image_url" in part else str(part.get("text", part)) for part in content)
+
+
+async def check_ready(model: Model) -> None:
+    """Raise what the first call of `model` would raise for want of a key, a program or a login, if it can tell."""
+    check: Callable[[], Awaitable[None]] | None = getattr(model, "check_ready", None)
+    if check is not None:
+        await check()
+
+
+def has_eyes(model: Model) -> bool:
+    """Whether `model` can be shown images: its attribute `takes_images`, or False without one."""
+    return getattr(model, "takes_images", False) is True
 
 
 @dataclass(slots=True, kw_only=True)

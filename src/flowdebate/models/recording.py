@@ -415,6 +415,7 @@ class ReplayModel:
     """
 
     tells_attempts = True
+    takes_images = True
 
     def __init__(self, path: str | os.PathLike[str], *, strict: bool = True) -> None:
         self.path: str = str(path)

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from flowdebate.models.base import ModelRequest
 
 
+IMAGE_TOKENS = 1_600
+"""Tokens of an image, roughly: the most that Anthropic counts for one; others count fewer."""
+
+
 def estimate_tokens(characters: int) -> int:
     """Estimate the tokens of a text of `characters` length, for servers that report none: four characters each.
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from flowdebate._messages import add_note, error_text
 from flowdebate._util.validation import check_seconds
 from flowdebate.errors import ConfigurationError, ModelError, ModelTimeout
-from flowdebate.models.base import CallFellBack, ModelSettings, context_of, profile_of
+from flowdebate.models.base import CallFellBack, ModelSettings, check_ready, context_of, has_eyes, profile_of
 from flowdebate.models.call import answer, within
 from flowdebate.models.resolve import resolve_model
 from flowdebate.models.retry import Retry
@@ -66,6 +66,15 @@ class Wrapper:
     def takes_effort(self) -> bool:
         """Whether the inner model can be told how much to think."""
         return bool(getattr(self.inner, "takes_effort", True))
+
+    @property
+    def takes_images(self) -> bool:
+        """Whether all models that it may ask can be shown images."""
+        return all(map(has_eyes, self.models()))
+
+    async def check_ready(self) -> None:
+        """Check that the inner model can be asked; others may never be."""
+        await check_ready(self.inner)
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
         """Answer by asking the inner model."""

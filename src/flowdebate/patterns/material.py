@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from flowdebate._util.validation import check_count
 from flowdebate._util.wire import WireModel
 from flowdebate.blocks.tools import Capability
-from flowdebate.models.base import context_of
+from flowdebate.errors import ConfigurationError
+from flowdebate.models.base import context_of, has_eyes
 from flowdebate.models.usage import estimate_tokens
 from flowdebate.patterns.state import pattern_state, round_of
 from flowdebate.prompts.escaping import quoted, tag_text
@@ -19,11 +20,12 @@ from flowdebate.runs.durable.journal import DECISION
 from flowdebate.sources.lines import numbered
 from flowdebate.sources.passages import Passage, find_passages
 from flowdebate.sources.quotes import look_up
-from flowdebate.sources.source import Source, check_sources
+from flowdebate.sources.source import AN_IMAGE, Source, check_sources
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from flowdebate.models.base import Message, Model
     from flowdebate.patterns.output import PatternOutput
     from flowdebate.patterns.roles import RolePrompt
     from flowdebate.runs.context import Context
@@ -82,7 +84,7 @@ class Material:
             return
 
         async def read() -> list[Source]:
-            without = {"text": "", "pages": ()}
+            without = {"text": "", "image": None, "pages": ()}
             return [each.model_copy(update=without) for each in self.sources] if self.in_plan else [*self.sources]
 
         found = await ctx.decide(read, returns=list[Source])
@@ -101,6 +103,15 @@ class Material:
     def for_prompt(self, prompt: RolePrompt[Any]) -> Capability:
         """The sources in the prompt of a block, which is asked with `prompt`: whole, or the passages that fit best."""
 
+        def images(_: object, ctx: Context) -> list[Message]:
+            if not (seen := [each for each in self.of_run(ctx) if each.image is not None]):
+                return []
+            if not ctx.run.is_replay:  # a resumed run may have another model
+                self.check_eyes(ctx.model(prompt.model), ctx.block)
+            named = [{"type": "text", "text": f"[{tag_text(each.name)}]"} for each in seen]
+            shown = [{"type": "image_url", "image_url": {"url": each.image}} for each in seen]
+            return [{"role": "user", "content": [part for pair in zip(named, shown, strict=True) for part in pair]}]
+
         def instructions(_: object, ctx: Context) -> str:
             sources = self.of_run(ctx)
             template = getattr(prompt.template(ctx), "sources", SOURCES)
@@ -112,6 +123,7 @@ class Material:
             room = self._room(sources, prompt, ctx)
             if room is None:
                 return text
+            sources = tuple(source for source in sources if source.image is None)
             before, _gap, task = text.rpartition("\n\n")  # texts of others have no empty line
             queries = pattern_state(ctx).question, before[-_LAST_WORDS:]
 
@@ -125,7 +137,16 @@ class Material:
                 [*([before] if before else []), render_passages(found, sources, numbers=self.numbered), task]
             )
 
-        return Capability(name="sources", instructions=instructions, revise=revise)
+        return Capability(
+            name="sources", instructions=instructions, context=images, revise=revise, check=self.check_eyes
+        )
+
+    def check_eyes(self, model: Model, block: str) -> None:
+        """ConfigurationError where the model of a block is to be shown an image, and cannot be."""
+        seen = next((each.name for each in self.sources if each.image is not None), None)
+        if seen is not None and not has_eyes(model):
+            allowed = f"texts for {model.name}, which cannot be shown images"
+            raise ConfigurationError(block, "sources", seen, allowed, hint="Name a model that can for it")
 
     def _room(self, sources: tuple[Source, ...], prompt: RolePrompt[Any], ctx: Context) -> int | None:
         """The characters that there are for passages; None where all sources fit into the prompt."""
@@ -174,12 +195,14 @@ def render_sources(
             )
         ]
     else:
-        texts = [f"[{tag_text(source.name)}] ({len(source.text):,} characters: {_SEARCHED})" for source in sources]
+        about = {source.name: f"({len(source.text):,} characters: {_SEARCHED})" for source in sources}
+        about |= {source.name: AN_IMAGE for source in sources if source.image is not None}
+        texts = [f"[{tag_text(name)}] {text}" for name, text in about.items()]
     return filled(template, sources="\n".join(texts))
 
 
 def _has_numbers(source: Source, numbers: bool) -> bool:  # noqa: FBT001 - as the option
-    return numbers and not source.pages  # readers find a quote on a page, not a line
+    return numbers and not source.pages and source.image is None  # readers find a quote on a page, not a line
 
 
 def render_passages(passages: Sequence[Passage], sources: Sequence[Source], *, numbers: bool = False) -> str:

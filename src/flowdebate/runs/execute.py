@@ -12,8 +12,16 @@ from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
-from flowdebate._messages import error_text
-from flowdebate.errors import BudgetReached, ConfigurationError, FlowDebateError, LimitReached
+from flowdebate._messages import add_note, error_text
+from flowdebate.errors import (
+    BudgetReached,
+    ConfigurationError,
+    FlowDebateError,
+    LimitReached,
+    ModelError,
+    ModelUnavailable,
+)
+from flowdebate.models.base import check_ready
 from flowdebate.models.resolve import ModelResolver
 from flowdebate.runs.context import as_session
 from flowdebate.runs.durable.suspend import Suspended
@@ -24,8 +32,9 @@ from flowdebate.runs.run import ACTING, Run
 from flowdebate.store.open import STORE_VARIABLE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping
+    from collections.abc import Callable, Coroutine, Iterable, Mapping
 
+    from flowdebate.blocks.base import Seat
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.resources.resource import Resource
     from flowdebate.runs.context import Context, SessionLike
@@ -51,6 +60,9 @@ class Runnable(Protocol[OutT_co]):
 
     def outline(self) -> object:
         """Return the block's outline, whose text shows whether it has changed."""
+
+    def seats(self) -> Iterable[Seat]:
+        """Return all that ask models inside the block."""
 
     def __call__(self, value: Any, ctx: Context, /) -> Coroutine[Any, Any, OutT_co]:  # noqa: ANN401 - the block's input
         """Execute the block."""
@@ -191,6 +203,33 @@ async def _start_in_turn() -> None:
         loop.call_soon(starts.next, loop)
 
 
+async def _check_seats(block: Runnable[Any], run: Run) -> None:
+    """Raise what would else end a new run in the middle, when some of its calls are paid.
+
+    That is a seat without a key, a program or a login, or without eyes for the images that it is to be shown. A run
+    that has a journal of answers, also as a fork, is left to its calls: it may need none of that any more.
+    """
+    if run.is_replay or (run.journal is not None and run.journal.has_steps(block.name)):
+        return
+    ready: set[int] = set()
+    for seat in block.seats():
+        try:
+            model = run.models.resolve(seat.model, seat.around)
+            for check in seat.checks:
+                check(model, seat.block)
+            if id(model) not in ready:
+                ready.add(id(model))
+                await check_ready(model)
+        except ModelUnavailable:  # no model is set up: the first who asks one says so, if anybody does
+            continue
+        except ModelError as error:
+            error.model, error.block = error.model or model.name, error.block or seat.block
+            raise
+        except ConfigurationError as error:
+            add_note(error, f"of block {seat.block!r}")
+            raise
+
+
 async def _act(block: Runnable[T], value: object, run: Run) -> T:
     """Execute the block within the run's time limit, then close the models' connections."""
     time_limit = asyncio.timeout(None if run.budget is None else run.budget.seconds)
@@ -198,6 +237,7 @@ async def _act(block: Runnable[T], value: object, run: Run) -> T:
     ACTING.set(block.name)
     try:
         async with time_limit:
+            await _check_seats(block, run)
             return await block(value, run.root_context(block.name, block.resources))
     except Exception as error:
         # Not only TimeoutError: cancelled code may answer the cancellation with an error of its own.

@@ -10,6 +10,7 @@ from pydantic import Field, ValidationError
 from flowdebate._messages import error_text
 from flowdebate._util.json_data import json_data
 from flowdebate._util.wire import WireModel
+from flowdebate.models.base import without_images
 from flowdebate.models.codec import digest_of, failure_of, usage_of
 from flowdebate.service.documents.text import as_json
 
@@ -102,7 +103,10 @@ class CallDetails(WireModel):
         return cls(
             place=place,
             block=request.block,
-            messages=[json_data(message) for message in request.messages],
+            messages=[
+                json_data({**message, "content": without_images(message.get("content"))})
+                for message in request.messages
+            ],
             answer_schema=request.output_schema,
             tools=[
                 CallTool(name=tool.name, description=tool.description, parameters=dict(tool.parameters))

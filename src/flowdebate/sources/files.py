@@ -15,7 +15,7 @@ from flowdebate._util.validation import check_library
 from flowdebate.errors import BadFile, ConfigurationError
 from flowdebate.sources.diff import is_diff, read_diff
 from flowdebate.sources.documents import kind_of, read_document
-from flowdebate.sources.source import Source
+from flowdebate.sources.source import Source, image_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -27,6 +27,8 @@ MOST_OF_FILE = 20
 """Megabytes of a file: a document of a thousand pages has fewer."""
 MOST_OF_TEXT = 2
 """Megabytes of the text of all sources: 500,000 tokens, which are stored with each run."""
+MOST_OF_IMAGES = 10
+"""Megabytes of all images, each of which goes to the provider with every turn: some take 20 in a request, as base64."""
 _MOST_LISTED = 200
 """Files of a folder that are listed as left out."""
 _NEVER = frozenset({".git", ".hg", ".svn", ".ssh", ".gnupg", ".aws", ".kube", ".azure", ".docker"})
@@ -48,7 +50,7 @@ def read_sources(given: Sequence[str], *, folder: Path = Path()) -> list[Source]
     The files of a folder are read without secrets, links, what its `.gitignore` names and what is no text: those are
     listed with the reason in `left_out`.
 
-    BadFile with the path and the reason for what cannot be used, and for more than 2 MB of text in all.
+    BadFile with the path and the reason for what cannot be used, and for more than 2 MB of text or 10 of images in all.
     """
     found: list[Source] = []
     for each in given:
@@ -67,6 +69,8 @@ def read_sources(given: Sequence[str], *, folder: Path = Path()) -> list[Source]
             found.append(_read_file(path, each, name or path.name))
         if sum(len(source.text.encode()) for source in found) > MOST_OF_TEXT * _MEGABYTE:
             raise BadFile(each, f"makes more than {MOST_OF_TEXT} MB of text: name fewer files")
+        if sum(source.size for source in found if source.image is not None) > MOST_OF_IMAGES * _MEGABYTE:
+            raise BadFile(each, f"makes more than {MOST_OF_IMAGES} MB of images: name fewer, or smaller ones")
     return found
 
 
@@ -149,8 +153,10 @@ def _text_of(name: str, given: str, data: bytes) -> Source:
     kind = kind_of(name if name != "stdin" else "", data)
     if kind is not None:
         return read_document(name, given, data, kind)
+    if image_type(data) is not None:
+        return Source.of_image(name, data, given=given)
     if b"\0" in data:
-        raise BadFile(given, "is binary: only text can be a source")
+        raise BadFile(given, "is binary: only texts, documents and images (PNG, JPEG, WebP, GIF) can be sources")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -176,7 +182,11 @@ def _walk(root: Path, given: str, name: str) -> Iterator[Source]:
             why = _why_not(path, specs, folder=each.endswith("/"))
             try:
                 if why is None and not each.endswith("/"):
-                    yield _read_file(path, given, shown)
+                    source = _read_file(path, given, shown)
+                    if source.image is None:
+                        yield source
+                    else:  # most are logos, and each costs as much as a long text in every turn
+                        why = "is an image: name it itself to show it"
             except BadFile as error:
                 why = error.problem
             listed += why is not None

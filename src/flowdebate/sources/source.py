@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import re
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
@@ -12,7 +14,7 @@ from pydantic import Field
 
 from flowdebate._util.text import clean_text, is_blank
 from flowdebate._util.wire import WireModel
-from flowdebate.errors import ConfigurationError
+from flowdebate.errors import BadFile, ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,12 +47,33 @@ class SourceInfo(WireModel):
     """Length of its text; 0 for what was left out."""
     pages: int | None = Field(default=None, exclude_if=is_none)
     """The number of its pages; None (and not written) without any."""
+    media_type: str | None = Field(default=None, exclude_if=is_none)
+    """Of an image, such as "image/png"; None (and not written) for a text."""
     left_out: str | None = Field(default=None, exclude_if=is_none)
     """Why a file of a folder was not read; None (and not written) for all others."""
 
 
+_IMAGES = {
+    "image/png": b"\x89PNG\r\n\x1a\n",
+    "image/jpeg": b"\xff\xd8\xff",
+    "image/gif": b"GIF8[79]a",
+    "image/webp": b"RIFF....WEBP",
+}
+"""What the images that providers take begin with."""
+MOST_OF_IMAGE = 3.75
+"""Megabytes of an image: the five in which Anthropic takes one are of base64, and others take more."""
+AN_IMAGE = "(an image, which is shown to you)"
+"""What a prompt has in the place of its text."""
+_DATA_URL = re.compile(r"data:image/[a-z.+-]+;base64,")
+
+
+def image_type(data: bytes) -> str | None:
+    """The media type of an image that models take; None for what is none, whatever it is called."""
+    return next((kind for kind, start in _IMAGES.items() if re.match(start, data, re.DOTALL)), None)
+
+
 class Source(WireModel):
-    """A text that arguments may quote.
+    """A text that arguments may quote, or an image that models with eyes are shown.
 
     >>> Source.of("report", "Rents rose.").info.characters
     11
@@ -59,6 +82,8 @@ class Source(WireModel):
     name: str
     """What prompts and quotes call it."""
     text: str = ""
+    image: str | None = Field(default=None, exclude_if=is_none)
+    """An image as a data URL; None (and not written) for a text."""
     pages: tuple[Page, ...] = ()
     """Where each page begins, in order; empty for a text without pages."""
     size: int = 0
@@ -68,10 +93,29 @@ class Source(WireModel):
 
     @classmethod
     def of(cls, name: str, text: str, data: bytes | None = None, *, pages: Sequence[Page] = ()) -> Self:
-        """The source of the file content `data`; None for a text that is in no file."""
+        """The source of the file content `data`; None for a text that is in no file.
+
+        A text that is a data URL of an image is that image; BadFile for one that no model takes.
+        """
+        if (begins := _DATA_URL.match(text)) is not None:
+            try:
+                return cls.of_image(name, base64.b64decode(text[begins.end() :], validate=True))
+            except ValueError:
+                raise BadFile(name, "is no image: its base64 is broken") from None
         data = text.encode(errors="replace") if data is None else data
         hashed = sha256(data).hexdigest()
         return cls(name=name, text=clean_text(text), pages=tuple(pages), size=len(data), sha256=hashed)
+
+    @classmethod
+    def of_image(cls, name: str, data: bytes, *, given: str | None = None) -> Self:
+        """The source of an image; BadFile, with the path as it was `given`, for one that no model takes."""
+        kind = image_type(data)
+        if kind is None:
+            raise BadFile(given or name, "is no PNG, JPEG, WebP or GIF, which are the images that models take")
+        if len(data) > MOST_OF_IMAGE * 1_000_000:
+            raise BadFile(given or name, f"is larger than {MOST_OF_IMAGE} MB, the most that providers take of an image")
+        image = f"data:{kind};base64,{base64.b64encode(data).decode()}"
+        return cls(name=name, image=image, size=len(data), sha256=sha256(data).hexdigest())
 
     @property
     def info(self) -> SourceInfo:
@@ -82,6 +126,7 @@ class Source(WireModel):
             sha256=self.sha256,
             characters=len(self.text),
             pages=len(self.pages) or None,
+            media_type=None if self.image is None else self.image[5:].partition(";")[0],
             left_out=self.left_out,
         )
 
@@ -93,7 +138,7 @@ class Source(WireModel):
     def parts(self) -> Iterator[tuple[str, str]]:
         """Its text page by page, each under its name and the page's."""
         if not self.pages:
-            yield self.name, self.text
+            yield self.name, self.text if self.image is None else AN_IMAGE
         ends = [*[page.start for page in self.pages[1:]], len(self.text)]
         for page, end in zip(self.pages, ends, strict=False):
             if text := self.text[page.start : end].strip():

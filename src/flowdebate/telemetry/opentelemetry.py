@@ -16,7 +16,7 @@ from pydantic_core import to_json
 
 from flowdebate import __version__
 from flowdebate.errors import ConfigurationError
-from flowdebate.models.base import CallFellBack, CallRetried
+from flowdebate.models.base import CallFellBack, CallRetried, without_images
 from flowdebate.models.usage import total_usage
 from flowdebate.patterns.debate.schemas import VerdictReached
 from flowdebate.patterns.events import RoleFailed, RoundsEnded, TurnStarted
@@ -489,7 +489,7 @@ def _call(key: object, name: object, arguments: object) -> dict[str, Any]:
 
 
 def _text(content: object) -> dict[str, Any]:
-    return {"type": "text", "content": content}
+    return {"type": "text", "content": without_images(content)}
 
 
 def _json(value: object) -> str:

@@ -62,6 +62,8 @@ class FunctionModel:
     'FOR'
     """
 
+    takes_images: bool = True
+
     def __init__(self, function: Callable[[ModelRequest], Reply | Awaitable[Reply]], *, name: str = "function") -> None:
         self.name = name
         self._function = function
@@ -85,6 +87,8 @@ class ScriptedModel:
     >>> model.remaining
     2
     """
+
+    takes_images: bool = True
 
     def __init__(self, *replies: Reply, name: str = "scripted") -> None:
         self.name = name

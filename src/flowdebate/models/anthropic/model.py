@@ -49,6 +49,7 @@ class AnthropicModel(PooledModel):
 
     gives_logprobs: bool = False
     takes_effort: bool = True
+    takes_images: bool = True
 
     def __init__(  # noqa: PLR0913 - keyword-only options with defaults
         self,
@@ -137,6 +138,10 @@ class AnthropicModel(PooledModel):
                 return Chat(dialect=dialect, client=client, endpoint=endpoint)
 
             return await answer_in_modes(request, self._modes, (endpoint.base_url, self._name), chat)
+
+    async def check_ready(self) -> None:
+        """Raise AuthenticationFailed where there is no key."""
+        self._endpoint()
 
     def _endpoint(self) -> Endpoint:
         url = self._address

@@ -18,6 +18,7 @@ from flowdebate.errors import (
     AuthenticationFailed,
     ConfigurationError,
     MalformedResponse,
+    ModelTimeout,
     ModelUnavailable,
     ProviderFailed,
     ResponseTooLarge,
@@ -41,6 +42,8 @@ _STYLES = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\
 _LOGIN = re.compile(
     r"not (?:logged|signed) in|log ?in\b|sign ?in\b|auth method|unauthori[sz]ed|api.?key|\b401\b", re.IGNORECASE
 )
+_SIGNED_OUT = re.compile(r"not logged in|\"loggedIn\": ?false", re.IGNORECASE)
+_PATIENCE = 10.0  # seconds for a program that says whether somebody is signed in: one that hangs is simply asked later
 # Variables that may hold a secret: programs of others are not given them.
 _SECRET = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|AUTH|COOKIE)(?:_|$)", re.IGNORECASE)
 
@@ -109,6 +112,18 @@ class CliModel:
 
     def __repr__(self) -> str:
         return f"CliModel({self._name!r})"
+
+    async def check_ready(self) -> None:
+        """Raise AuthenticationFailed where the program says that nobody is signed in, and there is no key for it."""
+        program, mine = self._program, self._environment()
+        if not program.status or any(name.startswith(program.keys) and _SECRET.search(name) for name in mine):
+            return
+        check_real_calls_allowed(self._name)
+        with suppress(ModelTimeout), TemporaryDirectory(prefix="flowdebate-", ignore_cleanup_errors=True) as empty:
+            asked = [str(self._path), *program.status]
+            code, output, errors = await within(_PATIENCE, _run(asked, "", cwd=empty, env=mine))
+            if code and _SIGNED_OUT.search(output + errors):
+                raise AuthenticationFailed(f"{self._name} asks for a login: {program.login}")
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
         """Answer once, by a process of its own."""

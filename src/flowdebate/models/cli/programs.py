@@ -40,6 +40,8 @@ class Program:
     """Beginnings of variables of the environment that are its own: it gets no other keys."""
     login: str = ""
     """How one signs in."""
+    status: Sequence[str] = ()
+    """The options with which it says whether somebody is signed in, and asks no model; none for one that cannot."""
     environment: Mapping[str, str] | None = None
 
 
@@ -168,6 +170,7 @@ PROGRAMS: Mapping[str, Program] = {
         model="--model",
         effort=("--effort", "{effort}"),
         keys=("ANTHROPIC_", "CLAUDE_"),
+        status=("auth", "status"),
         login="run `claude` and sign in, or set ANTHROPIC_API_KEY",
     ),
     "codex": Program(
@@ -179,6 +182,7 @@ PROGRAMS: Mapping[str, Program] = {
         model="--model",
         effort=("-c", 'model_reasoning_effort="{effort}"'),
         keys=("OPENAI_", "CODEX_"),
+        status=("login", "status"),
         login="run `codex login`, or set CODEX_API_KEY",
     ),
     "gemini": Program(

@@ -61,6 +61,12 @@ _MODE = re.compile(
 # Words in a server's refusal of log-probabilities: reasoning models also refuse the rest of such a request.
 _LOGPROBS = re.compile(r"log_?probs|temperature|max_(completion_)?tokens", re.IGNORECASE)
 
+# Names of models that are shown no images, of those that are often asked; of others the server says so.
+_BLIND = re.compile(
+    r"gpt-(3|4(-\d{4})?$|oss)|o[13]-mini|deepseek|codestral|devstral|mistral-(7b|nemo)|llama-?3([.:]|$)|glm-\d[^v]*$",
+    re.IGNORECASE,
+)
+
 _RETRY = Retry()
 
 
@@ -82,6 +88,7 @@ class OpenAIModel(PooledModel):
       tools are offered first, and once the model calls none of them it is asked again for the structured answer.
     - `effort`: the parameter in which the server is told how much to think, as "reasoning_effort" or
       "reasoning.effort"; None for servers that cannot be told.
+    - `images`: whether it can be shown images; None for yes, unless it is known by its name that it cannot.
     - `logprobs`: False for servers that give no log-probabilities, which `JudgeOptions(answer="letter")` needs.
     - `retry`: the retry policy; None for no retries.
     - `transport`: "aiohttp" alone, which starts a second sooner; "openai", the SDK over it, which serves behind proxies
@@ -110,6 +117,7 @@ class OpenAIModel(PooledModel):
         structured: StructuredMode = "json_schema",
         tools_with_schema: bool = True,
         effort: str | None = "reasoning_effort",
+        images: bool | None = None,
         logprobs: bool = True,
         default_headers: Mapping[str, str] | None = None,
         retry: Retry | None = _RETRY,
@@ -141,6 +149,7 @@ class OpenAIModel(PooledModel):
         self._tools_with_schema = tools_with_schema
         self._effort = effort
         self.takes_effort: bool = effort is not None
+        self.takes_images: bool = _BLIND.search(name) is None if images is None else images
         self.gives_logprobs = logprobs
         self._strict_model = strict_model
         self._headers = check_headers("OpenAIModel", default_headers)
@@ -188,6 +197,10 @@ class OpenAIModel(PooledModel):
                 return Chat(dialect=dialect, client=client, endpoint=endpoint)
 
             return await answer_in_modes(request, self._modes, (endpoint.base_url, self._name), chat)
+
+    async def check_ready(self) -> None:
+        """Raise AuthenticationFailed where there is no key."""
+        self._endpoint()
 
     def _endpoint(self) -> Endpoint:
         url = self._address

@@ -446,6 +446,7 @@ class ConsensusLifecycle(Block[ConsensusInput, ConsensusOutput]):
         judges = [each for each in (options.judge, options.tie_break) if each is not None]
         shared, hidden = merge_resources(phases.name, [phases, *judges], closed=judges)
         super().__init__(phases.name, resources=shared, hidden=hidden)
+        self._judges = judges  # for `seats`
         self._options = options
         self._phases = phases
 

@@ -104,6 +104,7 @@ class ReviewTurn(Block[Any, Any]):
         acting = [make(("A", "B")) for make in self._makers]
         shared, hidden = merge_resources(f"review {name!r}", acting, closed=acting)
         super().__init__(name, resources=shared, hidden=hidden)
+        self._acting = acting  # for `seats`
         self._shown = acting[0].outline()
         self._agent_name = agent_name
         self._hide = hide

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from flowdebate.errors import ConfigurationError, FlowDebateError
 from flowdebate.models.openai.endpoint import address_of
 from flowdebate.models.resolve import EACH, PROVIDERS, ModelResolver, ModelSpec, found_models
-from flowdebate.models.usage import estimate_tokens
+from flowdebate.models.usage import IMAGE_TOKENS, estimate_tokens
 from flowdebate.patterns.seats import Seats
 from flowdebate.runs.limits import Price
 from flowdebate.service.documents.text import models_text
@@ -291,9 +291,10 @@ def sources_lines(plan: Plan) -> list[str]:
     read = [source for source in plan.sources if source.left_out is None]
     if not read:
         return []
-    tokens = [estimate_tokens(len(source.text)) for source in read]
+    tokens = [IMAGE_TOKENS if source.image else estimate_tokens(len(source.text)) for source in read]
     shown = [
-        f"{source.name} ({f'{len(source.pages)} pages, ' if source.pages else ''}{count:,} tokens)"
+        f"{source.name} ({f'{len(source.pages)} pages, ' if source.pages else 'image, ' * bool(source.image)}"
+        f"{count:,} tokens)"
         for source, count in zip(read, tokens, strict=True)
     ]
     from flowdebate.patterns.material import SOURCE_TOKENS

@@ -291,8 +291,8 @@ class SourceEntry(RosterEntry):
     @classmethod
     def of(cls, source: Source) -> Self | str:
         """The entry of a source; its text alone where that is all there is to say."""
-        if source == Source.of(source.name, source.text):
-            return source.text
+        if source == Source.of(source.name, source.image or source.text):
+            return source.image or source.text
         pages = {page.name: page.start for page in source.pages} or None
         return cls(
             text=source.text or None, pages=pages, size=source.size, sha256=source.sha256, left_out=source.left_out

@@ -1,0 +1,262 @@
+"""Images as sources: what each vendor is sent, what a model without eyes is, and what is no image."""
+
+from __future__ import annotations
+
+import base64
+import sqlite3
+import struct
+import zlib
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from typer.testing import CliRunner
+
+from flowdebate import Debater, Limits, council, debate
+from flowdebate.cli.app import app
+from flowdebate.errors import BadFile, ConfigurationError
+from flowdebate.models import Fallback, OpenAIModel
+from flowdebate.models.base import has_eyes
+from flowdebate.models.resolve import resolve_model
+from flowdebate.patterns import PATTERNS
+from flowdebate.service.plans.plan import make_plan, stored_plan
+from flowdebate.sources.files import read_sources
+from flowdebate.sources.source import Source
+from flowdebate.testing import FunctionModel
+from tests.server.stage import BRIEF, debater, staged
+from tests.vendors import vendors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.vendors import Vendor
+
+QUESTION = "Should rents be capped?"
+SIDES = [Debater("pro", "rents rise"), Debater("con", "rents fall")]
+
+
+def png(side: int = 4) -> bytes:
+    """A white square."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    rows = zlib.compress((b"\0" + b"\xff" * 3 * side) * side)
+    head = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
+
+
+BEGINS = {
+    "chart.png": png(),
+    "photo.jpeg": b"\xff\xd8\xff\xe0" + bytes(20),
+    "old.gif": b"GIF89a" + bytes(20),
+    "new.webp": b"RIFF\x10\0\0\0WEBPVP8 " + bytes(20),
+}
+URL = f"data:image/png;base64,{base64.b64encode(png()).decode()}"
+
+
+@pytest.fixture
+def chart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An image in the folder in which a command is run."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "chart.png").write_bytes(png())
+    return tmp_path / "chart.png"
+
+
+@pytest.fixture
+def found() -> Iterator[dict[Any, Vendor]]:
+    """Four vendors."""
+    with vendors() as running:
+        yield running
+
+
+# What models are sent
+
+
+@pytest.mark.parametrize("transport", ["aiohttp", "openai"])
+def test_each_vendor_is_sent_the_image_in_its_form_in_front_of_the_transcript(
+    transport: Any, chart: Path, found: dict[Any, Vendor]
+) -> None:
+    """By its own requests and by openai's SDK, to Anthropic by its SDK; the judge is shown none."""
+    pytest.importorskip("anthropic")
+    mine = OpenAIModel("gpt-5-mini", transport=transport)
+    sides = [Debater("pro", "rents rise", model=mine)]
+    sides += [Debater("con", "rents fall", model="anthropic/claude-haiku-5-5")]
+    held = debate(name="rent", debaters=sides, max_rounds=2, synthesizer=False, sources=[chart])
+    result = held.run_sync(QUESTION, model={"synthesize": "gemini/gemini-3-pro"})
+    for asked in found["openai"].asked:
+        system, shown, task = asked.body["messages"]
+        assert "[chart.png] (an image, which is shown to you)" in system["content"]
+        label = {"type": "text", "text": "[chart.png]"}
+        assert shown == {"role": "user", "content": [label, {"type": "image_url", "image_url": {"url": URL}}]}
+        assert task["content"].startswith("The debate so far:")
+    for asked in found["anthropic"].asked:
+        [turn] = asked.body["messages"]
+        label, image, *rest = turn["content"]
+        assert label["text"] == "[chart.png]"
+        inline = {"type": "base64", "media_type": "image/png", "data": URL.partition(",")[2]}
+        assert image == {"type": "image", "source": inline}
+        assert all(each["type"] == "text" for each in rest)
+    assert len(found["openai"].asked) == len(found["anthropic"].asked) == 2
+    assert "image" not in str(found["gemini"].asked[0].body["messages"])
+    [listed] = result.raw.sources
+    assert (listed.name, listed.media_type, listed.characters) == ("chart.png", "image/png", 0)
+    assert result.raw.quotes == [[], [], [], []]
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_whoever_speaks_in_a_pattern_is_shown_the_image(pattern: str, chart: Path) -> None:
+    """From every command; what a page and a trace show of the request has no image in it."""
+    info = PATTERNS[pattern]
+    plan = make_plan(info, {info.subject: info.load_page().example, "sources": ["chart.png"]})
+    shown = [
+        any("image_url" in str(message) for message in request.messages)
+        for request in requests_of(plan.pattern(), plan.subject)
+    ]
+    assert any(shown)
+
+
+def requests_of(pattern: Any, question: str) -> list[Any]:
+    """The first requests of a run, which then reaches its limit."""
+    requests: list[Any] = []
+
+    def answer(request: Any) -> Any:
+        requests.append(request)
+        return debater(request)
+
+    with pytest.MonkeyPatch.context():
+        try:
+            pattern.run_sync(question, model=FunctionModel(answer), limits=Limits(calls=4))
+        except Exception:  # noqa: BLE001 - an answer may not fit: the requests are what is looked at
+            return requests
+    return requests
+
+
+def test_an_image_is_stored_once_and_comes_back(chart: Path) -> None:
+    """In the plan of a run, as its data URL; a resumed run has it, whatever has become of the file."""
+    plan = make_plan(PATTERNS["debate"], {"question": QUESTION, "sources": ["chart.png"], "model": ["openai/gpt-5"]})
+    kept = stored_plan(plan)
+    chart.unlink()
+    again = make_plan(PATTERNS["debate"], {}, file=kept["options"])
+    assert again.sources == plan.sources == (Source.of("chart.png", URL),)
+    assert str(kept).count(URL) == 1
+
+
+def test_a_durable_run_keeps_the_image_in_its_journal(chart: Path, tmp_path: Path) -> None:
+    """Once, and a resumed run is shown it again."""
+    held = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False, sources=["chart.png"])
+    store = tmp_path / "runs.sqlite3"
+    ended = held.run_sync(QUESTION, model=FunctionModel(debater), store=store, run_id="r", limits=Limits(calls=1))
+    assert ended.status == "limit"
+    chart.write_bytes(b"GIF89a" + bytes(9))
+    seen: list[str] = []
+
+    def answer(request: Any) -> Any:
+        seen.append(str(request.messages))
+        return debater(request)
+
+    later = held.resume_sync("r", model=FunctionModel(answer), store=store, limits=Limits(calls=9))
+    assert later.status == "complete"
+    assert URL in seen[0]
+    with closing(sqlite3.connect(store)) as connection:
+        assert "\n".join(connection.iterdump()).count(URL) == 1
+
+
+def test_a_budget_counts_an_image_as_the_tokens_that_it_costs() -> None:
+    """And not as the characters of its base64."""
+    from flowdebate.models import ModelRequest
+
+    parts = [{"type": "text", "text": "four"}, {"type": "image_url", "image_url": {"url": "x" * 1_000_000}}]
+    request = ModelRequest(messages=[{"role": "user", "content": parts}], block="b")
+    assert request.characters == 4 + 6_400
+
+
+# A model without eyes
+
+
+@pytest.mark.parametrize("name", ["cerebras/gpt-oss-120b", "deepseek/deepseek-flash", "openai/gpt-4", "local"])
+def test_a_model_without_eyes_is_found_before_anybody_is_asked(
+    name: str, chart: Path, found: dict[Any, Vendor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the seat, the model and the file, from Python and from the command; also as one of two that may answer."""
+    for variable in ("CEREBRAS_API_KEY", "DEEPSEEK_API_KEY"):
+        monkeypatch.setenv(variable, "key")
+    for model in (name, Fallback("openai/gpt-5-mini", name)):
+        sides = [Debater("pro", "x", model="openai/gpt-5-mini"), Debater("con", "y", model=model)]
+        held = debate(name="rent", debaters=sides, sources=[chart])
+        with pytest.raises(ConfigurationError, match=r"rent-debater-con: `sources` must be texts for .*'chart\.png'"):
+            held.run_sync(QUESTION, model={"synthesize": "openai/gpt-5-mini"})
+    flags = ("--model", "openai/gpt-5-mini", "--model", f"con={name}", "--source", "chart.png", "--no-store")
+    told = CliRunner().invoke(app, ["debate", QUESTION, *flags])
+    assert told.exit_code == 2
+    assert f"texts for {name}, which cannot be shown images, got 'chart.png'" in " ".join(told.stderr.split())
+    assert not any(vendor.asked for vendor in found.values())
+
+
+def test_who_has_eyes() -> None:
+    """Those whose names say that they have none do not; an option decides for others."""
+    for name in ("openai/gpt-5.6-luna", "anthropic/claude-haiku-5-5", "gemini/gemini-flash-latest", "ollama/gemma3"):
+        assert has_eyes(resolve_model(name)), name
+    for name in ("groq/openai/gpt-oss-120b", "mistral/codestral-latest", "ollama/llama3", "openai/o3-mini"):
+        assert not has_eyes(resolve_model(name)), name
+    assert has_eyes(OpenAIModel("gpt-oss-vision", images=True))
+    assert not has_eyes(OpenAIModel("gpt-5", images=False))
+
+
+# What is an image, and what is none
+
+
+@pytest.mark.parametrize("name", BEGINS)
+def test_an_image_is_known_by_its_bytes(name: str, tmp_path: Path) -> None:
+    """Whatever it is called."""
+    path = tmp_path / name
+    path.write_bytes(BEGINS[name])
+    [source] = read_sources([f"figure={path}"])
+    assert (source.name, source.text, source.size) == ("figure", "", len(BEGINS[name]))
+    assert source.info.media_type == f"image/{path.suffix[1:]}"
+    assert source == Source.of("figure", str(source.image))
+
+
+def test_images_have_limits(tmp_path: Path) -> None:
+    """Each, and all together; one that is none, or broken on its way, is an error as well."""
+    big, image = tmp_path / "big.png", tmp_path / "a.png"
+    big.write_bytes(png() + bytes(3_750_000))
+    image.write_bytes(png() + bytes(3_500_000))
+    with pytest.raises(BadFile, match=r"big\.png: is larger than 3\.75 MB, the most that providers take"):
+        read_sources([str(big)])
+    with pytest.raises(BadFile, match="makes more than 10 MB of images"):
+        read_sources([f"{name}={image}" for name in "abc"])
+    for text, why in (
+        ("data:image/png;base64,%%%", "its base64 is broken"),
+        ("data:image/svg+xml;base64,PHN2Zz4=", "is no PNG, JPEG, WebP or GIF"),
+    ):
+        with pytest.raises(BadFile, match=f"chart: is no .*{why}" if "base64" in why else f"chart: {why}"):
+            council(name="c", members=[{"name": "a"}, {"name": "b"}], sources={"chart": text})
+
+
+def test_images_of_a_folder_are_left_out(tmp_path: Path) -> None:
+    """Most are logos; one that matters is named itself."""
+    (tmp_path / "notes.md").write_text("Rents rose.")
+    (tmp_path / "logo.png").write_bytes(png())
+    left = {source.name: source.left_out for source in read_sources([f"docs={tmp_path}"])}
+    assert left == {"docs/notes.md": None, "docs/logo.png": "is an image: name it itself to show it"}
+
+
+def test_a_request_over_http_brings_an_image_as_a_data_url() -> None:
+    """Its page lists it, and shows of the prompt that there was one; what is none is refused."""
+    from flowdebate.service import Service
+
+    with staged(lambda: Service(store="memory:", model=FunctionModel(debater))) as server:
+        options: dict[str, Any] = {"max_rounds": 1, "sources": {"chart.png": URL}}
+        run_id = server.finished(options=options)
+        [listed] = server.get(f"/runs/{run_id}").json()["document"]["raw"]["sources"]
+        assert listed["mediaType"] == "image/png"
+        page = server.http.get(f"{server.pages}/runs/{run_id}/travel?step=1")
+        assert page.status_code == 200
+        assert "[chart.png]\n(an image)" in page.text
+        assert "base64" not in page.text
+        broken = {**options, "sources": {"chart.png": "data:image/png;base64,AAAA"}}
+        refused = server.post("/runs", {**BRIEF, "options": broken})
+        assert refused.status_code == 422
+        assert "chart.png: is no PNG, JPEG, WebP or GIF" in refused.text
