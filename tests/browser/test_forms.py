@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import re
 import tomllib
 from typing import TYPE_CHECKING, Any
@@ -12,9 +14,12 @@ from flowdebate.service import Service
 from flowdebate.testing import FunctionModel
 from tests.browser.visit import Visit
 from tests.server.stage import TOKEN, Gate, debater, staged
+from tests.sources.test_images import png
+from tests.vendors import vendors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from playwright.sync_api import Browser, Page
 
@@ -182,3 +187,61 @@ def test_a_run_is_started_answered_and_stopped_by_keyboard(visit: Callable[[str]
         tab_to(page, "Stop")
         page.keyboard.press("Enter")
         page.get_by_text("Interrupted").first.wait_for()
+
+
+# Material, and models by seat
+
+SEATS = {"Ann": "openai/gpt-5-mini", "Ben": "anthropic/claude-haiku-5-5", "default": "gemini/gemini-3-pro"}
+SEATS |= {"judge": "ollama/gemma3"}
+
+
+def test_four_vendors_in_four_seats_read_what_was_chosen_in_the_form(
+    visit: Callable[[str], Visit], tmp_path: Path
+) -> None:
+    """Each request arrives where it should, with that vendor's key and no other, and with the text and the image."""
+    pytest.importorskip("anthropic")  # now: its import takes seconds
+    (tmp_path / "report.md").write_text("Rents rose by 15 per cent.")
+    (tmp_path / "chart.png").write_bytes(png())
+    make = lambda: Service(store="memory:", allow_models=SEATS.values())  # noqa: E731 - as `staged` takes it
+    with vendors() as found, staged(make) as stage:
+        page = visit(stage.url).open("/new")
+        page.get_by_label("Question").fill("Should rents be capped?")
+        page.locator("details").evaluate_all("folds => folds.forEach(fold => { fold.open = true; })")
+        for at, (name, stance) in enumerate((("Ann", "Cap rents"), ("Ben", "Free rents"))):
+            seat = page.locator(".seats > li").nth(at)
+            seat.locator("[data-name=name] input").fill(name)
+            seat.locator("[data-name=stance] textarea").fill(stance)
+            seat.locator("[data-name=model] input").first.fill(SEATS[name])
+        for role in ("default", "judge"):
+            page.locator(f".field[data-name=model] .field[data-name={role}] input").fill(SEATS[role])
+        page.get_by_label("Max rounds").fill("1")
+        page.get_by_label("Sources", exact=True).fill('{"memo": "Homes are scarce."}')
+        page.get_by_label("Files to add to sources").set_input_files([tmp_path / "report.md", tmp_path / "chart.png"])
+        page.get_by_text("(the content of chart.png)").first.wait_for()
+        page.get_by_role("button", name="Begin the debate").click()
+        page.get_by_text("What the judge saw").wait_for(timeout=90_000)
+    for vendor in found.values():
+        told = str([each.headers for each in vendor.asked])
+        assert vendor.refused == 0
+        assert all((other.key in told) is (other is vendor) for other in found.values() if other.key)
+    assert {name: len(vendor.asked) for name, vendor in found.items()} == dict.fromkeys(found, 1)
+    for vendor in (found["openai"], found["anthropic"]):
+        [asked] = vendor.asked
+        shown = json.dumps(asked.body)
+        assert "[memo] Homes are scarce." in shown
+        assert "[report.md] Rents rose by 15 per cent." in shown
+        assert base64.b64encode(png()).decode() in shown
+
+
+def test_a_file_that_cannot_be_read_is_said_at_the_sources(
+    stage: Stage, visit: Callable[[str], Visit], tmp_path: Path
+) -> None:
+    """In the words of the command line; nothing is started."""
+    (tmp_path / "app.bin").write_bytes(b"\0\1\2")
+    page = visit(stage.url).open("/new")
+    page.locator("details").evaluate_all("folds => folds.forEach(fold => { fold.open = true; })")
+    page.get_by_label("Files to add to sources").set_input_files([tmp_path / "app.bin"])
+    page.get_by_role("button", name="Begin the debate").click()
+    said = page.locator("#problems")
+    said.get_by_text("app.bin: is binary: only texts, documents and images").wait_for()
+    assert page.url.endswith("/new")

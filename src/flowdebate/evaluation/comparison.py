@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from flowdebate.models.base import Model
     from flowdebate.patterns.debate.judging.ballots import DecidedBy
     from flowdebate.patterns.debate.judging.views import ScheduleLike
-    from flowdebate.patterns.roles import BlockOptions
     from flowdebate.runs.context import Context
     from flowdebate.runs.options import RunOptions
 
@@ -148,9 +147,7 @@ def create_comparison(
         # a small model judges by letter in all orders, since its reasons may contradict its winner
         small = all(profile_of(ctx.model(judge)) == "concise" for judge in judges or ("intent/synthesize",))
         options = by_letter if small and criteria is None else how
-        # a panel has no model of its own, and the run may have none
-        own: BlockOptions = {"model": judges[0]} if judges else {}
-        judge = Judge(options, name=name, transcript=transcript, stances=texts.sides, options=own)
+        judge = Judge(options, name=name, transcript=transcript, stances=texts.sides)
         verdict = await judge(texts.model_copy(update={"question": asked}), ctx)
         done = {"verdict": verdict, "status": "complete", "stop_reason": "max_rounds"}
         return publish(read.model_copy(update=done), ctx)

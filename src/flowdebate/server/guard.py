@@ -41,6 +41,7 @@ SESSION = 7 * 24 * 3600
 _TOKEN = "token"  # noqa: S105 - the name of a parameter
 _HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::(?P<port>\d{1,5}))?", re.ASCII)
 _DIGITS = 16
+_MOST_OF_SOURCES = 14_000_000  # bytes of a request that begins a run, which may bring 10 MB of images as base64
 """More than those of the milliseconds since the epoch: reading a number of a million digits takes long."""
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _CSP = (
@@ -134,7 +135,7 @@ class Guard:
                 return
             await self._authenticate(request)
             _check_type(request)
-            receive = self._limit(request.headers, receive)
+            receive = self._limit(request.headers, receive, runs=request.url.path.endswith("/runs"))
         except (HTTPException, StoreError) as refusal:
             path = path_of(scope)
             said = (respond for start, respond in self.options.refusals.items() if path.startswith(start))
@@ -216,9 +217,9 @@ class Guard:
 
     # What is sent
 
-    def _limit(self, headers: Headers, receive: Receive) -> Receive:
+    def _limit(self, headers: Headers, receive: Receive, *, runs: bool) -> Receive:
         """`receive`, raising 413 when the body gets longer than allowed."""
-        most, read = self.options.max_body, 0
+        most, read = max(self.options.max_body, _MOST_OF_SOURCES if runs else 0), 0
         too_large = HTTPException(
             HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"The body is larger than {most:,} bytes.", {"connection": "close"}
         )

@@ -56,7 +56,7 @@ def read_sources(given: Sequence[str], *, folder: Path = Path()) -> list[Source]
     for each in given:
         name, path = _named(each, folder)
         if each == "-":
-            found.append(_text_of("stdin", "-", _read_stdin()))
+            found.append(read_content("stdin", "-", _read_stdin()))
             continue
         if is_diff(each):
             found += read_diff(each, folder, _why_secret)
@@ -67,11 +67,16 @@ def read_sources(given: Sequence[str], *, folder: Path = Path()) -> list[Source]
             found += read
         else:
             found.append(_read_file(path, each, name or path.name))
-        if sum(len(source.text.encode()) for source in found) > MOST_OF_TEXT * _MEGABYTE:
-            raise BadFile(each, f"makes more than {MOST_OF_TEXT} MB of text: name fewer files")
-        if sum(source.size for source in found if source.image is not None) > MOST_OF_IMAGES * _MEGABYTE:
-            raise BadFile(each, f"makes more than {MOST_OF_IMAGES} MB of images: name fewer, or smaller ones")
+        check_size(found, each)
     return found
+
+
+def check_size(sources: Sequence[Source], given: str) -> None:
+    """BadFile for more than can be stored with a run and sent with each turn, after the source `given`."""
+    if sum(len(source.text.encode()) for source in sources) > MOST_OF_TEXT * _MEGABYTE:
+        raise BadFile(given, f"makes more than {MOST_OF_TEXT} MB of text: name fewer files")
+    if sum(source.size for source in sources if source.image is not None) > MOST_OF_IMAGES * _MEGABYTE:
+        raise BadFile(given, f"makes more than {MOST_OF_IMAGES} MB of images: name fewer, or smaller ones")
 
 
 def allowed_folders(given: Iterable[str | Path], *, where: str) -> tuple[Path, ...]:
@@ -132,7 +137,7 @@ def _read_file(path: Path, given: str, name: str) -> Source:
         raise BadFile(given, f"cannot be read: {reason}") from None
     if len(data) > MOST_OF_FILE * _MEGABYTE:
         raise BadFile(given, f"is larger than {MOST_OF_FILE} MB")
-    return _text_of(name, given, data)
+    return read_content(name, given, data)
 
 
 def _why_secret(path: Path, content: bytes) -> str | None:
@@ -146,15 +151,15 @@ def _is_secret(path: Path) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in _SECRETS)
 
 
-def _text_of(name: str, given: str, data: bytes) -> Source:
-    """The source with the content `data`; BadFile for what is neither a text nor a document."""
+def read_content(name: str, given: str, data: bytes) -> Source:
+    """The source with the content `data`; BadFile for what is no text, no document and no image."""
     if _KEY in data:
         raise BadFile(given, f"{_SECRET}, and is never read")
     kind = kind_of(name if name != "stdin" else "", data)
     if kind is not None:
         return read_document(name, given, data, kind)
-    if image_type(data) is not None:
-        return Source.of_image(name, data, given=given)
+    if (image := image_type(data)) is not None:
+        return Source.of_image(name, given, data, image)
     if b"\0" in data:
         raise BadFile(given, "is binary: only texts, documents and images (PNG, JPEG, WebP, GIF) can be sources")
     try:

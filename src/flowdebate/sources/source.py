@@ -64,7 +64,7 @@ MOST_OF_IMAGE = 3.75
 """Megabytes of an image: the five in which Anthropic takes one are of base64, and others take more."""
 AN_IMAGE = "(an image, which is shown to you)"
 """What a prompt has in the place of its text."""
-_DATA_URL = re.compile(r"data:image/[a-z.+-]+;base64,")
+_DATA_URL = re.compile(r"data:[\w.+/-]*;base64,")
 
 
 def image_type(data: bytes) -> str | None:
@@ -92,28 +92,27 @@ class Source(WireModel):
     """Why a file of a folder was not read; None for a source."""
 
     @classmethod
-    def of(cls, name: str, text: str, data: bytes | None = None, *, pages: Sequence[Page] = ()) -> Self:
+    def of(cls, name: str, text: str, data: bytes | None = None, *, pages: Sequence[Page] = ()) -> Source:
         """The source of the file content `data`; None for a text that is in no file.
 
-        A text that is a data URL of an image is that image; BadFile for one that no model takes.
+        A text that is a data URL is the file in it; BadFile for one that cannot be read.
         """
         if (begins := _DATA_URL.match(text)) is not None:
+            from flowdebate.sources.files import read_content
+
             try:
-                return cls.of_image(name, base64.b64decode(text[begins.end() :], validate=True))
+                return read_content(name, name, base64.b64decode(text[begins.end() :], validate=True))
             except ValueError:
-                raise BadFile(name, "is no image: its base64 is broken") from None
+                raise BadFile(name, "is no file: its base64 is broken") from None
         data = text.encode(errors="replace") if data is None else data
         hashed = sha256(data).hexdigest()
         return cls(name=name, text=clean_text(text), pages=tuple(pages), size=len(data), sha256=hashed)
 
     @classmethod
-    def of_image(cls, name: str, data: bytes, *, given: str | None = None) -> Self:
+    def of_image(cls, name: str, given: str, data: bytes, kind: str) -> Self:
         """The source of an image; BadFile, with the path as it was `given`, for one that no model takes."""
-        kind = image_type(data)
-        if kind is None:
-            raise BadFile(given or name, "is no PNG, JPEG, WebP or GIF, which are the images that models take")
         if len(data) > MOST_OF_IMAGE * 1_000_000:
-            raise BadFile(given or name, f"is larger than {MOST_OF_IMAGE} MB, the most that providers take of an image")
+            raise BadFile(given, f"is larger than {MOST_OF_IMAGE} MB, the most that providers take of an image")
         image = f"data:{kind};base64,{base64.b64encode(data).decode()}"
         return cls(name=name, image=image, size=len(data), sha256=sha256(data).hexdigest())
 

@@ -32,7 +32,7 @@ _ELSEWHERE = frozenset({"suspend", "goes_on"})
 """Options about the terminal of a command, and of forks."""
 _SPECIAL = frozenset({"humans"})
 _HELP: Mapping[str, str] = {
-    "sources": 'Texts that speakers may quote, by name: {"report": "Rents rose by 15 per cent."}'
+    "sources": 'Texts that speakers may quote, by name: {"report": "Rents rose."}; files and images, below.'
 }
 """Help of options that the command line takes in another form."""
 _FLAG = re.compile(r"--([a-z][a-z-]*)")

@@ -139,10 +139,6 @@ class AnthropicModel(PooledModel):
 
             return await answer_in_modes(request, self._modes, (endpoint.base_url, self._name), chat)
 
-    async def check_ready(self) -> None:
-        """Raise AuthenticationFailed where there is no key."""
-        self._endpoint()
-
     def _endpoint(self) -> Endpoint:
         url = self._address
         if self._base_url is None:

@@ -87,6 +87,9 @@ class LocalModel(PooledModel):
     def __repr__(self) -> str:
         return f"LocalModel({'' if self._path is None else repr(str(self._path))})"
 
+    def _endpoint(self) -> None:
+        """Nothing to check: whoever asks it first starts the engine."""
+
     async def _answer(self, request: ModelRequest) -> ModelResponse:
         response = await self._ask(request)
         # the engine reports the path of its file, which is nobody's business in a recording or a stored run

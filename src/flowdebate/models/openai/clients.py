@@ -251,6 +251,7 @@ class PooledModel:
         @property
         def base_url(self) -> str: ...
         async def _answer(self, request: ModelRequest) -> ModelResponse: ...
+        def _endpoint(self) -> object: ...
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
         """Answer once; `retry` applies to calls through the call boundary, as runs make them."""
@@ -260,6 +261,11 @@ class PooledModel:
         if request.output is not None and response.finish == "length":
             raise OutputTruncated("the answer was cut off before its end: give it more room (max_tokens)")
         return response
+
+    async def check_ready(self) -> None:
+        """Raise what the first call would raise for want of a key, or where real models are forbidden."""
+        check_real_calls_allowed(self.name, base_url=self.base_url)
+        self._endpoint()
 
     @asynccontextmanager
     async def open_connections(self) -> AsyncIterator[Self]:

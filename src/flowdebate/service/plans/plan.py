@@ -258,13 +258,17 @@ def _with_seats(plan: Plan) -> Plan:
 def _read_sources(options: PatternOptions) -> PatternOptions:
     """The options with the texts of sources in the place of their files: a stored run needs the texts themselves."""
     diffs = options.diffs
-    if not isinstance(options.sources, list) and not diffs:
+    if options.sources is None and not diffs:
         return options
-    from flowdebate.sources.files import read_sources
+    from flowdebate.sources.files import check_size, read_sources
 
     where, field = options.place("sources")
     named = options.sources if isinstance(options.sources, list) else []
-    entries: dict[str, SourceEntry | str] = dict(options.sources) if isinstance(options.sources, dict) else {}
+    entries: dict[str, SourceEntry | str] = {}
+    if isinstance(options.sources, dict):
+        given = {name: Source.of(name, each) for name, each in options.sources.items() if isinstance(each, str)}
+        check_size([*given.values()], field)
+        entries = {**options.sources, **{name: SourceEntry.of(source) for name, source in given.items()}}
     read = [*read_sources(named, folder=options.folder("sources")), *read_sources(diffs, folder=options.folder("diff"))]
     for source in read:
         if source.name in entries:  # speakers name a source by it

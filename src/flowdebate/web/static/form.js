@@ -142,7 +142,7 @@ export function refuse(form, field, problem, title) {
 }
 
 const inputs = (/** @type {HTMLFormElement} */ form) =>
-  /** @type {HTMLInputElement[]} */ ([...form.elements].filter((each) => each.matches("input, select, textarea")));
+  /** @type {HTMLInputElement[]} */ ([...form.elements].filter((each) => each.matches("input:not([type=file]), select, textarea")));
 
 /**
  * Keep what is typed into a form in this tab until it is sent, also over a reload; fill in what was typed before.

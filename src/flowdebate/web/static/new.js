@@ -18,6 +18,28 @@ function request() {
   return { pattern: form.dataset.pattern, question: typeof data === "object" ? data : question };
 }
 
+/**
+ * The request with the files that were chosen, by their names: as data URLs, or only named.
+ * @param {ReturnType<typeof request>} asked
+ * @param {boolean} named
+ */
+async function withFiles(asked, named) {
+  const chosen = [.../** @type {HTMLInputElement | null} */ (form.querySelector("input[type=file]"))?.files ?? []];
+  const texts = asked.options?.sources ?? {};
+  if (!chosen.length || typeof texts !== "object") return asked;
+  const read = named ? chosen.map((file) => `(the content of ${file.name})`) : await Promise.all(chosen.map(urlOf));
+  const sources = { ...texts, ...Object.fromEntries(chosen.map((file, at) => [file.name, read[at]])) };
+  return { ...asked, options: { ...asked.options, sources } };
+}
+
+/** @param {File} file @returns {Promise<string>} */
+async function urlOf(file) {
+  const reader = new FileReader();
+  reader.readAsDataURL(file);
+  await new Promise((done) => reader.addEventListener("loadend", done));
+  return String(reader.result);
+}
+
 /** The names of those whom people play. */
 function people() {
   const chosen = /** @type {HTMLInputElement[]} */ ([...form.querySelectorAll("[data-human]:checked")]);
@@ -31,7 +53,7 @@ form.addEventListener("submit", async (event) => {
   if (!subject.value.trim()) return refuse(form, form.dataset.subject ?? "", "Write this first.", "Nothing was started.");
   button.disabled = true;
   try {
-    const run = await ask("POST", "/runs", request());
+    const run = await ask("POST", "/runs", await withFiles(request(), false));
     sent();
     location.assign(`${root}/runs/${encodeURIComponent(run.runId)}`);
   } catch (problem) {
@@ -47,7 +69,7 @@ function write() {
   const mine = ++typed;
   setTimeout(async () => {
     if (mine !== typed) return;
-    const written = await ask("POST", "/plans", request()).catch(() => null);
+    const written = await ask("POST", "/plans", await withFiles(request(), true)).catch(() => null);
     if (mine !== typed || written === null) return;
     for (const each of document.querySelectorAll("[data-as]")) each.textContent = written[/** @type {HTMLElement} */ (each).dataset.as ?? ""];
   }, 200);

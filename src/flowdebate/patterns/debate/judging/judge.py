@@ -201,7 +201,8 @@ class Judge(Block[Any, JudgedVerdict]):
         material = make_material(sources, where=where)
         given = generator_options(own, "intent/synthesize", SHOWN, where=block_name)
         self._visibility: Visibility = given["visibility"]
-        self._model: Model | str = given["model"]
+        # a panel has no model of its own, and the run may have none
+        self._model: Model | str = given["model"] if own.get("model") or not how.models else how.models[0]
         self._profile = own.get("profile")
         self._setup = JurorSetup(
             name=block_name,
