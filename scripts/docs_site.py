@@ -219,9 +219,26 @@ def main() -> None:
     subprocess.run(command, check=True)  # noqa: S603
     for page in (BUILD / "docs").rglob("*.md"):  # llms.txt names them
         shutil.copy(page, BUILD / "site" / page.relative_to(BUILD / "docs"))
+    prepare_search(BUILD / "site")
     if problems := [*missing(), *foreign()]:
         sys.exit("\n".join(problems))
     print(f"{BUILD / 'site' / 'index.html'}: {len(list((BUILD / 'site').rglob('*.html')))} pages")
+
+
+def prepare_search(site: Path) -> None:
+    """Let search find pages, and work from files.
+
+    The entries of the reference, four fifths of all, would stand before the pages that explain them. From files the
+    theme asks for `search.js`, and browsers start no worker: it gets its program as text.
+    """
+    found = json.loads((site / "search.json").read_text("utf-8"))
+    found["items"] = [item for item in found["items"] if not item["location"].startswith("reference/")]
+    (site / "search.json").write_text(index := json.dumps(found), "utf-8")
+    [worker] = (site / "assets" / "javascripts" / "workers").glob("search.*.js")
+    program = json.dumps(worker.read_text("utf-8"))
+    start = f"super(URL.createObjectURL(new Blob([{program}])))"
+    script = f"var __index = {index};\nwindow.Worker = class extends Worker {{ constructor() {{ {start}; }} }};\n"
+    (site / "search.js").write_text(script, "utf-8")
 
 
 def missing() -> list[str]:

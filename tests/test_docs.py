@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import inspect
+import json
 import os
 import re
 import shlex
@@ -342,3 +343,14 @@ def test_each_threat_names_the_tests_that_repeat_it() -> None:
         assert named, threat
         for path, name in named:
             assert re.search(rf"^(async )?def {name}\(", (ROOT / "tests" / path).read_text("utf-8"), re.MULTILINE), name
+
+
+def test_the_notebook_is_committed_as_it_was_executed() -> None:
+    """From top to bottom, with what it shows: who reads it on a code host sees reports and tables."""
+    cells = json.loads((ROOT / "examples" / "notebook.ipynb").read_text("utf-8"))["cells"]
+    codes = [cell for cell in cells if cell["cell_type"] == "code"]
+    assert [cell["execution_count"] for cell in codes] == list(range(1, len(codes) + 1))
+    outputs = [output for cell in codes for output in cell["outputs"]]
+    assert {output["output_type"] for output in outputs} == {"display_data", "execute_result"}
+    shown = "".join("".join(output["data"].get("text/html", "")) for output in outputs)
+    assert all(text in shown for text in ("Winner: Ines", "Judge audit", "A covered pool teaches on two hundred days."))

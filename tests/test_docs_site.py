@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from pathlib import Path
@@ -72,3 +73,17 @@ def test_llms_txt_names_every_page(pages: Path) -> None:
     lines = re.findall(r"^- \[.+?\]\((.+?)\): .+$", (pages / "llms.txt").read_text("utf-8"), re.MULTILINE)
     assert {*lines} == {page.name for page in (ROOT / "docs").glob("*.md")} - {"index.md"} | {"reference.md"}
     assert all((pages / line).exists() for line in lines)
+
+
+def test_search_finds_pages_and_works_from_files(tmp_path: Path) -> None:
+    """The reference is not searched; a script has the index and the program of the worker, which files cannot start."""
+    workers = tmp_path / "assets" / "javascripts" / "workers"
+    workers.mkdir(parents=True)
+    (workers / "search.abc.min.js").write_text('onmessage = () => "</script>";')
+    items = [{"location": "cost.html"}, {"location": "reference/flowdebate.html#cost"}]
+    (tmp_path / "search.json").write_text(json.dumps({"config": {}, "items": items}))
+    docs_site.prepare_search(tmp_path)
+    assert json.loads((tmp_path / "search.json").read_text())["items"] == items[:1]
+    script = (tmp_path / "search.js").read_text()
+    assert script.startswith('var __index = {"config": {}, "items": [{"location": "cost.html"}]};')
+    assert json.dumps('onmessage = () => "</script>";') in script

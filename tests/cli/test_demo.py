@@ -81,6 +81,7 @@ def test_the_page_is_that_of_the_run_and_needs_its_token(monkeypatch: pytest.Mon
             page = await client.get(opened[0], headers={"accept": "text/html"}, follow_redirects=True)
             assert page.status_code == 200
             assert "Should the firm go on with working from home?" in page.text
+            assert "nothing was edited" in page.text  # who spoke, and how it was recorded
             assert (await client.get(opened[0].partition("?")[0])).status_code == 401
 
     monkeypatch.setattr("flowdebate.server.app.serve", serve)

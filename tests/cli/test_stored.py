@@ -423,6 +423,17 @@ def test_a_run_is_shown_step_by_step(store: Path) -> None:
     assert document == json.loads(result.stdout)
 
 
+def test_a_note_is_written_and_shown(store: Path) -> None:
+    """The next one takes its place, a blank one deletes it, and one that is too long is refused."""
+    with Stage() as on:
+        run_id = ended_early(on)
+    assert "Note: Without **figures**." in command("show", run_id, "--note", "Without **figures**.").stdout
+    assert json.loads(command("show", run_id, "--json").stdout)["note"] == "Without **figures**."
+    refused = command("show", run_id, "--note", "x" * 2001)
+    assert (refused.exit_code, "at most 2,000 characters" in refused.stderr) == (2, True)
+    assert "Note:" not in command("show", run_id, "--note", "").stdout
+
+
 def test_what_is_deleted_is_gone(store: Path) -> None:
     """By id, by age, by status; without a terminal only with --yes."""
     with Stage() as on:

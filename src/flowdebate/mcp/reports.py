@@ -55,6 +55,7 @@ class RunSummary(BaseModel):
     pattern: str = Field(description="The pattern: debate, consensus, … or a name that the application registered.")
     question: str = Field(description="The question or task, cut to one line.")
     created_at: datetime
+    labels: dict[str, str] = Field(description="What the run was labelled with, such as its batch.")
     calls: int | None = Field(description="Calls of models so far; null where that is not known.")
 
 
@@ -183,6 +184,7 @@ def _summary(run: RunState, usage: Tokens | None = None) -> dict[str, Any]:
         "pattern": run.pattern or run.block,
         "question": shorten(run.question),
         "created_at": moment(run.created_at),
+        "labels": dict(run.labels),
         "calls": None if usage is None else usage.calls,
     }
 

@@ -90,9 +90,13 @@ def step_data(step: StepRow) -> dict[str, Any]:
     return {**state, "at": at, "failures": list(step.failures)}
 
 
-def show_run(run: StoredRun, steps: Sequence[StepRow], page: Page) -> None:
-    """Write the options of `run`, its steps, and its outcome."""
+def show_run(run: StoredRun, steps: Sequence[StepRow], page: Page, note: str = "") -> None:
+    """Write the options of `run`, its labels and its note, its steps, and its outcome."""
     show_head(run, page)
+    for label, value in run.header.labels.items():
+        page.labelled("Label", f"{label}={value}", "dim")
+    if note:
+        page.labelled("Note", note, "")
     if (fork := Fork.of(run, steps)) is not None:
         page.labelled("Fork of", f"{fork.parent}: {fork.counts}", "dim")
     for step in steps:

@@ -121,26 +121,32 @@ def show(
     *,
     last: Annotated[bool, Option(help="The newest run.")] = False,
     page: Annotated[bool, Option(help="Show the page of its command, not the steps.")] = False,
+    note: Annotated[str | None, Option(metavar="TEXT", help='Write a note on it first; "" deletes the note.')] = None,
     store: opt.StoreName = None,
     as_json: opt.Json = False,
 ) -> None:
-    """Show a stored run with its steps and its result."""
+    """Show a stored run with its labels and its note, its steps and its result."""
     from flowdebate.cli.stored.run_view import document_of, run_data, show_run, step_data
     from flowdebate.cli.terminal.page import render
     from flowdebate.service.runs import chosen_run, opened
+    from flowdebate.service.service import Service
 
     with opened(store) as place:
         stored = asyncio.run(chosen_run(place.store, run, last=last, verb="show"))
         steps = asyncio.run(place.store.steps(stored.header.run_id))
+        service = Service(store=place.store)
+        if note is not None:
+            asyncio.run(service.write_note(stored.header.run_id, note))
+        note = asyncio.run(service.note(stored.header.run_id))
     document = document_of(stored, steps) if page else None
     if document is not None and as_json:
         write_json(document.to_json())
     elif document is not None:
         render(document, open_page(document.speakers))
     elif as_json:
-        write_json({**run_data(stored, whole=True), "done": [step_data(step) for step in steps]})
+        write_json({**run_data(stored, whole=True), "note": note, "done": [step_data(step) for step in steps]})
     else:
-        show_run(stored, steps, open_page())
+        show_run(stored, steps, open_page(), note)
 
 
 @opt.command()
