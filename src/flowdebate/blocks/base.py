@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
 
 from flowdebate._messages import add_note
 from flowdebate.errors import ConfigurationError, ReadOnly, ResourceConflict, RunExists, RunNotFound
 from flowdebate.runs.context import place_of
-from flowdebate.runs.execute import check_outside, make_run, run_block, run_sync, start_block
+from flowdebate.runs.execute import Seat, check_outside, make_run, run_block, run_sync, start_block
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import AsyncIterable, Callable, Collection, Iterable, Mapping
 
     from flowdebate.blocks.outline import Outline
-    from flowdebate.models.base import Model
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.resources.resource import Resource
     from flowdebate.runs.batch.batch import Batch
@@ -35,17 +34,6 @@ InT_contra = TypeVar("InT_contra", contravariant=True)
 OutT_co = TypeVar("OutT_co", covariant=True)
 
 _NONE: Mapping[str, Resource] = MappingProxyType({})  # frozen: all blocks without resources share it
-
-
-class Seat(NamedTuple):
-    """A block that asks a model."""
-
-    block: str
-    model: Model | str
-    around: tuple[ModelChoice, ...]
-    """The models of the patterns around it, the nearest first."""
-    checks: Sequence[Callable[[Model, str], None]]
-    """Of what it adds to its prompts, as in `Capability`."""
 
 
 class Block(ABC, Generic[InT_contra, OutT_co]):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypedDict, TypeVar, Unpa
 
 from flowdebate._util.text import CutOff, Trimmed
 from flowdebate._util.validation import check_count
-from flowdebate.blocks.base import Block, Seat, merge_resources
+from flowdebate.blocks.base import Block, merge_resources
 from flowdebate.blocks.handler import Invocation, check_resources, invocation, result_of
 from flowdebate.blocks.outline import Outline
 from flowdebate.blocks.tools import Capability, Tool, ToolLike, as_tools, check_uses, tool
@@ -18,6 +18,7 @@ from flowdebate.models.base import CallRetried, Message, Model, ModelRequest, Mo
 from flowdebate.models.output import OutputSchema
 from flowdebate.runs.context import place_of
 from flowdebate.runs.events import BlockAnswered, TextDelta, ToolCalled
+from flowdebate.runs.execute import Seat
 
 if TYPE_CHECKING:
     from flowdebate.models.resolve import ModelChoice

@@ -27,10 +27,10 @@ from flowdebate.runs.context import Scope, SequencerHandle, place_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from flowdebate.blocks.base import Seat
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.resources.resource import Resource, StateResource
     from flowdebate.runs.context import Context
+    from flowdebate.runs.execute import Seat
 
 
 InT = TypeVar("InT")

@@ -9,7 +9,7 @@ import os
 import threading
 from collections import deque
 from concurrent.futures import Future, wait
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 from flowdebate._messages import add_note, error_text
@@ -32,9 +32,9 @@ from flowdebate.runs.run import ACTING, Run
 from flowdebate.store.open import STORE_VARIABLE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Mapping
+    from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 
-    from flowdebate.blocks.base import Seat
+    from flowdebate.models.base import Model
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.resources.resource import Resource
     from flowdebate.runs.context import Context, SessionLike
@@ -45,6 +45,17 @@ if TYPE_CHECKING:
 
 OutT_co = TypeVar("OutT_co", covariant=True)
 T = TypeVar("T")
+
+
+class Seat(NamedTuple):
+    """A block that asks a model."""
+
+    block: str
+    model: Model | str
+    around: tuple[ModelChoice, ...]
+    """The models of the patterns around it, the nearest first."""
+    checks: Sequence[Callable[[Model, str], None]]
+    """Of what it adds to its prompts, as in `Capability`."""
 
 
 class Runnable(Protocol[OutT_co]):
