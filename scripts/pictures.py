@@ -293,6 +293,7 @@ _PAGES = {
     "travel": "/runs/harrow-pool/travel?step=5",
     "blind": "/runs/harrow-pool/blind",
     "audit": "/audit",
+    "present": "/runs/harrow-pool/present#3",
     "report": "/api/v1/runs/harrow-pool/report.html",
 }
 
