@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from flowdebate.cli.app import app
 from flowdebate.evaluation.audit_report import LIMITS
-from flowdebate.service.votes import cast_vote
+from flowdebate.service.readers import cast_vote
 
 from .stage import Stage
 from .test_stored import add_like, in_store, newest

@@ -7,7 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flowdebate.cli.terminal.marks import Marks
+from flowdebate.cli.terminal.page import Marks
 
 PIECES = st.lists(st.sampled_from([*"ab *`#_\n", "**", "## ", "```\n", "\n\n", "- ", "word "]), max_size=30)
 

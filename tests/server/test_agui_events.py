@@ -13,7 +13,7 @@ from flowdebate.models.usage import Usage
 from flowdebate.patterns.roster import Debater
 from flowdebate.resources.tasks import TaskChanged
 from flowdebate.runs.events import BlockAnswered, CallRetried, RunStarted, TextDelta
-from flowdebate.server.protocols.agui_events import AgUi
+from flowdebate.server.protocols.agui import AgUi
 from flowdebate.service import channel
 from flowdebate.service.channel import Update
 from flowdebate.testing import ScriptedModel, ToolCall

@@ -16,12 +16,9 @@ from flowdebate.cli.evaluate import evaluate
 from flowdebate.cli.help import Command, Commands
 from flowdebate.cli.models import models
 from flowdebate.cli.patterns import add_pattern_commands
-from flowdebate.cli.serving import mcp, serve
-from flowdebate.cli.stored.archive import archive
-from flowdebate.cli.stored.queue import queue
+from flowdebate.cli.serving import mcp, queue, serve
 from flowdebate.cli.stored.resume import answer, fork, resume
-from flowdebate.cli.stored.runs import delete, export, import_, migrate, report, runs, show, verify
-from flowdebate.cli.stored.share import share
+from flowdebate.cli.stored.runs import archive, delete, export, import_, migrate, report, runs, share, show, verify
 from flowdebate.cli.stored.watch import watch
 from flowdebate.cli.study import study
 from flowdebate.cli.terminal.process import check_target, log_to, open_page, report_problems, write_report

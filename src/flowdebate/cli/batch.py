@@ -239,9 +239,9 @@ class Plans:
     def __init__(
         self, pattern: str, options: Mapping[str, Any], file: str | None, *, first: str, store: Store | None = None
     ) -> None:
-        from flowdebate.service.archive import archive_of
         from flowdebate.service.plans.models import models_line, sources_lines, with_policies
         from flowdebate.service.plans.plan import make_plan, stored_plan, with_sides
+        from flowdebate.service.runs import archive_of
 
         info = find_pattern(pattern)
         if info is None or pattern in info.former_names:

@@ -1,30 +1,37 @@
-"""`flowdebate serve` and `flowdebate mcp`: runs for programs, browsers and MCP hosts."""
+"""`flowdebate serve`, `mcp` and `queue`: runs for programs, browsers and workers, and the token of servers."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import secrets
+import stat
 import sys
 import tempfile
 import webbrowser
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar
 from urllib.parse import urlencode
 
+from flowdebate._util.files import make_private_folder
 from flowdebate._util.importing import load_object
+from flowdebate._util.text import counted
 from flowdebate._util.validation import check_library
 from flowdebate.cli import options as opt
-from flowdebate.cli.terminal.process import tell
-from flowdebate.cli.tokens import kept_token, read_token
-from flowdebate.errors import ConfigurationError
+from flowdebate.cli.terminal.process import open_page, tell, write_json
+from flowdebate.errors import BadFile, ConfigurationError
+from flowdebate.service.plans.files import read_text, reason_of
 from flowdebate.service.plans.options import COMMAND, Amount, Count, FilePath, Option, Text, misuse, read_models
+from flowdebate.store.open import default_store_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from flowdebate.runs.queue_state import QueueState
     from flowdebate.service.service import Service
+    from flowdebate.service.state import Changed
 
 
 T = TypeVar("T")
@@ -327,4 +334,136 @@ def _make_service(
         recover=recover,
         allow_models=allow_models or None,
         keep_days=given.get("keep_days"),
+    )
+
+
+_SHORTEST = 16
+"""As in `create_app`, but checked here, where the message can name the file."""
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+
+
+def read_token(path: str) -> str:
+    """The token in a file; BadFile for what is none."""
+    token = read_text(path, megabytes=1).strip()
+    if len(token) < _SHORTEST or not token.isascii() or not token.isprintable() or " " in token:
+        raise BadFile(path, f"must hold one token of at least {_SHORTEST} ASCII letters, digits or signs")
+    return token
+
+
+def kept_token(*, new: bool = False, needed: bool = False) -> str:
+    """The token of this user's servers, made by the first of them; `new` replaces it.
+
+    BadFile where others may have read or written it. Where it cannot be kept, a message says so, and the token is good
+    for this start alone; BadFile if it is `needed` by another command than the server.
+    """
+    path = default_store_path().with_name("token")
+    try:
+        make_private_folder(path.parent)
+        if new or not os.path.lexists(path):
+            _write(path, replace=new)
+        found = path.lstat()
+        with path.open("rb"):  # where it is there, and cannot be read
+            pass
+    except OSError as error:
+        if needed:
+            raise BadFile(str(path), f"cannot be kept: {reason_of(error)}") from None
+        tell(f"The token cannot be kept in {path} ({reason_of(error)}): it is a new one at each start")
+        return secrets.token_urlsafe(32)
+    again = "Once you know why, --new-token makes another one."
+    if not stat.S_ISREG(found.st_mode):
+        raise BadFile(str(path), f"is no plain file, so the token in it is not trusted. {again}")
+    if os.name == "posix" and (found.st_uid != os.geteuid() or found.st_mode & _OTHERS):
+        mode = f"{stat.S_IMODE(found.st_mode):04o}"
+        raise BadFile(
+            str(path), f"has the mode {mode}, not 0600, so others may know the token or have written it. {again}"
+        )
+    return read_token(str(path))
+
+
+def _write(path: Path, *, replace: bool) -> None:
+    """Write a token, whole or not at all; of two servers that start at once, the first one's stands."""
+    handle, name = tempfile.mkstemp(prefix=".token-", dir=path.parent)  # with the mode 0600
+    try:
+        with os.fdopen(handle, "w", encoding="ascii") as file:
+            file.write(f"{secrets.token_urlsafe(32)}\n")
+        if replace:
+            Path(name).replace(path)
+        else:
+            with suppress(FileExistsError):
+                os.link(name, path)
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
+@opt.command()
+def queue(
+    workers: Annotated[
+        Text,
+        Option(metavar="MODULE:OBJECT", help="The Workers of your application, or a function that makes them."),
+    ],
+    action: Annotated[
+        Literal["show", "resume", "cancel"],
+        Option(metavar="ACTION", help="show (the default), or resume or cancel all runs that match."),
+    ] = "show",
+    *,
+    status: opt.Status = None,
+    pattern: opt.Pattern = None,
+    text: opt.Search = None,
+    retry_dead_letter: Annotated[bool, Option(help="resume: also runs that were given up.")] = False,
+    as_json: opt.Json = False,
+) -> None:
+    """Show the queue of your workers, or resume or cancel its runs.
+
+    With resume or cancel, 200 runs at a time: without --status those that stopped early, or those that go on.
+    """
+    filters = {"status": status, "pattern": pattern, "text": text}
+    if action == "show" and (any(filters.values()) or retry_dead_letter):
+        raise misuse("ACTION", action, "Filters say which runs to resume or cancel: name one of them as the ACTION.")
+    sys.path.insert(0, str(Path.cwd()))  # as `python -m` does
+    from flowdebate.service.state import Changed
+    from flowdebate.workers.deployment import Workers
+
+    given = load_object(workers, Workers, where=COMMAND, field="MODULE:OBJECT")
+
+    async def ask() -> QueueState | Changed:
+        from flowdebate.service.service import Service
+
+        try:
+            if action == "show":
+                return await given.overview()
+            async with Service(workers=given) as service:
+                if action == "cancel":
+                    return await service.cancel_all(**filters)
+                return await service.resume_all(**filters, retry_dead_letter=retry_dead_letter)
+        finally:
+            await given.close()
+
+    found = asyncio.run(ask())
+    if as_json:
+        write_json(found.model_dump(mode="json", by_alias=True))
+    elif isinstance(found, Changed):
+        page = open_page()
+        page.line(f"{counted(len(found.runs), 'run')} {'resumed' if action == 'resume' else 'cancelled'}.")
+        for run_id, why in found.refused.items():
+            page.labelled(run_id, why, "yellow")
+        if found.more:
+            page.line("Others match: the same command again goes on.")
+    else:
+        _show(found)
+
+
+def _show(state: QueueState) -> None:
+    page = open_page()
+    oldest = "" if state.oldest is None else f", the oldest for {state.oldest:.0f} s"
+    page.labelled("Queue", state.queue, "bold", indent="")
+    page.line(f"{state.waiting} waiting{oldest}; {state.put_off} put off, {state.running} running")
+    page.line(f"{state.rejected} rejected, {counted(state.dead_letters, 'dead letter')}")
+    rows = [
+        (each.version, str(each.waiting), str(each.put_off), str(each.running), str(each.workers))
+        for each in state.versions
+    ]
+    page.columns(("VERSION", "WAITING", "PUT OFF", "RUNNING", "WORKERS"), rows)
+    page.columns(
+        ("WORKER", "VERSION", "RUNNING"),
+        [(each.worker, each.version, str(each.running)) for each in state.workers],
     )

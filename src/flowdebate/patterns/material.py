@@ -17,10 +17,9 @@ from flowdebate.patterns.state import pattern_state, round_of
 from flowdebate.prompts.escaping import quoted, tag_text
 from flowdebate.prompts.template import filled
 from flowdebate.runs.durable.journal import DECISION
-from flowdebate.sources.lines import numbered
 from flowdebate.sources.passages import Passage, find_passages
 from flowdebate.sources.quotes import look_up
-from flowdebate.sources.source import AN_IMAGE, Source, check_sources
+from flowdebate.sources.source import AN_IMAGE, Source, check_sources, numbered
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -23,7 +23,6 @@ from flowdebate.server.front import API, Front
 from flowdebate.server.guard import LOOPBACK, Guard, GuardOptions, Links
 from flowdebate.server.pages import forms as form_pages
 from flowdebate.server.pages import judging as judging_pages
-from flowdebate.server.pages import public as public_pages
 from flowdebate.server.pages import runs as pages
 from flowdebate.server.problems import FieldProblem, Problem, handle_problems
 from flowdebate.server.protocols.streams import Audience
@@ -116,7 +115,7 @@ def create_app(  # noqa: PLR0913 - keyword-only
     )
     for router in (routes.router, views.router, links.router, routes.catalog):
         app.include_router(router, prefix=API)
-    for router in (pages.router, form_pages.router, judging_pages.router, public_pages.router, *others):
+    for router in (pages.router, form_pages.router, judging_pages.router, *others):
         app.include_router(router)
     handle_problems(app)
     return app

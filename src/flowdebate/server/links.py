@@ -17,9 +17,8 @@ from flowdebate.server.front import API, Front, FrontOf, ServiceOf, data, stored
 from flowdebate.server.guard import Link, shared_root_of
 from flowdebate.server.problems import JSONData, responses
 from flowdebate.server.requests import LinkAnswerBody, LinkBody, VoteBody
-from flowdebate.service.shares import Share, Shown, shares_of
+from flowdebate.service.readers import Share, Shown, Votes, shares_of, votes_in
 from flowdebate.service.state import PendingInput
-from flowdebate.service.votes import Votes, votes_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

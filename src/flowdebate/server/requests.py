@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from flowdebate.service.shares import Shown
+from flowdebate.service.readers import Shown
 from flowdebate.service.statuses import State
 
 LONGEST_QUESTION = 20_000

@@ -41,8 +41,8 @@ from flowdebate.server.requests import (
     VoteBody,
 )
 from flowdebate.service.plans.options import option_of
+from flowdebate.service.readers import Votes
 from flowdebate.service.state import BudgetState, Changed, RunDetails, RunPage, RunState
-from flowdebate.service.votes import Votes
 from flowdebate.store.archive import ArchivedDebate
 from flowdebate.web.written import as_curl, as_python, as_toml
 

@@ -20,7 +20,7 @@ from flowdebate.patterns.debate.judging.ballots import Judging
 from flowdebate.patterns.debate.mirror import speaking_order
 from flowdebate.service.documents.text import in_line
 from flowdebate.service.plans.files import parse_json, problem_of, read_text
-from flowdebate.service.votes import sides_of, votes_in
+from flowdebate.service.readers import sides_of, votes_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -12,8 +12,8 @@ from flowdebate.models.codec import digest_of
 from flowdebate.runs.durable.replay import replay
 from flowdebate.runs.durable.resume import result_of
 from flowdebate.service.plans.plan import pattern_of_run, plan_of
+from flowdebate.service.readers import Votes, sides_of, votes_of
 from flowdebate.service.runs import SoFar, document_of_run, outcome_of, replayed
-from flowdebate.service.votes import Votes, sides_of, votes_of
 from flowdebate.store.export import export_run, read_runs
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
 
 from flowdebate.errors import ConfigurationError, RunExists, RunNotFound
 from flowdebate.runs.account import OWNER
-from flowdebate.service.archive import archive_of
+from flowdebate.service.runs import archive_of
 from flowdebate.service.service import Service
 
 if TYPE_CHECKING:
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from flowdebate.service.audit import Items
     from flowdebate.service.channel import Update
     from flowdebate.service.plans.plan import Plan
+    from flowdebate.service.readers import Vote, Votes
     from flowdebate.service.state import BudgetState, Changed, RunPage, RunState
-    from flowdebate.service.votes import Vote, Votes
     from flowdebate.store.archive import StoredArchive
     from flowdebate.store.base import StoredRun
 

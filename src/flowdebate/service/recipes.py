@@ -10,9 +10,9 @@ from flowdebate._util.text import is_blank
 from flowdebate.errors import ConfigurationError
 from flowdebate.models.resolve import EACH
 from flowdebate.patterns import PATTERNS, find_pattern
-from flowdebate.service.archive import archive_of
 from flowdebate.service.plans.models import AllowedModels, Policies, with_policies
 from flowdebate.service.plans.plan import Plan, make_plan, pattern_of_run, plan_of, plan_of_fork, stored_plan
+from flowdebate.service.runs import archive_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection

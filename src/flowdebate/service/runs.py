@@ -8,18 +8,20 @@ import shlex
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, get_args
 
 from flowdebate.errors import BadFile, ConfigurationError, RunConflict, RunNotFound
+from flowdebate.runs.account import OWNER
 from flowdebate.runs.durable.resume import result_of
-from flowdebate.service.archive import archive_of
 from flowdebate.service.documents.document import Tokens, document_of, read_models
 from flowdebate.service.pages.base import document_of_plan
 from flowdebate.service.plans.options import COMMAND, is_text, misuse
 from flowdebate.service.plans.plan import pattern_of_run, plan_of
-from flowdebate.service.shares import end_shares
+from flowdebate.service.readers import end_shares
 from flowdebate.service.statuses import RESUMABLE
 from flowdebate.service.steps import Fork
+from flowdebate.store.archive import stored_archive
 from flowdebate.store.base import StoredStatus, documents_of
 from flowdebate.store.export import GONE
 
@@ -32,7 +34,17 @@ if TYPE_CHECKING:
     from flowdebate.runs.result import RunView
     from flowdebate.service.documents.document import Document
     from flowdebate.service.plans.plan import Plan
+    from flowdebate.store.archive import StoredArchive
     from flowdebate.store.base import StepRow, Store, StoredRun
+
+
+def archive_of(store: Store, labels: Mapping[str, str]) -> StoredArchive:
+    """The archive of runs with these labels: that of their owner, or the one of all runs without an owner."""
+    if OWNER not in labels:
+        return stored_archive(store)
+    # a name in a store is short and printable, and those of users are what the application makes them
+    digest = sha256(labels[OWNER].encode(errors="surrogatepass")).hexdigest()
+    return stored_archive(store, name=f"{OWNER} {digest}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,13 +30,25 @@ from flowdebate.runs.durable.replay import replay
 from flowdebate.runs.durable.resume import StoreOptions, changes_of, check_unchanged, load_fork, load_run
 from flowdebate.runs.execute import make_run, start_block
 from flowdebate.service.active import ActiveRuns
-from flowdebate.service.archive import archive_of
 from flowdebate.service.audit import audited_runs
 from flowdebate.service.evidence import evidence_in
 from flowdebate.service.plans.models import AllowedModels
+from flowdebate.service.readers import (
+    Share,
+    Shown,
+    Vote,
+    Votes,
+    cast_vote,
+    end_shares,
+    make_share,
+    shares_of,
+    sides_of,
+    votes_in,
+)
 from flowdebate.service.recipes import Recipes
 from flowdebate.service.runs import (
     SoFar,
+    archive_of,
     delete_old_runs,
     delete_run,
     document_of_run,
@@ -45,11 +57,9 @@ from flowdebate.service.runs import (
     outcome_of,
     state_of,
 )
-from flowdebate.service.shares import Share, Shown, end_shares, make_share, shares_of
 from flowdebate.service.state import BudgetState, Changed, RunDetails, RunPage, RunState, pending_in
 from flowdebate.service.statuses import RESUMABLE
 from flowdebate.service.steps import CallDetails, Fork, check_edits
-from flowdebate.service.votes import Vote, Votes, cast_vote, sides_of, votes_in
 from flowdebate.store.base import COMPLETE, GIVEN_UP, documents_of
 from flowdebate.store.draining import Draining
 from flowdebate.store.export import GONE

@@ -15,7 +15,7 @@ from flowdebate.runs.durable.resume import StoreOptions, limit_numbers, limits_o
 from flowdebate.runs.execute import make_run
 from flowdebate.runs.observer import observer_of
 from flowdebate.store.base import COMPLETE, GIVEN_UP, StoredRun
-from flowdebate.workers.queue import ACTIVE, DELIVERIES, QueuedRunStatus, RunQueue
+from flowdebate.workers.queue import ACTIVE, DELIVERIES, QueuedRunStatus, RunQueue, read_queue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -247,8 +247,6 @@ class Workers:
 
     async def overview(self) -> QueueState:
         """What waits in the queue and who works on it; StoreError if the database does not answer."""
-        from flowdebate.workers.overview import read_queue
-
         await asyncio.to_thread(self.queue.open)
         return await asyncio.to_thread(read_queue, self)
 

@@ -13,8 +13,7 @@ from flowdebate.runs.observer import observer_of
 from flowdebate.store.base import decode_text
 from flowdebate.store.postgres.database import Address
 from flowdebate.store.postgres.sessions import ALIVE
-from flowdebate.workers.overview import FORGET, workers_of
-from flowdebate.workers.queue import ACTIVE, History
+from flowdebate.workers.queue import ACTIVE, FORGET, History, workers_of
 
 if TYPE_CHECKING:
     import psycopg

@@ -33,8 +33,7 @@ from flowdebate.store.draining import Draining
 from flowdebate.store.postgres.database import Address
 from flowdebate.store.postgres.rate_counter import PostgresCounter
 from flowdebate.store.postgres.sessions import PostgresOwner
-from flowdebate.workers.overview import workers_of
-from flowdebate.workers.queue import WORKFLOW, History, driver
+from flowdebate.workers.queue import WORKFLOW, History, driver, workers_of
 from flowdebate.workers.reaper import Reaper, worker_id
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""`flowdebate runs`, `show`, `delete`, and stored runs as files: `report`, `verify`, `export` and `import`."""
+"""`flowdebate runs`, `show`, `delete`, `archive`, `share`, and stored runs as files: `report`, `export`, `import`."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ import shlex
 import sys
 import time
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from flowdebate._messages import error_text
 from flowdebate._util.text import counted
+from flowdebate._util.validation import check_library
 from flowdebate.cli import options as opt
+from flowdebate.cli.serving import kept_token, read_token
 from flowdebate.cli.terminal.process import (
     ExitCode,
     check_target,
@@ -25,11 +27,12 @@ from flowdebate.cli.terminal.process import (
 )
 from flowdebate.errors import BadFile, FlowDebateError, RunConflict
 from flowdebate.runs.batch.batch import BATCH_LABEL
-from flowdebate.service.plans.options import Count, Option, Text, misuse
+from flowdebate.service.plans.options import Count, FilePath, Option, Text, misuse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from flowdebate.store.archive import ArchivedDebate
     from flowdebate.store.base import Store, StoredRun
 
 
@@ -353,3 +356,106 @@ def import_(
         done = asyncio.run(import_runs(place.store, lines, source=source, exists="skip"))
     there = f"; {len(done.skipped)} {'was' if len(done.skipped) == 1 else 'were'} there already"
     open_page().line(f"Imported {counted(len(done.added), 'run')}{there if done.skipped else ''}.")
+
+
+@opt.command()
+def archive(
+    action: Annotated[
+        Literal["list", "show", "outcome", "correct", "delete"],
+        Option(metavar="ACTION", help="list (the default), show, outcome, correct or delete."),
+    ] = "list",
+    debate: Annotated[Text | None, Option(metavar="DEBATE", help="The run of a debate, as the list has it.")] = None,
+    *,
+    right: Annotated[
+        Text | None, Option(metavar="AGENT", help="outcome: the agent whose proposal turned out right.")
+    ] = None,
+    wrong: Annotated[Text | None, Option(metavar="AGENT", help="outcome: the one that was wrong, if not more.")] = None,
+    answer: Annotated[
+        Text | None, Option(metavar="TEXT", help="correct: the answer that later debates are shown.")
+    ] = None,
+    store: opt.StoreName = None,
+    as_json: opt.Json = False,
+) -> None:
+    """Show what consensus debates remember, record what turned out, correct an answer, or delete a debate from it."""
+    from flowdebate.service.runs import archive_of, moment, opened, short_id
+
+    if [bool(right) + bool(wrong), bool(answer)] != [action == "outcome", action == "correct"]:
+        sentence = "outcome takes --right AGENT or --wrong AGENT, correct takes --answer TEXT, the others neither."
+        raise misuse("ACTION", action, sentence)
+    with opened(store) as place:
+        kept = archive_of(place.store, {})
+        found = asyncio.run(kept.debates())
+        if action != "list":
+            found = [each for each in found if debate is not None and each.id.startswith(debate)]
+            if len(found) != 1:
+                sentence = f"{len(found)} debates begin with {debate!r}. To list them: flowdebate archive{place.option}"
+                raise misuse("DEBATE", debate, sentence)
+        if action in ("outcome", "correct"):
+            asyncio.run(kept.correct(found[0].id, right=right, wrong=wrong, answer=answer))
+            found = [each for each in asyncio.run(kept.debates()) if each.id == found[0].id]
+        elif action == "delete":
+            asyncio.run(kept.forget(found[0].id))
+    if as_json:
+        write_json([each.model_dump(mode="json", by_alias=True) for each in found])
+    elif action == "list":
+        rows = [
+            (short_id(each.id.partition(":")[0]), f"{moment(each.at):%Y-%m-%d}", each.turned_out or "", each.task)
+            for each in found
+        ]
+        open_page().columns(("DEBATE", "DATE", "TURNED OUT", "TASK"), rows)
+    else:
+        _show(found[0], "Deleted" if action == "delete" else "Task")
+
+
+def _show(debate: ArchivedDebate, label: str) -> None:
+    page = open_page()
+    page.labelled(label, debate.task, "bold", indent="")
+    page.labelled("Answer", debate.answer or "no agreement", "green")
+    for ballot in debate.dissent:
+        page.labelled("Dissent", f"{ballot.voter}: {ballot.reasoning}", "dim")
+    for what, name in dict(debate.recorded or {}).items():
+        if name is not None:
+            page.labelled("Turned out", f"{name} was {what}", "bold")
+
+
+@opt.command()
+def share(  # noqa: PLR0913 - the options of the command
+    run: opt.RunName = None,
+    *,
+    last: Annotated[bool, Option(help="The newest run.")] = False,
+    vote: Annotated[bool, Option(help="For blind votes: without names, and with the verdict after the vote.")] = False,
+    days: Annotated[int, Option(metavar="DAYS", help="How long the link is good.")] = 30,
+    listed: Annotated[bool, Option(flag="--list", help="List the public links of the run; make none.")] = False,
+    revoke: Annotated[Text | None, Option(metavar="ID", help="Revoke this public link; make none.")] = None,
+    url: Annotated[
+        Text, Option(metavar="URL", help="Address at which readers reach your server.")
+    ] = "http://127.0.0.1:8377",
+    token_file: Annotated[
+        FilePath | None, Option(metavar="FILE", help="That of your server. Default: the token in your data directory.")
+    ] = None,
+    store: opt.StoreName = None,
+) -> None:
+    """Make a public, read-only link of a stored run, which `flowdebate serve` shows to anybody who has it."""
+    check_library("flowdebate share", "fastapi", library="FastAPI", extra="server")
+    from flowdebate.server.guard import Link, Links
+    from flowdebate.service.readers import end_shares, make_share, shares_of
+    from flowdebate.service.runs import chosen_run, opened
+
+    opt.check(0 < days <= 365, "--days", days, "an int from 1 to 365")  # noqa: PLR2004 - a year
+    links = Links(kept_token(needed=True) if token_file is None else read_token(token_file))
+    with opened(store) as place:
+        chosen = asyncio.run(chosen_run(place.store, run, last=last, verb="share"))
+        run_id = chosen.header.run_id
+        if revoke is not None:
+            if not asyncio.run(end_shares(place.store, run_id, revoke)):
+                raise misuse("--revoke", revoke, f"The run has no public link {revoke}: --list shows which it has.")
+            open_page().line(f"Revoked {revoke}.")
+            return
+        if listed:
+            shares = list(asyncio.run(shares_of(place.store, chosen)).values())
+        else:
+            shares = [asyncio.run(make_share(place.store, chosen, "vote" if vote else "run", days * 86_400))]
+    for each in shares:
+        link = Link(run_id=run_id, began=each.begun_at, expires_at=each.expires_at, share=each.id)
+        address = f"{url.rstrip('/')}/shared/{links.sign(link)}"
+        open_page().line(f"{each.id} {each.shows} {address}" if listed else address)

@@ -22,14 +22,13 @@ from flowdebate.patterns.review.schemas import (
     Verdict,
 )
 from flowdebate.prompts.escaping import as_seen
-from flowdebate.sources.lines import number_lines
 from flowdebate.sources.quotes import look_up
+from flowdebate.sources.source import number_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from flowdebate.sources.lines import Line
-    from flowdebate.sources.source import Source
+    from flowdebate.sources.source import Line, Source
 
 
 MOST_PAIRS = 40

@@ -1,30 +1,87 @@
-"""Pages about judges: a vote on a debate that is read blind, and the audit of what judges and readers found."""
+"""Pages of what others see and judge: runs to present, public links, blind votes, and the audit of judges."""
 
 from __future__ import annotations
 
 import asyncio
 import secrets
+from dataclasses import dataclass, replace
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from urllib.parse import quote, urlencode
 
 from fastapi import APIRouter, Query, Response
+from starlette.exceptions import HTTPException
 from starlette.requests import Request  # noqa: TC002 - FastAPI reads it
 from starlette.responses import HTMLResponse, RedirectResponse
 
 from flowdebate.patterns.debate.judging.views import BlindReading, blind_views
-from flowdebate.server.front import FrontOf, ServiceOf  # noqa: TC001 - FastAPI reads them
+from flowdebate.server.front import Front, FrontOf, ServiceOf, root_of
+from flowdebate.server.links import share_of
 from flowdebate.server.pages.runs import page, sheet_of
 from flowdebate.server.requests import AuditQuery  # noqa: TC001 - FastAPI reads it
 from flowdebate.service.audit import audit_of, has_intervals, rows_of
-from flowdebate.service.votes import sides_of
-from flowdebate.web.plot import plot_of
+from flowdebate.service.documents.sections import Fact, Group
+from flowdebate.service.readers import sides_of
+from flowdebate.web.run.sheet import Sheet
 
 if TYPE_CHECKING:
-    from flowdebate.server.front import Front
+    from collections.abc import Iterable, Sequence
+
+    from flowdebate.service.audit import FigureRow
+    from flowdebate.service.documents.sections import Section
     from flowdebate.service.owned import OwnedService
+    from flowdebate.service.readers import Share
     from flowdebate.service.service import Service
-    from flowdebate.service.shares import Share
+    from flowdebate.service.state import RunDetails
+
+
+_LEFT, _WIDTH, _HEIGHT = 14.0, 300.0, 36.0
+"""Of the drawing, in its own units: where 0 is, how far it is to 1, and the height of a row."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlotRow:
+    """A share on its line."""
+
+    figure: FigureRow
+    y: float
+    x: float
+    low: float | None
+    """The ends of the interval; None without one."""
+    high: float | None
+    even: float | None
+    """Where a fair judge would be."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plot:
+    """Shares from 0 to 1, one below the other."""
+
+    rows: tuple[PlotRow, ...]
+    ticks: tuple[tuple[float, str], ...]
+    height: float
+
+
+def plot_of(figures: Sequence[FigureRow]) -> Plot | None:
+    """The plot of these figures; None without any. Those outside of 0 to 1 are left out."""
+    shares = [each for each in figures if 0 <= each.value <= 1]
+    rows = tuple(
+        PlotRow(
+            figure=each,
+            y=_HEIGHT * number,
+            x=_at(each.value),
+            low=None if each.low is None else _at(max(each.low, 0.0)),
+            high=None if each.high is None else _at(min(each.high, 1.0)),
+            even=None if each.even is None else _at(each.even),
+        )
+        for number, each in enumerate(shares)
+    )
+    ticks = tuple((_at(share / 4), f"{25 * share}%") for share in range(5))
+    return Plot(rows=rows, ticks=ticks, height=_HEIGHT * len(rows)) if rows else None
+
+
+def _at(share: float) -> float:
+    return round(_LEFT + _WIDTH * share, 1)
 
 
 _MOST_RUNS = 1_000
@@ -115,3 +172,84 @@ async def audit(
         most=_MOST_RUNS,
         intervals=has_intervals(),
     )
+
+
+T = TypeVar("T")
+
+
+@router.get("/runs/{run_id}/present")
+async def present(run_id: str, request: Request, front: FrontOf, service: ServiceOf) -> Response:
+    """A run turn by turn, in large type."""
+    details = await service.run(run_id)
+    back = f"{root_of(request)}/runs/{quote(run_id, safe='')}"
+    return page("present", request, front, menu=False, run=details, sheet=_sheet(details), back=back, public=False)
+
+
+@router.get("/shared/{code}")
+async def shared(
+    code: str,
+    request: Request,
+    front: FrontOf,
+    view: Annotated[int | None, Query(ge=0)] = None,
+    reader: Annotated[str, Query(max_length=64)] = "",
+) -> Response:
+    """What a public link shows: a run, or its blind reading."""
+    return await _public(code, request, front, view=view, reader=reader)
+
+
+@router.get("/shared/{code}/present")
+async def present_shared(code: str, request: Request, front: FrontOf) -> Response:
+    """The run of a public link, turn by turn."""
+    return await _public(code, request, front, presented=True)
+
+
+async def _public(
+    code: str,
+    request: Request,
+    front: Front,
+    *,
+    presented: bool = False,
+    view: int | None = None,
+    reader: str = "",
+) -> Response:
+    """The page of a public link, which no search engine may list."""
+    back = f"{root_of(request)}/shared/{code}"
+    try:
+        share, stored = await share_of(front, code)
+    except HTTPException as error:
+        revoked = error.status_code == HTTPStatus.GONE
+        response = page("no-link", request, front, status=error.status_code, menu=False, revoked=revoked)
+    else:
+        run_id, service = stored.header.run_id, front.service
+        if share.shows == "vote" and presented:  # it would show who spoke, and who won
+            response = page("no-link", request, front, status=404, menu=False)
+        elif share.shows == "vote":
+            response = await blind_page(
+                run_id, request, front, service, view=view, reader=reader, share=share, code=code
+            )
+        else:
+            details = await service.run(run_id)
+            name, sheet = "present" if presented else "shared", _sheet(details, public=True)
+            response = page(name, request, front, menu=False, run=details, sheet=sheet, back=back, public=True)
+    response.headers["x-robots-tag"] = "noindex, nofollow"
+    return response
+
+
+def _sheet(details: RunDetails, *, public: bool = False) -> Sheet | None:
+    """What was said in a run, and what came out, without the record of its calls.
+
+    In public also without what failed: the words of an error may have the addresses of servers.
+    """
+    document = details.document
+    if document is None:
+        return None
+    sections: Iterable[Section] = document.sections()
+    if public:
+        whole = (replace(each, facts=_told(each.facts)) if isinstance(each, Group) else each for each in sections)
+        sections = _told(whole)
+    return Sheet.of(document, details=details, sections=sections)
+
+
+def _told(parts: Iterable[T]) -> tuple[T, ...]:
+    """Those that are no warnings."""
+    return tuple(each for each in parts if not (isinstance(each, Fact) and each.tone == "warning"))

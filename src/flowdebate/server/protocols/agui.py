@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from collections import Counter, defaultdict
 from contextlib import aclosing
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Literal
@@ -14,24 +16,264 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request  # noqa: TC002 - FastAPI reads it
 from starlette.responses import Response  # noqa: TC002 - FastAPI reads it
 
+from flowdebate import _messages, errors
 from flowdebate._messages import problems_of
 from flowdebate.errors import ConfigurationError, FlowDebateError, OutputError
+from flowdebate.events import changes, wire_of
+from flowdebate.models.usage import Usage
 from flowdebate.patterns import find_pattern
+from flowdebate.patterns.events import RoundsEnded, RoundStarted, TurnFinished
+from flowdebate.resources.tasks import TaskChanged
+from flowdebate.runs.events import BlockAnswered, ModelCalled, RunFinished, RunStarted, TextDelta, ToolCalled
 from flowdebate.server.front import FrontOf, ServiceOf  # noqa: TC001 - FastAPI reads them
 from flowdebate.server.guard import owner_of
-from flowdebate.server.protocols.agui_events import OWN, AgUi, custom_event
 from flowdebate.server.protocols.chat_request import read_chat
 from flowdebate.server.protocols.streams import PING, data_frame
 from flowdebate.server.requests import check_data
 from flowdebate.server.sse import EventStream
+from flowdebate.service.documents.speech import Closed, Opened, Piece, Speech
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterator
+    from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 
     from flowdebate.server.protocols.streams import Reader
+    from flowdebate.service.channel import Update
+    from flowdebate.service.documents.speech import Spoken
     from flowdebate.service.owned import OwnedService
     from flowdebate.service.service import Service
-    from flowdebate.service.state import RunDetails
+    from flowdebate.service.state import PendingInput, RunDetails, RunState
+
+
+OWN = "flowdebate"
+"""Prefix of names; key in metadata and in the state, where applications have keys of their own."""
+_TOLD = (RunStarted, RunFinished, TextDelta, BlockAnswered, TurnFinished)
+"""Events without an event of their own: messages, and the first and the last event, say the same."""
+_LOOP = re.compile(r"/(?:round|turn)\[\d+\]$")
+
+
+class AgUi:
+    """Translates the updates of one run to the events of one AG-UI run.
+
+    `start`, then `translate` for each update from the first one on, then `finish`: the events together are a valid
+    sequence, whatever the updates are. `thread_id` and `run_id` are the AG-UI run's own. `state` is that of the
+    application, which keeps its keys. `messages` are those that the client has; what is said there is not sent again.
+    """
+
+    def __init__(
+        self, *, thread_id: str, run_id: str, state: object = None, messages: Sequence[ag_ui.Message] = ()
+    ) -> None:
+        self._ids = {"thread_id": thread_id, "run_id": run_id}
+        self._state: dict[str, Any] = dict(state) if isinstance(state, dict) else {}
+        self._messages = list(messages)
+        # updates come from the first one on, also after an interrupt: these were told in the AG-UI run before it
+        self._known = {each.id.rpartition("~")[0] for each in messages}
+        self._known |= {each.tool_call_id for each in messages if isinstance(each, ag_ui.ToolMessage)}
+        self.earlier_calls: int = 0
+        """Model calls before the AG-UI run, which its usage leaves out."""
+        self.first: list[ag_ui.BaseEvent] = []
+        """Events that come right after the first ones."""
+        self.problems: dict[str, str] = {}
+        """Those of answers that were not accepted, by their places."""
+        self._run = ""
+        self._life = ""
+        """What the ids of messages have behind a reset, so that they are others than those that were taken back."""
+        self._forget()
+
+    def _forget(self) -> None:
+        self._speech = Speech()
+        self._open: dict[str, str] = {}  # ids of messages, by utterance
+        self._last: dict[str, str] = {}  # the last message of each block, which its tool calls belong to
+        self._steps: dict[str, str] = {}  # names of open steps, by the place of their pattern
+        self._numbers: Counter[str] = Counter()
+        self._collections: set[str] = set()
+        self._calls = 0
+        self._usage: defaultdict[str, Usage] = defaultdict(Usage.none)
+
+    def start(self, run: RunState) -> Iterator[ag_ui.BaseEvent]:
+        """The first events: the run has started, and its state."""
+        self._run, about = run.run_id, {"runId": run.run_id}
+        self._state |= {OWN: {**about, "pattern": run.pattern, "question": run.question, "tasks": {}}}
+        yield ag_ui.RunStartedEvent(**self._ids, protocol_version=ag_ui.PROTOCOL_VERSION, metadata={OWN: about})
+        yield ag_ui.StateSnapshotEvent(snapshot=self._state)
+        yield from self.first
+
+    def finish(self, details: RunDetails) -> Iterator[ag_ui.BaseEvent]:
+        """The last events, for a run that has ended or is suspended: everything open is closed, and it has an outcome.
+
+        Limits and cancellation are the outcome "cancelled"; a failure is RUN_ERROR, with the class as its code.
+        """
+        yield from self._close_all()
+        match details.status:
+            case "complete" | "degraded" | "no_verdict":
+                document = None if details.document is None else details.document.to_data()
+                result = {"runId": details.run_id, "status": details.status, "document": document}
+                yield self._finished(ag_ui.RunFinishedSuccessOutcome(), result=result)
+            case "awaiting" if details.pending:
+                asked = [_interrupt(details.run_id, each, self.problems.get(each.place)) for each in details.pending]
+                yield self._finished(ag_ui.RunFinishedInterruptOutcome(interrupts=asked))
+            case "interrupted" | "limit":
+                yield custom_event("ended", {"status": details.status, "error": details.error})
+                yield self._finished(ag_ui.RunFinishedCancelledOutcome())
+            case "failed" | "rejected" | "dead_letter":
+                yield self._failed(details.error or "the run failed")
+            case _:
+                yield self._failed("the run goes on without this stream", code=details.status)
+
+    def fail(self, error: Exception) -> Iterator[ag_ui.BaseEvent]:
+        """The last events where the run cannot be followed any further."""
+        yield from self._close_all()
+        yield self._failed(_messages.error_text(error))
+
+    def _finished(self, outcome: ag_ui.RunFinishedOutcome, *, result: object = None) -> ag_ui.BaseEvent:
+        return ag_ui.RunFinishedEvent(**self._ids, outcome=outcome, result=result, usage=self._used())
+
+    def _failed(self, message: str, *, code: str | None = None) -> ag_ui.BaseEvent:
+        # error texts begin with their class, which is what remains of it in a store
+        name = message.partition(":")[0]
+        code = code or (name if name in errors.__all__ else "failed")
+        return ag_ui.RunErrorEvent(message=message, code=code, usage=self._used())
+
+    def _used(self) -> list[ag_ui.TokenUsage] | None:
+        """The tokens of each model, which is named provider/model or by its name alone."""
+        return [
+            ag_ui.TokenUsage(
+                provider=model.partition("/")[0] if "/" in model else None,
+                model=model.partition("/")[2] or model,
+                input_tokens=usage.prompt_tokens,
+                cached_input_tokens=usage.cached_tokens,
+                cache_write_input_tokens=usage.cache_written_tokens,
+                output_tokens=usage.completion_tokens,
+                reasoning_tokens=usage.reasoning_tokens,
+                total_tokens=usage.total_tokens,
+            )
+            for model, usage in self._usage.items()
+            if usage.prompt_tokens is not None
+        ] or None
+
+    def _close_all(self) -> Iterator[ag_ui.BaseEvent]:
+        for closed in self._speech.end():
+            yield from self._say(closed)
+        for name in self._steps.values():
+            yield ag_ui.StepFinishedEvent(step_name=name)
+        self._steps.clear()
+
+    def translate(self, update: Update) -> Iterator[ag_ui.BaseEvent]:
+        """The events of one update."""
+        if update.kind == "reset":  # what was sent is taken back; the client keeps the messages that it came with
+            yield from self._close_all()
+            self._forget()
+            self._life += "r"
+            yield ag_ui.MessagesSnapshotEvent(messages=self._messages)
+            yield ag_ui.StateSnapshotEvent(snapshot=self._state)
+        elif update.event is not None:
+            for spoken in self._speech.of(update.event, update.start):
+                yield from self._say(spoken)
+            yield from self._tell(update.event)
+
+    def _tell(self, event: Any) -> Iterator[ag_ui.BaseEvent]:  # noqa: ANN401 - any event
+        match event:
+            case RoundStarted():
+                # patterns inside others have open steps side by side, and AG-UI knows steps by their names alone
+                scope = _LOOP.sub("", event.path.rpartition("/")[0])
+                yield from self._end_step(scope)
+                name = f"round {event.round}"
+                self._steps[scope] = f"{name} of {scope}" if name in self._steps.values() else name
+                yield ag_ui.StepStartedEvent(step_name=self._steps[scope], timestamp=_milliseconds(event.at))
+            case TaskChanged():
+                names = (event.collection_id, event.task.id)
+                collection, task = (
+                    each.replace("~", "~0").replace("/", "~1") for each in names
+                )  # as JSON Pointer has it
+                board = f"/{OWN}/tasks/{collection}"
+                patch: list[Any] = [{"op": "add", "path": f"{board}/{task}", "value": wire_of(event)["task"]}]
+                if collection not in self._collections:
+                    self._collections.add(collection)
+                    # a patch that adds below what is not there is refused as a whole
+                    patch.insert(0, {"op": "add", "path": board, "value": {}})
+                yield ag_ui.StateDeltaEvent(delta=patch, timestamp=_milliseconds(event.at))
+            case ToolCalled():
+                yield from self._tool(event)
+            case ModelCalled():
+                # replayed calls come first, and were paid for and told of in the run before
+                if self._calls >= self.earlier_calls:
+                    self._usage[event.model] += event.usage
+                self._calls += event.usage.calls
+            case _ if isinstance(event, _TOLD) or getattr(event, "repeats_speech", False):
+                pass
+            case _ if isinstance(event, changes()):
+                if isinstance(event, RoundsEnded):
+                    yield from self._end_step(event.path)
+                content = wire_of(event)
+                kind = content.pop("kind")
+                yield ag_ui.ActivitySnapshotEvent(
+                    message_id=self._numbered(f"{event.path}/{kind}"),
+                    activity_type=f"{OWN}.{kind}",
+                    content=content,
+                    timestamp=_milliseconds(event.at),
+                )
+            case _:
+                content = wire_of(event)
+                yield custom_event(content.pop("kind"), content)
+
+    def _end_step(self, path: str) -> Iterator[ag_ui.BaseEvent]:
+        """End the step of the innermost pattern around `path`, or else of that below it."""
+        around = [at for at in self._steps if f"{path}/".startswith(f"{at}/") or at.startswith(f"{path}/")]
+        if around:
+            yield ag_ui.StepFinishedEvent(step_name=self._steps.pop(max(around, key=len)))
+
+    def _numbered(self, place: str) -> str:
+        self._numbers[place] += 1
+        return f"{self._run}/{place}~{self._numbers[place]}"
+
+    def _say(self, spoken: Spoken) -> Iterator[ag_ui.BaseEvent]:
+        match spoken:
+            case Opened() if f"{self._run}/{spoken.path}" not in self._known:
+                place, _, number = spoken.id.rpartition("~")
+                message = self._open[spoken.id] = self._last[spoken.path] = f"{self._run}/{place}~{self._life}{number}"
+                about: dict[str, Any] = {"block": spoken.block, "path": spoken.path}
+                if (turn := spoken.turn) is not None:
+                    about |= {"round": turn.round, "stance": turn.stance, "phase": turn.phase, "target": turn.target}
+                yield ag_ui.TextMessageStartEvent(
+                    message_id=message,
+                    role="assistant",
+                    name=spoken.block if turn is None else turn.agent_name,
+                    timestamp=_milliseconds(spoken.at),
+                    metadata={OWN: {key: value for key, value in about.items() if value is not None}},
+                )
+            case Piece() if spoken.id in self._open:
+                yield ag_ui.TextMessageContentEvent(message_id=self._open[spoken.id], delta=spoken.text)
+            case Closed() if spoken.id in self._open:
+                void = None if spoken.void is None else {OWN: {"void": spoken.void}}
+                yield ag_ui.TextMessageEndEvent(message_id=self._open.pop(spoken.id), metadata=void)
+
+    def _tool(self, event: ToolCalled) -> Iterator[ag_ui.BaseEvent]:
+        call, said = self._numbered(f"{event.path}/{event.tool}"), self._last.get(event.path)
+        if call not in self._known:
+            yield ag_ui.ToolCallStartEvent(
+                tool_call_id=call, tool_call_name=event.tool, parent_message_id=said, timestamp=_milliseconds(event.at)
+            )
+            yield ag_ui.ToolCallArgsEvent(tool_call_id=call, delta=event.arguments)
+            yield ag_ui.ToolCallEndEvent(tool_call_id=call)
+            yield ag_ui.ToolCallResultEvent(message_id=f"{call}/result", tool_call_id=call, content=event.result)
+
+
+def custom_event(kind: str, value: Mapping[str, Any]) -> ag_ui.BaseEvent:
+    """An event of ours that AG-UI has no name for."""
+    return ag_ui.CustomEvent(name=f"{OWN}.{kind}", value=value)
+
+
+def _interrupt(run_id: str, pending: PendingInput, problem: str | None) -> ag_ui.Interrupt:
+    return ag_ui.Interrupt(
+        id=pending.place,
+        reason="human_input",
+        message="\n\n".join(filter(None, [problem or pending.problem, pending.shown, pending.expects])),
+        response_schema=pending.answer_schema,
+        metadata={OWN: {"runId": run_id, "block": pending.block, "expects": pending.expects}},
+    )
+
+
+def _milliseconds(at: float) -> int:
+    return round(at * 1000)
 
 
 _WHERE = "AG-UI run"

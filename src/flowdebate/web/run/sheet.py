@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from flowdebate.service.documents.document import Document
+    from flowdebate.service.readers import Votes
     from flowdebate.service.state import RunState
     from flowdebate.service.steps import StepState
-    from flowdebate.service.votes import Votes
     from flowdebate.web.run.record import Call
 
 

@@ -1,9 +1,10 @@
-"""Votes of readers: who they think argued better, before they have seen the verdict."""
+"""Readers of a run: their votes on who argued better, public links that bring them, and the note on it."""
 
 from __future__ import annotations
 
+import secrets
 import time
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from pydantic import Field, ValidationError
 
@@ -127,3 +128,71 @@ async def cast_vote(
     before = (await store.documents(collection)).get(key, GONE)
     if reader in await votes_in(store, run) or not await store.put(collection, key, body, expected=before):
         raise NotAwaited(store.name, run_id, "has a vote of this reader already, and the first one stands")
+
+
+Shown: TypeAlias = Literal["run", "vote"]
+"""What a public link shows: what was said and what came out; or that without names, to vote on first."""
+
+_MOST_SHARES = 20
+"""Public links of a run at a time."""
+
+
+class Share(WireModel):
+    """A public link of a run."""
+
+    id: str
+    shows: Shown
+    expires_at: float
+    """Seconds since the epoch."""
+    begun_at: float
+    """When the run began: a later run with the same id does not have this link."""
+
+
+def shares_in(run_id: str) -> str:
+    """The collection of a run's public links: unlike its other documents, no export has them.
+
+    >>> shares_in("rents")
+    'shares/rents'
+    """
+    return f"shares/{run_id}"
+
+
+async def shares_of(store: Store, run: StoredRun) -> dict[str, Share]:
+    """The public links of a run that are good now, by id."""
+    found = dict[str, Share]()
+    for key, body in (await store.documents(shares_in(run.header.run_id))).items():
+        if body != GONE:
+            try:
+                share = Share.model_validate_json(body)
+            except ValidationError:
+                continue
+            if share.begun_at == run.header.created_at and share.expires_at > time.time():
+                found[key] = share
+    return found
+
+
+async def make_share(store: Store, run: StoredRun, shows: Shown, seconds: float) -> Share:
+    """Make a public link; NotAwaited for a vote on what is no debate that is over, and for one link too many."""
+    run_id = run.header.run_id
+    if shows == "vote" and not sides_of(run):
+        raise NotAwaited(store.name, run_id, "is no debate of several sides that is over, so nobody can vote on it")
+    if len(await shares_of(store, run)) >= _MOST_SHARES:
+        raise NotAwaited(
+            store.name, run_id, f"has {_MOST_SHARES} public links, as many as a run may have: revoke one first"
+        )
+    expires_at = time.time() + seconds
+    share = Share(id=f"link-{secrets.token_hex(8)}", shows=shows, expires_at=expires_at, begun_at=run.header.created_at)
+    await store.put(shares_in(run_id), share.id, share.model_dump_json(by_alias=True))
+    return share
+
+
+async def end_shares(store: Store, run_id: str, share_id: str | None = None) -> bool:
+    """Revoke a public link of a run, or all of them; False where there is none."""
+    found = [
+        (key, body)
+        for key, body in (await store.documents(shares_in(run_id))).items()
+        if share_id in (None, key) and body != GONE
+    ]
+    for key, body in found:
+        await store.put(shares_in(run_id), key, GONE, expected=body)
+    return bool(found)
