@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Required, TypeVar, Unpack, overload
 
 from flowdebate._util.validation import check_count, suggesting
 from flowdebate.blocks.handler import Handler, handler
@@ -59,6 +59,8 @@ OutT = TypeVar("OutT")
 class CouncilKeywords(CommonKeywords, total=False):
     """The options of `council` that say nothing about the type of its output; their meaning is there."""
 
+    name: Required[str]
+    members: Sequence[Persona | Mapping[str, Any]] | None
     chair: BlockLike | RoleOptions | None
     review: ReviewScope | Literal[False]
     max_concurrency: int | None
@@ -70,30 +72,16 @@ class CouncilKeywords(CommonKeywords, total=False):
 
 
 @overload
-def council(
-    *,
-    name: str,
-    members: Sequence[Persona | Mapping[str, Any]] | None = None,
-    output_schema: None = None,
-    **options: Unpack[CouncilKeywords],
-) -> Sequencer[Any, CouncilOutput]: ...
+def council(*, output_schema: None = None, **options: Unpack[CouncilKeywords]) -> Sequencer[Any, CouncilOutput]: ...
+
+
+@overload
+def council(*, output_schema: type[OutT], **options: Unpack[CouncilKeywords]) -> Sequencer[Any, OutT]: ...
 
 
 @overload
 def council(
     *,
-    name: str,
-    members: Sequence[Persona | Mapping[str, Any]] | None = None,
-    output_schema: type[OutT],
-    **options: Unpack[CouncilKeywords],
-) -> Sequencer[Any, OutT]: ...
-
-
-@overload
-def council(
-    *,
-    name: str,
-    members: Sequence[Persona | Mapping[str, Any]] | None = None,
     output_schema: Any,  # noqa: ANN401 - a JSON Schema, or a type form
     **options: Unpack[CouncilKeywords],
 ) -> Sequencer[Any, Any]: ...

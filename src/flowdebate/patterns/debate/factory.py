@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sized
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Required, TypeVar, Unpack, overload
 
 from flowdebate._util.validation import suggesting
 from flowdebate.errors import ConfigurationError, FlowDebateWarning
@@ -54,6 +54,8 @@ DEFAULT_ROUNDS = 2
 class DebateKeywords(PatternKeywords, total=False):
     """The options of `debate` that say nothing about the type of its output; their meaning is there."""
 
+    name: Required[str]
+    debaters: Required[Sequence[Debater | Mapping[str, Any]]]
     judge: BlockLike | JudgeOptions | ScheduleLike | None
     moderator: BlockLike | ModeratorOptions | bool | None
     transcript: Transcript | None
@@ -73,20 +75,13 @@ class DebateKeywords(PatternKeywords, total=False):
 
 @overload
 def debate(
-    *,
-    name: str,
-    debaters: Sequence[Debater | Mapping[str, Any]],
-    synthesizer: Literal[False],
-    output_schema: None = None,
-    **options: Unpack[DebateKeywords],
+    *, synthesizer: Literal[False], output_schema: None = None, **options: Unpack[DebateKeywords]
 ) -> Sequencer[Any, DebateRawOutput]: ...
 
 
 @overload
 def debate(
     *,
-    name: str,
-    debaters: Sequence[Debater | Mapping[str, Any]],
     synthesizer: BlockLike | SynthesizerOptions | Literal[True] | None = None,
     output_schema: type[OutT],
     **options: Unpack[DebateKeywords],
@@ -96,8 +91,6 @@ def debate(
 @overload
 def debate(
     *,
-    name: str,
-    debaters: Sequence[Debater | Mapping[str, Any]],
     synthesizer: SynthesizerOptions | Literal[True] | None = None,
     output_schema: None = None,
     **options: Unpack[DebateKeywords],
@@ -106,20 +99,13 @@ def debate(
 
 @overload
 def debate(
-    *,
-    name: str,
-    debaters: Sequence[Debater | Mapping[str, Any]],
-    synthesizer: Block[Any, OutT],
-    output_schema: None = None,
-    **options: Unpack[DebateKeywords],
+    *, synthesizer: Block[Any, OutT], output_schema: None = None, **options: Unpack[DebateKeywords]
 ) -> Sequencer[Any, OutT]: ...
 
 
 @overload
 def debate(
     *,
-    name: str,
-    debaters: Sequence[Debater | Mapping[str, Any]],
     synthesizer: BlockLike | SynthesizerOptions | bool | None = None,
     output_schema: Any = None,  # noqa: ANN401 - a JSON Schema, or a type form
     **options: Unpack[DebateKeywords],

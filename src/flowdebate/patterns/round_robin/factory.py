@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Required, TypeVar, Unpack, overload
 
 from flowdebate._util.validation import suggesting
 from flowdebate.blocks.sequencer import sequencer
@@ -54,6 +54,8 @@ OutT = TypeVar("OutT")
 class RoundRobinKeywords(PatternKeywords, total=False):
     """The options of `round_robin` that say nothing about the type of its output; their meaning is there."""
 
+    name: Required[str]
+    debaters: Required[Sequence[Persona | Mapping[str, Any]]]
     referee: BlockLike | RefereeOptions | bool | None
     transcript: RoundRobinTranscript | None
     template: RoundRobinDebaterTemplate | None
@@ -62,20 +64,13 @@ class RoundRobinKeywords(PatternKeywords, total=False):
 
 @overload
 def round_robin(
-    *,
-    name: str,
-    debaters: Sequence[Persona | Mapping[str, Any]],
-    synthesizer: Literal[False],
-    output_schema: None = None,
-    **options: Unpack[RoundRobinKeywords],
+    *, synthesizer: Literal[False], output_schema: None = None, **options: Unpack[RoundRobinKeywords]
 ) -> Sequencer[Any, RoundRobinOutput]: ...
 
 
 @overload
 def round_robin(
     *,
-    name: str,
-    debaters: Sequence[Persona | Mapping[str, Any]],
     synthesizer: BlockLike | SynthesizerOptions | Literal[True] | None = None,
     output_schema: type[OutT],
     **options: Unpack[RoundRobinKeywords],
@@ -85,8 +80,6 @@ def round_robin(
 @overload
 def round_robin(
     *,
-    name: str,
-    debaters: Sequence[Persona | Mapping[str, Any]],
     synthesizer: SynthesizerOptions | Literal[True] | None = None,
     output_schema: None = None,
     **options: Unpack[RoundRobinKeywords],
@@ -95,20 +88,13 @@ def round_robin(
 
 @overload
 def round_robin(
-    *,
-    name: str,
-    debaters: Sequence[Persona | Mapping[str, Any]],
-    synthesizer: Block[Any, OutT],
-    output_schema: None = None,
-    **options: Unpack[RoundRobinKeywords],
+    *, synthesizer: Block[Any, OutT], output_schema: None = None, **options: Unpack[RoundRobinKeywords]
 ) -> Sequencer[Any, OutT]: ...
 
 
 @overload
 def round_robin(
     *,
-    name: str,
-    debaters: Sequence[Persona | Mapping[str, Any]],
     synthesizer: BlockLike | SynthesizerOptions | bool | None = None,
     output_schema: Any = None,  # noqa: ANN401 - a JSON Schema, or a type form
     **options: Unpack[RoundRobinKeywords],
