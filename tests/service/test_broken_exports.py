@@ -23,6 +23,7 @@ from flowdebate.store.export import export_run, import_runs, read_runs
 from flowdebate.store.memory import MemoryStore
 from flowdebate.testing import FunctionModel
 from flowdebate.web.run.sheet import Sheet
+from tests.runs.durable.patterns import answer_to
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,6 +50,19 @@ async def exported() -> list[str]:
         await service.begin("debate", "Should we ship?", options={"max_rounds": 1}, run_id="r")
         assert (await service.wait("r")).status == "complete"
         await service.vote("r", "reader-1", None, why="Neither.")
+        return [line async for line in export_run(store, "r")]
+
+
+async def exported_of(pattern: str) -> list[str]:
+    """The lines of a run of a pattern; a debate has two ballots and a vote."""
+    store = MemoryStore()
+    sides = [{"name": "ann", "stance": "cap rents"}, {"name": "bob", "stance": "build homes"}]
+    async with Service(store=store, model=FunctionModel(answer_to)) as service:
+        options = {"debaters": sides, "schedule": "swap", "max_rounds": 1} if pattern == "debate" else None
+        await service.begin(pattern, "Should rents be capped?", options=options, run_id="r", seed=1)
+        await service.wait("r")
+        if pattern == "debate":
+            await service.vote("r", "reader-1", "cap rents", why="It was shorter.")
         return [line async for line in export_run(store, "r")]
 
 
@@ -90,6 +104,23 @@ def test_no_wrong_value_breaks_more_than_its_own_run(index: int) -> None:
                 raise AssertionError(f"{path} as {wrong!r}") from error
     assert accepted
     assert refused
+
+
+@pytest.mark.parametrize(
+    ("pattern", "place", "wrong"),
+    [
+        ("debate", "header.seed", 1e308),
+        ("debate", "outcome.raw.question", "\ud800"),
+        ("debate", "outcome.raw.transcript.0.agentName", "\ud800"),
+        ("consensus", "outcome.raw.analytics.relationships.0.severity", None),
+    ],
+)
+def test_no_value_that_is_hardly_wrong_breaks_more_than_its_own_run(pattern: str, place: str, wrong: Any) -> None:
+    """A whole number as a fraction, text that UTF-8 does not have, a mean that is missing."""
+    lines = asyncio.run(exported_of(pattern))
+    path = tuple(int(each) if each.isdigit() else each for each in ("run", *place.split(".")))
+    line = json.dumps(changed(json.loads(lines[0]), path, wrong))
+    assert asyncio.run(survives([line, *lines[1:]]))
 
 
 def test_no_wrong_value_of_a_failed_call_breaks_more_than_its_own_run() -> None:

@@ -20,13 +20,9 @@ from typing import TYPE_CHECKING, Any
 from flowdebate.errors import BadFile, FlowDebateError, FlowDebateWarning
 from flowdebate.patterns import PATTERNS
 from flowdebate.service.evidence import evidence_of
-from flowdebate.service.service import Service
-from flowdebate.store.export import export_run, read_runs
-from flowdebate.store.memory import MemoryStore
-from flowdebate.testing import FunctionModel
+from flowdebate.store.export import read_runs
 from flowdebate.web.report import report_html, verify_report
-from tests.runs.durable.patterns import answer_to
-from tests.service.test_broken_exports import changed, places, survives
+from tests.service.test_broken_exports import changed, exported_of, places, survives
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -34,8 +30,6 @@ if TYPE_CHECKING:
 __all__ = ("WRONG", "main")
 
 WRONG: list[Any] = [None, -1, 1e308, True, "x", "", [], {"x": None}, "\ud800"]
-QUESTION = "Should rents be capped?"
-SIDES = [{"name": "ann", "stance": "cap rents"}, {"name": "bob", "stance": "build homes"}]
 SAID = (
     "text",
     "data",
@@ -54,18 +48,6 @@ MADE = ("usage", "attempts", "seconds", "at", "model", "finish", "flags", "label
 """Parts of paths whose values only a store or a provider knows, also inside of what was said."""
 
 
-async def exported(pattern: str) -> list[str]:
-    """The lines of a run of a pattern; a debate has two ballots and a vote."""
-    store = MemoryStore()
-    async with Service(store=store, model=FunctionModel(answer_to)) as service:
-        options = {"debaters": SIDES, "schedule": "swap", "max_rounds": 1} if pattern == "debate" else None
-        await service.begin(pattern, QUESTION, options=options, run_id="r", seed=1)
-        await service.wait("r")
-        if pattern == "debate":
-            await service.vote("r", "reader-1", "cap rents", why="It was shorter.")
-        return [line async for line in export_run(store, "r")]
-
-
 def changes(lines: Sequence[str], values: Sequence[Any]) -> Iterator[tuple[str, list[str]]]:
     """The lines with one value changed, each time another one, and where."""
     for index, line in enumerate(lines):
@@ -80,7 +62,7 @@ def changes(lines: Sequence[str], values: Sequence[Any]) -> Iterator[tuple[str, 
 
 async def check_exports(pattern: str, every: int, found: Counter[str], problems: list[str]) -> None:
     """Each wrong value is refused with its place, or listed, shown and verified."""
-    for number, (where, lines) in enumerate(changes(await exported(pattern), WRONG)):
+    for number, (where, lines) in enumerate(changes(await exported_of(pattern), WRONG)):
         if number % every == 0:
             try:
                 await survives(lines)
@@ -110,7 +92,7 @@ def forged(value: Any) -> Any:
 
 async def check_journals(pattern: str, found: Counter[str], problems: list[str]) -> None:
     """Each leaf forged, and the page made anew: what was said, asked or decided is never verified."""
-    lines = await exported(pattern)
+    lines = await exported_of(pattern)
     assert await remade(lines) == ("verified", False), pattern
     for index, line in enumerate(lines):
         read = json.loads(line)

@@ -37,6 +37,13 @@ class Outline:
         """The drawing without notes: a stored run is resumed only with the same one."""
         return "\n".join(_lines(self, 0, notes=False))
 
+    def texts_of(self, kind: str) -> Iterator[str]:
+        """The texts of all lines of a kind, from the top."""
+        if self.kind == kind:
+            yield self.text
+        for child in self.children:
+            yield from child.texts_of(kind)
+
     def mermaid(self) -> str:
         """The drawing as a Mermaid flowchart."""
         return "\n".join(["flowchart TD", *_Mermaid().draw(self)])

@@ -16,6 +16,7 @@ from flowdebate.evaluation.audit_report import AuditItem, ReaderAgreement
 from flowdebate.evaluation.judge_audit import audit, full_audit
 from flowdebate.evaluation.rejudging import NAME as REJUDGE
 from flowdebate.evaluation.rejudging import ArguedDebate
+from flowdebate.models.codec import json_text
 from flowdebate.patterns.debate.judging.ballots import Judging
 from flowdebate.patterns.debate.mirror import speaking_order
 from flowdebate.service.documents.text import in_line
@@ -172,7 +173,7 @@ def items_of(runs: Iterable[StoredRun]) -> Items:
             left_out[ballots] += 1
             continue
         debate = argued(run)
-        key = run.header.run_id if debate is None else debate.model_dump_json()
+        key = run.header.run_id if debate is None else json_text(debate.model_dump())
         before, raw = items.get(key), (run.outcome or {}).get("raw")
         at_once = isinstance(raw, dict) and raw.get("turnOrder") == "simultaneous"
         if before is None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import logging
 import time
 from collections.abc import Mapping
 from contextlib import aclosing, suppress
@@ -13,17 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from flowdebate._messages import error_text
 from flowdebate._util.validation import check_count, check_seconds
-from flowdebate.blocks.human.answers import asked_in, open_requests, submit_answer
+from flowdebate.blocks.human.answers import asked_in, check_not_repeated, open_requests, submit_answer
 from flowdebate.errors import (
     BudgetReached,
     ConfigurationError,
     FlowDebateError,
-    NotAwaited,
     RunConflict,
     RunExists,
     RunNotFound,
     StoreError,
-    TooManyRuns,
 )
 from flowdebate.runs.account import OWNER, Accounts
 from flowdebate.runs.durable.replay import replay
@@ -46,31 +42,30 @@ from flowdebate.service.readers import (
     votes_in,
 )
 from flowdebate.service.recipes import Recipes
+from flowdebate.service.recovery import Recovery
 from flowdebate.service.runs import (
     SoFar,
     archive_of,
-    delete_old_runs,
     delete_run,
     document_of_run,
-    each_run,
     list_runs,
     outcome_of,
+    read_note,
     state_of,
+    write_note,
 )
-from flowdebate.service.state import BudgetState, Changed, RunDetails, RunPage, RunState, pending_in
+from flowdebate.service.state import BudgetState, Changed, RunDetails, RunPage, RunState, change_all, pending_in
 from flowdebate.service.statuses import RESUMABLE
 from flowdebate.service.steps import CallDetails, Fork, check_edits
-from flowdebate.store.base import COMPLETE, GIVEN_UP, documents_of
+from flowdebate.store.base import COMPLETE, GIVEN_UP
 from flowdebate.store.draining import Draining
-from flowdebate.store.export import GONE
 from flowdebate.store.open import close_store, default_store_path, open_store
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
     from typing import Self
 
     from flowdebate.blocks.base import Block
-    from flowdebate.blocks.outline import Outline
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.runs.durable.replay import Replay
     from flowdebate.runs.limits import Limits
@@ -90,10 +85,6 @@ if TYPE_CHECKING:
     from flowdebate.workers.deployment import Workers
 
 
-_LOGGER = logging.getLogger("flowdebate")
-_NOTE, _LONGEST_NOTE = "note", 2_000
-"""The key of the document with the note on a run, and its characters."""
-_HOUR, _DAY = 3_600.0, 86_400.0
 _UNFINISHED: tuple[StoredStatus, ...] = ("running", "queued")
 
 
@@ -189,8 +180,7 @@ class Service:
         self._active = ActiveRuns(
             self.store, max_concurrency=max_concurrency, poll=poll, replay=self._replayed, goes_on=self._goes_on
         )
-        self._recovery: asyncio.Task[None] | None = None
-        """Resumes the runs that an earlier process left."""
+        self._recovery = Recovery(self.store, self._recipes, self._active, poll=poll)
 
     @property
     def patterns(self) -> Mapping[str, Block[Any, Any]]:
@@ -374,17 +364,10 @@ class Service:
             search=text,
             labels=labels,
             limit=limit + 1,  # one more than is shown says whether there is a next page
-            before=None if before is None else _cursor(before),
+            before=None if before is None else RunPage.cursor(before),
             brief=True,
         )
-        shown = runs[:limit]
-        last = shown[-1].header if len(runs) > limit else None
-        return RunPage(
-            runs=tuple(map(self._told, shown)),
-            next=None
-            if last is None
-            else f"{last.created_at!r}:{last.run_id}",  # !r: every digit, as the store compares
-        )
+        return RunPage.of(map(self._told, runs[:limit]), more=len(runs) > limit)
 
     async def audited(
         self,
@@ -447,7 +430,7 @@ class Service:
         """The names of the blocks that ask people in a run: those of its pattern, and those that have asked."""
         stored, found = await self.store.run(run_id), list[str]()
         with suppress(ConfigurationError):  # a pattern that is not known here: those that have asked
-            found += _humans(self._recipes.of_run(stored, to_ask=False).block.outline())
+            found += self._recipes.of_run(stored, to_ask=False).block.outline().texts_of("human")
         found += [each.block for each, _ in asked_in(await self.store.steps(run_id), run_id, store=self.store.name)]
         return list(dict.fromkeys(found))
 
@@ -484,8 +467,7 @@ class Service:
         """Whether a run is executed or will be: by another worker, or here once it is recovered, if it was left."""
         if state_of(stored) != "left_behind":
             return stored.status in _UNFINISHED
-        recovering = self._recovery is not None and not self._recovery.done()
-        return self._workers_of(stored) is not None or (recovering and self._is_to_recover(stored))
+        return self._workers_of(stored) is not None or self._recovery.awaits(stored)
 
     # Changing
 
@@ -498,13 +480,8 @@ class Service:
         Where the budget is used up, the run stays as it is until it is resumed.
         NotAwaited, OutputError for an invalid answer, RunConflict, and the errors of `resume`.
         """
-        if place is None:  # a request that was sent twice must not answer the next round as well
-            asked = asked_in(await self.store.steps(run_id), run_id, store=self.store.name)
-            waiting = {each.block: each.place for each, said in asked if said is None}
-            for each, said in [pair for pair in asked if pair[1] is not None][-1:]:
-                if said == answer and each.block in waiting:
-                    problem = "has this answer already: to give it once more, name its place"
-                    raise NotAwaited(self.store.name, run_id, problem, list(waiting.values()))
+        if place is None:
+            check_not_repeated(await self.store.steps(run_id), run_id, answer, store=self.store.name)
         await submit_answer(self.store, run_id, answer, place=place, by=by)
         if resume and not await open_requests(self.store, run_id):
             with suppress(BudgetReached):  # which does not concern whoever answers: what they said is recorded
@@ -533,21 +510,12 @@ class Service:
 
     async def note(self, run_id: str) -> str:
         """The note on a run; "" for none."""
-        body = (await self.store.documents(documents_of(run_id))).get(_NOTE, GONE)
-        with suppress(ValueError):  # anybody may have exported it
-            return "" if body == GONE else str(json.loads(body))
-        return ""
+        return await read_note(self.store, run_id)
 
     async def write_note(self, run_id: str, note: str) -> None:
         """Write a note on a run, which its export has as well; "" deletes it. ConfigurationError for a long one."""
-        if len(note) > _LONGEST_NOTE:
-            raise ConfigurationError("Service.write_note()", "note", note, f"at most {_LONGEST_NOTE:,} characters")
         await self.store.run(run_id)
-        collection, body = documents_of(run_id), json.dumps(note) if note.strip() else GONE
-        while not await self.store.put(
-            collection, _NOTE, body, expected=(await self.store.documents(collection)).get(_NOTE)
-        ):
-            pass
+        await write_note(self.store, run_id, note)
 
     async def share(self, run_id: str, shows: Shown, *, seconds: float = 86_400) -> Share:
         """Make a public, read-only link of a run: of all that was said ("run"), or for blind votes ("vote").
@@ -634,44 +602,20 @@ class Service:
         )
         return await self._start(recipe.block, load)
 
-    async def resume_all(self, *, status: str | None = None, retry_dead_letter: bool = False, **asked: Any) -> Changed:  # noqa: ANN401 - see `_change_all`
+    async def resume_all(self, *, status: str | None = None, retry_dead_letter: bool = False, **asked: Any) -> Changed:  # noqa: ANN401 - see `change_all`
         """Resume the runs that match all filters: those of `runs`, whose `limit` is 200 here.
 
         Without `status`, those that stopped before their end; dead letters need `retry_dead_letter`. Where this service
         executes them, it begins as many as it may.
         """
         states = RESUMABLE if status is None else (status,)
-        return await self._change_all(states, partial(self.resume, retry_dead_letter=retry_dead_letter), **asked)
+        change = partial(self.resume, retry_dead_letter=retry_dead_letter)
+        return await change_all(self.runs, states, change, **asked)
 
-    async def cancel_all(self, *, status: str | None = None, **asked: Any) -> Changed:  # noqa: ANN401 - see `_change_all`
+    async def cancel_all(self, *, status: str | None = None, **asked: Any) -> Changed:  # noqa: ANN401 - see `change_all`
         """Cancel the runs that match all filters, as `resume_all` resumes them; without `status`, all that go on."""
         states = (*_UNFINISHED, "awaiting") if status is None else (status,)
-        return await self._change_all(states, self.cancel, **asked)
-
-    async def _change_all(
-        self,
-        states: Sequence[str],
-        change: Callable[[str], Awaitable[RunState]],
-        *,
-        pattern: str | None = None,
-        text: str | None = None,
-        labels: Mapping[str, str] | None = None,
-        limit: int = 200,
-    ) -> Changed:
-        check_count("Service", limit=limit)
-        changed, refused = list[RunState](), dict[str, str]()
-        for state in states:
-            found = await self.runs(status=state, pattern=pattern, text=text, labels=labels, limit=limit)
-            for run_id in [each.run_id for each in found.runs]:
-                try:
-                    changed.append(await change(run_id))
-                except (TooManyRuns, BudgetReached) as error:
-                    return Changed(runs=tuple(changed), refused=refused | {run_id: error_text(error)}, more=True)
-                except FlowDebateError as error:
-                    refused[run_id] = error_text(error)
-            if found.next is not None:
-                return Changed(runs=tuple(changed), refused=refused, more=True)
-        return Changed(runs=tuple(changed), refused=refused, more=False)
+        return await change_all(self.runs, states, self.cancel, **asked)
 
     def _workers_of(self, stored: StoredRun) -> Workers | None:
         """The workers that execute a run; None for a run that was not put on their queue."""
@@ -743,35 +687,7 @@ class Service:
 
     async def recover(self) -> None:
         """Resume, in the background, the runs that an earlier process has left; with `keep_days`, delete old ones."""
-        self._recovery = self._active.in_background(self._recover())
-        if self.keep_days is not None:
-            self._active.in_background(self._delete_old(self.keep_days * _DAY))
-
-    async def _delete_old(self, seconds: float) -> None:
-        """Delete runs without a change for so long, every hour."""
-        while True:
-            with suppress(StoreError):  # it may be away: in an hour again
-                number = await delete_old_runs(self.store, time.time() - seconds)
-                _LOGGER.info("%s runs deleted that have not changed for %g days", number, seconds / _DAY)
-            await asyncio.sleep(_HOUR)
-
-    def _is_to_recover(self, stored: StoredRun) -> bool:
-        return not (stored.owned or stored.header.foreign) and self._recipes.is_to_recover(stored)
-
-    async def _recover(self) -> None:
-        for state in ("left_behind", "queued"):
-            async for stored in each_run(self.store, state=state, brief=True):
-                if not self._is_to_recover(stored):
-                    continue
-                while not self._active.closing:
-                    try:
-                        await self.resume(stored.header.run_id)
-                    except TooManyRuns:  # the others wait until one of them has ended
-                        await asyncio.sleep(self._poll)
-                        continue
-                    except FlowDebateError as error:
-                        _LOGGER.warning("run %s is not resumed: %s", stored.header.run_id, error_text(error))
-                    break
+        self._recovery.begin(self.resume, keep_days=self.keep_days)
 
     async def close(self, patience: float = 30.0) -> None:
         """Begin nothing more, let calls in flight end for `patience` seconds, and interrupt the runs.
@@ -786,25 +702,9 @@ class Service:
                 await close_store(self._opened)
 
 
-def _humans(outline: Outline) -> Iterator[str]:
-    if outline.kind == "human":
-        yield outline.text
-    for each in outline.children:
-        yield from _humans(each)
-
-
 def _check_left_out(**options: object) -> None:
     """ConfigurationError for an option of `Service.resume()` that workers would not follow."""
     for name, value in options.items():
         if value is not None:
             allowed = "left out: workers execute this run as they are configured"
             raise ConfigurationError("Service.resume()", name, value, allowed)
-
-
-def _cursor(text: str) -> tuple[float, str]:
-    """Read the `next` of a page; ConfigurationError for any other text."""
-    created_at, _, run_id = text.partition(":")
-    try:
-        return float(created_at), run_id
-    except ValueError:
-        raise ConfigurationError("Service.runs()", "before", text, "the `next` of a page") from None

@@ -6,14 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError, field_serializer
 
+from flowdebate._messages import error_text
+from flowdebate._util.validation import check_count
 from flowdebate._util.wire import WireModel
 from flowdebate.blocks.human.answers import open_requests_in
+from flowdebate.errors import BudgetReached, ConfigurationError, FlowDebateError, TooManyRuns
 from flowdebate.service.documents.document import Document, Tokens, read_models
 from flowdebate.service.runs import state_of
 from flowdebate.service.steps import Fork
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
     from typing import Self
 
     from flowdebate.runs.durable.suspend import HumanRequest
@@ -120,7 +123,7 @@ class RunState(WireModel):
             created_at=header.created_at,
             updated_at=run.updated_at,
             steps=run.steps,
-            seed=header.seed,
+            seed=int(header.seed),  # an earlier version imported 1e308 as it is
             labels=dict(header.labels),
             parent=None if header.parent is None else str(header.parent.get("run")),
             models=read_models(outcome.get("models")),
@@ -140,6 +143,22 @@ class RunPage(WireModel):
     runs: tuple[RunState, ...]
     next: str | None
     """Pass it as `before=` for the next page; None on the last one."""
+
+    @classmethod
+    def of(cls, runs: Iterable[RunState], *, more: bool) -> Self:
+        """A page of a list that goes on if there are `more`."""
+        shown = tuple(runs)
+        # !r: every digit, as the store compares
+        return cls(runs=shown, next=f"{shown[-1].created_at!r}:{shown[-1].run_id}" if more else None)
+
+    @staticmethod
+    def cursor(text: str) -> tuple[float, str]:
+        """Read the `next` of a page; ConfigurationError for any other text."""
+        created_at, _, run_id = text.partition(":")
+        try:
+            return float(created_at), run_id
+        except ValueError:
+            raise ConfigurationError("Service.runs()", "before", text, "the `next` of a page") from None
 
 
 class RunDetails(RunState):
@@ -187,3 +206,30 @@ class BudgetState(WireModel):
 def pending_in(run: StoredRun, steps: Sequence[StepRow], *, store: str) -> tuple[PendingInput, ...]:
     """The requests of a suspended run."""
     return tuple(map(PendingInput.of, open_requests_in(steps, run.header.run_id, store=store)))
+
+
+async def change_all(
+    find: Callable[..., Awaitable[RunPage]],
+    statuses: Sequence[str],
+    change: Callable[[str], Awaitable[RunState]],
+    *,
+    pattern: str | None = None,
+    text: str | None = None,
+    labels: Mapping[str, str] | None = None,
+    limit: int = 200,
+) -> Changed:
+    """Change the runs that `find` gives for each of `statuses` and all filters, at most `limit` of a status."""
+    check_count("Service", limit=limit)
+    changed, refused = list[RunState](), dict[str, str]()
+    for status in statuses:
+        found = await find(status=status, pattern=pattern, text=text, labels=labels, limit=limit)
+        for run_id in [each.run_id for each in found.runs]:
+            try:
+                changed.append(await change(run_id))
+            except (TooManyRuns, BudgetReached) as error:
+                return Changed(runs=tuple(changed), refused=refused | {run_id: error_text(error)}, more=True)
+            except FlowDebateError as error:
+                refused[run_id] = error_text(error)
+        if found.next is not None:
+            return Changed(runs=tuple(changed), refused=refused, more=True)
+    return Changed(runs=tuple(changed), refused=refused, more=False)

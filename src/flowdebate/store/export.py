@@ -285,6 +285,7 @@ def _begin(value: Mapping[str, Any], before: _Reading | None) -> _Reading:
     run = dict(value["run"])
     header = dict(run.pop("header"))
     header["created_at"] = _seconds("run.header.created_at", header["created_at"])
+    header["seed"] = int(header["seed"])  # JSON Schema takes 1e308 for an integer
     run["updated_at"] = _seconds("run.updated_at", run["updated_at"])
     documents: Mapping[str, str] = value.get("documents", {})
     for key, body in documents.items():

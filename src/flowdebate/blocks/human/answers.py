@@ -167,6 +167,16 @@ def asked_in(steps: Iterable[StepRow], run_id: str, /, *, store: str) -> list[tu
     ]
 
 
+def check_not_repeated(steps: Iterable[StepRow], run_id: str, answer: object, /, *, store: str) -> None:
+    """NotAwaited if the block that waits was given this answer last: a request sent twice must not answer twice."""
+    asked = asked_in(steps, run_id, store=store)
+    waiting = {each.block: each.place for each, said in asked if said is None}
+    for each, said in [pair for pair in asked if pair[1] is not None][-1:]:
+        if said == answer and each.block in waiting:
+            problem = "has this answer already: to give it once more, name its place"
+            raise NotAwaited(store, run_id, problem, list(waiting.values()))
+
+
 async def submit_answer(
     store: StoreChoice,
     run_id: str,

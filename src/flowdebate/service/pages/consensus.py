@@ -305,7 +305,8 @@ def _relationship(found: Relationship) -> str:
     done = [f"voted for {found.other}"] if found.endorsed else []
     if found.critiques:
         made = counted(found.critiques, "critique")
-        done.insert(0, f"{made} of {found.other} (severity {found.severity:.1f}, revised after {found.revised})")
+        severity = "unknown" if found.severity is None else f"{found.severity:.1f}"  # an import may have none
+        done.insert(0, f"{made} of {found.other} (severity {severity}, revised after {found.revised})")
     return f"{found.agent}: {', '.join(done)}" if done else ""
 
 

@@ -1,0 +1,71 @@
+"""What a service does by itself: it resumes the runs that an earlier process left, and deletes old ones."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from flowdebate._messages import error_text
+from flowdebate.errors import FlowDebateError, StoreError, TooManyRuns
+from flowdebate.service.runs import delete_old_runs, each_run
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from flowdebate.service.active import ActiveRuns
+    from flowdebate.service.recipes import Recipes
+    from flowdebate.service.state import RunState
+    from flowdebate.store.base import Store, StoredRun
+
+
+_LOGGER = logging.getLogger("flowdebate")
+_HOUR, _DAY = 3_600.0, 86_400.0
+
+
+class Recovery:
+    """Resumes runs in the background, as many at once as may be executed; every `poll` seconds it tries again."""
+
+    def __init__(self, store: Store, recipes: Recipes, active: ActiveRuns, *, poll: float) -> None:
+        self._store = store
+        self._recipes = recipes
+        self._active = active
+        self._poll = poll
+        self._task: asyncio.Task[None] | None = None
+
+    def begin(self, resume: Callable[[str], Awaitable[RunState]], *, keep_days: float | None) -> None:
+        """Resume what was left; with `keep_days`, delete now and every hour what has not changed for so long."""
+        self._task = self._active.in_background(self._resume_all(resume))
+        if keep_days is not None:
+            self._active.in_background(self._delete_old(keep_days * _DAY))
+
+    def awaits(self, stored: StoredRun) -> bool:
+        """Whether a run that was left will be resumed."""
+        return self._task is not None and not self._task.done() and self._concerns(stored)
+
+    def _concerns(self, stored: StoredRun) -> bool:
+        return not (stored.owned or stored.header.foreign) and self._recipes.is_to_recover(stored)
+
+    async def _resume_all(self, resume: Callable[[str], Awaitable[RunState]]) -> None:
+        for state in ("left_behind", "queued"):
+            async for stored in each_run(self._store, state=state, brief=True):
+                if not self._concerns(stored):
+                    continue
+                while not self._active.closing:
+                    try:
+                        await resume(stored.header.run_id)
+                    except TooManyRuns:  # the others wait until one of them has ended
+                        await asyncio.sleep(self._poll)
+                        continue
+                    except FlowDebateError as error:
+                        _LOGGER.warning("run %s is not resumed: %s", stored.header.run_id, error_text(error))
+                    break
+
+    async def _delete_old(self, seconds: float) -> None:
+        while True:
+            with suppress(StoreError):  # it may be away: in an hour again
+                number = await delete_old_runs(self._store, time.time() - seconds)
+                _LOGGER.info("%s runs deleted that have not changed for %g days", number, seconds / _DAY)
+            await asyncio.sleep(_HOUR)
