@@ -86,7 +86,8 @@ REFUSED = [
         path="/api/v1/runs/x/cancel",
         body=b"",
     ),
-    Case("a body that is too long", 413, {"content-length": str(MEGABYTE + 1), **JSON}, method="POST"),
+    Case("a body that is too long", 413, {"content-length": str(MEGABYTE + 1), **JSON}, "POST", "/api/v1/plans"),
+    Case("too much material for a run", 413, {"content-length": str(14_000_001), **JSON}, method="POST"),
     Case("a body of a length that is no number", 400, {"content-length": "-1", **JSON}, method="POST"),
 ]
 
@@ -159,7 +160,7 @@ def test_what_may_pass_does(server: Stage, headers: dict[str, str]) -> None:
 def test_a_body_without_a_length_is_bounded_as_well(server: Stage) -> None:
     """A chunked body is refused once it is too long, without being read to an end that never comes."""
     with socket.create_connection((urlsplit(server.url).hostname, urlsplit(server.url).port), timeout=20) as raw:
-        head = f"POST /api/v1/runs HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n"
+        head = f"POST /api/v1/plans HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n"
         raw.sendall(f"{head}Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n".encode())
         sent = 0
         try:
