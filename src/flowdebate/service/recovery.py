@@ -1,4 +1,4 @@
-"""What a service does by itself: it resumes the runs that an earlier process left, and deletes old ones."""
+"""Recovery: a service resumes by itself the runs that an earlier process left, and deletes old ones."""
 
 from __future__ import annotations
 
