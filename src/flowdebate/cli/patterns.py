@@ -19,10 +19,9 @@ from flowdebate.cli.help import Command
 from flowdebate.cli.terminal.process import check_target, report_problems, report_warnings, tell
 from flowdebate.errors import ConfigurationError, StoreError
 from flowdebate.patterns import PATTERNS
-from flowdebate.service.plans.files import read_text
+from flowdebate.service.plans.files import MEGABYTES, read_text
 from flowdebate.service.plans.options import (
     COMMAND,
-    MEGABYTES,
     Option,
     OutputOptions,
     PatternOptions,

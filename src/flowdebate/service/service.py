@@ -25,22 +25,11 @@ from flowdebate.runs.account import OWNER, Accounts
 from flowdebate.runs.durable.replay import replay
 from flowdebate.runs.durable.resume import StoreOptions, changes_of, check_unchanged, load_fork, load_run
 from flowdebate.runs.execute import make_run, start_block
+from flowdebate.service import readers
 from flowdebate.service.active import ActiveRuns
 from flowdebate.service.audit import audited_runs
 from flowdebate.service.evidence import evidence_in
 from flowdebate.service.plans.models import AllowedModels
-from flowdebate.service.readers import (
-    Share,
-    Shown,
-    Vote,
-    Votes,
-    cast_vote,
-    end_shares,
-    make_share,
-    shares_of,
-    sides_of,
-    votes_in,
-)
 from flowdebate.service.recipes import Recipes
 from flowdebate.service.recovery import Recovery
 from flowdebate.service.runs import (
@@ -78,6 +67,7 @@ if TYPE_CHECKING:
     from flowdebate.service.documents.document import Document
     from flowdebate.service.evidence import Evidence
     from flowdebate.service.plans.plan import Plan
+    from flowdebate.service.readers import Share, Shown, Vote, Votes
     from flowdebate.service.recipes import CheckOptions, Recipe
     from flowdebate.store.archive import StoredArchive
     from flowdebate.store.base import StepRow, Store, StoredRun, StoredStatus
@@ -501,12 +491,12 @@ class Service:
 
         `order` has the sides as this reader read them. ConfigurationError; NotAwaited for a second vote of a reader.
         """
-        await cast_vote(self.store, await self.store.run(run_id), reader, winner, why=why, order=order)
+        await readers.cast_vote(self.store, await self.store.run(run_id), reader, winner, why=why, order=order)
         return await self.votes(run_id)
 
     async def vote_of(self, run_id: str, reader: str) -> Vote | None:
         """The vote of a reader; None before it."""
-        return (await votes_in(self.store, await self.store.run(run_id))).get(reader)
+        return (await readers.votes_in(self.store, await self.store.run(run_id))).get(reader)
 
     async def note(self, run_id: str) -> str:
         """The note on a run; "" for none."""
@@ -522,21 +512,21 @@ class Service:
 
         The server that signs it shows it for `seconds`. NotAwaited for a vote on what is no debate that is over.
         """
-        return await make_share(self.store, await self.store.run(run_id), shows, seconds)
+        return await readers.make_share(self.store, await self.store.run(run_id), shows, seconds)
 
     async def shares(self, run_id: str) -> list[Share]:
         """The public links of a run that are good now, the oldest first."""
-        return list((await shares_of(self.store, await self.store.run(run_id))).values())
+        return list((await readers.shares_of(self.store, await self.store.run(run_id))).values())
 
     async def unshare(self, run_id: str, share_id: str) -> bool:
         """Revoke a public link of a run at once; False where it has none of that id."""
         await self.store.run(run_id)
-        return await end_shares(self.store, run_id, share_id)
+        return await readers.end_shares(self.store, run_id, share_id)
 
     async def votes(self, run_id: str) -> Votes:
         """The votes of the readers of a run."""
         stored = await self.store.run(run_id)
-        return Votes.of(list((await votes_in(self.store, stored)).values()), sides_of(stored))
+        return readers.Votes.of(list((await readers.votes_in(self.store, stored)).values()), readers.sides_of(stored))
 
     async def cancel(self, run_id: str) -> RunState:
         """Cancel a run: it ends as "interrupted", and can be resumed. A run that is over stays as it is.

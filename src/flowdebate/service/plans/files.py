@@ -14,7 +14,21 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
 
 
+MEGABYTES = 1
+"""The most of a plan, and of a schema that it names."""
 _MEGABYTE = 1_000_000
+
+
+def read_plan_file(path: str) -> dict[str, Any]:
+    """The TOML (or, by its suffix, JSON) file at `path`; BadFile for what is neither."""
+    suffix = Path(path).suffix.lower()
+    if suffix in (".yaml", ".yml"):
+        raise BadFile(path, "YAML is not read: write TOML or JSON")
+    text = read_text(path, megabytes=MEGABYTES)
+    content = parse_json(text, path=path) if suffix == ".json" else parse_toml(text, path=path)
+    if not isinstance(content, dict):
+        raise BadFile(path, f"must hold a JSON object, got {type(content).__name__}")
+    return content
 
 
 def read_text(path: str, *, megabytes: int) -> str:

@@ -24,12 +24,12 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from flowdebate.errors import BadFile, ConfigurationError, FlowDebateWarning
+from flowdebate.errors import ConfigurationError, FlowDebateWarning
 from flowdebate.models.base import Effort
 from flowdebate.models.openai.endpoint import ADDRESS, address_of, check_address
 from flowdebate.patterns.seats import DEFAULT
 from flowdebate.prompts.template import Profile
-from flowdebate.service.plans.files import parse_json, parse_toml, read_text
+from flowdebate.service.plans.files import read_plan_file
 from flowdebate.sources.source import Page, Source
 
 if TYPE_CHECKING:
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 
 COMMAND = "command line"
 """The place of options in errors."""
-MEGABYTES = 1
-"""Of a file with a plan, and of a schema."""
 _STORED = "the stored run"
 PlanFile: TypeAlias = str | Mapping[str, Any] | None
 """A plan as a file: its path, or its stored form."""
@@ -692,15 +690,3 @@ def unknown_key(
     close = difflib.get_close_matches(field if key is None else key, keys, n=1)
     hint = f"Did you mean `{close[0]}`?" if close else ""
     return ConfigurationError(where, field, value, f"one of the keys {', '.join(keys)}", hint=hint)
-
-
-def read_plan_file(path: str) -> dict[str, Any]:
-    """The TOML (or, by its suffix, JSON) file at `path`; BadFile for what is neither."""
-    suffix = Path(path).suffix.lower()
-    if suffix in (".yaml", ".yml"):
-        raise BadFile(path, "YAML is not read: write TOML or JSON")
-    text = read_text(path, megabytes=MEGABYTES)
-    content = parse_json(text, path=path) if suffix == ".json" else parse_toml(text, path=path)
-    if not isinstance(content, dict):
-        raise BadFile(path, f"must hold a JSON object, got {type(content).__name__}")
-    return content

@@ -15,9 +15,9 @@ from flowdebate.models.prices import HOW, prices_known
 from flowdebate.models.resolve import EACH, found_models, model_of_environment
 from flowdebate.patterns import PATTERNS, find_pattern
 from flowdebate.patterns.seats import DEFAULT, Seats, seat_models
-from flowdebate.service.plans.files import parse_json, read_text
+from flowdebate.service.plans.files import MEGABYTES, parse_json, read_plan_file, read_text
 from flowdebate.service.plans.models import Models, Policies, prices_of
-from flowdebate.service.plans.options import MEGABYTES, OutputOptions, SourceEntry, join_models, misuse, read_plan_file
+from flowdebate.service.plans.options import OutputOptions, SourceEntry, join_models, misuse
 from flowdebate.sources.source import Source
 
 if TYPE_CHECKING:
