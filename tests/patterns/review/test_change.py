@@ -214,6 +214,42 @@ def test_sarif_is_valid_and_markdown_has_the_findings() -> None:
     assert "- **blocker** app/store.py:5" in text
 
 
+@pytest.mark.usefixtures("repository")
+def test_an_empty_finding_is_left_out_and_said_in_every_form(found: dict[VendorName, Vendor]) -> None:
+    """It is no finding, and no reason to ask again; the reviewer's others stay, and a reader is told whose it was."""
+    nothing = {"title": "Bug", "claim": " ", "severity": "blocker"}
+
+    def answer(asked: Asked) -> Any:
+        said = say(asked)
+        if "findings" in said and "claude" in asked.model:
+            said = {"findings": [*said["findings"], nothing, {**nothing, "title": "", "claim": "It fails."}]}
+        return said
+
+    for vendor in found.values():
+        vendor.say = answer
+    note = "Findings left out, without a title or a claim: 2 of Ben"
+    change = ("--diff", "HEAD~1..HEAD")
+    printed = review(*change, "--markdown", "report.md")
+    report = Path("report.md").read_text()
+    comment, sarif, lines, whole = (
+        review(*change, *form).stdout
+        for form in (("--format", "markdown"), ("--format", "sarif"), ("--format", "json"), ("--json",))
+    )
+    for text in (printed.stdout, report, comment):
+        assert note in " ".join(text.split())
+        assert "Bug" not in text
+    run = json.loads(sarif)["runs"][0]
+    assert [each["message"]["text"] for each in run["invocations"][0]["toolExecutionNotifications"]] == [note]
+    assert len(run["results"]) == 5
+    schema = json.loads((Path(__file__).parent / "sarif-2.1.0.json").read_text())
+    assert [error.message for error in Draft7Validator(schema).iter_errors(json.loads(sarif))] == []
+    *findings, last = map(json.loads, lines.splitlines())
+    assert (len(findings), last) == (5, {"empty": {"Ben": 2}})
+    assert json.loads(whole)["raw"]["empty"] == {"Ben": 2}
+    asked = [each for each in found["anthropic"].asked if "findings" in (each.schema or {})["properties"]]
+    assert len(asked) == 5  # once a review
+
+
 def test_uncommitted_changes_are_the_default_and_no_change_is_an_error(
     repository: Path, found: dict[VendorName, Vendor]
 ) -> None:

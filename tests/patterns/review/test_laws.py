@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flowdebate import FlowDebateError, Limits, review
+from flowdebate._util.text import is_blank
 from flowdebate.errors import OutputError
 from flowdebate.patterns.review import FindingsAsked, ReviewRawOutput
 from flowdebate.patterns.review.findings import locate
@@ -41,7 +42,11 @@ drafts = st.fixed_dictionaries(
         "suggestion": st.just("Mend it."),
     },
 )
-found_by = st.dictionaries(st.sampled_from(NAMES), st.lists(drafts, max_size=4), min_size=1)
+blank = st.sampled_from(["", " ", "\u200b\n"])
+empty = st.tuples(drafts, st.sampled_from([{"title"}, {"claim"}, {"title", "claim"}]), blank).map(
+    lambda drawn: {**drawn[0], **dict.fromkeys(drawn[1], drawn[2])}
+)
+found_by = st.dictionaries(st.sampled_from(NAMES), st.lists(drafts | empty, max_size=4), min_size=1)
 words = st.sampled_from(["confirm", "refute", "unsure"])
 verdicts_of = st.dictionaries(st.tuples(st.sampled_from(NAMES), st.integers(1, 6), st.booleans()), words)
 models_of = st.dictionaries(st.sampled_from(NAMES), st.sampled_from(["one", "two"]))
@@ -88,16 +93,21 @@ def held(reviewers: Reviewers, *, names: Sequence[str], models: Mapping[str, str
 
 @settings(max_examples=60, deadline=None)
 @given(found_by, verdicts_of, models_of)
-def test_no_finding_vanishes_and_none_is_confirmed_by_its_author_alone(
+def test_no_finding_that_says_something_vanishes_and_none_is_confirmed_by_its_author_alone(
     found: dict[str, list[Any]], said: dict[Any, str], models: dict[str, str]
 ) -> None:
-    """Whatever reviewers find, say of each other and merge; and the numbers of calls are bounded."""
+    """Whatever reviewers find, say of each other and merge; empty ones and calls are counted."""
     result = held(Reviewers(found, said, merge=len(said) % 2 == 0), names=[*found], models=models)
     raw = result.output
     assert isinstance(raw, ReviewRawOutput)
     assert ReviewRawOutput.model_validate(raw.to_wire()) == raw
     kept = Counter((each.agent_name, each.title, each.severity) for one in raw.findings for each in one.raised)
-    assert kept == Counter((name, each["title"], each["severity"]) for name, all_ in found.items() for each in all_)
+    raised = [(name, each) for name, all_ in found.items() for each in all_]
+    said_something = [
+        (name, each) for name, each in raised if not is_blank(each["title"]) and not is_blank(each["claim"])
+    ]
+    assert kept == Counter((name, each["title"], each["severity"]) for name, each in said_something)
+    assert Counter(raw.empty) + Counter(name for name, _ in said_something) == Counter(name for name, _ in raised)
     assert result.usage.calls <= 4 * len(found) + 2
     for finding in raw.findings:
         others = [each for each in finding.verdicts if each.verdict == "confirm"]

@@ -218,6 +218,11 @@ def raw_output(loop: Loop, ctx: Context, status: RunStatus) -> ReviewRawOutput:
         reviewers={name: state.voices[name] for name in loop.names if name in state.voices},
         gate=result,
         left_apart=state.left_apart,
+        empty={
+            name: count
+            for name in loop.names
+            if (count := sum(raised.is_empty for raised in state.found.get(name, ())))
+        },
         transcript=reports_of(loop, state),
         **ending_of(ctx, status),
     )

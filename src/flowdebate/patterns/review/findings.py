@@ -131,9 +131,9 @@ def _identity(raised: Raised) -> tuple[object, ...]:
 
 
 def group(found: Iterable[Raised]) -> list[list[Raised]]:
-    """The findings by place and title, in an order that depends on nothing but what they say."""
+    """The findings by place and title, in an order that depends on nothing but what they say; without empty ones."""
     groups: dict[object, list[Raised]] = defaultdict(list)
-    for raised in sorted(found, key=_key):
+    for raised in sorted((each for each in found if not each.is_empty), key=_key):
         groups[_identity(raised)].append(raised)
     return list(groups.values())
 

@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Literal, TypeAlias, get_args
 
 from pydantic import Field
 
+from flowdebate._util.text import is_blank
 from flowdebate._util.wire import BaseEvent, WireModel, new_dict, new_list
 from flowdebate.patterns.output import PatternOutput
 from flowdebate.patterns.state import (
@@ -69,7 +70,8 @@ class Place(WireModel):
 class FindingDraft(WireModel):
     """One thing that is wrong, as a reviewer writes it."""
 
-    title: Annotated[_Short, Field(min_length=1, description="What is wrong, in a few words")]
+    # models are told that it is not empty; one that is costs only itself, where asking again would lose the others too
+    title: Annotated[_Short, Field(description="What is wrong, in a few words", json_schema_extra={"minLength": 1})]
     claim: Annotated[_Text, Field(description="Why it is wrong, and what follows from it")]
     severity: Annotated[Severity, Field(description="blocker, major, minor or nit")]
     file: Annotated[_Short | None, Field(description="The name of the file or the source")] = None
@@ -94,6 +96,11 @@ class Raised(WireModel):
     severity: Severity
     place: Place
     suggestion: str | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether its title or its claim says nothing; then it is no finding."""
+        return is_blank(self.title) or is_blank(self.claim)
 
 
 class Verdict(WireModel):
@@ -201,6 +208,8 @@ class ReviewRawOutput(PatternOutput):
     """None without a gate."""
     left_apart: int = 0
     """Pairs of findings at one place that nobody was asked about: they may be the same."""
+    empty: dict[str, int] = Field(default_factory=new_dict)
+    """By reviewer, how many findings were left out since their title or their claim says nothing."""
     transcript: list[ReviewReport] = Field(default_factory=new_list)
     stop_reason: StopReason | None = None
     status: DebateStatus = "complete"
@@ -222,6 +231,12 @@ class ReviewRawOutput(PatternOutput):
             grades = ", ".join(f"{found.count(grade)} {grade}" for grade in SEVERITIES if grade in found)
             parts += [f"{len(found)} {state} ({grades})"] if found else []
         return ", ".join(parts) or "nothing found"
+
+    @property
+    def empty_note(self) -> str:
+        """Whose findings were empty, and how many, in a sentence; "" if none was."""
+        counts = ", ".join(f"{count} of {name}" for name, count in self.empty.items())
+        return f"Findings left out, without a title or a claim: {counts}" if counts else ""
 
     @property
     def decision_word(self) -> str | None:
@@ -337,7 +352,7 @@ class FindingsReported(BaseEvent):
     agent_name: str
     """The reviewer."""
     findings: list[Raised]
-    """What it found."""
+    """What it found; also what is left out since it `is_empty`."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -311,11 +311,15 @@ def close_merging(loop: Loop, ctx: Context, findings: Sequence[Finding], *, left
 
 
 def report_of(found: Sequence[Raised]) -> str:
-    """What a reviewer found, as text, a line for each finding."""
+    """What a reviewer found, as text, a line for each finding, and how many were empty."""
     lines = []
     for raised in found:
+        if raised.is_empty:
+            continue
         where = f"{raised.place.text}: " if raised.place.text else ""
         lines.append(f"{where}{raised.title} ({raised.severity}). {raised.claim}")
+    if empty := sum(raised.is_empty for raised in found):
+        lines.append(f"{empty} left out, without a title or a claim.")
     return "\n".join(lines) or "Nothing found."
 
 

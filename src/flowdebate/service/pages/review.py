@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -75,6 +76,8 @@ def _lines(document: Any) -> Iterator[str]:  # noqa: ANN401 - as above
             yield from _finding(finding)
         if found:
             yield from ("", "</details>", "") if state != "confirmed" else ("",)
+    if raw.empty:
+        yield from (escaped(raw.empty_note), "")
     left = [f"{source.name} ({source.left_out})" for source in raw.sources or () if source.left_out is not None]
     if left:
         yield from (f"Left out: {escaped(', '.join(left))}", "")
@@ -109,9 +112,12 @@ def findings_sarif(document: Any) -> str:  # noqa: ANN401 - as above
         "version": __version__,
         "rules": [{"id": grade, "defaultConfiguration": {"level": level}} for grade, level in _LEVELS.items()],
     }
+    invocation: dict[str, Any] = {"executionSuccessful": document.has_result}
+    if raw.empty:
+        invocation["toolExecutionNotifications"] = [{"level": "note", "message": {"text": raw.empty_note}}]
     run = {
         "tool": {"driver": driver},
-        "invocations": [{"executionSuccessful": document.has_result}],
+        "invocations": [invocation],
         "results": [_result(finding) for finding in raw.findings],
     }
     return as_json({"$schema": _SARIF, "version": "2.1.0", "runs": [run]})
@@ -146,8 +152,10 @@ def _result(finding: Any) -> dict[str, Any]:  # noqa: ANN401 - a Finding
 
 
 def findings_lines(document: Any) -> str:  # noqa: ANN401 - as above
-    """JSON Lines: a finding in each, as the raw output has it."""
-    return "\n".join(finding.model_dump_json(by_alias=True) for finding in document.raw.findings)
+    """JSON Lines: a finding in each, as the raw output has it; a last one counts findings that were empty."""
+    lines = [finding.model_dump_json(by_alias=True) for finding in document.raw.findings]
+    lines += [json.dumps({"empty": document.raw.empty})] if document.raw.empty else []
+    return "\n".join(lines)
 
 
 _PHASES = {1: "Findings", 2: "Examination", 3: "Answers"}
@@ -258,6 +266,8 @@ class ReviewDocument(Document):
             if found:
                 yield Heading(title=f"{state.capitalize()}: {len(found)}", level=2)
             yield from map(finding_group, found)
+        if raw.empty:
+            yield Remark(text=raw.empty_note)
         if raw.left_apart:
             yield Remark(text=f"{raw.left_apart} more pairs of findings were not compared: some may be the same")
         if raw.answer is not None:
