@@ -67,7 +67,12 @@ def _scores(prompt: str, schema: Any) -> dict[str, Any]:
     said = prompt.partition("Round 1:")[2]
     first = min(sides, key=lambda side: said.index(f"[{side}]"))
     good = {side: 80 if "good" in said.partition(f"[{side}] ")[2].partition("\n")[0] else 20 for side in sides}
-    scores = {side: 90 if side == first else 10 for side in sides} if "biased" in prompt else good
+    scores: dict[str, Any] = {side: 90 if side == first else 10 for side in sides} if "biased" in prompt else good
+    if rubric := schema["$defs"].get("ByCriterion"):
+        right = prompt.partition("reference answer, which is right:\n  | ")[2].partition("\n")[0]
+        scores = {
+            side: dict.fromkeys(rubric["properties"], 100 if f"[{side}] {right}" in said else 0) for side in sides
+        }
     return {"reasoning": "See.", "scores": scores, "verdict": "So it is."}
 
 

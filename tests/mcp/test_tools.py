@@ -183,6 +183,24 @@ async def test_texts_are_judged_in_all_orders_and_only_once(here: Stage) -> None
     assert (biased["winner"], biased["consistent"], len(here.model.asked())) == (None, False, 5)
 
 
+async def test_a_judge_goes_by_a_rubric_and_an_answer_that_is_right(here: Stage) -> None:
+    """They are part of what is judged: other ones are another verdict. A wrong rubric is refused before a call."""
+    given: dict[str, Any] = {"question": "Which?", "texts": ["good", "bad"]}
+    async with here.connect() as client:
+        plain = told(await client.call_tool("judge", given))
+        given |= {"criteria": {"correct": 3, "clear": 1}, "reference": "bad"}
+        graded = told(await client.call_tool("judge", given))
+        again = told(await client.call_tool("judge", given))
+        asked = here.model.asked()
+        wrong = await client.call_tool("judge", {**given, "criteria": {"correct": -1}})
+    assert (plain["winner"], graded["winner"]) == ("Text 1", "Text 2")
+    assert (plain["ballots"][0]["criteria"], again) == (None, graded)
+    assert graded["ballots"][0]["criteria"]["Text 2"] == {"correct": 100, "clear": 100}
+    assert wrong.is_error
+    assert "criteria" in str(wrong.content)
+    assert here.model.asked() == asked
+
+
 async def test_a_run_is_cancelled_resumed_forked_and_deleted(here: Stage) -> None:
     """None of them asks for anything that was recorded."""
     here.folder.joinpath("hold").touch()

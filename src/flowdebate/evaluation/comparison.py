@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -70,6 +71,8 @@ class ComparedTexts(ArguedDebate):
 
     reference: str | None = None
     """An answer that is known to be right."""
+    criteria: dict[str, float] | None = None
+    """A rubric, in place of that of the block."""
 
     @classmethod
     def of(
@@ -146,7 +149,8 @@ def create_comparison(
             asked = f"{asked}\n\nA reference answer, which is right:\n{texts.reference}"
         # a small model judges by letter in all orders, since its reasons may contradict its winner
         small = all(profile_of(ctx.model(judge)) == "concise" for judge in judges or ("intent/synthesize",))
-        options = by_letter if small and criteria is None else how
+        rubric = texts.criteria or criteria
+        options = by_letter if small and rubric is None else replace(how, criteria=rubric)
         judge = Judge(options, name=name, transcript=transcript, stances=texts.sides)
         verdict = await judge(texts.model_copy(update={"question": asked}), ctx)
         done = {"verdict": verdict, "status": "complete", "stop_reason": "max_rounds"}

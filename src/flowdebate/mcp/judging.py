@@ -5,7 +5,6 @@ The SDK evaluates annotations when a tool is registered, so this module does wit
 
 import hashlib
 import json
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from mcp.server.mcpserver import Context as ToolContext
@@ -17,6 +16,7 @@ from flowdebate.evaluation.comparison import ComparedTexts, create_comparison
 from flowdebate.mcp.progress import wait_with_progress
 from flowdebate.mcp.reports import HOW_TO_READ, fence, next_of, spent_of
 from flowdebate.mcp.tools import ASKS_MODELS, Question, Seconds, ServiceOf, describe
+from flowdebate.patterns.debate.judging.options import HEAVIEST, MOST_CRITERIA
 from flowdebate.patterns.debate.schemas import DebateRawOutput, DebateVerdict
 from flowdebate.service.state import RunDetails, RunState
 from flowdebate.service.statuses import RESUMABLE, State
@@ -35,12 +35,23 @@ Texts = Annotated[
 ]
 
 
+Criteria = Annotated[
+    dict[Annotated[str, Field(pattern=r"\S", max_length=200)], Annotated[float, Field(gt=0, le=HEAVIEST)]],
+    Field(
+        min_length=1,
+        max_length=MOST_CRITERIA,
+        description="A rubric: criteria, and how much each counts. Each text has a score by each.",
+    ),
+]
+
+
 class Ballot(BaseModel):
     """What the judge answered about one order of the texts."""
 
     order: list[str] = Field(description="The texts in the order in which the judge read them.")
     winner: str | None
     scores: dict[str, float] | None = Field(description="The share of each text; 1 in total.")
+    criteria: dict[str, dict[str, float]] | None = Field(description="The scores of each text, by criterion.")
     reasoning: str
     problem: str | None = Field(description="Why the answer does not count; null for one that does.")
 
@@ -72,6 +83,10 @@ def add_judge_tool(server: MCPServer[Any], service_of: ServiceOf) -> None:
         question: Question,
         texts: Texts,
         *,
+        criteria: Criteria | None = None,
+        reference: Annotated[
+            str | None, Field(max_length=50_000, pattern=r"\S", description="An answer that is known to be right.")
+        ] = None,
         seed: Annotated[int | None, Field(description="Another number asks anew about the same texts.")] = None,
         wait: Seconds = 45,
     ) -> TextVerdict:
@@ -81,18 +96,20 @@ def add_judge_tool(server: MCPServer[Any], service_of: ServiceOf) -> None:
         the recorded verdict, or waits for it, and asks no model twice.
         """
         service = service_of(ctx)
-        run = await _begun(service, question, texts, seed)
+        named = {f"Text {number}": text for number, text in enumerate(texts, 1)}
+        value = ComparedTexts.of(question, named, reference=reference, where="judge")
+        run = await _begun(service, value.model_copy(update={"criteria": criteria}), seed)
         return _verdict_of(await wait_with_progress(service, run.run_id, wait, ctx))
 
     server.add_tool(judge, description=f"{describe(judge)}\n\n{HOW_TO_READ}", annotations=ASKS_MODELS)
 
 
-async def _begun(service: "Service", question: str, texts: Sequence[str], seed: int | None) -> RunState:
+async def _begun(service: "Service", texts: ComparedTexts, seed: int | None) -> RunState:
     """The run about these texts: the one that there is, resumed if it stopped, or a new one."""
-    named = {f"Text {number}": text for number, text in enumerate(texts, 1)}
-    value = ComparedTexts.of(question, named, where="judge").model_dump(mode="json", by_alias=True, exclude_none=True)
+    value = texts.model_dump(mode="json", by_alias=True, exclude_none=True)
     # named by what is judged: hosts cut long calls and repeat them, which must find the verdict, not pay for another
-    about = json.dumps([question, list(texts), seed]).encode()
+    more = [given for given in (texts.reference, texts.criteria) if given is not None]
+    about = json.dumps([texts.question, [each.text for each in texts.transcript], seed, *more]).encode()
     run_id = f"judge-{hashlib.blake2b(about, digest_size=10).hexdigest()}"
     try:
         run = await service.begin(NAME, value, run_id=run_id, seed=seed)
@@ -118,6 +135,7 @@ def _verdict_of(run: RunDetails) -> TextVerdict:
                 order=each.order,
                 winner=each.winner,
                 scores=each.scores,
+                criteria=each.criteria,
                 reasoning=fence(each.reasoning) or "",
                 problem=fence(each.problem),
             )

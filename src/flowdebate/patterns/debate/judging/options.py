@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 LETTERS = ("letter", "letter_after_reasons")  # the forms of answers that are one letter
 CROSSED: Literal["crossed"] = "crossed"
 _WHERE = "JudgeOptions"
-_MOST_CRITERIA, _HEAVIEST = 20, 1_000
+MOST_CRITERIA, HEAVIEST = 20, 1_000
 # Options of the judge's block, not of the judging.
 _BLOCK = ("model", "profile", "instructions", "tools", "uses", "context", "settings", "visibility")
 
@@ -134,10 +134,10 @@ class JudgeOptions:
         several = bool(self.models) or self.plan.kind != "single" or self.labels is not False
         self._require(not (self.answer == "winner" and several), "answer", "'scores' with several ballots or labels")
         rubric = self.criteria
-        weighed = rubric is None or (isinstance(rubric, dict) and 0 < len(rubric) <= _MOST_CRITERIA)
+        weighed = rubric is None or (isinstance(rubric, dict) and 0 < len(rubric) <= MOST_CRITERIA)
         for name, weight in (rubric or {}).items() if weighed else ():
-            weighed = weighed and isinstance(name, str) and bool(name.strip()) and is_number(weight, most=_HEAVIEST)
-        allowed = f"None, or 1 to {_MOST_CRITERIA} names, each with a number > 0, <= {_HEAVIEST:,}"
+            weighed = weighed and isinstance(name, str) and bool(name.strip()) and is_number(weight, most=HEAVIEST)
+        allowed = f"None, or 1 to {MOST_CRITERIA} names, each with a number > 0, <= {HEAVIEST:,}"
         self._require(weighed, "criteria", allowed)
         self._require(rubric is None or self.form == "scores", "criteria", "None unless the answers are scores")
         least = self.min_log_odds
