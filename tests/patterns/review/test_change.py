@@ -6,10 +6,12 @@ import json
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 from jsonschema import Draft7Validator
 from typer.testing import CliRunner
 
@@ -255,7 +257,7 @@ def test_uncommitted_changes_are_the_default_and_no_change_is_an_error(
 ) -> None:
     """`--diff` alone; before a model is asked."""
     nothing = review("--diff")
-    assert nothing.exit_code in {1, 2}
+    assert nothing.exit_code == 5
     assert "has no changes" in nothing.stderr
     assert not any(vendor.asked for vendor in found.values())
     (repository / "app" / "store.py").write_text(AFTER.replace("10)", "11)"))
@@ -265,6 +267,31 @@ def test_uncommitted_changes_are_the_default_and_no_change_is_an_error(
         assert refused.exit_code in (1, 2)
         assert "Error" in refused.stderr
     assert not (repository / "x").exists()
+
+
+def test_the_hook_stops_no_push_without_changes(
+    repository: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The line of the example, as git runs it before a push; a mistake still stops one."""
+    example = yaml.safe_load((Path(__file__).parents[3] / "examples/review/pre-commit-config.yaml").read_text())
+    bare = tmp_path_factory.mktemp("origin")
+    git(bare, "init", "-q", "--bare", "-b", "main")
+    git(repository, "remote", "add", "origin", str(bare))
+    git(repository, "push", "-q", "origin", "main")
+    hook = repository / ".git" / "hooks" / "pre-push"
+    hook.write_text(f"#!/bin/sh\nexec {example['repos'][0]['hooks'][0]['entry']}\n")
+    hook.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    git(repository, "checkout", "-qb", "same")
+    git(repository, "push", "-q", "origin", "same")
+    (repository / "picture.png").write_bytes(b"\x89PNG\0\3\4")
+    git(repository, "commit", "-qam", "a picture, which nobody reads")
+    git(repository, "push", "-q", "origin", "same")
+    git(repository, "commit", "-qm", "nothing", "--allow-empty")
+    git(repository, "update-ref", "-d", "refs/remotes/origin/main")
+    with pytest.raises(subprocess.CalledProcessError) as stopped:
+        git(repository, "push", "-q", "origin", "same")
+    assert b"Error: " in stopped.value.stderr
 
 
 def test_a_diff_may_be_a_source_of_every_pattern(repository: Path) -> None:

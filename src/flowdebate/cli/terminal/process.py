@@ -50,6 +50,7 @@ class ExitCode(IntEnum):
     MISUSED = 2
     NO_RESULT = 3
     GATE = 4
+    NO_CHANGES = 5
 
 
 def exit_code_of_signal(number: int) -> int:
@@ -317,6 +318,10 @@ def report_problems() -> Iterator[None]:
 
 def exit_code_of(error: FlowDebateError) -> int:
     """The exit code of a command that failed with `error`."""
+    from flowdebate.sources.files import NoChanges
+
+    if isinstance(error, NoChanges):  # a hook tells it from a mistake
+        return ExitCode.NO_CHANGES
     misuse = (BadFile, ConfigurationError, RunChanged, RunNotFound)
     return ExitCode.MISUSED if isinstance(error, misuse) else ExitCode.FAILED
 

@@ -362,7 +362,7 @@ class ReviewPage(PatternPage):
         "sarif": findings_sarif,
         "json": findings_lines,
     }
-    exit_note = "4 the gate does not hold"
+    exit_note = "4 the gate does not hold, 5 nothing changed"
     confidence: ClassVar[Mapping[Confidence, Mapping[str, Any]]] = {
         "quick": {"reviewers": [{"name": name} for name in ("Ada", "Ben")]},
         "high": {"reviewers": [{"name": name} for name in ("Ada", "Ben", "Cleo", "Dan", "Eve")]},
