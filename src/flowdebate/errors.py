@@ -556,9 +556,10 @@ class BadFile(FlowDebateError):
     'debate.toml: is larger than 1 MB'
     """
 
-    def __init__(self, path: str, problem: str) -> None:
-        self.path = path
-        self.problem = problem
+    def __init__(self, path: str, problem: str, *, empty: bool = False) -> None:
+        self.path, self.problem = path, problem
+        self.empty = empty
+        """Whether it is a diff without anything to read: a hook tells that from a mistake."""
         super().__init__(f"{path}: {problem}")
 
 

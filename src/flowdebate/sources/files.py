@@ -241,10 +241,6 @@ _SECONDS = 60
 _DIFF = ("diff", "--no-color", "--no-ext-diff", "--no-textconv", "--no-renames", "--src-prefix=a/", "--dst-prefix=b/")
 
 
-class NoChanges(BadFile):
-    """A diff has nothing to read: the same command has something to do at the next change."""
-
-
 def is_diff(given: str) -> bool:
     """Whether a source is the diff of a repository, and no file."""
     return given.startswith(GIT) and not Path(given).exists()
@@ -253,15 +249,15 @@ def is_diff(given: str) -> bool:
 def read_diff(given: str, folder: Path, why_secret: Callable[[Path, bytes], str | None]) -> list[Source]:
     """The diff of each file that differs in a range of commits, and what is left out, of the repository at `folder`.
 
-    `why_secret(path, content)` says why a file is never read. NoChanges where there is nothing to read; BadFile for
-    what git cannot compare.
+    `why_secret(path, content)` says why a file is never read. BadFile for what git cannot compare; it is
+    `empty` where there is nothing to read.
     """
     wanted = given.removeprefix(GIT)
     if not _RANGE.fullmatch(wanted) or wanted.startswith("-"):
         raise BadFile(given, "names no commits: give BASE..HEAD, or one commit to compare with what is here now")
     names = _git(given, folder, *_DIFF, "--name-only", "-z", wanted, "--").decode(errors="replace").split("\0")[:-1]
     if not names:
-        raise NoChanges(given, "has no changes; files that git does not track are not among them")
+        raise BadFile(given, "has no changes; files that git does not track are not among them", empty=True)
     # ten lines around a change: three are too few to judge it by
     diff = _git(given, folder, *_DIFF, "--unified=10", wanted, "--")
     parts = re.split(rb"^(?=diff --git )", diff, flags=re.MULTILINE)[1:]
@@ -288,7 +284,7 @@ def read_diff(given: str, folder: Path, why_secret: Callable[[Path, bytes], str 
         found.append(Source.of(shown, text, part) if why is None else Source(name=shown, left_out=why))
     if all(source.left_out is not None for source in found):
         reasons = ", ".join(f"{source.name} {source.left_out}" for source in found[:3])
-        raise NoChanges(given, f"has no changes that can be read: {reasons}")
+        raise BadFile(given, f"has no changes that can be read: {reasons}", empty=True)
     return found
 
 

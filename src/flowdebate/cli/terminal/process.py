@@ -318,9 +318,7 @@ def report_problems() -> Iterator[None]:
 
 def exit_code_of(error: FlowDebateError) -> int:
     """The exit code of a command that failed with `error`."""
-    from flowdebate.sources.files import NoChanges
-
-    if isinstance(error, NoChanges):  # a hook tells it from a mistake
+    if isinstance(error, BadFile) and error.empty:
         return ExitCode.NO_CHANGES
     misuse = (BadFile, ConfigurationError, RunChanged, RunNotFound)
     return ExitCode.MISUSED if isinstance(error, misuse) else ExitCode.FAILED
