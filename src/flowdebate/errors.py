@@ -557,7 +557,8 @@ class BadFile(FlowDebateError):
     """
 
     def __init__(self, path: str, problem: str, *, empty: bool = False) -> None:
-        self.path, self.problem = path, problem
+        self.path = path
+        self.problem = problem
         self.empty = empty
         """Whether it is a diff without anything to read: a hook tells that from a mistake."""
         super().__init__(f"{path}: {problem}")
