@@ -20,6 +20,7 @@ from flowdebate.errors import (
     LimitReached,
     ModelError,
     ModelUnavailable,
+    RealModelForbidden,
 )
 from flowdebate.models.base import check_ready
 from flowdebate.models.resolve import ModelResolver
@@ -231,7 +232,7 @@ async def _check_seats(block: Runnable[Any], run: Run) -> None:
             if id(model) not in ready:
                 ready.add(id(model))
                 await check_ready(model)
-        except ModelUnavailable:  # no model is set up: the first who asks one says so, if anybody does
+        except (ModelUnavailable, RealModelForbidden):  # whoever asks it says so, if anybody does
             continue
         except ModelError as error:
             error.model, error.block = error.model or model.name, error.block or seat.block
