@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from flowdebate.cli import options as opt
-from flowdebate.cli.ballots import audit, recount
+from flowdebate.cli.ballots import audit, leaderboard, recount
 from flowdebate.cli.batch import batch
 from flowdebate.cli.compare import compare
 from flowdebate.cli.demo import demo
@@ -122,6 +122,7 @@ _COMMANDS = {
     },
     "Batch and evaluation": {
         "batch": batch, "compare": compare, "evaluate": evaluate, "study": study, "recount": recount, "audit": audit,
+        "leaderboard": leaderboard,
     },
     "Servers": {"serve": serve, "mcp": mcp, "queue": queue},
     "Setup": {"models": models, "demo": demo, "migrate": migrate},

@@ -1,4 +1,4 @@
-"""`flowdebate audit` and `recount`: stored ballots, tested for bias and consistency, or counted by other rules."""
+"""`flowdebate audit`, `leaderboard`, `recount`: stored ballots, tested for bias, ranked, or counted by other rules."""
 
 from __future__ import annotations
 
@@ -215,6 +215,40 @@ async def _judge_again(
         if item.output is not None
     ]
     return Items(items=items, left_out=left_out), len(result.failed)
+
+
+@opt.command()
+def leaderboard(
+    *,
+    status: opt.Status = None,
+    pattern: opt.Pattern = None,
+    text: opt.Search = None,
+    limit: Annotated[Count | None, Option(metavar="N", help="Only the newest N runs.")] = None,
+    form: Annotated[
+        Literal["text", "markdown", "json"], Option(panel="Output", flag="--format", help="Form of what is printed.")
+    ] = "text",
+    store: opt.StoreName = None,
+) -> None:
+    """Rank models by the stored debates that they won, and judges by what counts for them besides arguments.
+
+    No model is called. A game is a pair of sides that different models spoke for.
+    """
+    from flowdebate.service.documents.evaluations import lay_out_leaderboard
+    from flowdebate.service.leaderboard import leaderboard_of
+    from flowdebate.service.runs import list_runs, opened
+    from flowdebate.web.notebook import summary_markdown
+
+    with opened(store) as place:
+        found = asyncio.run(list_runs(place.store, state=status, block=pattern, search=text, limit=limit))
+    board = leaderboard_of(found)
+    if form == "json":
+        write_json(board.model_dump(mode="json", by_alias=True))
+    elif form == "markdown":
+        write_json(summary_markdown(lay_out_leaderboard(board)).rstrip())
+    else:
+        open_page().summary(lay_out_leaderboard(board))
+    if not board.models and not board.judges:
+        raise typer.Exit(ExitCode.NO_RESULT)
 
 
 @opt.command()

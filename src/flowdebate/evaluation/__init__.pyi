@@ -24,8 +24,6 @@ from .comparison import create_comparison as create_comparison
 from .comparison_table import ComparedSystem as ComparedSystem
 from .comparison_table import ComparingJudge as ComparingJudge
 from .comparison_table import ComparisonTable as ComparisonTable
-from .comparison_table import RankedSystem as RankedSystem
-from .comparison_table import bradley_terry as bradley_terry
 from .comparison_table import compare_all as compare_all
 from .comparison_table import tabulate as tabulate
 from .decision_rules import DecisionRule as DecisionRule
@@ -44,6 +42,10 @@ from .judge_quality import judge_quality as judge_quality
 from .judge_quality import judged_items as judged_items
 from .letters import fit_letters as fit_letters
 from .paired import e_value as e_value
+from .ranking import Game as Game
+from .ranking import RankedSystem as RankedSystem
+from .ranking import Ranking as Ranking
+from .ranking import rank_games as rank_games
 from .recounting import ALL_RULES as ALL_RULES
 from .recounting import Recount as Recount
 from .recounting import recount as recount

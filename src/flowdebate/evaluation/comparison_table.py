@@ -28,7 +28,8 @@ from flowdebate.evaluation.comparison import (
     read_comparison,
 )
 from flowdebate.evaluation.judge_audit import count
-from flowdebate.evaluation.statistics import two_sided_z, wilson
+from flowdebate.evaluation.ranking import Game, RankedSystem, rank_games
+from flowdebate.evaluation.statistics import wilson
 from flowdebate.runs.batch.batch import Batch
 
 if TYPE_CHECKING:
@@ -79,16 +80,6 @@ class ComparingJudge(WireModel):
     """Of the rows in which the first and the last place won unequally often, the share in which the first did."""
     favours: Literal["first", "last"] | None
     """The place that it favours beyond chance, adjusted for the number of judges."""
-
-
-class RankedSystem(WireModel):
-    """The strength of a system by Bradley and Terry (1952), in log-odds; the mean of all systems is 0."""
-
-    name: str
-    strength: float
-    low: float
-    """The ends of the 95% interval, robust to what pairs of one row have in common."""
-    high: float
 
 
 class ComparisonTable(InNotebooks, WireModel):
@@ -189,7 +180,7 @@ def tabulate(comparisons: Sequence[Comparison], *, failed: Mapping[int, str] | N
         if c.winner is not None
         if len(most := [s.name for s in c.sides if s.characters == max(s.characters for s in c.sides)]) == 1
     ]
-    ranking, why = _rank(comparisons, [system.name for system in systems]) if len(systems) > 2 else ([], None)  # noqa: PLR2004
+    ranking, why = _rank(comparisons) if len(systems) > 2 else ([], None)  # noqa: PLR2004
     table = ComparisonTable(
         rows=len(comparisons),
         systems=systems,
@@ -247,66 +238,17 @@ def _judge(name: str, comparisons: Sequence[Comparison], judges: int) -> Compari
     )
 
 
-def _rank(comparisons: Sequence[Comparison], names: Sequence[str]) -> tuple[list[RankedSystem], str | None]:
-    """Each pair of texts in a row is a game, of which a tie is half a win for both; else the reason for no ranking."""
+def _rank(comparisons: Sequence[Comparison]) -> tuple[list[RankedSystem], str | None]:
+    """Each pair of texts in a row is a game; else the reason for no ranking."""
     if find_spec("numpy") is None:
-        return [], 'no Bradley-Terry ranking without numpy: pip install "flowdebate[audit]"'
-    at = {name: place for place, name in enumerate(names)}
+        return [], 'no ranking without numpy: pip install "flowdebate[audit]"'
     games = [
-        (row, at[one.name], at[other.name], (one.share > other.share) + (one.share == other.share) / 2)
+        Game(one.name, other.name, (one.share > other.share) + (one.share == other.share) / 2, row)
         for row, c in enumerate(comparisons)
         for one, other in combinations(c.sides, 2)
     ]
-    found = bradley_terry(games, len(names))
-    if found is None:
-        return [], "no Bradley-Terry ranking: some systems won, or lost, all their comparisons with the others"
-    z = two_sided_z(_ALPHA)
-    ranked = [
-        RankedSystem(name=name, strength=value, low=value - z * error, high=value + z * error)
-        for name, value, error in zip(names, *found, strict=True)
-    ]
-    return sorted(ranked, key=lambda each: -each.strength), None
-
-
-def bradley_terry(games: Sequence[tuple[int, int, int, float]], systems: int) -> tuple[list[float], list[float]] | None:
-    """Strengths of `systems` (log-odds, 0 in the mean) and their standard errors. Needs numpy.
-
-    A game is (row, one system, another, the part of a win that the first has). Maximum likelihood by Newton's method;
-    the errors are the sandwich estimate with rows as clusters. None where a strength is infinite: some systems won or
-    lost all games with the others, or had none.
-
-    >>> games = [(row, 0, 1, float(row < 3)) for row in range(4)]
-    >>> [[round(value, 3) for value in part] for part in bradley_terry(games, 2)]
-    [[0.549, -0.549], [0.667, 0.667]]
-    """
-    import numpy as np
-
-    rows, one, other, won = (np.array(column) for column in zip(*games, strict=True))
-    reach = np.eye(systems, dtype=bool)
-    reach[one[won > 0], other[won > 0]] = True
-    reach[other[won < 1], one[won < 1]] = True
-    for _ in range(systems):
-        reach = reach @ reach
-    if not reach.all():
-        return None
-    design = np.zeros((len(games), systems))
-    design[np.arange(len(games)), one] += 1
-    design[np.arange(len(games)), other] -= 1
-    strength = np.zeros(systems)
-    for _ in range(100):
-        chance = 1 / (1 + np.exp(-design @ strength))
-        # strengths have no zero of their own: the ones fix it, and change nothing else
-        bread = np.linalg.inv((design.T * (chance * (1 - chance))) @ design + 1)
-        step = bread @ design.T @ (won - chance)
-        strength = strength + step / max(1.0, float(np.abs(step).max()))  # bounded: far from it, Newton overshoots
-        if np.abs(step).max() < 1e-12:  # noqa: PLR2004 - rounding
-            break
-    clusters, place = np.unique(rows, return_inverse=True)
-    scores = np.zeros((len(clusters), systems))
-    np.add.at(scores, place, design * (won - chance)[:, None])
-    few = len(clusters) / max(len(clusters) - 1, 1)
-    errors = np.sqrt(np.diag(bread @ (few * scores.T @ scores) @ bread))
-    return strength.tolist(), errors.tolist()
+    found = rank_games(games, order=False)  # a row is judged in several orders
+    return found.systems, found.problem
 
 
 def _findings(table: ComparisonTable) -> list[str]:

@@ -13,12 +13,14 @@ from flowdebate.evaluation.comparison import Comparison
 from flowdebate.evaluation.comparison_table import ComparisonTable
 from flowdebate.evaluation.evaluation_run import Evaluation
 from flowdebate.evaluation.judge_quality import JudgeQuality
+from flowdebate.evaluation.ranking import RankedSystem, Ranking
 from flowdebate.evaluation.recounting import Recount
 from flowdebate.evaluation.study_report import StudyReport
 from flowdebate.runs.batch.result import BatchResult
 from flowdebate.service.audit import rows_of
 from flowdebate.service.documents.live import cost_text
 from flowdebate.service.documents.sections import Fact, Heading, Points, Table
+from flowdebate.service.leaderboard import Leaderboard
 from flowdebate.service.statuses import status_text
 
 if TYPE_CHECKING:
@@ -43,7 +45,7 @@ class Summary:
     sections: tuple[ReportSection, ...]
 
 
-def lay_out(value: object) -> Summary | None:  # noqa: C901, PLR0911 - one case for each kind
+def lay_out(value: object) -> Summary | None:  # noqa: C901, PLR0911, PLR0912 - one case for each kind
     """The report of the result of an evaluation or a batch; None for any other value."""
     match value:
         case RunAudit():
@@ -66,6 +68,17 @@ def lay_out(value: object) -> Summary | None:  # noqa: C901, PLR0911 - one case 
             return lay_out_comparison(value)
         case ComparisonTable():
             return lay_out_comparisons(value)
+        case Leaderboard():
+            return lay_out_leaderboard(value)
+        case Ranking():
+            return Summary(
+                title="Ranking",
+                about=f"{counted(value.games, 'game')}",
+                sections=(
+                    _ranking_table(value.systems),
+                    Points(items=() if value.problem is None else (value.problem,)),
+                ),
+            )
         case BatchResult():
             table = Table(head=("Index", "Question", "Status", "Result"), rows=tuple(map(_item_cells, value)))
             title = f"Batch of {counted(len(value), 'run')}"
@@ -275,6 +288,56 @@ def lay_out_comparison(found: Comparison) -> Summary:
     )
 
 
+def _ranking_table(systems: Sequence[RankedSystem]) -> Table:
+    return Table(
+        head=("Ranking", "Strength", "95% interval"),
+        rows=tuple((each.name, f"{each.strength:+.2f}", f"{each.low:+.2f} to {each.high:+.2f}") for each in systems),
+    )
+
+
+def lay_out_leaderboard(board: Leaderboard) -> Summary:
+    """Models by strength, judges by consistency, and what they come to in words."""
+
+    def share(figure: Figure | None) -> str:
+        if figure is None:
+            return "unknown"
+        return f"{figure.value:.0%} ({figure.low or 0:.0%} to {1 if figure.high is None else figure.high:.0%})"
+
+    models = Table(
+        head=("Model", "Games", "Wins", "No winner", "Strength", "95% interval"),
+        rows=tuple(
+            (
+                each.model,
+                f"{each.games:,}",
+                f"{each.wins:,}",
+                f"{each.ties:,}",
+                "" if each.strength is None else f"{each.strength:+.2f}",
+                "" if each.low is None or each.high is None else f"{each.low:+.2f} to {each.high:+.2f}",
+            )
+            for each in board.models
+        ),
+    )
+    judges = Table(
+        head=("Judge", "Debates", "Ballots", "For what it reads first", "For who speaks first", "Same in all orders"),
+        rows=tuple(
+            (
+                each.judge,
+                f"{each.debates:,}",
+                f"{each.ballots:,}",
+                *map(share, (each.first_read, each.first_speaker, each.consistency)),
+            )
+            for each in board.judges
+        ),
+    )
+    sections: list[ReportSection] = [models] if board.models else []
+    sections += [judges] if board.judges else []
+    if board.findings:
+        sections += [Heading(title="Findings"), Points(items=tuple(board.findings))]
+    for why, number in board.left_out.items():
+        sections.append(Fact(label="Left out", text=f"{counted(number, 'run')}: {why}", tone="dim"))
+    return Summary(title="Leaderboard", about=counted(board.runs, "run"), sections=tuple(sections))
+
+
 def lay_out_comparisons(table: ComparisonTable) -> Summary:
     """The report of many comparisons: systems, ranking, judges, and what they come to in words."""
 
@@ -308,12 +371,6 @@ def lay_out_comparisons(table: ComparisonTable) -> Summary:
             for each in table.systems
         ),
     )
-    ranking = Table(
-        head=("Ranking", "Strength", "95% interval"),
-        rows=tuple(
-            (each.name, f"{each.strength:+.2f}", f"{each.low:+.2f} to {each.high:+.2f}") for each in table.ranking
-        ),
-    )
     judges = Table(
         head=("Judge", "Flips", "95% interval", "For the first place", "95% interval", "Favours"),
         rows=tuple(
@@ -331,7 +388,7 @@ def lay_out_comparisons(table: ComparisonTable) -> Summary:
         about=f"{counted(table.rows, 'row')} compared",
         sections=(
             systems,
-            *([ranking] if table.ranking else []),
+            *([_ranking_table(table.ranking)] if table.ranking else []),
             judges,
             Heading(title="Findings"),
             Points(items=tuple(table.findings)),

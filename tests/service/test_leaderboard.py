@@ -1,0 +1,102 @@
+"""Leaderboards of stored runs: who wins against whom, and which judge goes by the order."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING
+
+from typer.testing import CliRunner
+
+from flowdebate import Debater, JudgeOptions, debate
+from flowdebate.cli.app import app
+from flowdebate.models.base import ModelResponse
+from flowdebate.models.usage import Usage
+from flowdebate.service.leaderboard import leaderboard_of
+from flowdebate.store import SqliteStore
+from flowdebate.testing import FunctionModel, SimJudge
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from flowdebate.service.leaderboard import Leaderboard
+    from flowdebate.testing import ModelRequest
+
+QUALITY = {"large": 1.2, "middle": 0.4, "small": 0.0}
+
+
+def speaker(name: str) -> FunctionModel:
+    """A model that says which one it is."""
+    used = Usage(calls=1, prompt_tokens=9, cached_tokens=0, completion_tokens=1)
+
+    def answer(request: ModelRequest) -> ModelResponse:
+        asked = sum(map(ord, str(request.messages)))  # a judge's noise is of what it reads
+        return ModelResponse(text=f"A {name} argument, {asked}.", usage=used)
+
+    return FunctionModel(answer, name=name)
+
+
+async def hold(store: SqliteStore, *, slot: float, questions: int) -> Leaderboard:
+    """Debates of each pair of models in both orders, judged in both by a judge with a bias, and what they come to."""
+    judge = SimJudge(
+        slot=slot, noise=1.0, quality=lambda text: next(worth for name, worth in QUALITY.items() if name in text)
+    )
+    for number in range(questions):
+        for one in QUALITY:
+            for other in QUALITY:
+                if one != other:
+                    sides = [Debater("ann", "tea", model=speaker(one)), Debater("bob", "rum", model=speaker(other))]
+                    block = debate(
+                        name="drinks",
+                        debaters=sides,
+                        max_rounds=1,
+                        moderator=False,
+                        synthesizer=False,
+                        judge=JudgeOptions(schedule="swap", models=(judge,)),
+                    )
+                    await block.run(f"Which one, {number}?", store=store, seed=number)
+    return leaderboard_of(await store.runs(limit=1_000))
+
+
+def test_models_are_ranked_by_the_debates_that_they_won(tmp_path: Path) -> None:
+    """The better one first, whoever argued first; nothing is said of the first place where it is worth nothing."""
+    board = asyncio.run(hold(SqliteStore(tmp_path / "runs.db"), slot=0.0, questions=8))
+    assert [each.model for each in board.models] == ["large", "middle", "small"]
+    assert sum(each.games for each in board.models) == 2 * 6 * 8
+    assert all(each.low is not None and each.low <= (each.strength or 0) <= (each.high or 0) for each in board.models)
+    assert board.ranking is not None
+    assert not [found for found in board.findings if "picks" in found]
+
+
+def test_a_judge_that_goes_by_the_order_is_named(tmp_path: Path) -> None:
+    """With the share of its verdicts, on the page and in the document."""
+    path = tmp_path / "runs.db"
+    board = asyncio.run(hold(SqliteStore(path), slot=9.0, questions=2))
+    (judge,) = board.judges
+    assert judge.first_read is not None
+    assert judge.first_read.value > 0.9
+    assert judge.consistency is not None
+    assert judge.consistency.value < 0.2
+    assert "picks what it reads first in" in board.findings[-1]
+    result = CliRunner().invoke(app, ["leaderboard", "--store", str(path), "--format", "json"], catch_exceptions=False)
+    assert (result.exit_code, json.loads(result.stdout)["judges"][0]["judge"]) == (0, judge.judge)
+    for form in ("text", "markdown"):
+        result = CliRunner().invoke(
+            app, ["leaderboard", "--store", str(path), "--format", form], catch_exceptions=False
+        )
+        assert result.exit_code == 0
+        assert all(name in result.stdout for name in (*QUALITY, judge.judge))
+
+
+def test_an_empty_store_has_nothing_to_rank(tmp_path: Path) -> None:
+    """Exit code 3; runs of one model are left out, by reason."""
+    store = SqliteStore(tmp_path / "runs.db")
+    assert leaderboard_of([]).models == []
+    sides = [Debater(name, side, model=speaker("small")) for name, side in (("ann", "tea"), ("bob", "rum"))]
+    judge = JudgeOptions(schedule="swap", models=(SimJudge(),))
+    block = debate(name="drinks", debaters=sides, max_rounds=1, moderator=False, synthesizer=False, judge=judge)
+    asyncio.run(block.run("Which?", store=store))
+    board = leaderboard_of(asyncio.run(store.runs()))
+    assert (board.models, board.left_out) == ([], {"has no two sides of different models": 1})
+    result = CliRunner().invoke(app, ["leaderboard", "--store", str(tmp_path / "none.db")])
+    assert result.exit_code == 3
