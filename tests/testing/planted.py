@@ -485,6 +485,7 @@ PLANTED: dict[str, Planted] = {
         make=rent,
         promise="winner_is_among_the_positions",
         library=lambda: patched(assembly, "accepted", for_the_audience),
+        apart_from=("mirror",),  # which counts the ballots of both halves itself
     ),
     "speakers in another order": Planted(
         make=moderated,
