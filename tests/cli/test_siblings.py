@@ -31,6 +31,7 @@ OWN_PAGES = {
     "batch": "batch.md",
     "compare": "compare.md",
     "evaluate": "baselines.md",
+    "leaderboard": "which-judge.md",
     "recount": "recount.md",
     "study": "studies.md",
 }

@@ -63,10 +63,11 @@ def logged() -> Iterator[io.StringIO]:
     sink.setLevel(logging.DEBUG)
     root = logging.getLogger()
     before = root.level
-    levels = {name: logging.getLogger(name).level for name in ("openai", "httpx2", "aiohttp", "instructor")}
+    names = ("flowdebate", "openai", "httpx2", "aiohttp", "instructor")
+    levels = {name: logging.getLogger(name).level for name in names}
     root.addHandler(sink)
     root.setLevel(logging.DEBUG)
-    for name in levels:
+    for name in names:
         logging.getLogger(name).setLevel(logging.DEBUG)
     try:
         yield written
