@@ -176,7 +176,7 @@ evidence: $(VENV)/.dev $(if $(MODEL),$(VENV)/.facts) ## docs/evidence.md, by see
 
 SLICE := 3600
 
-study: $(VENV)/.facts ## docs/study.md: goes on with the study for an hour (SLICE, in seconds), about 10 hours in all
+study: $(VENV)/.facts ## docs/study.md: goes on with the study for an hour (SLICE, in seconds); more than a day in all
 	$(BIN)/python -m evidence.study questions
 	nice $(BIN)/flowdebate study evidence/studies/facts.toml --store build/facts.db --max-concurrency 1 --seconds $(SLICE) || test $$? = 3
 	$(BIN)/flowdebate study report evidence/studies/facts.toml --json > build/facts.report.json || test $$? = 3
