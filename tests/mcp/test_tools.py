@@ -221,6 +221,27 @@ async def test_a_run_is_cancelled_resumed_forked_and_deleted(here: Stage) -> Non
     assert [each["run_id"] for each in left["runs"]] == [fork["run_id"]]
 
 
+async def test_a_finished_debate_goes_on(stage: Stage) -> None:
+    """For more rounds, or with a question; what was said is not asked for again. A council cannot go on."""
+    asked = {"question": "Should we build trams?", "max_rounds": 1, "wait": 50}
+    async with stage.connect() as client:
+        named = {"run_id": told(await client.call_tool("start_debate", asked))["run_id"]}
+        before = len(stage.model.asked())
+        longer = told(await client.call_tool("fork_run", {**named, "ask": "What would it cost?", "wait": 50}))
+        calls = len(stage.model.asked()) - before
+        none = await client.call_tool("fork_run", {**named, "more_rounds": 0})
+        blank = refused(await client.call_tool("fork_run", {**named, "ask": " "}))
+        other = told(await client.call_tool("start_council", {"question": "Should we build trams?", "wait": 50}))
+        never = refused(await client.call_tool("fork_run", {"run_id": other["run_id"], "more_rounds": 1}))
+    assert longer["status"] == "complete"
+    assert "Round 2 of 2:" in longer["said"]
+    assert "What would it cost?" in longer["said"]
+    assert calls == 2 + 2  # both speak once more; judge and synthesizer come anew
+    assert (none.is_error, "more_rounds" in str(none.content)) == (True, True)
+    assert "`ask` must be a question of at most 4,000 characters" in blank
+    assert "`goes_on` must be left out: only a debate goes on" in never
+
+
 async def test_a_budget_is_one_of_all_runs(tmp_path: Path) -> None:
     """The host's model is told which one is used up, in a sentence; a judge of texts counts as well."""
     budgeted = Service(patterns(), store="memory:", model=StageModel(tmp_path), budget=Limits(calls=5))

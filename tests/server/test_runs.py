@@ -106,6 +106,23 @@ def test_a_fork_asks_only_for_what_changes(gated: Stage, gate: Gate) -> None:
     assert gate.calls == asked
 
 
+def test_a_finished_debate_goes_on(gated: Stage, gate: Gate) -> None:
+    """By a fork with an option: further rounds answer a question, and only they and the verdict are asked for."""
+    run_id = gated.begin(runId="parent")
+    gate.let(20)
+    assert gated.get(f"/runs/{run_id}?wait=30").json()["status"] == "complete"
+    asked = gate.calls
+    wrong = gated.post(f"/runs/{run_id}/fork", {"options": {"goes_on": {"rounds": 0}}})
+    assert (wrong.status_code, "rounds" in wrong.json()["detail"]) == (422, True)
+    more = {"rounds": 2, "ask": "What would it cost?"}
+    longer = gated.post(f"/runs/{run_id}/fork", {"forkId": "longer", "options": {"goes_on": more}})
+    assert (longer.status_code, longer.json()["parent"]) == (201, "parent")
+    done = gated.get("/runs/longer?wait=30").json()
+    raw = done["document"]["raw"]
+    assert (done["status"], raw["rounds"], raw["readerQuestions"][0]["text"]) == ("complete", 3, "What would it cost?")
+    assert gate.calls == asked + 2 * 2 + 2  # both speak twice more; judge and synthesizer come anew
+
+
 def test_a_run_in_progress_is_not_deleted(gated: Stage, gate: Gate) -> None:
     """DELETE is 409 while the run goes on, then 204, then 404."""
     run_id = gated.begin()

@@ -23,6 +23,7 @@ from flowdebate.patterns import DEFAULT, PATTERNS, find_pattern
 from flowdebate.prompts.escaping import quoted
 from flowdebate.prompts.template import filled
 from flowdebate.service.pages.base import Confidence
+from flowdebate.service.plans.plan import going_on
 from flowdebate.service.service import Service
 from flowdebate.service.state import PendingInput, RunDetails
 from flowdebate.service.statuses import State
@@ -300,7 +301,7 @@ class RunTools:
         )
         return make_report(await wait_with_progress(service, run_id, wait, ctx))
 
-    async def fork_run(
+    async def fork_run(  # noqa: PLR0913 - a tool's arguments are its parameters
         self,
         ctx: Context[Any, Any],
         run_id: RunId,
@@ -313,6 +314,12 @@ class RunTools:
         ] = None,
         seed: int | None = None,
         model: Models | None = None,
+        more_rounds: Annotated[
+            int | None, Field(ge=1, description="Go on with a finished debate for so many rounds more.")
+        ] = None,
+        ask: Annotated[
+            str | None, Field(description="Go on with a finished debate, whose debaters answer this question.")
+        ] = None,
         wait: Seconds = 20,
     ) -> RunReport:
         """Start a new run from a recorded one: answers that nothing changes for are reused, only others are asked for.
@@ -320,8 +327,8 @@ class RunTools:
         The recorded run stays as it is.
         """
         service = self._of(ctx)
-        options = None if model is None else {"model": model}
-        run = await service.fork(run_id, at=at, edits=edits, seed=seed, options=options)
+        options = ({} if model is None else {"model": model}) | going_on(more_rounds, ask)
+        run = await service.fork(run_id, at=at, edits=edits, seed=seed, options=options or None)
         return make_report(await wait_with_progress(service, run.run_id, wait, ctx))
 
     async def delete_run(self, ctx: Context[Any, Any], run_id: RunId) -> str:

@@ -257,7 +257,7 @@ def fork(  # noqa: PLR0913 - the options of the command
     answer: judge, round[2]/ann. The run that is forked stays as it is.
     """
     from flowdebate.service.plans.models import models_line
-    from flowdebate.service.plans.plan import pattern_of_run, plan_of_fork
+    from flowdebate.service.plans.plan import going_on, pattern_of_run, plan_of_fork
     from flowdebate.service.runs import chosen_run, opened, short_id
 
     check_target(markdown)
@@ -273,7 +273,7 @@ def fork(  # noqa: PLR0913 - the options of the command
         plan = plan_of_fork(
             stored,
             known,
-            changes=dict(map(_read_setting, setting or ())) | _going_on(more_rounds, ask),
+            changes=dict(map(_read_setting, setting or ())) | going_on(more_rounds, ask),
             where="--set",
             trusted=trust_plan or _confirm(stored, known),
             ask=ask_here(),
@@ -302,12 +302,6 @@ def fork(  # noqa: PLR0913 - the options of the command
         show = Show(as_json=as_json, quiet=quiet, head=head)
         code = asyncio.run(execute(plan, place, forked, show, markdown))
     raise typer.Exit(code)
-
-
-def _going_on(more_rounds: int | None, ask: str | None) -> dict[str, Any]:
-    """The option of a fork that goes on with a finished debate; nothing for any other."""
-    given = {"rounds": more_rounds, "ask": ask}
-    return {"goes_on": found} if (found := {key: each for key, each in given.items() if each is not None}) else {}
 
 
 def _read_setting(given: str) -> tuple[str, Any]:

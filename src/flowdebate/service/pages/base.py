@@ -97,8 +97,10 @@ class PatternPage(ABC):
         """Speakers who fit every subject: with them, options are checked before a model proposes others."""
         raise NotImplementedError
 
-    def goes_on(self, run: StoredRun, options: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002 - for the patterns
+    def goes_on(self, run: StoredRun, options: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002 - for debates
         """The changed options of a fork that goes on with a finished `run`, with what it is to go on from."""
+        if "goes_on" in options:
+            raise ConfigurationError("fork", "goes_on", options["goes_on"], "left out: only a debate goes on")
         return options
 
     def fitting(self, options: PatternOptions, speakers: Sequence[Any]) -> tuple[Any, ...]:  # noqa: ARG002 - for the patterns

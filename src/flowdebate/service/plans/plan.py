@@ -380,6 +380,12 @@ def plan_of(
     return make_plan(info, given, file=options, where=where, name=name, ask=ask)
 
 
+def going_on(more_rounds: int | None, ask: str | None) -> dict[str, Any]:
+    """The option of a fork that goes on with a finished debate; nothing for any other."""
+    given = {"rounds": more_rounds, "ask": ask}
+    return {"goes_on": found} if (found := {key: each for key, each in given.items() if each is not None}) else {}
+
+
 def plan_of_fork(
     run: StoredRun,
     given: Mapping[str, Any],
