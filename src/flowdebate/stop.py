@@ -19,10 +19,10 @@ import asyncio
 import inspect
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from flowdebate._messages import add_note, shown
 from flowdebate._util.text import is_blank
@@ -30,13 +30,9 @@ from flowdebate._util.validation import check_count, check_seconds, check_share,
 from flowdebate.blocks.base import Block
 from flowdebate.blocks.handler import function_name, result_of, takes
 from flowdebate.errors import ConfigurationError, OutputError
-from flowdebate.measures.similarity import Similarity, best_similarity
+from flowdebate.measures.similarity import Convergence, Similarity, best_similarity
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import NoReturn
-
-    from flowdebate.measures.similarity import Convergence
     from flowdebate.runs.context import Context
 
 

@@ -6,12 +6,10 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Unpack
 
 from flowdebate._util.validation import check_library, check_share
-from flowdebate.adapters.translation import compare_with_baseline
+from flowdebate.adapters.translation import CompareOptions, compare_with_baseline
 
 if TYPE_CHECKING:
     from deepeval.metrics import BaseMetric
-
-    from flowdebate.adapters.translation import CompareOptions
 
 
 def comparison_metric(*, threshold: float = 0.5, **options: Unpack[CompareOptions]) -> BaseMetric:

@@ -21,7 +21,7 @@ from flowdebate.adapters.translation import (
 from flowdebate.blocks.base import Block
 from flowdebate.blocks.tools import result_text
 from flowdebate.errors import ConfigurationError, ContentFiltered, EmptyResponse, ModelError
-from flowdebate.models.base import ModelResponse, ToolCall
+from flowdebate.models.base import FinishReason, Message, ModelRequest, ModelResponse, ToolCall
 from flowdebate.models.call import check_real_calls_allowed
 from flowdebate.models.output import inline_definitions
 from flowdebate.patterns.debate.schemas import DebateRawOutput
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from inspect_ai.solver import Solver, TaskState
     from inspect_ai.tool import Tool
 
-    from flowdebate.models.base import FinishReason, Message, ModelRequest
     from flowdebate.models.retry import Retry
     from flowdebate.runs.options import RunOptions
     from flowdebate.runs.result import RunResult

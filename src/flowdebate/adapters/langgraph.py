@@ -23,7 +23,7 @@ from flowdebate.blocks.human.answers import submit_answer
 from flowdebate.blocks.tools import result_text
 from flowdebate.errors import ConfigurationError, RunNotFound
 from flowdebate.events import wire_of
-from flowdebate.models.base import ModelResponse
+from flowdebate.models.base import ModelRequest, ModelResponse
 from flowdebate.runs.durable.resume import StoreOptions
 from flowdebate.store.open import open_store
 
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from flowdebate.blocks.base import Block
-    from flowdebate.models.base import ModelRequest
     from flowdebate.models.retry import Retry
     from flowdebate.models.usage import Usage
     from flowdebate.runs.options import RunOptions

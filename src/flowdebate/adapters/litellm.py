@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from flowdebate._util.validation import check_library
 from flowdebate.adapters.translation import RETRY, AdaptedModel, framework_failures, sampling_of, usage_of
 from flowdebate.errors import ConfigurationError, EmptyResponse
-from flowdebate.models.base import ModelResponse, ToolCall
+from flowdebate.models.base import FinishReason, ModelRequest, ModelResponse, ToolCall
 from flowdebate.models.call import check_real_calls_allowed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from typing import Self
 
-    from flowdebate.models.base import FinishReason, ModelRequest
     from flowdebate.models.retry import Retry
 
 

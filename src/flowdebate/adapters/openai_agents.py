@@ -18,14 +18,13 @@ from flowdebate.adapters.translation import (
     usage_of,
 )
 from flowdebate.errors import ConfigurationError
-from flowdebate.models.base import ModelResponse
+from flowdebate.models.base import ModelRequest, ModelResponse
 
 if TYPE_CHECKING:
     from agents import Agent, FunctionTool, RunConfig
     from agents.agent_output import AgentOutputSchemaBase
 
     from flowdebate.blocks.base import Block
-    from flowdebate.models.base import ModelRequest
     from flowdebate.models.output import OutputSchema
     from flowdebate.models.retry import Retry
     from flowdebate.runs.options import RunOptions

@@ -17,13 +17,12 @@ from flowdebate.adapters.translation import (
     usage_of,
 )
 from flowdebate.errors import ConfigurationError
-from flowdebate.models.base import ModelResponse
+from flowdebate.models.base import ModelRequest, ModelResponse
 
 if TYPE_CHECKING:
     from pydantic_ai import Agent, Tool
 
     from flowdebate.blocks.base import Block
-    from flowdebate.models.base import ModelRequest
     from flowdebate.models.retry import Retry
     from flowdebate.runs.options import RunOptions
 

@@ -6,12 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Unpack
 
 from flowdebate._util.validation import check_library
-from flowdebate.adapters.translation import compare_with_baseline
+from flowdebate.adapters.translation import CompareOptions, compare_with_baseline
 
 if TYPE_CHECKING:
     from pydantic_evals.evaluators import Evaluator
-
-    from flowdebate.adapters.translation import CompareOptions
 
 
 def comparison_evaluator(**options: Unpack[CompareOptions]) -> Evaluator[Any, Any, Any]:

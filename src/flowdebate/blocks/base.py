@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
 
 from flowdebate._messages import add_note
 from flowdebate.errors import ConfigurationError, ReadOnly, ResourceConflict, RunExists, RunNotFound
-from flowdebate.runs.context import place_of
+from flowdebate.runs.context import Context, SessionLike, place_of
 from flowdebate.runs.execute import Seat, check_outside, make_run, run_block, run_sync, start_block
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from flowdebate.resources.resource import Resource
     from flowdebate.runs.batch.batch import Batch
     from flowdebate.runs.batch.result import BatchResult
-    from flowdebate.runs.context import Context, SessionLike
     from flowdebate.runs.durable.goes_on import GoesOn
     from flowdebate.runs.durable.resume import StoreOptions
     from flowdebate.runs.limits import Limits

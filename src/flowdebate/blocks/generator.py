@@ -16,14 +16,13 @@ from flowdebate.blocks.tools import Capability, Tool, ToolLike, as_tools, check_
 from flowdebate.errors import ConfigurationError, SchemaViolation, ToolLoopExceeded
 from flowdebate.models.base import CallRetried, Message, Model, ModelRequest, ModelResponse, ModelSettings, ToolCall
 from flowdebate.models.output import OutputSchema
-from flowdebate.runs.context import place_of
+from flowdebate.runs.context import Context, place_of
 from flowdebate.runs.events import BlockAnswered, TextDelta, ToolCalled
 from flowdebate.runs.execute import Seat
 
 if TYPE_CHECKING:
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.resources.resource import Resource
-    from flowdebate.runs.context import Context
 
 OutT = TypeVar("OutT")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Hashable, Mapping
 from functools import lru_cache
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
@@ -15,8 +15,6 @@ from flowdebate.blocks.outline import Outline
 from flowdebate.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Hashable, Mapping
-
     from flowdebate.resources.resource import Resource
     from flowdebate.runs.context import Context
 

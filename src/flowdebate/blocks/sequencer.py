@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
@@ -20,16 +20,11 @@ from flowdebate.blocks.handler import (
 from flowdebate.blocks.outline import Outline
 from flowdebate.blocks.steps import Branch, DoLoop, ForEach, LoopBack, Map, Parallel, Rescue, Step, Tap, Then
 from flowdebate.errors import ConfigurationError
-from flowdebate.models.resolve import check_model
-from flowdebate.resources.resource import Protectable
-from flowdebate.runs.context import Scope, SequencerHandle, place_of
+from flowdebate.models.resolve import ModelChoice, check_model
+from flowdebate.resources.resource import Protectable, Resource, StateResource
+from flowdebate.runs.context import Context, Scope, SequencerHandle, place_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from flowdebate.models.resolve import ModelChoice
-    from flowdebate.resources.resource import Resource, StateResource
-    from flowdebate.runs.context import Context
     from flowdebate.runs.execute import Seat
 
 

@@ -11,11 +11,10 @@ from flowdebate.blocks.concurrency import in_order
 from flowdebate.blocks.handler import Invocation, decision, result_of
 from flowdebate.blocks.outline import Outline
 from flowdebate.errors import LoopLimitExceeded, OutputError
-from flowdebate.runs.context import place_of
+from flowdebate.runs.context import Context, place_of
 
 if TYPE_CHECKING:
     from flowdebate.blocks.base import Block
-    from flowdebate.runs.context import Context
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -16,13 +16,12 @@ from flowdebate._messages import add_note, error_text, problems_of
 from flowdebate._util.text import clean_text
 from flowdebate.blocks.base import Block
 from flowdebate.errors import ConfigurationError, SchemaViolation
-from flowdebate.models.base import ToolSpec
+from flowdebate.models.base import Model, ToolSpec
 from flowdebate.models.output import inline_definitions
 
 if TYPE_CHECKING:
     from flowdebate.blocks.generator import MessagesSlot, TextSlot
     from flowdebate.blocks.handler import Function
-    from flowdebate.models.base import Model
     from flowdebate.runs.context import Context
 
 

@@ -11,7 +11,7 @@ import warnings
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TextIO
 
 import typer
 
@@ -27,7 +27,6 @@ from flowdebate.service.plans.options import FilePath, Option, misuse
 if TYPE_CHECKING:
     import signal
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from typing import Self, TextIO
 
     from rich.console import Console
 

@@ -10,14 +10,14 @@ import re
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from flowdebate._messages import error_text, shown
 from flowdebate._util.files import open_private
 from flowdebate.cli.terminal.process import WriteFailed, check_target, write_json, write_whole
 from flowdebate.errors import BadFile
 from flowdebate.models.usage import Usage
-from flowdebate.service.documents.document import Tokens, read_models
+from flowdebate.service.documents.document import Document, Tokens, read_models
 from flowdebate.service.documents.text import seen_json
 from flowdebate.service.plans.files import parse_json, read_text
 from flowdebate.service.plans.options import is_text
@@ -25,10 +25,8 @@ from flowdebate.store.base import COMPLETE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from typing import Self, TypeAlias
 
     from flowdebate.runs.batch.result import BatchItem
-    from flowdebate.service.documents.document import Document
     from flowdebate.service.plans.plan import Plan
 
     _Found: TypeAlias = list[tuple[int, str, str, str]]

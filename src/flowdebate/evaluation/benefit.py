@@ -14,12 +14,10 @@ from flowdebate.errors import ConfigurationError
 from flowdebate.evaluation.paired import compare_credits
 from flowdebate.evaluation.sample_sizes import required_n
 from flowdebate.evaluation.statistics import effective_size, holm, wilson
-from flowdebate.patterns.debate.schemas import BaselineName
+from flowdebate.patterns.debate.schemas import BaselineAnswer, BaselineName, DebateRawOutput
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from flowdebate.patterns.debate.schemas import BaselineAnswer, DebateRawOutput
 
 
 _Amount = TypeVar("_Amount", int, float)

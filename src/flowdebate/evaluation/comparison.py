@@ -17,8 +17,8 @@ from flowdebate.errors import ConfigurationError, FlowDebateError
 from flowdebate.evaluation.agreement import fleiss_kappa, krippendorff_alpha
 from flowdebate.evaluation.rejudging import ArguedDebate
 from flowdebate.evaluation.statistics import wilson
-from flowdebate.models.base import profile_of
-from flowdebate.patterns.debate.judging.ballots import JudgeBallot, decide
+from flowdebate.models.base import Model, profile_of
+from flowdebate.patterns.debate.judging.ballots import DecidedBy, JudgeBallot, decide
 from flowdebate.patterns.debate.judging.judge import Judge
 from flowdebate.patterns.debate.judging.jurors import JudgeTemplate
 from flowdebate.patterns.debate.judging.options import JudgeOptions
@@ -32,8 +32,6 @@ from flowdebate.patterns.debate.transcript import create_debate_transcript
 from flowdebate.patterns.output import publish
 
 if TYPE_CHECKING:
-    from flowdebate.models.base import Model
-    from flowdebate.patterns.debate.judging.ballots import DecidedBy
     from flowdebate.patterns.debate.judging.views import ScheduleLike
     from flowdebate.runs.context import Context
     from flowdebate.runs.options import RunOptions

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from itertools import combinations
 from statistics import fmean
@@ -33,8 +33,6 @@ from flowdebate.evaluation.statistics import wilson
 from flowdebate.runs.batch.batch import Batch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from flowdebate.models.base import Model
     from flowdebate.patterns.debate.judging.views import ScheduleLike
     from flowdebate.runs.batch.result import BatchSummary

@@ -20,14 +20,12 @@ from flowdebate._util.text import counted
 from flowdebate._util.validation import check_weight
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import ConfigurationError
-from flowdebate.measures.votes import Ballot, exact, leaders, portions, split, tally, total
+from flowdebate.measures.votes import Ballot, Tally, VotingRule, exact, leaders, portions, split, tally, total
 from flowdebate.patterns.consensus.schemas import ConsensusOutput
 from flowdebate.patterns.debate.judging.ballots import DecidedBy, JudgeBallot, Judging, firsts_of, is_settled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-
-    from flowdebate.measures.votes import Tally, VotingRule
 
 
 BallotData = Literal["scores", "winners", "votes"]

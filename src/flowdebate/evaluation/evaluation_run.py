@@ -13,21 +13,20 @@ from flowdebate.blocks.base import Block
 from flowdebate.errors import ConfigurationError
 from flowdebate.evaluation.benefit import (
     BenefitItem,
+    BenefitReport,
     MethodAnswer,
+    Missing,
     benefit_item,
     benefit_report,
     check_report_options,
 )
 from flowdebate.evaluation.statistics import check_scipy
 from flowdebate.runs.batch.batch import Batch
-from flowdebate.runs.batch.result import BatchResult
+from flowdebate.runs.batch.result import BatchItem, BatchResult
 from flowdebate.runs.execute import run_sync
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-    from flowdebate.evaluation.benefit import BenefitReport, Missing
-    from flowdebate.runs.batch.result import BatchItem
 
 
 _WHERE = "evaluate()"

@@ -23,6 +23,7 @@ from flowdebate.evaluation.audit_report import (
     JudgeAudit,
     JudgeFigures,
     LastWord,
+    PlaceKind,
     PlaceRate,
     Places,
     RunAudit,
@@ -30,7 +31,7 @@ from flowdebate.evaluation.audit_report import (
 from flowdebate.evaluation.statistics import ALPHA, Resampling, check_scipy, holm, place_test, sign_flip_test
 from flowdebate.measures.votes import leaders
 from flowdebate.patterns.anonymity.model_families import kin_among
-from flowdebate.patterns.debate.judging.ballots import effective_n, leader_of
+from flowdebate.patterns.debate.judging.ballots import JudgeBallot, effective_n, leader_of
 from flowdebate.patterns.debate.mirror import speaking_order
 from flowdebate.patterns.debate.schemas import JudgeViewMade
 from flowdebate.patterns.events import TurnStarted
@@ -39,8 +40,6 @@ from flowdebate.runs.events import ModelCalled
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from flowdebate.evaluation.audit_report import PlaceKind
-    from flowdebate.patterns.debate.judging.ballots import JudgeBallot
     from flowdebate.runs.result import RunView
 
 

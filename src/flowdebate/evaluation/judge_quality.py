@@ -16,12 +16,10 @@ from flowdebate.errors import ConfigurationError
 from flowdebate.evaluation.agreement import cohen_kappa, krippendorff_alpha
 from flowdebate.evaluation.audit_report import AuditItem, Figure
 from flowdebate.evaluation.statistics import effective_size, wilson
-from flowdebate.patterns.debate.judging.ballots import decide
+from flowdebate.patterns.debate.judging.ballots import DecidedBy, decide
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-
-    from flowdebate.patterns.debate.judging.ballots import DecidedBy
 
 
 _LEAST = 1e-6

@@ -13,6 +13,7 @@ from flowdebate._util.wire import WireModel
 from flowdebate.errors import ConfigurationError
 from flowdebate.evaluation.decision_rules import (
     BallotData,
+    Countable,
     DecisionRule,
     RuleResult,
     apply_rule,
@@ -24,8 +25,6 @@ from flowdebate.patterns.debate.judging.ballots import decide
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from fractions import Fraction
-
-    from flowdebate.evaluation.decision_rules import Countable
 
 
 ALL_RULES: tuple[DecisionRule, ...] = get_args(DecisionRule)

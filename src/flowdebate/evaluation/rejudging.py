@@ -22,6 +22,7 @@ from flowdebate.patterns.debate.schemas import (
     DebateInput,
     DebateRawOutput,
     DebateTranscriptState,
+    DebateVerdict,
 )
 from flowdebate.patterns.debate.transcript import create_debate_transcript
 from flowdebate.runs.batch.batch import Batch, seed_of_item
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.patterns.debate.judging.ballots import Judging
-    from flowdebate.patterns.debate.schemas import DebateVerdict
     from flowdebate.patterns.roles import BlockOptions
     from flowdebate.runs.batch.result import BatchResult
     from flowdebate.runs.context import Context

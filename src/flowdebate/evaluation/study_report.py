@@ -8,17 +8,15 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from flowdebate._util.importing import InNotebooks
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import ConfigurationError
-from flowdebate.evaluation.benefit import Finding, Missing
+from flowdebate.evaluation.benefit import Finding, MethodAnswer, Missing
 from flowdebate.evaluation.paired import compare_credits, e_value
 from flowdebate.evaluation.sample_sizes import required_n
 from flowdebate.evaluation.statistics import effective_size, holm, wilson
-from flowdebate.evaluation.study import NOISE, MethodPair
+from flowdebate.evaluation.study import NOISE, MethodPair, Registration, Study
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from flowdebate.evaluation.benefit import MethodAnswer
-    from flowdebate.evaluation.study import Registration, Study
     from flowdebate.evaluation.study_run import StudyAnswer
 
     Key = tuple[str, int]

@@ -28,25 +28,23 @@ from flowdebate.errors import (
 )
 from flowdebate.evaluation.benefit import MethodAnswer, benefit_item
 from flowdebate.evaluation.rejudging import ArguedDebate, create_rejudge, judge_again_as
-from flowdebate.evaluation.study import NOISE, Study
+from flowdebate.evaluation.study import NOISE, Case, Study
 from flowdebate.patterns.anonymity.aliases import Anonymity
 from flowdebate.patterns.debate.judging.ballots import JudgeBallot, decide
 from flowdebate.patterns.debate.judging.options import JudgeOptions
 from flowdebate.patterns.debate.schemas import DebateRawOutput
 from flowdebate.runs.batch.batch import WorkerPool
 from flowdebate.runs.durable.resume import StoreOptions
-from flowdebate.store.open import open_store
+from flowdebate.store.open import StoreChoice, open_store
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
     from os import PathLike
 
-    from flowdebate.evaluation.study import Case
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.runs.limits import Limits
     from flowdebate.runs.observer import Observer
     from flowdebate.store.base import Store
-    from flowdebate.store.open import StoreChoice
 
 
 _FATAL = (ConfigurationError, RunChanged, RunConflict, StoreError, RealModelForbidden)

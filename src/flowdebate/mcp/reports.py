@@ -21,7 +21,7 @@ from flowdebate.errors import ConfigurationError, FlowDebateError, StoreError
 from flowdebate.patterns.roles import render_flag
 from flowdebate.prompts.escaping import quoted, tag_name, tag_text
 from flowdebate.service.documents.live import cost_text
-from flowdebate.service.documents.sections import Card, Entry, Fact, Group, Heading, Output, Remark
+from flowdebate.service.documents.sections import Card, Entry, Fact, Group, Heading, Output, Remark, Section
 from flowdebate.service.runs import moment
 from flowdebate.service.statuses import State
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from flowdebate.service.documents.document import Document, Tokens
-    from flowdebate.service.documents.sections import Section
     from flowdebate.service.state import RunDetails, RunPage, RunState
 
 

@@ -18,7 +18,7 @@ from urllib.parse import unquote
 
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError, ToolError
-from mcp.server.subscriptions import InMemorySubscriptionBus
+from mcp.server.subscriptions import InMemorySubscriptionBus, SubscriptionBus
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.subscriptions import ResourceUpdated
 from starlette.responses import JSONResponse, PlainTextResponse, Response
@@ -28,7 +28,7 @@ from flowdebate.events import changes
 from flowdebate.mcp.judging import NAME as JUDGE
 from flowdebate.mcp.judging import add_judge_tool, judge_texts
 from flowdebate.mcp.reports import HOW_TO_READ, render_said, sentence_of, split_said
-from flowdebate.mcp.tools import add_prompts, add_run_tools, add_turn_tools
+from flowdebate.mcp.tools import ServiceOf, add_prompts, add_run_tools, add_turn_tools
 from flowdebate.service.documents.markdown import report
 from flowdebate.service.warm import keep_warm
 from flowdebate.sources.files import allowed_folders
@@ -38,13 +38,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
-    from mcp.server.subscriptions import SubscriptionBus
     from mcp_types import CallToolResult, InputRequiredResult
     from starlette.applications import Starlette
     from starlette.requests import Request
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from flowdebate.mcp.tools import ServiceOf
     from flowdebate.service.documents.document import Document
     from flowdebate.service.service import Service
 

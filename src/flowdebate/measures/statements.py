@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 
 from flowdebate._util.wire import WireModel
-from flowdebate.measures.similarity import Jaccard
+from flowdebate.measures.similarity import Jaccard, Similarity
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from flowdebate.measures.similarity import Similarity
 
 
 FlipKind = Literal["retraction", "contradiction", "refinement"]

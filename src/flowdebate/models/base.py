@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias, g
 from flowdebate._util.wire import BlockEvent
 from flowdebate.errors import ConfigurationError
 from flowdebate.models.usage import IMAGE_TOKENS, Attempts, Usage
-from flowdebate.prompts.template import check_profile
+from flowdebate.prompts.template import Profile, check_profile
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from flowdebate.models.output import OutputSchema
-    from flowdebate.prompts.template import Profile
 
 
 Message = dict[str, Any]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
-from collections.abc import Mapping
+from collections.abc import Coroutine, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from types import coroutine
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, get_args
+from typing import Any, NamedTuple, TypeVar, get_args
 from urllib.parse import urlsplit
 
 from flowdebate._messages import shown
@@ -25,15 +25,10 @@ from flowdebate.errors import (
     ResponseTooLarge,
     SchemaViolation,
 )
-from flowdebate.models.base import MOST_LOGPROB, FinishReason, ModelResponse, ToolCall
+from flowdebate.models.base import MOST_LOGPROB, FinishReason, Flag, Model, ModelRequest, ModelResponse, ToolCall
 from flowdebate.models.output import find_object
 from flowdebate.models.retry import Retry, call_with_retries
 from flowdebate.models.usage import Usage
-
-if TYPE_CHECKING:
-    from collections.abc import Coroutine, Generator, Iterator, Sequence
-
-    from flowdebate.models.base import Flag, Model, ModelRequest
 
 T = TypeVar("T")
 

@@ -26,13 +26,11 @@ from flowdebate.errors import (
     ModelUnavailable,
     ProviderFailed,
 )
-from flowdebate.models.base import CircuitChanged, CircuitState
+from flowdebate.models.base import CircuitChanged, CircuitState, Model, ModelRequest, ModelResponse
 from flowdebate.models.wrapper import Wrapper
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-
-    from flowdebate.models.base import Model, ModelRequest, ModelResponse
 
 
 class CircuitBreaker(Wrapper):

@@ -16,13 +16,12 @@ from pydantic_core import PydanticSerializationError, to_json
 
 import flowdebate.errors
 from flowdebate._messages import error_text, shown
-from flowdebate.models.base import ModelResponse, ToolCall
+from flowdebate.models.base import ModelRequest, ModelResponse, ToolCall
 from flowdebate.models.usage import Attempt, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from flowdebate.models.base import ModelRequest
     from flowdebate.models.output import OutputSchema
 
 

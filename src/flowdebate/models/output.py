@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from copy import deepcopy
 from functools import cached_property, lru_cache
 from hashlib import blake2b
 from inspect import isroutine
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from pydantic import (
     AfterValidator,
@@ -24,9 +24,6 @@ from pydantic_core import from_json, to_json
 
 from flowdebate._messages import problems_of, shown
 from flowdebate.errors import ConfigurationError, SchemaViolation
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 
 def find_object(text: str) -> str | None:

@@ -21,7 +21,7 @@ from dataclasses import asdict, replace
 from inspect import Parameter, signature
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -40,19 +40,24 @@ from flowdebate._util.files import open_private
 from flowdebate._util.json_data import json_data
 from flowdebate._util.text import clean_data, clean_text, one_line, without_keys
 from flowdebate.errors import BadFile, CassetteMismatch, MalformedResponse, ModelError, ModelTimeout
-from flowdebate.models.base import CallFellBack, CallRetried, CircuitChanged, FinishReason, ModelResponse
+from flowdebate.models.base import (
+    CallFellBack,
+    CallRetried,
+    CircuitChanged,
+    FinishReason,
+    Model,
+    ModelRequest,
+    ModelResponse,
+)
 from flowdebate.models.codec import attempts_of, attempts_row, call_row, json_text, make_error, response_of
 from flowdebate.models.openai.clients import load
-from flowdebate.models.output import find_object
+from flowdebate.models.output import OutputSchema, find_object
 from flowdebate.models.wrapper import Wrapper
 from flowdebate.prompts.template import Profile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from typing import Self
 
-    from flowdebate.models.base import Model, ModelRequest
-    from flowdebate.models.output import OutputSchema
     from flowdebate.models.usage import Attempt
 
 

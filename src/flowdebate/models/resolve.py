@@ -21,7 +21,7 @@ import re
 import threading
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -30,13 +30,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from flowdebate.errors import ConfigurationError, FlowDebateWarning, ModelUnavailable, RealModelForbidden
-from flowdebate.models.base import Model, profile_of
+from flowdebate.models.base import Model, ModelRequest, ModelResponse, profile_of
 from flowdebate.models.call import check_real_calls_allowed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from flowdebate.models.base import ModelRequest, ModelResponse
     from flowdebate.models.openai.model import StructuredMode
     from flowdebate.prompts.template import Profile
 

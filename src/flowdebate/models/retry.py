@@ -20,13 +20,11 @@ from flowdebate.errors import (
     OutputTruncated,
     SchemaViolation,
 )
-from flowdebate.models.base import CallRetried
+from flowdebate.models.base import CallRetried, ModelRequest, ModelResponse
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from random import Random
-
-    from flowdebate.models.base import ModelRequest, ModelResponse
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

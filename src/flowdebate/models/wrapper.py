@@ -5,21 +5,30 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from flowdebate._messages import add_note, error_text
 from flowdebate._util.validation import check_seconds
 from flowdebate.errors import ConfigurationError, ModelError, ModelTimeout
-from flowdebate.models.base import CallFellBack, ModelSettings, check_ready, context_of, has_eyes, profile_of
+from flowdebate.models.base import (
+    CallFellBack,
+    Effort,
+    Model,
+    ModelRequest,
+    ModelResponse,
+    ModelSettings,
+    check_ready,
+    context_of,
+    has_eyes,
+    profile_of,
+)
 from flowdebate.models.call import answer, within
 from flowdebate.models.resolve import resolve_model
 from flowdebate.models.retry import Retry
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
-    from typing import Self
 
-    from flowdebate.models.base import Effort, Model, ModelRequest, ModelResponse
     from flowdebate.prompts.template import Profile
 
 

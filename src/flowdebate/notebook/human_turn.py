@@ -16,14 +16,13 @@ from flowdebate.errors import ConfigurationError, FlowDebateError, NotAwaited, O
 from flowdebate.runs.result import RunHandle, RunView
 from flowdebate.service.state import PendingInput
 from flowdebate.service.statuses import status_text
-from flowdebate.store.open import open_store
+from flowdebate.store.open import StoreChoice, open_store
 from flowdebate.web.forms import Asked, answer_fields
 from flowdebate.web.templates import asset, render, style_of
 
 if TYPE_CHECKING:
     from flowdebate.runs.durable.suspend import HumanRequest
     from flowdebate.store.base import Store
-    from flowdebate.store.open import StoreChoice
 
 
 _WHERE = "HumanTurn()"

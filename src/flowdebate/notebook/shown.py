@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from flowdebate._util.validation import check_library, is_number
 from flowdebate.errors import ConfigurationError
-from flowdebate.runs.result import RunHandle
+from flowdebate.runs.result import RunHandle, RunResult
 from flowdebate.service.documents.live import Live
 from flowdebate.service.warm import import_ahead
 from flowdebate.web.notebook import html_of, live_html, markdown_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
-
-    from flowdebate.runs.result import RunResult
 
 
 OutT = TypeVar("OutT")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from flowdebate._util.validation import check_count
-from flowdebate.blocks.base import Wrapped
+from flowdebate.blocks.base import Block, Wrapped
 from flowdebate.blocks.generator import Visibility, generator
 from flowdebate.blocks.tools import Capability
 from flowdebate.errors import ConfigurationError
@@ -16,7 +16,6 @@ from flowdebate.prompts.escaping import quoted
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from flowdebate.blocks.base import Block
     from flowdebate.runs.context import Context
 
 

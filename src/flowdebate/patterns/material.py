@@ -11,7 +11,7 @@ from flowdebate._util.validation import check_count
 from flowdebate._util.wire import WireModel
 from flowdebate.blocks.tools import Capability
 from flowdebate.errors import ConfigurationError
-from flowdebate.models.base import context_of, has_eyes
+from flowdebate.models.base import Message, Model, context_of, has_eyes
 from flowdebate.models.usage import estimate_tokens
 from flowdebate.patterns.state import pattern_state, round_of
 from flowdebate.prompts.escaping import quoted, tag_text
@@ -24,7 +24,6 @@ from flowdebate.sources.source import AN_IMAGE, Source, check_sources, numbered
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from flowdebate.models.base import Message, Model
     from flowdebate.patterns.output import PatternOutput
     from flowdebate.patterns.roles import RolePrompt
     from flowdebate.runs.context import Context

@@ -9,12 +9,12 @@ from pydantic import Field
 
 from flowdebate._util.frozen import freeze
 from flowdebate._util.wire import WireModel
-from flowdebate.blocks.base import Wrapped
+from flowdebate.blocks.base import Block, Wrapped
 from flowdebate.blocks.handler import Handler, handler
 from flowdebate.errors import OutputError, SchemaViolation
-from flowdebate.patterns.material import Shown
-from flowdebate.patterns.roster import own_options
-from flowdebate.patterns.state import Older, PatternInput, anything_heard, pattern_state
+from flowdebate.patterns.material import Material, Shown
+from flowdebate.patterns.roster import Role, own_options
+from flowdebate.patterns.state import DebateStatus, Older, PatternInput, ProviderFailure, anything_heard, pattern_state
 from flowdebate.patterns.turn import guarded, record_failure
 from flowdebate.sources.quotes import VerifiedQuote
 from flowdebate.sources.source import SourceInfo, is_none
@@ -22,13 +22,9 @@ from flowdebate.sources.source import SourceInfo, is_none
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from flowdebate.blocks.base import Block
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.models.output import OutputSchema
-    from flowdebate.patterns.material import Material
-    from flowdebate.patterns.roster import Role
     from flowdebate.patterns.spec import Loop
-    from flowdebate.patterns.state import DebateStatus, ProviderFailure
     from flowdebate.runs.context import Context
     from flowdebate.runs.events import RunStatus
 

@@ -11,27 +11,43 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypedDict
 
 from flowdebate._util.text import CutOff, Trimmed, is_blank
 from flowdebate.blocks.base import Block
-from flowdebate.blocks.generator import Generator, Visibility, as_visibility, generator
+from flowdebate.blocks.generator import (
+    AnswerForm,
+    Generator,
+    MessagesSlot,
+    SecondTry,
+    TextSlot,
+    Visibility,
+    as_visibility,
+    generator,
+)
 from flowdebate.blocks.handler import invocation, result_of
 from flowdebate.errors import ConfigurationError
-from flowdebate.models.base import profile_of
-from flowdebate.patterns.material import make_material
+from flowdebate.models.base import Model, ModelResponse, ModelSettings, profile_of
+from flowdebate.patterns.material import Material, make_material
 from flowdebate.prompts.escaping import quoted, tag_name, tag_text
-from flowdebate.prompts.template import Template, check_length, check_profile, filled, length_text, listed, words_of
+from flowdebate.prompts.template import (
+    Length,
+    Profile,
+    Profiles,
+    Template,
+    check_length,
+    check_profile,
+    filled,
+    length_text,
+    listed,
+    words_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
-    from flowdebate.blocks.generator import AnswerForm, MessagesSlot, SecondTry, TextSlot
     from flowdebate.blocks.outline import Outline
     from flowdebate.blocks.tools import Capability, ToolLike
-    from flowdebate.models.base import Model, ModelResponse, ModelSettings
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.patterns.history import History
-    from flowdebate.patterns.material import Material
     from flowdebate.patterns.state import Contribution, Flag
     from flowdebate.patterns.turn import FailurePolicy
-    from flowdebate.prompts.template import Length, Profile, Profiles
     from flowdebate.resources.resource import StateResource
     from flowdebate.runs.context import Context
     from flowdebate.sources.source import SourcesLike

@@ -8,7 +8,7 @@ The options of a default block come in layers, of which the last that says somet
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, replace
 from enum import Enum
 from functools import update_wrapper
@@ -29,16 +29,13 @@ from flowdebate.models.resolve import check_model
 from flowdebate.patterns.roles import SHOWN, BlockOptions, RoleOptions
 from flowdebate.patterns.turn import FailurePolicy, StandIn
 from flowdebate.prompts.escaping import as_seen
-from flowdebate.prompts.template import check_length, check_profile
+from flowdebate.prompts.template import Template, check_length, check_profile
 from flowdebate.resources.resource import StateResource
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from flowdebate.blocks.generator import Visibility
     from flowdebate.models.base import Model
     from flowdebate.patterns.state import Recovery
-    from flowdebate.prompts.template import Template
     from flowdebate.runs.context import Context
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from random import Random
@@ -16,15 +16,11 @@ from flowdebate.blocks.handler import Handler, handler
 from flowdebate.blocks.outline import Outline
 from flowdebate.errors import ConfigurationError, OutputError, QuorumLost
 from flowdebate.patterns.events import RoundsEnded, TurnsOrdered
-from flowdebate.patterns.state import PatternInput, entries_of, pattern_state, round_of
-from flowdebate.runs.context import Scope
+from flowdebate.patterns.state import PatternInput, PatternState, TurnOrder, entries_of, pattern_state, round_of
+from flowdebate.runs.context import Context, Scope
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from flowdebate.patterns.state import PatternState, TurnOrder
     from flowdebate.patterns.turn import Turn
-    from flowdebate.runs.context import Context
     from flowdebate.stop import StopWhen
 
 

@@ -7,18 +7,24 @@ for a name; the most specific one counts. "each" as the default deals the models
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.errors import ConfigurationError, FlowDebateWarning
-from flowdebate.models.resolve import EACH, check_model, found_models, model_of_environment, no_model, vendor_of
+from flowdebate.models.resolve import (
+    EACH,
+    ModelChoice,
+    ModelSpec,
+    check_model,
+    found_models,
+    model_of_environment,
+    no_model,
+    vendor_of,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from flowdebate.models.base import Model
-    from flowdebate.models.resolve import ModelChoice, ModelSpec
 
 
 DEFAULT = "default"

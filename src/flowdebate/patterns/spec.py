@@ -18,19 +18,21 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from flowdebate._util.frozen import freeze
 from flowdebate._util.validation import check_count
-from flowdebate.blocks.generator import as_visibility
+from flowdebate.blocks.generator import Visibility, as_visibility
 from flowdebate.blocks.handler import Handler, as_block, handler
 from flowdebate.blocks.sequencer import Sequencer, sequencer
 from flowdebate.errors import ConfigurationError, FlowDebateWarning
 from flowdebate.models.output import OutputSchema
 from flowdebate.patterns.events import RoundStarted
-from flowdebate.patterns.history import SumUp, check_history, create_summary, show_older
-from flowdebate.patterns.material import make_material
-from flowdebate.patterns.output import stamp_subject
-from flowdebate.patterns.roles import RosterBlock
+from flowdebate.patterns.history import SumUp, Window, check_history, create_summary, show_older
+from flowdebate.patterns.material import Material, make_material
+from flowdebate.patterns.output import PatternOutput, stamp_subject
+from flowdebate.patterns.roles import Members, RoleOptions, RosterBlock
 from flowdebate.patterns.roster import (
     MOST_ROUNDS,
+    Debater,
     Persona,
+    Role,
     check_choice,
     check_failure_policy,
     check_name,
@@ -47,7 +49,15 @@ from flowdebate.patterns.roster import (
 )
 from flowdebate.patterns.rounds import AnotherRound, RoundOfTurns, end_turns, input_validator, note_of_ends
 from flowdebate.patterns.seats import seat_models
-from flowdebate.patterns.state import FLAGS, Contribution, PatternInput, anything_heard, pattern_state
+from flowdebate.patterns.state import (
+    FLAGS,
+    Contribution,
+    PatternInput,
+    PatternState,
+    TurnOrder,
+    anything_heard,
+    pattern_state,
+)
 from flowdebate.patterns.turn import (
     MISSING,
     FailurePolicy,
@@ -64,14 +74,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from flowdebate.blocks.base import Block
-    from flowdebate.blocks.generator import Visibility
     from flowdebate.models.base import Model
-    from flowdebate.patterns.history import Window
-    from flowdebate.patterns.material import Material
-    from flowdebate.patterns.output import PatternOutput
-    from flowdebate.patterns.roles import Members, RoleOptions
-    from flowdebate.patterns.roster import Debater, Role
-    from flowdebate.patterns.state import PatternState, TurnOrder
     from flowdebate.resources.resource import StateResource
     from flowdebate.runs.context import Context
     from flowdebate.runs.durable.goes_on import GoesOn

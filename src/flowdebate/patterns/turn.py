@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, TypeVar
@@ -25,20 +25,25 @@ from flowdebate.errors import (
 from flowdebate.models.call import within
 from flowdebate.models.resolve import PinnedModel
 from flowdebate.patterns.events import RoleFailed, TurnFinished, TurnStarted
-from flowdebate.patterns.state import ProviderFailure, accepted, anything_heard, pattern_state, round_of
-from flowdebate.resources.tasks import create_task_collection
-from flowdebate.runs.context import Scope, place_of
+from flowdebate.patterns.state import (
+    Flag,
+    PatternInput,
+    ProviderFailure,
+    Recovery,
+    Role,
+    accepted,
+    anything_heard,
+    pattern_state,
+    round_of,
+)
+from flowdebate.resources.tasks import TaskCollection, create_task_collection
+from flowdebate.runs.context import Context, Scope, place_of
 from flowdebate.runs.durable.suspend import Suspended, resume_task, suspend_task
 from flowdebate.runs.observer import log_failure
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Sequence
-
     from flowdebate.models.base import Model
-    from flowdebate.patterns.state import Flag, PatternInput, Recovery, Role
     from flowdebate.resources.resource import Resource, StateResource
-    from flowdebate.resources.tasks import TaskCollection
-    from flowdebate.runs.context import Context
 
 
 @dataclass(frozen=True, slots=True)

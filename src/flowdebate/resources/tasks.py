@@ -13,12 +13,10 @@ from pydantic.alias_generators import to_camel
 from flowdebate._messages import shown
 from flowdebate._util.wire import BaseEvent
 from flowdebate.errors import ConfigurationError, IllegalTransition, ReadOnly, TaskNotFound
-from flowdebate.resources.resource import Protectable
+from flowdebate.resources.resource import Protectable, ResourceScope
 
 if TYPE_CHECKING:
     import builtins
-
-    from flowdebate.resources.resource import ResourceScope
 
 
 TaskStatus = Literal["pending", "in_progress", "awaiting_review", "completed", "errored", "cancelled"]

@@ -14,14 +14,13 @@ from weakref import WeakValueDictionary
 
 from flowdebate.errors import BudgetReached, ConfigurationError, StoreError
 from flowdebate.runs.durable.journal import wait_uncancelled
-from flowdebate.runs.limits import Budget
+from flowdebate.runs.limits import Budget, Limits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from flowdebate.models.base import ModelRequest
     from flowdebate.models.usage import Attempt, Usage
-    from flowdebate.runs.limits import Limits
     from flowdebate.store.base import Store
 
 

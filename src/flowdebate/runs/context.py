@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from random import Random
@@ -13,16 +13,13 @@ from pydantic import BaseModel
 
 from flowdebate._util.frozen import freeze
 from flowdebate.errors import ConfigurationError, ReadOnly
-from flowdebate.resources.resource import Resources
+from flowdebate.resources.resource import Resource, Resources
 from flowdebate.runs.durable.journal import DECISION
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
-
     from flowdebate.models.base import Message, Model
     from flowdebate.models.resolve import ModelChoice, ModelSpec
     from flowdebate.models.usage import Usage
-    from flowdebate.resources.resource import Resource
     from flowdebate.runs.run import Run
 
 T = TypeVar("T")

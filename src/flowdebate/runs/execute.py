@@ -22,27 +22,22 @@ from flowdebate.errors import (
     ModelUnavailable,
     RealModelForbidden,
 )
-from flowdebate.models.base import check_ready
-from flowdebate.models.resolve import ModelResolver
-from flowdebate.runs.context import as_session
+from flowdebate.models.base import Model, check_ready
+from flowdebate.models.resolve import ModelChoice, ModelResolver
+from flowdebate.runs.context import Context, SessionLike, as_session
 from flowdebate.runs.durable.suspend import Suspended
 from flowdebate.runs.limits import Limits
-from flowdebate.runs.observer import observer_of
+from flowdebate.runs.observer import Observer, observer_of
 from flowdebate.runs.result import RunHandle, RunResult, RunView
 from flowdebate.runs.run import ACTING, Run
-from flowdebate.store.open import STORE_VARIABLE
+from flowdebate.store.open import STORE_VARIABLE, StoreChoice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 
-    from flowdebate.models.base import Model
-    from flowdebate.models.resolve import ModelChoice
     from flowdebate.resources.resource import Resource
-    from flowdebate.runs.context import Context, SessionLike
     from flowdebate.runs.durable.resume import StoreOptions
     from flowdebate.runs.events import RunStatus
-    from flowdebate.runs.observer import Observer
-    from flowdebate.store.open import StoreChoice
 
 OutT_co = TypeVar("OutT_co", covariant=True)
 T = TypeVar("T")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from sys import float_info
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
@@ -10,13 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from flowdebate._util.validation import is_number
 from flowdebate.errors import ConfigurationError, LimitReached
 from flowdebate.models.prices import HOW, known_price, prices_known
-from flowdebate.models.usage import Usage, estimate_tokens
+from flowdebate.models.usage import Attempt, Usage, estimate_tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from flowdebate.models.base import ModelRequest
-    from flowdebate.models.usage import Attempt
 
 
 _ANSWER = 1_000

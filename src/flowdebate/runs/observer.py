@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import logging
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.errors import ConfigurationError
-from flowdebate.runs.events import ModelCalled
+from flowdebate.runs.events import CallStarted, ModelCalled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from contextlib import AbstractContextManager
 
     from flowdebate.models.base import ModelRequest, ModelResponse, ToolCall
-    from flowdebate.runs.events import CallStarted
     from flowdebate.runs.queue_state import QueueState
     from flowdebate.runs.result import RunView
     from flowdebate.runs.run import Run

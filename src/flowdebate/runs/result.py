@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from flowdebate._util.importing import InNotebooks
 from flowdebate.resources.resource import StateHandle
@@ -12,7 +12,6 @@ from flowdebate.runs.seats import models_by_seat
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
-    from typing import Self
 
     from flowdebate.models.usage import Usage
     from flowdebate.runs.context import Session

@@ -7,11 +7,11 @@ import json
 import logging
 import time
 import warnings
-from contextlib import AsyncExitStack, nullcontext
+from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from contextvars import ContextVar
 from dataclasses import InitVar, dataclass, field, replace
 from functools import partial
-from types import NoneType
+from types import NoneType, TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from pydantic_core import to_json
@@ -22,30 +22,23 @@ from flowdebate.errors import FlowDebateWarning, LimitReached, ModelError
 from flowdebate.models import call
 from flowdebate.models.codec import attempts_of, attempts_row, call_row, digest_of, json_text, read_call
 from flowdebate.models.prices import prices_known
-from flowdebate.models.usage import Usage, estimate_tokens, total_usage
+from flowdebate.models.usage import Attempt, Usage, estimate_tokens, total_usage
 from flowdebate.runs.account import Account, Charge
-from flowdebate.runs.context import Context, Scope
-from flowdebate.runs.durable.journal import failed_text
+from flowdebate.runs.context import Context, Scope, Session
+from flowdebate.runs.durable.journal import Journal, failed_text
 from flowdebate.runs.durable.suspend import role_in_name
-from flowdebate.runs.events import CallStarted, ModelCalled, RunFinished, RunStarted
+from flowdebate.runs.events import CallStarted, ModelCalled, RunFinished, RunStarted, RunStatus
 from flowdebate.runs.limits import Budget, Limits
-from flowdebate.runs.observer import NOBODY, log_end
+from flowdebate.runs.observer import NOBODY, Observer, log_end
 from flowdebate.runs.result import RunView
 from flowdebate.store.base import StepRow
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
-    from contextlib import AbstractContextManager
-    from types import TracebackType
 
     from flowdebate.models.base import Flag, Model, ModelRequest, ModelResponse
     from flowdebate.models.resolve import ModelResolver
-    from flowdebate.models.usage import Attempt
     from flowdebate.resources.resource import Resource, StateHandle, StateResource
-    from flowdebate.runs.context import Session
-    from flowdebate.runs.durable.journal import Journal
-    from flowdebate.runs.events import RunStatus
-    from flowdebate.runs.observer import Observer
 
     class _Emit(Protocol):
         def __call__(self, event: object, /, path: str = "", role: str | None = None) -> None: ...

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import h11
 import uvicorn
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from flowdebate import __version__
@@ -20,7 +20,7 @@ from flowdebate.errors import ConfigurationError
 from flowdebate.models.openai.endpoint import check_address
 from flowdebate.server import links, routes, views
 from flowdebate.server.front import API, Front
-from flowdebate.server.guard import LOOPBACK, Guard, GuardOptions, Links
+from flowdebate.server.guard import LOOPBACK, Authenticate, Guard, GuardOptions, Links
 from flowdebate.server.pages import forms as form_pages
 from flowdebate.server.pages import judging as judging_pages
 from flowdebate.server.pages import runs as pages
@@ -35,11 +35,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
     from pathlib import Path
 
-    from fastapi import APIRouter
     from starlette.responses import Response
     from starlette.types import ASGIApp
 
-    from flowdebate.server.guard import Authenticate
     from flowdebate.service.service import Service
 
 

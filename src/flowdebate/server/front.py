@@ -17,7 +17,7 @@ from starlette.requests import Request  # noqa: TC002 - FastAPI reads it
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import ConfigurationError
 from flowdebate.runs.limits import Limits
-from flowdebate.server.guard import owner_of
+from flowdebate.server.guard import Links, owner_of
 from flowdebate.server.problems import JSONData
 from flowdebate.server.protocols.streams import Audience
 from flowdebate.service.owned import OwnedService
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from starlette.responses import Response
 
-    from flowdebate.server.guard import Links
     from flowdebate.server.requests import LimitsBody
     from flowdebate.server.sse import Readers
     from flowdebate.service.plans.options import PatternOptions

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
-from starlette.responses import HTMLResponse, JSONResponse
+from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from flowdebate import _messages, errors
 from flowdebate._messages import shown
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from fastapi import FastAPI
     from starlette.requests import Request
-    from starlette.responses import Response
 
 
 _LOG = logging.getLogger("flowdebate.server")

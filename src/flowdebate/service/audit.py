@@ -12,12 +12,20 @@ from pydantic import ValidationError
 from flowdebate._messages import shown
 from flowdebate._util.text import counted
 from flowdebate.errors import BadFile
-from flowdebate.evaluation.audit_report import AuditItem, ReaderAgreement
+from flowdebate.evaluation.audit_report import (
+    AuditItem,
+    Figure,
+    JudgeAudit,
+    JudgeFigures,
+    LastWord,
+    PlaceRate,
+    ReaderAgreement,
+)
 from flowdebate.evaluation.judge_audit import audit, full_audit
 from flowdebate.evaluation.rejudging import NAME as REJUDGE
 from flowdebate.evaluation.rejudging import ArguedDebate
 from flowdebate.models.codec import json_text
-from flowdebate.patterns.debate.judging.ballots import Judging
+from flowdebate.patterns.debate.judging.ballots import JudgeBallot, Judging
 from flowdebate.patterns.debate.mirror import speaking_order
 from flowdebate.service.documents.text import in_line
 from flowdebate.service.plans.files import parse_json, problem_of, read_text
@@ -26,8 +34,6 @@ from flowdebate.service.readers import sides_of, votes_in
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from flowdebate.evaluation.audit_report import Figure, JudgeAudit, JudgeFigures, LastWord, PlaceRate
-    from flowdebate.patterns.debate.judging.ballots import JudgeBallot
     from flowdebate.store.base import Store, StoredRun
 
 

@@ -9,7 +9,7 @@ from flowdebate._messages import shown
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import BadFile, FlowDebateError
 from flowdebate.models.codec import digest_of
-from flowdebate.runs.durable.replay import replay
+from flowdebate.runs.durable.replay import Replay, replay
 from flowdebate.runs.durable.resume import result_of
 from flowdebate.service.plans.plan import pattern_of_run, plan_of
 from flowdebate.service.readers import Votes, sides_of, votes_of
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.prompts.template import Profile
-    from flowdebate.runs.durable.replay import Replay
     from flowdebate.runs.execute import Runnable
     from flowdebate.service.documents.document import Document
     from flowdebate.store.base import StepRow, Store, StoredRun

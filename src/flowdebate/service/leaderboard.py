@@ -10,7 +10,7 @@ from pydantic import Field
 
 from flowdebate._util.importing import InNotebooks
 from flowdebate._util.wire import WireModel
-from flowdebate.evaluation.audit_report import Figure
+from flowdebate.evaluation.audit_report import Figure, JudgeFigures, Places
 from flowdebate.evaluation.ranking import Game, Ranking, rank_games
 from flowdebate.evaluation.statistics import wilson
 from flowdebate.patterns.debate.mirror import speaking_order
@@ -20,7 +20,6 @@ from flowdebate.service.documents.document import read_models
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from flowdebate.evaluation.audit_report import JudgeFigures, Places
     from flowdebate.store.base import StoredRun
 
 

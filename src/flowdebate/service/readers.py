@@ -10,13 +10,11 @@ from pydantic import Field, ValidationError
 
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import ConfigurationError, NotAwaited
-from flowdebate.store.base import COMPLETE, documents_of
+from flowdebate.store.base import COMPLETE, Store, StoredRun, documents_of
 from flowdebate.store.export import GONE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from flowdebate.store.base import Store, StoredRun
 
 
 _WHERE = "vote"

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from flowdebate._util.text import is_blank
 from flowdebate.errors import ConfigurationError
-from flowdebate.models.resolve import EACH
+from flowdebate.models.resolve import EACH, ModelChoice
 from flowdebate.patterns import PATTERNS, find_pattern
 from flowdebate.service.plans.models import AllowedModels, Policies, with_policies
 from flowdebate.service.plans.plan import Plan, make_plan, pattern_of_run, plan_of, plan_of_fork, stored_plan
 from flowdebate.service.runs import archive_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-
     from flowdebate.blocks.base import Block
-    from flowdebate.models.resolve import ModelChoice
     from flowdebate.patterns import PatternInfo
     from flowdebate.runs.limits import Limits
     from flowdebate.store.base import Store, StoredRun

@@ -10,33 +10,28 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, Self, get_args
 
 from flowdebate.errors import BadFile, ConfigurationError, RunConflict, RunNotFound
 from flowdebate.runs.account import OWNER
 from flowdebate.runs.durable.resume import result_of
-from flowdebate.service.documents.document import Tokens, document_of, read_models
+from flowdebate.service.documents.document import Document, Tokens, document_of, read_models
 from flowdebate.service.pages.base import document_of_plan
 from flowdebate.service.plans.options import COMMAND, is_text, misuse
-from flowdebate.service.plans.plan import pattern_of_run, plan_of
+from flowdebate.service.plans.plan import Plan, pattern_of_run, plan_of
 from flowdebate.service.readers import end_shares
 from flowdebate.service.statuses import RESUMABLE
 from flowdebate.service.steps import Fork
-from flowdebate.store.archive import stored_archive
-from flowdebate.store.base import StoredStatus, documents_of
+from flowdebate.store.archive import StoredArchive, stored_archive
+from flowdebate.store.base import StepRow, Store, StoredRun, StoredStatus, documents_of
 from flowdebate.store.export import GONE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-    from typing import Self
 
     from flowdebate.prompts.template import Profile
     from flowdebate.runs.durable.replay import Replay
     from flowdebate.runs.result import RunView
-    from flowdebate.service.documents.document import Document
-    from flowdebate.service.plans.plan import Plan
-    from flowdebate.store.archive import StoredArchive
-    from flowdebate.store.base import StepRow, Store, StoredRun
 
 
 def archive_of(store: Store, labels: Mapping[str, str]) -> StoredArchive:

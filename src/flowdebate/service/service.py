@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from flowdebate._messages import error_text
 from flowdebate._util.validation import check_count, check_seconds
@@ -22,15 +22,15 @@ from flowdebate.errors import (
     StoreError,
 )
 from flowdebate.runs.account import OWNER, Accounts
-from flowdebate.runs.durable.replay import replay
+from flowdebate.runs.durable.replay import Replay, replay
 from flowdebate.runs.durable.resume import StoreOptions, changes_of, check_unchanged, load_fork, load_run
 from flowdebate.runs.execute import make_run, start_block
 from flowdebate.service import readers
 from flowdebate.service.active import ActiveRuns
-from flowdebate.service.audit import audited_runs
-from flowdebate.service.evidence import evidence_in
+from flowdebate.service.audit import Items, audited_runs
+from flowdebate.service.evidence import Evidence, evidence_in
 from flowdebate.service.plans.models import AllowedModels
-from flowdebate.service.recipes import Recipes
+from flowdebate.service.recipes import CheckOptions, Recipe, Recipes
 from flowdebate.service.recovery import Recovery
 from flowdebate.service.runs import (
     SoFar,
@@ -46,32 +46,23 @@ from flowdebate.service.runs import (
 from flowdebate.service.state import BudgetState, Changed, RunDetails, RunPage, RunState, change_all, pending_in
 from flowdebate.service.statuses import RESUMABLE
 from flowdebate.service.steps import CallDetails, Fork, check_edits
-from flowdebate.store.base import COMPLETE, GIVEN_UP
+from flowdebate.store.base import COMPLETE, GIVEN_UP, StepRow, Store, StoredRun, StoredStatus
 from flowdebate.store.draining import Draining
-from flowdebate.store.open import close_store, default_store_path, open_store
+from flowdebate.store.open import StoreChoice, close_store, default_store_path, open_store
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
-    from typing import Self
-
     from flowdebate.blocks.base import Block
     from flowdebate.models.resolve import ModelChoice
-    from flowdebate.runs.durable.replay import Replay
     from flowdebate.runs.limits import Limits
     from flowdebate.runs.observer import Observer
     from flowdebate.runs.options import OnUncertain
     from flowdebate.runs.result import RunHandle
     from flowdebate.runs.run import Run
-    from flowdebate.service.audit import Items
     from flowdebate.service.channel import Update
     from flowdebate.service.documents.document import Document
-    from flowdebate.service.evidence import Evidence
     from flowdebate.service.plans.plan import Plan
     from flowdebate.service.readers import Share, Shown, Vote, Votes
-    from flowdebate.service.recipes import CheckOptions, Recipe
     from flowdebate.store.archive import StoredArchive
-    from flowdebate.store.base import StepRow, Store, StoredRun, StoredStatus
-    from flowdebate.store.open import StoreChoice
     from flowdebate.workers.deployment import Workers
 
 

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import Field, ValidationError
 
 from flowdebate._messages import error_text
 from flowdebate._util.json_data import json_data
 from flowdebate._util.wire import WireModel
-from flowdebate.models.base import without_images
+from flowdebate.models.base import ModelRequest, without_images
 from flowdebate.models.codec import digest_of, failure_of, usage_of
 from flowdebate.service.documents.text import as_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from typing import Self
 
-    from flowdebate.models.base import ModelRequest
     from flowdebate.store.base import StepRow, StoredRun
 
 

@@ -5,21 +5,17 @@ from __future__ import annotations
 import base64
 import re
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeAlias
+from typing import Annotated, NamedTuple, Self, TypeAlias
 
 from pydantic import Field
 
 from flowdebate._util.text import clean_text, is_blank
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import BadFile, ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Self
 
 
 class Page(WireModel):

@@ -31,13 +31,12 @@ from flowdebate.resources.archive import (
     VerdictOutcome,
 )
 from flowdebate.store.export import GONE
-from flowdebate.store.open import open_store
+from flowdebate.store.open import StoreChoice, open_store
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from flowdebate.store.base import Store
-    from flowdebate.store.open import StoreChoice
 
 
 _FORMAT = 1

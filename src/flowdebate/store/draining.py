@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Unpack
 
-from flowdebate.store.base import Store
+from flowdebate.store.base import RunFilter, RunHeader, StepKind, StepRow, Store, StoredRun, StoredStatus
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from flowdebate.store.base import RunFilter, RunHeader, StepKind, StepRow, StoredRun, StoredStatus
 
 
 class Draining(Store):

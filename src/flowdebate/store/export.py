@@ -11,22 +11,16 @@ import json
 import math
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from flowdebate._messages import add_note, shown
 from flowdebate._util.files import open_private
 from flowdebate.errors import BadFile, ConfigurationError, RunExists, StoreError
-from flowdebate.store.base import ROW_FORMAT, RunHeader, StepRow, StoredRun, documents_of, header_values
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-
-    from flowdebate.store.base import Store
-
+from flowdebate.store.base import ROW_FORMAT, RunHeader, StepRow, Store, StoredRun, documents_of, header_values
 
 GONE = "null"
 """The body of a document that was deleted."""

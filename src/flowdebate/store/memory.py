@@ -7,12 +7,20 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.errors import RunConflict, RunExists, RunNotFound, StoreError
-from flowdebate.store.base import RunHeader, StepRow, Store, StoredRun, brief_of, check_page, list_order
+from flowdebate.store.base import (
+    RunHeader,
+    StepKind,
+    StepRow,
+    Store,
+    StoredRun,
+    StoredStatus,
+    brief_of,
+    check_page,
+    list_order,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from flowdebate.store.base import StepKind, StoredStatus
 
 
 @dataclass(slots=True)

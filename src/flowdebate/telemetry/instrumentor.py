@@ -6,12 +6,10 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.runs.observer import set_default_observer
-from flowdebate.telemetry.opentelemetry import OpenTelemetry
+from flowdebate.telemetry.opentelemetry import Content, OpenTelemetry
 
 if TYPE_CHECKING:
     from collections.abc import Collection
-
-    from flowdebate.telemetry.opentelemetry import Content
 
 
 _CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"

@@ -6,37 +6,40 @@ import asyncio
 import json
 import time
 from contextlib import AbstractContextManager, suppress
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from opentelemetry import context, metrics, trace
-from opentelemetry.trace import Link, SpanKind, Status, StatusCode
+from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, TracerProvider
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from pydantic_core import to_json
 
 from flowdebate import __version__
 from flowdebate.errors import ConfigurationError
-from flowdebate.models.base import CallFellBack, CallRetried, without_images
-from flowdebate.models.usage import total_usage
+from flowdebate.models.base import (
+    CallFellBack,
+    CallRetried,
+    Message,
+    ModelRequest,
+    ModelResponse,
+    ToolCall,
+    without_images,
+)
+from flowdebate.models.usage import Attempt, total_usage
 from flowdebate.patterns.debate.schemas import VerdictReached
 from flowdebate.patterns.events import RoleFailed, RoundsEnded, TurnStarted
 from flowdebate.runs.durable.suspend import Suspended
-from flowdebate.runs.events import ModelCalled, RunFinished
+from flowdebate.runs.events import CallStarted, ModelCalled, RunFinished
 from flowdebate.runs.observer import Observer, is_new
 from flowdebate.telemetry import names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from contextvars import Token
     from types import TracebackType
 
     from opentelemetry.metrics import MeterProvider
-    from opentelemetry.trace import Span, TracerProvider
     from opentelemetry.util.types import AttributeValue
 
-    from flowdebate.models.base import Message, ModelRequest, ModelResponse, ToolCall
-    from flowdebate.models.usage import Attempt
-    from flowdebate.runs.events import CallStarted
     from flowdebate.runs.queue_state import QueueState
     from flowdebate.runs.result import RunView
 

@@ -7,22 +7,18 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import update_wrapper
-from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, TypeAlias, TypeVar
+from typing import Any, ClassVar, Concatenate, ParamSpec, TypeAlias, TypeVar
 
 from flowdebate.blocks.generator import generator
 from flowdebate.blocks.sequencer import sequencer
 from flowdebate.errors import ConfigurationError, LimitReached, ModelError, ModelTimeout, SchemaViolation
 from flowdebate.models import call
-from flowdebate.models.base import ModelRequest, ModelSettings, ToolSpec
+from flowdebate.models.base import Model, ModelRequest, ModelSettings, ToolSpec
 from flowdebate.models.output import OutputSchema
 from flowdebate.patterns.debate.factory import debate
 from flowdebate.patterns.roster import Debater
 from flowdebate.runs.limits import Limits
 from flowdebate.store.memory import MemoryStore
-
-if TYPE_CHECKING:
-    from flowdebate.models.base import Model
-
 
 P = ParamSpec("P")
 S = TypeVar("S", bound="AdapterConformance")

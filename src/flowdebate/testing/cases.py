@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from flowdebate.patterns.debate import debate
-from flowdebate.patterns.roster import check_roster
-from flowdebate.testing.models import FunctionModel
+from flowdebate.patterns.roster import Debater, check_roster
+from flowdebate.testing.models import FunctionModel, Reply
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Sequence
-
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.models.base import ModelRequest
-    from flowdebate.patterns.roster import Debater
     from flowdebate.runs.context import Context, SessionLike
     from flowdebate.runs.result import RunResult
-    from flowdebate.testing.models import Reply
 
 
 class Sabotage(Exception):

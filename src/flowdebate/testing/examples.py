@@ -19,19 +19,17 @@ from flowdebate.errors import (
     SchemaViolation,
     ScriptError,
 )
-from flowdebate.models.base import ModelResponse, ToolCall
+from flowdebate.models.base import ModelRequest, ModelResponse, ToolCall
 from flowdebate.models.output import inline_definitions
 from flowdebate.models.usage import Usage
-from flowdebate.testing.models import response_of
+from flowdebate.testing.models import Reply, response_of
 from flowdebate.testing.simulated.draws import key_of, normal
 from flowdebate.testing.simulated.judge import SimJudge, read_view
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from flowdebate.models.base import ModelRequest
     from flowdebate.runs.durable.suspend import HumanRequest
-    from flowdebate.testing.models import Reply
 
 
 Answering: TypeAlias = "Callable[[ModelRequest], Reply | None]"

@@ -11,7 +11,7 @@ from flowdebate.blocks.human.prompt import RequestParts, Said, parse_request
 from flowdebate.runs.context import place_of
 from flowdebate.runs.durable.suspend import role_in_name
 from flowdebate.service.documents.sections import Entry
-from flowdebate.service.plans.options import Panel, option_of
+from flowdebate.service.plans.options import Panel, PatternOptions, option_of
 from flowdebate.web.run.sheet import Turn, parties_of
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from flowdebate.patterns import PatternInfo
     from flowdebate.service.documents.document import Document
-    from flowdebate.service.plans.options import PatternOptions
     from flowdebate.service.state import PendingInput
 
 

@@ -19,7 +19,19 @@ from flowdebate.service.documents.document import Document, Tokens, document_of,
 from flowdebate.service.documents.evaluations import Summary, lay_out
 from flowdebate.service.documents.live import Live, cost_text, tokens_text
 from flowdebate.service.documents.markdown import escaped, report
-from flowdebate.service.documents.sections import Card, Entry, Fact, Group, Heading, Output, Points, Remark, Table
+from flowdebate.service.documents.sections import (
+    Card,
+    Entry,
+    Fact,
+    Group,
+    Heading,
+    Output,
+    Points,
+    Remark,
+    ReportSection,
+    Section,
+    Table,
+)
 from flowdebate.service.documents.text import as_json
 from flowdebate.service.statuses import status_text
 from flowdebate.web.report import document_html
@@ -28,8 +40,6 @@ from flowdebate.web.templates import render, style_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-
-    from flowdebate.service.documents.sections import ReportSection, Section
 
 
 _LOG = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.errors import BadFile, FlowDebateError
-from flowdebate.service.evidence import UNCHECKED, Finding, evidence_of, excerpts
+from flowdebate.service.evidence import UNCHECKED, Evidence, Finding, evidence_of, excerpts
 from flowdebate.service.plans.files import read_text
 from flowdebate.service.state import RunState
 from flowdebate.service.steps import StepState
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from flowdebate.runs.execute import Runnable
     from flowdebate.service.documents.document import Document
     from flowdebate.service.documents.sections import Section
-    from flowdebate.service.evidence import Evidence
 
 
 _MEGABYTES = 64

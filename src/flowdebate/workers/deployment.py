@@ -13,8 +13,8 @@ from flowdebate._util.validation import check_count, check_seconds
 from flowdebate.errors import ConfigurationError, DeadLetter, RunConflict, RunExists, StoreError
 from flowdebate.runs.durable.resume import StoreOptions, limit_numbers, limits_of, prepare_fork
 from flowdebate.runs.execute import make_run
-from flowdebate.runs.observer import observer_of
-from flowdebate.store.base import COMPLETE, GIVEN_UP, StoredRun
+from flowdebate.runs.observer import Observer, observer_of
+from flowdebate.store.base import COMPLETE, GIVEN_UP, RunHeader, Store, StoredRun, StoredStatus
 from flowdebate.workers.queue import ACTIVE, DELIVERIES, QueuedRunStatus, RunQueue, read_queue
 
 if TYPE_CHECKING:
@@ -23,9 +23,7 @@ if TYPE_CHECKING:
     from flowdebate.blocks.base import Block
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.runs.limits import Limits
-    from flowdebate.runs.observer import Observer
     from flowdebate.runs.queue_state import QueueState
-    from flowdebate.store.base import RunHeader, Store, StoredStatus
 
 
 _LOWEST = 2**31 - 1

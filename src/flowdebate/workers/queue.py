@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from flowdebate._util.importing import IMPORTING
 from flowdebate.errors import ConfigurationError, StoreError
 from flowdebate.runs.queue_state import QueueState, QueueVersion, WorkerState
-from flowdebate.store.base import encode_text
+from flowdebate.store.base import StoredStatus, encode_text
 from flowdebate.store.postgres.database import Address, open_prepared
 from flowdebate.store.postgres.sessions import ALIVE
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from dbos import DBOSClient, WorkflowStatus
 
-    from flowdebate.store.base import StoredStatus
     from flowdebate.workers.deployment import Workers
 
 

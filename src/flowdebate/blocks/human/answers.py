@@ -18,13 +18,12 @@ from flowdebate.errors import ConfigurationError, NotAwaited, OutputError, RunCo
 from flowdebate.runs.durable.journal import wait_uncancelled
 from flowdebate.runs.durable.suspend import HumanRequest, answer_text, read_answer, request_of
 from flowdebate.runs.execute import run_sync
-from flowdebate.store.open import open_store
+from flowdebate.store.open import StoreChoice, open_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from flowdebate.store.base import StepRow, Store, StoredStatus
-    from flowdebate.store.open import StoreChoice
 
 
 def parse_text(answer: object, *, block: str) -> str:

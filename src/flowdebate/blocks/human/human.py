@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
@@ -23,8 +23,6 @@ from flowdebate.runs.durable.suspend import HumanRequest, Suspended, answer_text
 from flowdebate.runs.events import BlockAnswered, HumanAsked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from flowdebate.blocks.generator import TextSlot
     from flowdebate.resources.resource import ResourceScope
     from flowdebate.runs.context import Context

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from flowdebate.cli import options as opt
-from flowdebate.cli.execute import POLL, advice_on, end_of_stored, finish, follow_run, service_of
+from flowdebate.cli.execute import POLL, Followed, advice_on, end_of_stored, finish, follow_run, service_of
 from flowdebate.cli.terminal.process import ExitCode, check_target, exit_code_of_signal, tell, write_json, write_report
 from flowdebate.cli.terminal.screen import View
 from flowdebate.errors import ConfigurationError
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
     from pathlib import Path
 
-    from flowdebate.cli.execute import Followed
     from flowdebate.service.channel import Update
     from flowdebate.service.plans.plan import Plan
     from flowdebate.service.runs import Place

@@ -10,8 +10,8 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, TextIO, assert_never
 
 from flowdebate.cli.terminal.screen import AskOnScreen, Screen, TextFlow, View
-from flowdebate.service.documents.document import speakers_of
-from flowdebate.service.documents.live import cost_text
+from flowdebate.service.documents.document import Document, Speaker, Tokens, speakers_of
+from flowdebate.service.documents.live import Live, cost_text
 from flowdebate.service.documents.sections import (
     FLAGS,
     Card,
@@ -39,9 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 
     from flowdebate.service.channel import Update
-    from flowdebate.service.documents.document import Document, Speaker, Tokens
     from flowdebate.service.documents.evaluations import Summary
-    from flowdebate.service.documents.live import Live
     from flowdebate.service.plans.plan import Plan
     from flowdebate.service.steps import Fork
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from enum import IntEnum
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self, TextIO
 
 import typer
 
@@ -37,7 +37,6 @@ from flowdebate.service.plans.options import COMMAND
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from typing import Self, TextIO
 
     from flowdebate.cli.terminal.page import Page
     from flowdebate.service.documents.document import Document, Speaker

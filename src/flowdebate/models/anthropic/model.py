@@ -8,19 +8,16 @@ from typing import TYPE_CHECKING, Any, get_args
 from flowdebate._util.validation import check_library
 from flowdebate.errors import AuthenticationFailed, ConfigurationError
 from flowdebate.models.anthropic.messages import MessagesClient
-from flowdebate.models.base import ModelResponse, ModelSettings
+from flowdebate.models.base import ModelRequest, ModelResponse, ModelSettings
 from flowdebate.models.openai.clients import Clients, PooledModel, Transport
 from flowdebate.models.openai.endpoint import Endpoint, address_of, check_address, check_headers
-from flowdebate.models.openai.model import Chat, Dialect, answer_in_modes, key_variable
+from flowdebate.models.openai.model import Chat, Dialect, Parameters, StructuredMode, answer_in_modes, key_variable
 from flowdebate.models.resolve import PROVIDERS
 from flowdebate.models.retry import Retry
 from flowdebate.models.usage import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from flowdebate.models.base import ModelRequest
-    from flowdebate.models.openai.model import Parameters, StructuredMode
 
 
 _KEY_ENV = "ANTHROPIC_API_KEY"

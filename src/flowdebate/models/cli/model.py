@@ -23,7 +23,7 @@ from flowdebate.errors import (
     ProviderFailed,
     ResponseTooLarge,
 )
-from flowdebate.models.base import ModelResponse, ModelSettings
+from flowdebate.models.base import ModelRequest, ModelResponse, ModelSettings
 from flowdebate.models.call import check_real_calls_allowed, within
 from flowdebate.models.cli.programs import PROGRAMS, Program, Said
 from flowdebate.models.openai.clients import load
@@ -32,8 +32,6 @@ from flowdebate.models.retry import Retry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from flowdebate.models.base import ModelRequest
 
 
 _LARGEST = 16_000_000  # bytes of output

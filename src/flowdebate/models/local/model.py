@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from flowdebate._util.text import is_blank
 from flowdebate.errors import ModelUnavailable
-from flowdebate.models.base import ModelSettings
+from flowdebate.models.base import ModelRequest, ModelResponse, ModelSettings
 from flowdebate.models.local.server import CONTEXT, running_server
 from flowdebate.models.openai.clients import Clients, PooledModel, load
 from flowdebate.models.openai.model import Chat, Dialect
@@ -20,7 +20,6 @@ from flowdebate.prompts.escaping import without_control_tokens
 if TYPE_CHECKING:
     import os
 
-    from flowdebate.models.base import ModelRequest, ModelResponse
     from flowdebate.prompts.template import Profile
 
 

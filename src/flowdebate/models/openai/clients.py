@@ -11,23 +11,21 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 from flowdebate._util.text import redact
 from flowdebate.errors import OutputTruncated
-from flowdebate.models.base import ModelSettings
+from flowdebate.models.base import ModelRequest, ModelResponse, ModelSettings
 from flowdebate.models.call import check_real_calls_allowed, is_loopback, within
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import AsyncIterator, Callable, Iterator
-    from typing import Self
 
     from openai import AsyncOpenAI
 
-    from flowdebate.models.base import ModelRequest, ModelResponse
     from flowdebate.models.openai.endpoint import Endpoint
 
 

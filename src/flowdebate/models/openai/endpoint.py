@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING
-from urllib.parse import parse_qsl, unquote, unquote_plus, urlencode, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, unquote_plus, urlencode, urlsplit
 
 from flowdebate._util.text import one_line
 from flowdebate.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from urllib.parse import SplitResult
-
 
 NO_KEY = "no-key"  # for servers that want none: the header must not be empty
 

@@ -17,7 +17,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from flowdebate.errors import ConfigurationError
-from flowdebate.models.openai.endpoint import ADDRESS
+from flowdebate.models.openai.endpoint import ADDRESS, Endpoint
 from flowdebate.models.openai.error_mapping import answered, inner_error, status_error
 from flowdebate.models.openai.transport import (
     CONNECT_SECONDS,
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import AsyncIterator
 
-    from flowdebate.models.openai.endpoint import Endpoint
 
 _LOGGER = logging.getLogger("flowdebate.models")
 

@@ -17,13 +17,14 @@ from flowdebate._util.text import is_blank
 from flowdebate.errors import (
     AuthenticationFailed,
     ConfigurationError,
+    FlowDebateError,
     LostToThinking,
     MalformedResponse,
     RequestRejected,
     ResponseTooLarge,
     SchemaViolation,
 )
-from flowdebate.models.base import ModelResponse, ModelSettings
+from flowdebate.models.base import Effort, ModelRequest, ModelResponse, ModelSettings, ToolSpec
 from flowdebate.models.openai.clients import Clients, PooledModel, Transport, load
 from flowdebate.models.openai.endpoint import NO_KEY, Endpoint, address_of, check_address, check_headers
 from flowdebate.models.openai.error_mapping import map_error
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
 
     from openai import AsyncOpenAI
 
-    from flowdebate.errors import FlowDebateError
-    from flowdebate.models.base import Effort, ModelRequest, ToolSpec
     from flowdebate.models.usage import Attempt, Usage
 
 

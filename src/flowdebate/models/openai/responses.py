@@ -22,14 +22,12 @@ from flowdebate.errors import (
     Refused,
     ResponseTooLarge,
 )
-from flowdebate.models.base import MOST_LOGPROB, ModelResponse, ToolCall
+from flowdebate.models.base import MOST_LOGPROB, FinishReason, Flag, ModelResponse, ToolCall
 from flowdebate.models.openai.error_mapping import inner_error
 from flowdebate.models.usage import Usage
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
-
-    from flowdebate.models.base import FinishReason, Flag
 
 
 Json = Any  # an object that openai constructed from a server's JSON without validation

@@ -12,7 +12,7 @@ import openai.resources.chat.completions  # `import openai` leaves it for the fi
 
 from flowdebate.errors import ConfigurationError
 from flowdebate.models.call import is_loopback
-from flowdebate.models.openai.endpoint import ADDRESS
+from flowdebate.models.openai.endpoint import ADDRESS, Endpoint
 from flowdebate.models.openai.error_mapping import answered
 from flowdebate.models.openai.transport import (
     CONNECT_SECONDS,
@@ -27,8 +27,6 @@ from flowdebate.models.openai.transport import (
 if TYPE_CHECKING:
     import ssl
     from collections.abc import AsyncIterator
-
-    from flowdebate.models.openai.endpoint import Endpoint
 
 
 def options_of(endpoint: Endpoint, *, aiohttp: bool, names: bool, context: ssl.SSLContext) -> dict[str, Any]:

@@ -11,14 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from flowdebate._util.text import is_blank
 from flowdebate.errors import SchemaViolation
-from flowdebate.models.base import ToolCall, ToolSpec
-from flowdebate.models.output import drop_titles, find_object
+from flowdebate.models.base import Flag, Message, ModelRequest, ModelResponse, ToolCall, ToolSpec
+from flowdebate.models.output import OutputSchema, drop_titles, find_object
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from flowdebate.models.base import Flag, Message, ModelRequest, ModelResponse
-    from flowdebate.models.output import OutputSchema
 
 
 _BLOCK = re.compile(r"```(?:json|xml)?\s*(.*?)```|<tool_call>(.*?)</tool_call>|<tools>(.*?)</tools>", re.DOTALL)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from random import Random
@@ -12,8 +12,6 @@ from unicodedata import normalize
 from flowdebate.patterns.state import derived, entries_of, pattern_state
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.patterns.anonymity.leaks import LeakReport
     from flowdebate.patterns.anonymity.names import Meant, Names

@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Literal, Protocol
 from pydantic import Field
 
 from flowdebate._util.wire import WireModel, new_list
-from flowdebate.patterns.anonymity.aliases import LeakKind
+from flowdebate.patterns.anonymity.aliases import Aliases, LeakKind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from flowdebate.patterns.anonymity.aliases import Aliases
 
 
 _EXCERPT = 30

@@ -17,7 +17,7 @@ from flowdebate.blocks.human.prompt import render_who
 from flowdebate.blocks.outline import Outline
 from flowdebate.errors import CircuitOpen
 from flowdebate.measures import match_choice
-from flowdebate.models.base import CircuitChanged
+from flowdebate.models.base import CircuitChanged, Model, ModelResponse
 from flowdebate.patterns.consensus.prompts import (
     AGENTS,
     FORMER_CONSENSUS,
@@ -28,6 +28,7 @@ from flowdebate.patterns.consensus.prompts import (
 from flowdebate.patterns.consensus.schemas import (
     LONGEST_POSITION,
     AgentFailure,
+    AgentPhase,
     ConsensusState,
     CriticAnswer,
     JudgeAnswer,
@@ -35,24 +36,18 @@ from flowdebate.patterns.consensus.schemas import (
     Share,
     VoteAnswer,
 )
-from flowdebate.patterns.roles import NOT_KEPT, RolePrompt, generator_options, whole_sentences
-from flowdebate.patterns.roster import is_own, merge_options, with_answer_schema
-from flowdebate.patterns.state import accepted, state_of
-from flowdebate.patterns.turn import ask, is_provider_failure, record_loss, take_turn
+from flowdebate.patterns.roles import NOT_KEPT, BlockOptions, RolePrompt, generator_options, whole_sentences
+from flowdebate.patterns.roster import Persona, is_own, merge_options, with_answer_schema
+from flowdebate.patterns.state import Recovery, accepted, state_of
+from flowdebate.patterns.turn import TurnTask, ask, is_provider_failure, record_loss, take_turn
 from flowdebate.prompts.escaping import unescaped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from flowdebate._util.wire import WireModel
-    from flowdebate.models.base import Model, ModelResponse
     from flowdebate.models.circuit_breaker import Breakers, Step
     from flowdebate.patterns.consensus.factory import ConsensusOptions
-    from flowdebate.patterns.consensus.schemas import AgentPhase
-    from flowdebate.patterns.roles import BlockOptions
-    from flowdebate.patterns.roster import Persona
-    from flowdebate.patterns.state import Recovery
-    from flowdebate.patterns.turn import TurnTask
     from flowdebate.prompts.template import Length
     from flowdebate.runs.context import Context
 

@@ -11,21 +11,25 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from flowdebate._messages import error_text
 from flowdebate._util.text import clean_text, one_line
 from flowdebate.blocks.concurrency import in_order
-from flowdebate.blocks.handler import result_of
+from flowdebate.blocks.handler import Invocation, result_of
 from flowdebate.errors import LimitReached
 from flowdebate.measures import Position, calibration, elo_changes, flips, vote_weight
 from flowdebate.patterns.consensus.relations import moments
-from flowdebate.patterns.consensus.schemas import ConsensusContext, Feedback, SkippedContext
-from flowdebate.resources.archive import CritiquePattern, PastDebate, PersonaRecord, Rating
+from flowdebate.patterns.consensus.schemas import (
+    ConsensusContext,
+    ConsensusOutput,
+    ConsensusState,
+    ContextSource,
+    Feedback,
+    SkippedContext,
+)
+from flowdebate.resources.archive import Archive, CritiquePattern, PastDebate, PersonaRecord, Rating
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from flowdebate.blocks.handler import Invocation
     from flowdebate.measures import Flip
     from flowdebate.patterns.consensus.factory import ConsensusOptions
-    from flowdebate.patterns.consensus.schemas import ConsensusOutput, ConsensusState, ContextSource
-    from flowdebate.resources.archive import Archive
     from flowdebate.runs.context import Context
 
 

@@ -10,14 +10,13 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from flowdebate._util.wire import BaseEvent
-from flowdebate.patterns.consensus.schemas import AgentFailure, ConsensusStage, StageReached
+from flowdebate.patterns.consensus.schemas import AgentFailure, ConsensusStage, Critique, Outcome, StageReached
 from flowdebate.patterns.events import RoleFailed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from flowdebate.measures import Ballot, Strength, Tally
-    from flowdebate.patterns.consensus.schemas import Critique, Outcome
     from flowdebate.runs.context import Context
 
 

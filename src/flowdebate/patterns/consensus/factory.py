@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from random import Random
@@ -16,14 +16,14 @@ from flowdebate._messages import error_text
 from flowdebate._util.text import one_line
 from flowdebate._util.validation import check_count, check_seconds, check_weight, suggesting
 from flowdebate.blocks.base import Block, merge_resources
-from flowdebate.blocks.generator import as_visibility
-from flowdebate.blocks.handler import Handler, as_block, handler, invocation
+from flowdebate.blocks.generator import MessagesSlot, TextSlot, Visibility, as_visibility
+from flowdebate.blocks.handler import BlockLike, Function, Handler, Invocation, as_block, handler, invocation
 from flowdebate.blocks.sequencer import Sequencer, sequencer
 from flowdebate.errors import ConfigurationError
 from flowdebate.measures import Similarity, VotingRule, best_similarity
-from flowdebate.measures.topologies import edges
+from flowdebate.measures.topologies import Topology, edges
 from flowdebate.models.circuit_breaker import Breakers
-from flowdebate.models.resolve import check_model
+from flowdebate.models.resolve import ModelChoice, check_model
 from flowdebate.patterns.consensus.agents import BREAKERS, AgentCalls, create_conclusive_judge, create_tie_judge
 from flowdebate.patterns.consensus.archive import gather_context, give_feedback
 from flowdebate.patterns.consensus.events import DebateEnded, DebateStarted, enter
@@ -46,6 +46,7 @@ from flowdebate.patterns.consensus.schemas import (
     AgentPhase,
     ConsensusInput,
     ConsensusOutput,
+    ConsensusRound,
     ConsensusStage,
     ConsensusState,
     Feedback,
@@ -58,7 +59,7 @@ from flowdebate.patterns.consensus.vote import (
     count_poll,
     count_votes,
 )
-from flowdebate.patterns.material import make_material
+from flowdebate.patterns.material import Material, make_material
 from flowdebate.patterns.output import publish, stamp_subject
 from flowdebate.patterns.roles import NOT_KEPT, RoleOptions
 from flowdebate.patterns.roster import (
@@ -82,19 +83,11 @@ from flowdebate.resources.resource import HeldResource
 from flowdebate.resources.tasks import create_task_collection
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
-
-    from flowdebate.blocks.generator import MessagesSlot, TextSlot, Visibility
-    from flowdebate.blocks.handler import BlockLike, Function, Invocation
     from flowdebate.blocks.outline import Outline
     from flowdebate.blocks.tools import Capability, ToolLike
     from flowdebate.measures import Edge
-    from flowdebate.measures.topologies import Topology
     from flowdebate.models.base import ModelSettings
-    from flowdebate.models.resolve import ModelChoice
-    from flowdebate.patterns.consensus.schemas import ConsensusRound
     from flowdebate.patterns.formats import Format
-    from flowdebate.patterns.material import Material
     from flowdebate.prompts.template import Length, Profile
     from flowdebate.runs.context import Context
     from flowdebate.runs.events import RunStatus

@@ -7,13 +7,12 @@ from itertools import pairwise, permutations
 from typing import TYPE_CHECKING
 
 from flowdebate.measures import agreement, claims_without_evidence
-from flowdebate.patterns.consensus.schemas import Analytics, Dissent, Moment, Relationship
+from flowdebate.patterns.consensus.schemas import Analytics, ConsensusOutput, Critique, Dissent, Moment, Relationship
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from flowdebate.measures import Flip
-    from flowdebate.patterns.consensus.schemas import ConsensusOutput, Critique
 
 
 _SEVERE = 0.7

@@ -16,8 +16,10 @@ from flowdebate.patterns.consensus.agents import CritiqueForm, Phase, RevisionFo
 from flowdebate.patterns.consensus.events import AgentMessage, CritiqueMade, enter
 from flowdebate.patterns.consensus.schemas import (
     LONGEST_POSITION,
+    AgentPhase,
     ConsensusRound,
     ConsensusStage,
+    ConsensusState,
     CriticAnswer,
     Critique,
     CritiqueAsked,
@@ -32,15 +34,13 @@ from flowdebate.patterns.consensus.schemas import (
 from flowdebate.patterns.events import RoundStarted
 from flowdebate.patterns.roster import is_own
 from flowdebate.patterns.rounds import check_quorum
-from flowdebate.patterns.state import accepted, as_model
+from flowdebate.patterns.state import Flag, accepted, as_model
 from flowdebate.patterns.turn import guarded, record_failure, start_clock, text_said
 
 if TYPE_CHECKING:
     from flowdebate._util.wire import WireModel
     from flowdebate.blocks.base import Block
     from flowdebate.patterns.consensus.factory import ConsensusOptions
-    from flowdebate.patterns.consensus.schemas import AgentPhase, ConsensusState
-    from flowdebate.patterns.state import Flag
     from flowdebate.runs.context import Context
 
 

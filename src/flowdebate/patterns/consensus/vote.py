@@ -13,7 +13,14 @@ from flowdebate.patterns.consensus.agents import Phase, create_vote_form, find_a
 from flowdebate.patterns.consensus.archive import weigh_votes
 from flowdebate.patterns.consensus.events import ConsensusDecided, PollVoteCast, VoteCast, enter
 from flowdebate.patterns.consensus.rounds import ask_judge, current_round, end_early, lose_judge, rounds_are_over
-from flowdebate.patterns.consensus.schemas import ConsensusStage, TieAsked, VoteAnswer, VoteAsked
+from flowdebate.patterns.consensus.schemas import (
+    AgentPhase,
+    ConsensusStage,
+    ConsensusState,
+    TieAsked,
+    VoteAnswer,
+    VoteAsked,
+)
 from flowdebate.patterns.roster import is_own
 from flowdebate.patterns.state import accepted, as_model
 from flowdebate.patterns.turn import start_clock
@@ -23,7 +30,6 @@ if TYPE_CHECKING:
 
     from flowdebate.measures import Tally
     from flowdebate.patterns.consensus.factory import ConsensusOptions
-    from flowdebate.patterns.consensus.schemas import AgentPhase, ConsensusState
     from flowdebate.runs.context import Context
 
 

@@ -6,11 +6,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Required, TypeVar, Unpack, overload
 
 from flowdebate._util.validation import check_count, suggesting
-from flowdebate.blocks.handler import Handler, handler
-from flowdebate.blocks.sequencer import sequencer
+from flowdebate.blocks.handler import BlockLike, Handler, handler
+from flowdebate.blocks.sequencer import Sequencer, sequencer
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns.anonymity.aliases import Anonymity, named_models
-from flowdebate.patterns.council.prompts import create_chair, create_council_member, create_council_reviewer
+from flowdebate.patterns.council.prompts import (
+    CouncilMemberTemplate,
+    create_chair,
+    create_council_member,
+    create_council_reviewer,
+)
 from flowdebate.patterns.council.reviews import Hide, MakeReviewer, ReviewTurn, open_reviews, sum_up_reviews
 from flowdebate.patterns.council.schemas import (
     MEMBERS,
@@ -20,33 +25,28 @@ from flowdebate.patterns.council.schemas import (
     CouncilOpinion,
     CouncilOutput,
     CouncilState,
+    CouncilTranscript,
+    ReviewScope,
     create_council_transcript,
 )
 from flowdebate.patterns.output import ending_of, publish, status_of
-from flowdebate.patterns.roles import NOT_KEPT, CommonKeywords
-from flowdebate.patterns.roster import Role, merge_options, own_options
+from flowdebate.patterns.roles import NOT_KEPT, CommonKeywords, RoleOptions
+from flowdebate.patterns.roster import Persona, Role, merge_options, own_options
 from flowdebate.patterns.rounds import check_quorum
 from flowdebate.patterns.seats import each_by_default
 from flowdebate.patterns.spec import Loop, PatternSpec, check_options
 from flowdebate.patterns.state import as_model, state_of
-from flowdebate.patterns.turn import MISSING, record_turn
+from flowdebate.patterns.turn import MISSING, FailurePolicy, record_turn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from flowdebate.blocks.base import Block
     from flowdebate.blocks.generator import MessagesSlot, TextSlot, Visibility
-    from flowdebate.blocks.handler import BlockLike
-    from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.blocks.tools import Capability, ToolLike
     from flowdebate.models.base import Model, ModelSettings
     from flowdebate.models.resolve import ModelChoice
-    from flowdebate.patterns.council.prompts import CouncilMemberTemplate
-    from flowdebate.patterns.council.schemas import CouncilTranscript, ReviewScope
     from flowdebate.patterns.material import Material
-    from flowdebate.patterns.roles import RoleOptions
-    from flowdebate.patterns.roster import Persona
-    from flowdebate.patterns.turn import FailurePolicy
     from flowdebate.prompts.template import Length, Profile
     from flowdebate.runs.context import Context
     from flowdebate.runs.events import RunStatus

@@ -5,20 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Unpack
 
-from flowdebate.patterns.council.schemas import ChairAnswer, ranking_of
-from flowdebate.patterns.roles import NOT_KEPT, deciding_block, persona_block, speaker_tag
+from flowdebate.patterns.council.schemas import ChairAnswer, ChairAsked, CouncilTranscript, ReviewAsked, ranking_of
+from flowdebate.patterns.roles import NOT_KEPT, BlockOptions, Wording, deciding_block, persona_block, speaker_tag
 from flowdebate.patterns.roster import bindable
 from flowdebate.patterns.state import question_of
 from flowdebate.prompts.escaping import quoted
-from flowdebate.prompts.template import Profiles, Template, filled, part, uses
+from flowdebate.prompts.template import Length, Profiles, Template, filled, part, uses
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from flowdebate.blocks.generator import Generator
-    from flowdebate.patterns.council.schemas import ChairAsked, CouncilTranscript, ReviewAsked
-    from flowdebate.patterns.roles import BlockOptions, Wording
-    from flowdebate.prompts.template import Length
     from flowdebate.runs.context import Context
 
 

@@ -20,19 +20,17 @@ from flowdebate.patterns.council.schemas import (
     CouncilState,
     ReviewAsked,
     ReviewFinished,
+    ReviewScope,
 )
 from flowdebate.patterns.events import RoundsEnded
-from flowdebate.patterns.state import as_model, state_of
-from flowdebate.patterns.turn import ask, record_failure, take_turn
+from flowdebate.patterns.state import Recovery, as_model, state_of
+from flowdebate.patterns.turn import FailurePolicy, TurnTask, ask, record_failure, take_turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from random import Random
 
-    from flowdebate.patterns.council.schemas import ReviewScope
     from flowdebate.patterns.spec import Loop
-    from flowdebate.patterns.state import Recovery
-    from flowdebate.patterns.turn import FailurePolicy, TurnTask
     from flowdebate.runs.context import Context
 
 

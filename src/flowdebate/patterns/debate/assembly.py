@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from flowdebate._messages import shown
 from flowdebate.blocks.handler import Handler, handler
 from flowdebate.blocks.router import router
-from flowdebate.blocks.sequencer import sequencer
+from flowdebate.blocks.sequencer import Sequencer, sequencer
 from flowdebate.errors import BadAnswer, ConfigurationError, FlowDebateError, OutputError, RosterError
 from flowdebate.patterns.debate.audience import Audience
 from flowdebate.patterns.debate.debater import create_debater
@@ -28,11 +28,13 @@ from flowdebate.patterns.debate.phases import PhasedTurns
 from flowdebate.patterns.debate.schemas import (
     DebateContributionEntry,
     DebateInput,
+    DebateModeratorDecision,
     DebateRawOutput,
     DebateState,
     DebateVerdict,
     JudgedVerdict,
     ReaderQuestion,
+    StopReason,
     VerdictReached,
 )
 from flowdebate.patterns.debate.synthesizer import create_synthesizer
@@ -49,9 +51,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from flowdebate.blocks.base import Block
-    from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.patterns.debate.judging.ballots import OnFlip
-    from flowdebate.patterns.debate.schemas import DebateModeratorDecision, StopReason
     from flowdebate.runs.context import Context
     from flowdebate.runs.events import RunStatus
 

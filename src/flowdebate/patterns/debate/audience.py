@@ -16,7 +16,7 @@ from flowdebate.blocks.outline import Outline
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns.debate.schemas import AudienceVote, DebateState, JudgedVerdict
 from flowdebate.patterns.debate.transcript import HOW_TO_READ, render_entries
-from flowdebate.patterns.roles import SHOWN, generator_options
+from flowdebate.patterns.roles import SHOWN, BlockOptions, generator_options
 from flowdebate.patterns.state import question_of, recent_entries, state_of
 from flowdebate.patterns.turn import ask, record_failure
 from flowdebate.prompts.escaping import quoted, tag_text
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from flowdebate.patterns.anonymity.aliases import Anonymity
-    from flowdebate.patterns.roles import BlockOptions
     from flowdebate.patterns.spec import Loop
     from flowdebate.runs.context import Context
 

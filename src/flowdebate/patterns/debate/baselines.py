@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import zip_longest
@@ -33,8 +33,8 @@ from flowdebate.patterns.debate.schemas import (
     Equal,
 )
 from flowdebate.patterns.output import publish
-from flowdebate.patterns.roles import generator_options
-from flowdebate.patterns.roster import check_roster
+from flowdebate.patterns.roles import BlockOptions, generator_options
+from flowdebate.patterns.roster import Debater, check_roster
 from flowdebate.patterns.state import question_of
 from flowdebate.patterns.turn import in_time, is_provider_failure
 from flowdebate.prompts.escaping import quoted, tag_text
@@ -42,12 +42,8 @@ from flowdebate.prompts.template import Template, filled, listed, part, uses
 from flowdebate.runs.events import ModelCalled
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from flowdebate.models.base import Model, ModelResponse
     from flowdebate.models.resolve import ModelChoice
-    from flowdebate.patterns.roles import BlockOptions
-    from flowdebate.patterns.roster import Debater
     from flowdebate.runs.context import Context
 
 

@@ -12,37 +12,31 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Unpack
 
 from flowdebate._util.text import fold, is_blank
-from flowdebate.blocks.generator import SecondTry
-from flowdebate.patterns.debate.facts import create_sorter, leader_in, sort_facts
-from flowdebate.patterns.debate.schemas import DebateState
+from flowdebate.blocks.generator import AnswerForm, Generator, SecondTry
+from flowdebate.patterns.debate.facts import FactSorter, create_sorter, leader_in, sort_facts
+from flowdebate.patterns.debate.schemas import DebateContributionEntry, DebateState, DebateTurn
 from flowdebate.patterns.debate.transcript import (
     HOW_TO_READ,
     HOW_TO_READ_CROSS,
+    Transcript,
     labels_of,
     render_entries,
     render_transcript,
 )
-from flowdebate.patterns.material import make_material, render_sources
-from flowdebate.patterns.roles import CONCRETE, LENGTH, RolePrompt, debater_block
+from flowdebate.patterns.material import Material, make_material, render_sources
+from flowdebate.patterns.roles import CONCRETE, LENGTH, BlockOptions, RolePrompt, Wording, debater_block
 from flowdebate.patterns.roster import Debater as Debater
 from flowdebate.patterns.roster import bindable
 from flowdebate.patterns.state import entries_of, question_of, recent_entries, state_of
 from flowdebate.prompts.escaping import quoted, tag_text
-from flowdebate.prompts.template import Profiles, Template, filled, listed, part, uses
+from flowdebate.prompts.template import Length, Profiles, Template, filled, listed, part, uses
 from flowdebate.sources.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from flowdebate.blocks.generator import AnswerForm, Generator
     from flowdebate.patterns.anonymity.aliases import Anonymity
-    from flowdebate.patterns.debate.facts import FactSorter
     from flowdebate.patterns.debate.phases import Phase
-    from flowdebate.patterns.debate.schemas import DebateContributionEntry, DebateTurn
-    from flowdebate.patterns.debate.transcript import Transcript
-    from flowdebate.patterns.material import Material
-    from flowdebate.patterns.roles import BlockOptions, Wording
-    from flowdebate.prompts.template import Length
     from flowdebate.runs.context import Context
 
 

@@ -3,42 +3,36 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sized
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Required, TypeVar, Unpack, overload
 
 from flowdebate._util.validation import suggesting
 from flowdebate.errors import ConfigurationError, FlowDebateWarning
-from flowdebate.models.resolve import of_intent
+from flowdebate.models.resolve import ModelChoice, of_intent
 from flowdebate.patterns.anonymity.aliases import Anonymity, named_models
 from flowdebate.patterns.debate.assembly import DEBATE, assemble
 from flowdebate.patterns.debate.audience import check_audience
 from flowdebate.patterns.debate.judging.options import JudgeOptions, as_judge_options
-from flowdebate.patterns.debate.phases import check_phases
-from flowdebate.patterns.roles import PatternKeywords
+from flowdebate.patterns.debate.phases import Phase, PhaseLike, check_phases
+from flowdebate.patterns.roles import ModeratorOptions, PatternKeywords, SynthesizerOptions
 from flowdebate.patterns.roster import Debater, options_for_all, own_options
-from flowdebate.patterns.spec import check_options
+from flowdebate.patterns.spec import Loop, check_options
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from flowdebate.blocks.base import Block
     from flowdebate.blocks.generator import MessagesSlot, TextSlot, Visibility
     from flowdebate.blocks.handler import BlockLike
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.blocks.tools import Capability, ToolLike
     from flowdebate.models.base import Model, ModelSettings
-    from flowdebate.models.resolve import ModelChoice
     from flowdebate.patterns.debate.debater import DebaterTemplate
     from flowdebate.patterns.debate.judging.views import ScheduleLike
-    from flowdebate.patterns.debate.phases import Phase, PhaseLike
     from flowdebate.patterns.debate.schemas import BaselineName, DebateRawOutput, Equal
     from flowdebate.patterns.debate.transcript import Transcript
     from flowdebate.patterns.formats import Format
     from flowdebate.patterns.history import History
     from flowdebate.patterns.material import Material
-    from flowdebate.patterns.roles import ModeratorOptions, SynthesizerOptions
-    from flowdebate.patterns.spec import Loop
     from flowdebate.patterns.state import TurnOrder
     from flowdebate.patterns.turn import FailurePolicy
     from flowdebate.prompts.template import Length, Profile

@@ -11,18 +11,19 @@ from pydantic import AfterValidator, BeforeValidator, Field, create_model
 from flowdebate._messages import shown
 from flowdebate._util.frozen import extend_frozen
 from flowdebate._util.text import is_blank
-from flowdebate.blocks.generator import Generator, generator
+from flowdebate.blocks.generator import AnswerForm, Generator, generator
 from flowdebate.blocks.handler import Handler, handler
 from flowdebate.errors import ConfigurationError, OutputError, RosterError
 from flowdebate.patterns.debate.debater import is_english
 from flowdebate.patterns.debate.schemas import (
+    DebateContributionEntry,
     DebateModeratorDecision,
     DebateModeratorOutput,
     DebateState,
     ModeratorDecided,
 )
-from flowdebate.patterns.debate.transcript import HOW_TO_READ_NAMED, render_entries, render_transcript
-from flowdebate.patterns.roles import SHOWN, RolePrompt, RosterBlock, generator_options
+from flowdebate.patterns.debate.transcript import HOW_TO_READ_NAMED, Transcript, render_entries, render_transcript
+from flowdebate.patterns.roles import SHOWN, BlockOptions, RolePrompt, RosterBlock, generator_options
 from flowdebate.patterns.roster import bindable
 from flowdebate.patterns.state import accepted, as_model, entries_of, question_of, recent_entries, state_of
 from flowdebate.patterns.turn import record_failure
@@ -32,11 +33,7 @@ from flowdebate.prompts.template import Profiles, Template, filled, listed, part
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from flowdebate.blocks.generator import AnswerForm
     from flowdebate.models.base import ModelResponse
-    from flowdebate.patterns.debate.schemas import DebateContributionEntry
-    from flowdebate.patterns.debate.transcript import Transcript
-    from flowdebate.patterns.roles import BlockOptions
     from flowdebate.runs.context import Context
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -11,15 +11,12 @@ from flowdebate._util.validation import check_count
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns.debate.schemas import PHASE_NAME, DebateState, DebateTurn
 from flowdebate.patterns.roster import check_choice
-from flowdebate.patterns.rounds import RoundOfTurns, waves_of
+from flowdebate.patterns.rounds import RoundOfTurns, Wave, waves_of
 from flowdebate.patterns.state import TurnOrder, entries_of, state_of
 from flowdebate.prompts.template import Length, check_length
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from flowdebate.blocks.outline import Outline
-    from flowdebate.patterns.rounds import Wave
     from flowdebate.patterns.spec import Loop
     from flowdebate.patterns.turn import Turn
     from flowdebate.runs.context import Context

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, Field, field_validator
 
 from flowdebate._util.text import clean_text, fold, is_blank
 from flowdebate.blocks.generator import Generator, generator
-from flowdebate.patterns.roles import NOT_KEPT, generator_options
+from flowdebate.patterns.roles import NOT_KEPT, BlockOptions, generator_options
 from flowdebate.patterns.roster import Debater
 from flowdebate.patterns.state import question_of
 from flowdebate.prompts.escaping import as_seen, quoted
@@ -18,7 +18,6 @@ from flowdebate.prompts.template import Template, filled, part, uses
 
 if TYPE_CHECKING:
     from flowdebate.models.base import Model
-    from flowdebate.patterns.roles import BlockOptions
     from flowdebate.runs.context import Context
 
 

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any, Unpack
 from flowdebate.blocks.generator import Generator, generator
 from flowdebate.patterns.debate.schemas import DebateRawOutput
 from flowdebate.patterns.debate.transcript import HOW_TO_READ, render_entries
-from flowdebate.patterns.roles import SHOWN, RolePrompt, generator_options
+from flowdebate.patterns.roles import SHOWN, BlockOptions, RolePrompt, generator_options
 from flowdebate.patterns.roster import bindable
 from flowdebate.patterns.state import as_model
 from flowdebate.prompts.escaping import quoted, tag_text
 from flowdebate.prompts.template import Profiles, Template, filled, listed, part, uses
 
 if TYPE_CHECKING:
-    from flowdebate.patterns.roles import BlockOptions
     from flowdebate.runs.context import Context
 
 

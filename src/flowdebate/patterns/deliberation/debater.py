@@ -9,11 +9,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Unpack
 
-from flowdebate.patterns.deliberation.schemas import DeliberationState
+from flowdebate.patterns.deliberation.schemas import (
+    DeliberationEntry,
+    DeliberationState,
+    DeliberationTranscript,
+    ModeratorReport,
+)
 from flowdebate.patterns.roles import (
     CONCRETE,
     HOW_TO_READ_SAID,
+    BlockOptions,
     Identity,
+    Members,
+    Wording,
     persona_block,
     render_rounds,
     speaker_tag,
@@ -21,15 +29,12 @@ from flowdebate.patterns.roles import (
 from flowdebate.patterns.roster import bindable
 from flowdebate.patterns.state import question_of, recent_entries, round_of, state_of
 from flowdebate.prompts.escaping import quoted, tag_name
-from flowdebate.prompts.template import Profiles, Template, filled, part, uses
+from flowdebate.prompts.template import Length, Profiles, Template, filled, part, uses
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from flowdebate.blocks.generator import Generator
-    from flowdebate.patterns.deliberation.schemas import DeliberationEntry, DeliberationTranscript, ModeratorReport
-    from flowdebate.patterns.roles import BlockOptions, Members, Wording
-    from flowdebate.prompts.template import Length
     from flowdebate.runs.context import Context
 
 

@@ -7,8 +7,8 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from flowdebate._util.validation import suggesting
-from flowdebate.blocks.handler import Handler, handler
-from flowdebate.blocks.sequencer import sequencer
+from flowdebate.blocks.handler import BlockLike, Handler, handler
+from flowdebate.blocks.sequencer import Sequencer, sequencer
 from flowdebate.patterns.deliberation.debater import PersonaTemplate, create_persona_debater
 from flowdebate.patterns.deliberation.moderator import ReportForm, create_moderator, stash_report
 from flowdebate.patterns.deliberation.schemas import (
@@ -16,30 +16,26 @@ from flowdebate.patterns.deliberation.schemas import (
     DeliberationInput,
     DeliberationOutput,
     DeliberationState,
+    DeliberationTranscript,
     ModeratorReport,
     create_deliberation_transcript,
 )
 from flowdebate.patterns.output import build_output, ending_of
-from flowdebate.patterns.roles import NOT_KEPT
+from flowdebate.patterns.roles import NOT_KEPT, ModeratorOptions
 from flowdebate.patterns.roster import Persona, Role, is_own
 from flowdebate.patterns.spec import Loop, PatternSpec, check_options
 from flowdebate.patterns.state import entries_of, state_of
-from flowdebate.patterns.turn import record_turn
+from flowdebate.patterns.turn import FailurePolicy, record_turn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from flowdebate.blocks.generator import MessagesSlot, TextSlot, Visibility
-    from flowdebate.blocks.handler import BlockLike
-    from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.blocks.tools import Capability, ToolLike
     from flowdebate.models.base import ModelSettings
     from flowdebate.models.resolve import ModelChoice
-    from flowdebate.patterns.deliberation.schemas import DeliberationTranscript
     from flowdebate.patterns.history import History
     from flowdebate.patterns.material import Material
-    from flowdebate.patterns.roles import ModeratorOptions
-    from flowdebate.patterns.turn import FailurePolicy
     from flowdebate.prompts.template import Length, Profile
     from flowdebate.runs.context import Context
     from flowdebate.runs.events import RunStatus

@@ -12,8 +12,15 @@ from flowdebate._util.wire import WireModel
 from flowdebate.blocks.handler import Handler, handler
 from flowdebate.patterns.deliberation.debater import render_said
 from flowdebate.patterns.deliberation.report import parse_report
-from flowdebate.patterns.deliberation.schemas import DeliberationState, ModeratorReport, ModeratorReported, ReportStatus
-from flowdebate.patterns.roles import HOW_TO_READ_SAID, deciding_block, fill_for_all
+from flowdebate.patterns.deliberation.schemas import (
+    DeliberationEntry,
+    DeliberationState,
+    DeliberationTranscript,
+    ModeratorReport,
+    ModeratorReported,
+    ReportStatus,
+)
+from flowdebate.patterns.roles import HOW_TO_READ_SAID, BlockOptions, Members, deciding_block, fill_for_all
 from flowdebate.patterns.roster import bindable, check_choice
 from flowdebate.patterns.state import accepted, as_model, question_of, recent_entries, round_of, state_of
 from flowdebate.patterns.turn import MISSING
@@ -25,8 +32,6 @@ if TYPE_CHECKING:
 
     from flowdebate.blocks.generator import Generator
     from flowdebate.models.base import ModelResponse
-    from flowdebate.patterns.deliberation.schemas import DeliberationEntry, DeliberationTranscript
-    from flowdebate.patterns.roles import BlockOptions, Members
     from flowdebate.runs.context import Context
 
 

@@ -6,7 +6,7 @@ speak next; any answer is read, so that a wrong name costs one more call and no 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache, partial
@@ -22,11 +22,20 @@ from flowdebate._util.wire import WireModel, one_of
 from flowdebate.blocks.handler import Handler, handler
 from flowdebate.blocks.tools import Tool, function_schema
 from flowdebate.errors import OutputError, RosterError
-from flowdebate.patterns.handoff.schemas import HandoffAnswer, HandoffEntry, HandoffMade, HandoffState, TransitionForm
+from flowdebate.patterns.handoff.schemas import (
+    ChosenBy,
+    HandoffAnswer,
+    HandoffEntry,
+    HandoffMade,
+    HandoffState,
+    HandoffTranscript,
+    OnInvalid,
+    TransitionForm,
+)
 from flowdebate.patterns.handoff.transition import read_transition
 from flowdebate.patterns.roles import trim_to_sentence
 from flowdebate.patterns.roster import check_choice
-from flowdebate.patterns.state import accepted, round_of, state_of
+from flowdebate.patterns.state import Flag, accepted, round_of, state_of
 from flowdebate.patterns.turn import (
     audit_resources,
     complete_turn,
@@ -38,12 +47,8 @@ from flowdebate.patterns.turn import (
 from flowdebate.prompts.escaping import name_among
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from flowdebate.blocks.base import Block
     from flowdebate.models.base import ModelResponse, ToolSpec
-    from flowdebate.patterns.handoff.schemas import ChosenBy, HandoffTranscript, OnInvalid
-    from flowdebate.patterns.state import Flag
     from flowdebate.runs.context import Context
 
 

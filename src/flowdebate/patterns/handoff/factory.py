@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from flowdebate._util.validation import suggesting
 from flowdebate.blocks.router import router
-from flowdebate.blocks.sequencer import sequencer
+from flowdebate.blocks.sequencer import Sequencer, sequencer
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns.handoff.answers import (
     draw_instead,
@@ -21,31 +21,28 @@ from flowdebate.patterns.handoff.schemas import (
     HandoffInput,
     HandoffOutput,
     HandoffState,
+    HandoffTranscript,
     OnInvalid,
     TransitionForm,
     create_handoff_transcript,
 )
-from flowdebate.patterns.handoff.speaker import Speaker, create_speaker
+from flowdebate.patterns.handoff.speaker import Speaker, SpeakerTemplate, create_speaker
 from flowdebate.patterns.output import build_output, ending_of
 from flowdebate.patterns.roles import NOT_KEPT
 from flowdebate.patterns.roster import Persona, Role
 from flowdebate.patterns.spec import Loop, PatternSpec, check_options
 from flowdebate.patterns.state import entries_of, state_of
-from flowdebate.patterns.turn import guarded
+from flowdebate.patterns.turn import FailurePolicy, guarded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from flowdebate.blocks.generator import MessagesSlot, TextSlot, Visibility
-    from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.blocks.tools import Capability, ToolLike
     from flowdebate.models.base import ModelSettings
     from flowdebate.models.resolve import ModelChoice
-    from flowdebate.patterns.handoff.schemas import HandoffTranscript
-    from flowdebate.patterns.handoff.speaker import SpeakerTemplate
     from flowdebate.patterns.history import History
     from flowdebate.patterns.material import Material
-    from flowdebate.patterns.turn import FailurePolicy
     from flowdebate.prompts.template import Length, Profile
     from flowdebate.runs.context import Context
     from flowdebate.runs.events import RunStatus

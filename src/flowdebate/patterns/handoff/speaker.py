@@ -22,18 +22,11 @@ from flowdebate.patterns.handoff.answers import (
     read_output,
     salvage_json,
 )
-from flowdebate.patterns.roles import (
-    CONCRETE,
-    EMPTY,
-    NOT_KEPT,
-    Identity,
-    RolePrompt,
-    generator_options,
-)
+from flowdebate.patterns.roles import CONCRETE, EMPTY, NOT_KEPT, BlockOptions, Identity, RolePrompt, generator_options
 from flowdebate.patterns.roster import bindable
 from flowdebate.patterns.state import question_of, recent_entries, round_of
 from flowdebate.prompts.escaping import quoted, tag_name
-from flowdebate.prompts.template import Profiles, Template, filled, part, uses
+from flowdebate.prompts.template import Length, Profiles, Template, filled, part, uses
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -46,8 +39,6 @@ if TYPE_CHECKING:
         HandoffTranscript,
         TransitionForm,
     )
-    from flowdebate.patterns.roles import BlockOptions
-    from flowdebate.prompts.template import Length
     from flowdebate.runs.context import Context
 
 

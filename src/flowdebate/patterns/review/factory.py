@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from flowdebate._util.text import is_blank
 from flowdebate._util.validation import check_count, suggesting
-from flowdebate.blocks.sequencer import sequencer
+from flowdebate.blocks.sequencer import Sequencer, sequencer
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns.anonymity.aliases import Anonymity, named_models
 from flowdebate.patterns.output import ending_of
 from flowdebate.patterns.review.findings import hold_gate, parse_gate
-from flowdebate.patterns.review.prompts import create_examiner, create_merger, create_reviewer
+from flowdebate.patterns.review.prompts import ReviewerTemplate, create_examiner, create_merger, create_reviewer
 from flowdebate.patterns.review.schemas import (
     REVIEWERS,
     Findings,
@@ -22,10 +22,12 @@ from flowdebate.patterns.review.schemas import (
     ReviewInput,
     ReviewRawOutput,
     ReviewState,
+    ReviewTranscript,
     create_review_transcript,
 )
 from flowdebate.patterns.review.steps import (
     GOALS,
+    Hide,
     Merging,
     ReviewerTurn,
     build_review,
@@ -34,29 +36,20 @@ from flowdebate.patterns.review.steps import (
     open_defence,
     reports_of,
 )
-from flowdebate.patterns.roles import NOT_KEPT
-from flowdebate.patterns.roster import Role, is_own, merge_options, own_options
+from flowdebate.patterns.roles import NOT_KEPT, RoleOptions
+from flowdebate.patterns.roster import Persona, Role, is_own, merge_options, own_options
 from flowdebate.patterns.seats import DEFAULT, each_by_default
-from flowdebate.patterns.spec import PatternSpec, check_options
+from flowdebate.patterns.spec import Loop, PatternSpec, check_options
 from flowdebate.patterns.state import state_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from flowdebate.blocks.base import Block
     from flowdebate.blocks.generator import MessagesSlot, TextSlot, Visibility
     from flowdebate.blocks.handler import BlockLike
-    from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.blocks.tools import Capability, ToolLike
     from flowdebate.models.base import ModelSettings
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.patterns.material import Material
-    from flowdebate.patterns.review.prompts import ReviewerTemplate
-    from flowdebate.patterns.review.schemas import ReviewTranscript
-    from flowdebate.patterns.review.steps import Hide
-    from flowdebate.patterns.roles import RoleOptions
-    from flowdebate.patterns.roster import Persona
-    from flowdebate.patterns.spec import Loop
     from flowdebate.patterns.turn import FailurePolicy
     from flowdebate.prompts.template import Length, Profile
     from flowdebate.runs.context import Context

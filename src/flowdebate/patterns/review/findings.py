@@ -23,12 +23,10 @@ from flowdebate.patterns.review.schemas import (
 )
 from flowdebate.prompts.escaping import as_seen
 from flowdebate.sources.quotes import look_up
-from flowdebate.sources.source import number_lines
+from flowdebate.sources.source import Line, Source, number_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-
-    from flowdebate.sources.source import Line, Source
 
 
 MOST_PAIRS = 40

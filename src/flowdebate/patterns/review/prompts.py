@@ -5,20 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Unpack
 
-from flowdebate.patterns.review.schemas import Findings, FindingsAsked
-from flowdebate.patterns.roles import NOT_KEPT, deciding_block, speaker_tag
+from flowdebate.patterns.review.schemas import Finding, Findings, FindingsAsked, ReviewTranscript
+from flowdebate.patterns.roles import NOT_KEPT, BlockOptions, deciding_block, speaker_tag
 from flowdebate.patterns.roster import bindable
 from flowdebate.patterns.state import question_of
 from flowdebate.prompts.escaping import quoted, tag_text
-from flowdebate.prompts.template import Profiles, Template, filled, length_text, part, uses
+from flowdebate.prompts.template import Length, Profiles, Template, filled, length_text, part, uses
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from flowdebate.blocks.generator import Generator
-    from flowdebate.patterns.review.schemas import Finding, ReviewTranscript
-    from flowdebate.patterns.roles import BlockOptions
-    from flowdebate.prompts.template import Length
     from flowdebate.runs.context import Context
 
 

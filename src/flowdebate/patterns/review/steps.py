@@ -17,6 +17,7 @@ from flowdebate.patterns.review.prompts import render_finding
 from flowdebate.patterns.review.schemas import (
     Comparison,
     Defence,
+    Finding,
     Findings,
     FindingsAsked,
     FindingsDecided,
@@ -28,16 +29,13 @@ from flowdebate.patterns.review.schemas import (
     Verdict,
 )
 from flowdebate.patterns.rounds import check_quorum
-from flowdebate.patterns.state import accepted, as_model, state_of
-from flowdebate.patterns.turn import MISSING, ask, record_failure, take_turn
+from flowdebate.patterns.state import Recovery, accepted, as_model, state_of
+from flowdebate.patterns.turn import MISSING, TurnTask, ask, record_failure, take_turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from flowdebate.patterns.review.schemas import Finding
     from flowdebate.patterns.spec import Loop
-    from flowdebate.patterns.state import Recovery
-    from flowdebate.patterns.turn import TurnTask
     from flowdebate.runs.context import Context
 
 

@@ -7,11 +7,15 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, Required, TypeVar, Unpack, overload
 
 from flowdebate._util.validation import suggesting
-from flowdebate.blocks.sequencer import sequencer
+from flowdebate.blocks.sequencer import Sequencer, sequencer
 from flowdebate.patterns.output import build_output, ending_of, with_synthesizer
-from flowdebate.patterns.roles import NOT_KEPT, PatternKeywords
+from flowdebate.patterns.roles import NOT_KEPT, PatternKeywords, RefereeOptions, SynthesizerOptions
 from flowdebate.patterns.roster import Persona, Role, is_own
-from flowdebate.patterns.round_robin.prompts import create_round_robin_debater, create_round_robin_synthesizer
+from flowdebate.patterns.round_robin.prompts import (
+    RoundRobinDebaterTemplate,
+    create_round_robin_debater,
+    create_round_robin_synthesizer,
+)
 from flowdebate.patterns.round_robin.referee import create_referee, stash_audit
 from flowdebate.patterns.round_robin.schemas import (
     RefereeReport,
@@ -24,7 +28,7 @@ from flowdebate.patterns.round_robin.schemas import (
 )
 from flowdebate.patterns.spec import MANY_ROUNDS, Loop, PatternSpec, check_options
 from flowdebate.patterns.state import TurnOrder, entries_of, state_of
-from flowdebate.patterns.turn import record_turn
+from flowdebate.patterns.turn import FailurePolicy, record_turn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,15 +36,11 @@ if TYPE_CHECKING:
     from flowdebate.blocks.base import Block
     from flowdebate.blocks.generator import MessagesSlot, TextSlot, Visibility
     from flowdebate.blocks.handler import BlockLike
-    from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.blocks.tools import Capability, ToolLike
     from flowdebate.models.base import ModelSettings
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.patterns.history import History
     from flowdebate.patterns.material import Material
-    from flowdebate.patterns.roles import RefereeOptions, SynthesizerOptions
-    from flowdebate.patterns.round_robin.prompts import RoundRobinDebaterTemplate
-    from flowdebate.patterns.turn import FailurePolicy
     from flowdebate.prompts.template import Length, Profile
     from flowdebate.runs.context import Context
     from flowdebate.runs.events import RunStatus

@@ -21,30 +21,32 @@ from flowdebate.patterns.roles import (
     CONCRETE,
     HOW_TO_READ_SAID,
     LENGTH,
+    BlockOptions,
     Identity,
+    Members,
+    Wording,
     deciding_block,
     persona_block,
     render_rounds,
     speaker_tag,
 )
 from flowdebate.patterns.roster import bindable
-from flowdebate.patterns.round_robin.schemas import RoundRobinOutput, RoundRobinState
+from flowdebate.patterns.round_robin.schemas import (
+    Assessment,
+    RefereeAudit,
+    RoundRobinEntry,
+    RoundRobinOutput,
+    RoundRobinState,
+    RoundRobinTranscript,
+)
 from flowdebate.patterns.state import as_model, question_of, recent_entries, round_of, state_of
 from flowdebate.prompts.escaping import quoted, tag_name, tag_text
-from flowdebate.prompts.template import Profiles, Template, filled, part, uses
+from flowdebate.prompts.template import Length, Profiles, Template, filled, part, uses
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from flowdebate.blocks.generator import Generator
-    from flowdebate.patterns.roles import BlockOptions, Members, Wording
-    from flowdebate.patterns.round_robin.schemas import (
-        Assessment,
-        RefereeAudit,
-        RoundRobinEntry,
-        RoundRobinTranscript,
-    )
-    from flowdebate.prompts.template import Length
     from flowdebate.runs.context import Context
 
 

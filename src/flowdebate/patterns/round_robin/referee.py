@@ -12,7 +12,7 @@ from flowdebate._util.text import clean_data, clean_text, is_blank
 from flowdebate._util.wire import WireModel
 from flowdebate.blocks.handler import Handler, handler
 from flowdebate.errors import ConfigurationError
-from flowdebate.patterns.roles import HOW_TO_READ_SAID, RosterBlock, deciding_block
+from flowdebate.patterns.roles import HOW_TO_READ_SAID, BlockOptions, RosterBlock, deciding_block
 from flowdebate.patterns.roster import bindable
 from flowdebate.patterns.round_robin.prompts import HOW_TO_READ_AUDITS, render_contributions
 from flowdebate.patterns.round_robin.schemas import (
@@ -20,7 +20,9 @@ from flowdebate.patterns.round_robin.schemas import (
     RefereeAudit,
     RefereeReport,
     RefereeReported,
+    RoundRobinEntry,
     RoundRobinState,
+    RoundRobinTranscript,
 )
 from flowdebate.patterns.state import accepted, as_model, entries_of, question_of, recent_entries, round_of, state_of
 from flowdebate.patterns.turn import MISSING
@@ -31,8 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from flowdebate.models.base import ModelResponse
-    from flowdebate.patterns.roles import BlockOptions
-    from flowdebate.patterns.round_robin.schemas import RoundRobinEntry, RoundRobinTranscript
     from flowdebate.runs.context import Context
 
 

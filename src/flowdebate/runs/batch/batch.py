@@ -7,37 +7,29 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping, Sequence, Sized
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from pydantic import BaseModel
 
 from flowdebate._messages import add_note
 from flowdebate.errors import ConfigurationError, RunChanged, RunExists
-from flowdebate.runs.batch.result import BatchItem, BatchResult, BatchTally
+from flowdebate.runs.batch.result import BatchItem, BatchResult, BatchSummary, BatchTally
 from flowdebate.runs.durable.journal import wait_uncancelled
 from flowdebate.runs.durable.resume import StoreOptions, changes_of, check_unchanged, load_run
-from flowdebate.runs.execute import make_run, run_block
-from flowdebate.runs.result import RunView
-from flowdebate.store.base import COMPLETE
-from flowdebate.store.open import STORE_VARIABLE, open_store
+from flowdebate.runs.execute import Runnable, make_run, run_block
+from flowdebate.runs.result import RunResult, RunView
+from flowdebate.store.base import COMPLETE, StoredRun
+from flowdebate.store.open import STORE_VARIABLE, StoreChoice, open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-    from typing import Self
-
     from flowdebate.models.resolve import ModelChoice
-    from flowdebate.runs.batch.result import BatchSummary
-    from flowdebate.runs.execute import Runnable
     from flowdebate.runs.limits import Limits
     from flowdebate.runs.observer import Observer
     from flowdebate.runs.options import CommonOptions, OnError, OnUncertain
-    from flowdebate.runs.result import RunResult
     from flowdebate.runs.run import Run
-    from flowdebate.store.base import StoredRun
-    from flowdebate.store.open import StoreChoice
 
 
 BATCH_LABEL = "batch"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
@@ -12,8 +12,6 @@ from flowdebate._util.importing import InNotebooks
 from flowdebate.models.usage import Usage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from flowdebate.runs.events import RunStatus
     from flowdebate.runs.result import RunResult, RunView
 

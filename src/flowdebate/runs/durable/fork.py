@@ -7,7 +7,7 @@ import json
 import os
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,8 +19,6 @@ from flowdebate.runs.durable.journal import DECISION, Journal, is_within
 from flowdebate.runs.durable.suspend import answer_text, read_answer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from flowdebate.store.base import RunHeader, StepKind, StepRow, Store, StoredRun, StoredStatus
 
 

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flowdebate._util.text import is_blank
 from flowdebate._util.validation import check_count
 from flowdebate.errors import ConfigurationError
-from flowdebate.store.base import COMPLETE
-from flowdebate.store.open import open_store
-
-if TYPE_CHECKING:
-    from flowdebate.store.base import StoredRun
-    from flowdebate.store.open import StoreChoice
-
+from flowdebate.store.base import COMPLETE, StoredRun
+from flowdebate.store.open import StoreChoice, open_store
 
 MOST = 1_000
 """Rounds by which a run may go on."""

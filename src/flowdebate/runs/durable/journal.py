@@ -24,12 +24,11 @@ from flowdebate.errors import (
     StoreLost,
 )
 from flowdebate.models.codec import exact_json, failure_of, failure_text, json_text
-from flowdebate.runs.durable.suspend import Suspended
+from flowdebate.runs.durable.suspend import HumanRequest, Suspended
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from flowdebate.runs.durable.suspend import HumanRequest
     from flowdebate.runs.options import OnUncertain
     from flowdebate.store.base import RunHeader, StepKind, StepRow, Store, StoredStatus
 

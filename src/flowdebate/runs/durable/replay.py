@@ -10,29 +10,24 @@ from urllib.parse import unquote
 
 from flowdebate._messages import error_text
 from flowdebate.errors import ConfigurationError, FlowDebateError, JournalMismatch, ModelUnavailable, OutputError
-from flowdebate.models.base import profile_of
-from flowdebate.models.resolve import ModelResolver
+from flowdebate.models.base import Model, ModelRequest, ModelResponse, profile_of
+from flowdebate.models.resolve import ModelChoice, ModelResolver, ModelSpec
 from flowdebate.runs.durable.fork import edited_body, unfit
 from flowdebate.runs.durable.journal import Journal, wait_uncancelled
 from flowdebate.runs.durable.resume import DEFAULT_MODEL, models_of, session_of
 from flowdebate.runs.durable.suspend import Suspended, request_of
-from flowdebate.runs.events import RunFinished
-from flowdebate.runs.execute import start_block
+from flowdebate.runs.events import CallStarted, RunFinished, RunStatus
+from flowdebate.runs.execute import Runnable, start_block
 from flowdebate.runs.run import Run
-from flowdebate.store.base import COMPLETE
+from flowdebate.store.base import COMPLETE, RunHeader, StepRow, Store, StoredRun, StoredStatus
 from flowdebate.store.memory import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from flowdebate.models.base import Model, ModelRequest, ModelResponse
-    from flowdebate.models.resolve import ModelChoice, ModelSpec
     from flowdebate.prompts.template import Profile
-    from flowdebate.runs.events import CallStarted, RunStatus
-    from flowdebate.runs.execute import Runnable
     from flowdebate.runs.limits import Limits
     from flowdebate.runs.result import RunHandle
-    from flowdebate.store.base import RunHeader, StepRow, Store, StoredRun, StoredStatus
 
 
 OutT = TypeVar("OutT")

@@ -14,25 +14,20 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 from flowdebate._messages import shown
 from flowdebate._util.text import clean_text, one_line
 from flowdebate.errors import ConfigurationError, DeadLetter, RunChanged, RunConflict, StoreError
-from flowdebate.models.resolve import ModelResolver, model_of_environment
-from flowdebate.runs.context import Session, as_session
+from flowdebate.models.resolve import ModelChoice, ModelResolver, model_of_environment
+from flowdebate.runs.context import Session, SessionLike, as_session
 from flowdebate.runs.durable.fork import fork_header, journal_of
 from flowdebate.runs.durable.journal import Journal, plain, wait_uncancelled
 from flowdebate.runs.limits import Limits
-from flowdebate.runs.observer import observer_of
+from flowdebate.runs.observer import Observer, observer_of
 from flowdebate.runs.run import Run
 from flowdebate.runs.seats import models_by_seat
-from flowdebate.store.base import COMPLETE, RunHeader
-from flowdebate.store.open import open_store
+from flowdebate.store.base import COMPLETE, RunHeader, Store, StoredRun
+from flowdebate.store.open import StoreChoice, open_store
 
 if TYPE_CHECKING:
-    from flowdebate.models.resolve import ModelChoice
-    from flowdebate.runs.context import SessionLike
     from flowdebate.runs.execute import Runnable
-    from flowdebate.runs.observer import Observer
     from flowdebate.runs.options import OnUncertain, ResumeOptions, SessionOptions
-    from flowdebate.store.base import Store, StoredRun
-    from flowdebate.store.open import StoreChoice
 
 
 _ALL = "all"

@@ -15,7 +15,7 @@ from flowdebate.blocks.human.answers import asked_in
 from flowdebate.blocks.outline import outline
 from flowdebate.patterns import PATTERNS
 from flowdebate.server import routes
-from flowdebate.server.front import FrontOf, ServiceOf, root_of
+from flowdebate.server.front import Front, FrontOf, ServiceOf, root_of
 from flowdebate.server.links import link_of, request_for
 from flowdebate.server.pages.runs import page
 from flowdebate.service.pages.base import PatternPage
@@ -26,7 +26,6 @@ from flowdebate.web.forms import Asked, Form, answer_fields, form_of, role_in_wo
 
 if TYPE_CHECKING:
     from flowdebate.patterns import PatternInfo
-    from flowdebate.server.front import Front
     from flowdebate.service.state import PendingInput, RunDetails
 
 

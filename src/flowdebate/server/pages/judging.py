@@ -19,18 +19,15 @@ from flowdebate.server.front import Front, FrontOf, ServiceOf, root_of
 from flowdebate.server.links import share_of
 from flowdebate.server.pages.runs import page, sheet_of
 from flowdebate.server.requests import AuditQuery  # noqa: TC001 - FastAPI reads it
-from flowdebate.service.audit import audit_of, has_intervals, rows_of
-from flowdebate.service.documents.sections import Fact, Group
-from flowdebate.service.readers import sides_of
+from flowdebate.service.audit import FigureRow, audit_of, has_intervals, rows_of
+from flowdebate.service.documents.sections import Fact, Group, Section
+from flowdebate.service.readers import Share, sides_of
 from flowdebate.web.run.sheet import Sheet
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from flowdebate.service.audit import FigureRow
-    from flowdebate.service.documents.sections import Section
     from flowdebate.service.owned import OwnedService
-    from flowdebate.service.readers import Share
     from flowdebate.service.service import Service
     from flowdebate.service.state import RunDetails
 

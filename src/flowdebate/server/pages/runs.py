@@ -19,7 +19,7 @@ from flowdebate.server.requests import RunsQuery  # noqa: TC001 - FastAPI reads 
 from flowdebate.service.statuses import OVER, State
 from flowdebate.service.steps import StepState
 from flowdebate.web.run.sheet import Sheet
-from flowdebate.web.run.travel import compared, fork_line, moment_at
+from flowdebate.web.run.travel import ForkLine, compared, fork_line, moment_at
 from flowdebate.web.templates import assets, render
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from flowdebate.service.service import Service
     from flowdebate.service.state import RunDetails, RunState
     from flowdebate.web.run.record import Call
-    from flowdebate.web.run.travel import ForkLine
 
 
 _MOST_WAITING = 20

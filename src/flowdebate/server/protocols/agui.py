@@ -28,17 +28,15 @@ from flowdebate.runs.events import BlockAnswered, ModelCalled, RunFinished, RunS
 from flowdebate.server.front import FrontOf, ServiceOf  # noqa: TC001 - FastAPI reads them
 from flowdebate.server.guard import owner_of
 from flowdebate.server.protocols.chat_request import read_chat
-from flowdebate.server.protocols.streams import PING, data_frame
+from flowdebate.server.protocols.streams import PING, Reader, data_frame
 from flowdebate.server.requests import check_data
 from flowdebate.server.sse import EventStream
-from flowdebate.service.documents.speech import Closed, Opened, Piece, Speech
+from flowdebate.service.documents.speech import Closed, Opened, Piece, Speech, Spoken
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 
-    from flowdebate.server.protocols.streams import Reader
     from flowdebate.service.channel import Update
-    from flowdebate.service.documents.speech import Spoken
     from flowdebate.service.owned import OwnedService
     from flowdebate.service.service import Service
     from flowdebate.service.state import PendingInput, RunDetails, RunState

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from flowdebate.patterns.events import RoleFailed, RoundStarted, TurnFinished, TurnStarted
 from flowdebate.service.documents.live import sections_of
 from flowdebate.service.documents.markdown import bold, sections_text
-from flowdebate.service.documents.sections import Group, Output, Remark, role_failed, round_heading
-from flowdebate.service.documents.speech import Closed, Opened, Piece, Speech
+from flowdebate.service.documents.sections import Group, Output, Remark, Section, role_failed, round_heading
+from flowdebate.service.documents.speech import Closed, Opened, Piece, Speech, Spoken
 from flowdebate.service.documents.text import PrintableStream, as_json, printable
 
 if TYPE_CHECKING:
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from flowdebate.service.channel import Update
     from flowdebate.service.documents.document import Document
-    from flowdebate.service.documents.sections import Section
-    from flowdebate.service.documents.speech import Spoken
     from flowdebate.service.state import RunDetails
 
 

@@ -18,9 +18,9 @@ from starlette.requests import Request  # noqa: TC002 - FastAPI reads it
 from starlette.responses import Response
 
 from flowdebate.errors import ConfigurationError, FlowDebateError
-from flowdebate.server.front import FrontOf, ServiceOf, stored_run
+from flowdebate.server.front import Front, FrontOf, ServiceOf, stored_run
 from flowdebate.server.guard import owner_of
-from flowdebate.server.problems import JSONData, problem_of, problem_response
+from flowdebate.server.problems import JSONData, Problem, problem_of, problem_response
 from flowdebate.server.protocols.chat_request import (
     WHERE,
     ChatModel,
@@ -30,15 +30,12 @@ from flowdebate.server.protocols.chat_request import (
     find_chat_model,
 )
 from flowdebate.server.protocols.chat_text import ChatText, answer_of
-from flowdebate.server.protocols.streams import PING, data_frame, unless_disconnected
+from flowdebate.server.protocols.streams import PING, Reader, data_frame, unless_disconnected
 from flowdebate.server.sse import EventStream
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 
-    from flowdebate.server.front import Front
-    from flowdebate.server.problems import Problem
-    from flowdebate.server.protocols.streams import Reader
     from flowdebate.service.owned import OwnedService
     from flowdebate.service.service import Service
     from flowdebate.service.state import RunDetails, RunState

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
@@ -16,17 +16,14 @@ from flowdebate._util.wire import WireModel
 from flowdebate.errors import BadFile
 from flowdebate.patterns import DEFAULT, PATTERNS, find_pattern
 from flowdebate.patterns.state import DebateStatus
-from flowdebate.service.documents.sections import Quoted, failures, round_heading
+from flowdebate.service.documents.sections import Entry, Fact, Quoted, Section, failures, round_heading
 from flowdebate.service.documents.text import as_json, models_text
 from flowdebate.service.plans.files import parse_json, problem_of, read_text
 from flowdebate.service.steps import Fork
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from flowdebate.models.usage import Usage
     from flowdebate.patterns import PatternInfo
-    from flowdebate.service.documents.sections import Entry, Fact, Section
 
 
 _MEGABYTES = 16

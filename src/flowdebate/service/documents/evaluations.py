@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from flowdebate._messages import error_text
 from flowdebate._util.text import counted
-from flowdebate.evaluation.audit_report import JudgeAudit, ReaderAgreement, RunAudit
+from flowdebate.evaluation.audit_report import Figure, JudgeAudit, ReaderAgreement, RunAudit
 from flowdebate.evaluation.benefit import METHODS, BenefitReport
 from flowdebate.evaluation.comparison import Comparison
 from flowdebate.evaluation.comparison_table import ComparisonTable
@@ -16,19 +16,15 @@ from flowdebate.evaluation.judge_quality import JudgeQuality
 from flowdebate.evaluation.ranking import RankedSystem, Ranking
 from flowdebate.evaluation.recounting import Recount
 from flowdebate.evaluation.study_report import StudyReport
-from flowdebate.runs.batch.result import BatchResult
+from flowdebate.runs.batch.result import BatchItem, BatchResult, BatchSummary
 from flowdebate.service.audit import rows_of
 from flowdebate.service.documents.live import cost_text
-from flowdebate.service.documents.sections import Fact, Heading, Points, Table
+from flowdebate.service.documents.sections import Fact, Heading, Points, ReportSection, Table, Tone
 from flowdebate.service.leaderboard import Leaderboard
 from flowdebate.service.statuses import status_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-
-    from flowdebate.evaluation.audit_report import Figure
-    from flowdebate.runs.batch.result import BatchItem, BatchSummary
-    from flowdebate.service.documents.sections import ReportSection, Tone
 
 
 _NOT_DECIDED = {"tie": "(a tie)", "short": "(not enough)"}

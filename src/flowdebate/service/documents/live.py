@@ -20,7 +20,7 @@ from flowdebate.runs.events import (
     ToolCalled,
 )
 from flowdebate.runs.limits import Budget, Limits
-from flowdebate.service.documents.document import speakers_of
+from flowdebate.service.documents.document import Document, speakers_of
 from flowdebate.service.documents.sections import (
     FLAGS,
     Ending,
@@ -31,6 +31,7 @@ from flowdebate.service.documents.sections import (
     OutputHeading,
     Piece,
     Remark,
+    Section,
     Speaking,
     Working,
     doing,
@@ -44,8 +45,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from flowdebate.patterns.state import Flag
-    from flowdebate.service.documents.document import Document
-    from flowdebate.service.documents.sections import Section
     from flowdebate.service.plans.plan import Plan
 
 

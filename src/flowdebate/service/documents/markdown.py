@@ -10,14 +10,13 @@ import re
 from typing import TYPE_CHECKING, assert_never
 
 from flowdebate.service.documents.live import cost_text
-from flowdebate.service.documents.sections import FLAGS, Card, Entry, Fact, Group, Heading, Output, Remark
+from flowdebate.service.documents.sections import FLAGS, Card, Entry, Fact, Group, Heading, Output, Remark, Section
 from flowdebate.service.documents.text import as_json, in_line, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from flowdebate.service.documents.document import Document
-    from flowdebate.service.documents.sections import Section
 
 
 _ANYWHERE = re.compile(r"[\\`*_\[\]<>&~|$@^{}]|:(?=//)|(?<=www)\.|(?<=WWW)\.", re.IGNORECASE)

@@ -8,19 +8,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, get_origin
 from pydantic import BaseModel, ValidationError
 
 from flowdebate.errors import BadFile, ConfigurationError
-from flowdebate.service.documents.document import speakers_of
+from flowdebate.service.documents.document import Document, speakers_of
 from flowdebate.service.plans.files import problem_of
-from flowdebate.service.plans.options import OutputOptions
+from flowdebate.service.plans.options import OutputOptions, PatternOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from flowdebate.blocks.base import Block
     from flowdebate.blocks.sequencer import Sequencer
-    from flowdebate.service.documents.document import Document
     from flowdebate.service.documents.live import Live
     from flowdebate.service.plans.models import Models
-    from flowdebate.service.plans.options import PatternOptions
     from flowdebate.service.plans.plan import Plan
     from flowdebate.store.base import StoredRun
 

@@ -15,7 +15,7 @@ from flowdebate.patterns.consensus.events import (
     StageEntered,
     VoteCast,
 )
-from flowdebate.patterns.consensus.schemas import ConsensusOutput, ConsensusStage
+from flowdebate.patterns.consensus.schemas import ConsensusOutput, ConsensusStage, Critique, Relationship
 from flowdebate.patterns.events import RoleFailed
 from flowdebate.patterns.formats import find_format, names_of, purposes, with_roles
 from flowdebate.resources.archive import Archive
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.measures import Ballot
-    from flowdebate.patterns.consensus.schemas import Critique, Relationship
     from flowdebate.service.plans.models import Models
     from flowdebate.service.plans.plan import Plan
 

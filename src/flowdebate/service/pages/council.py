@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from flowdebate.patterns.council.schemas import MEMBERS, CouncilOutput, ReviewFinished
+from flowdebate.patterns.council.schemas import MEMBERS, CouncilOutput, CouncilReview, ReviewFinished
 from flowdebate.service.documents.document import Document, Speaker
 from flowdebate.service.documents.live import OwnSections, Together
 from flowdebate.service.documents.sections import Card, Entry, Fact, Group, Heading, Output, Section, failures
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from flowdebate.blocks.sequencer import Sequencer
-    from flowdebate.patterns.council.schemas import CouncilReview
     from flowdebate.patterns.events import RoundStarted, TurnFinished
     from flowdebate.service.plans.plan import Plan
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast
 
@@ -12,7 +12,7 @@ from pydantic import Field
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns.debate.factory import DEFAULT_ROUNDS
 from flowdebate.patterns.debate.judging.ballots import Answer, DecidedBy, OnFlip  # noqa: TC001 - pydantic reads them
-from flowdebate.patterns.debate.phases import check_phases
+from flowdebate.patterns.debate.phases import Phase, check_phases
 from flowdebate.patterns.debate.schemas import (
     BUDGETED,
     PHASE_NAME,
@@ -28,7 +28,7 @@ from flowdebate.patterns.roster import MOST_MEMBERS
 from flowdebate.patterns.state import TurnOrder  # noqa: TC001 - pydantic reads it
 from flowdebate.runs.durable.goes_on import MOST, GoesOn, goes_on
 from flowdebate.service.documents.live import Live, OneByOne, OwnSections
-from flowdebate.service.documents.sections import doing
+from flowdebate.service.documents.sections import Section, doing
 from flowdebate.service.pages.base import Confidence, PatternPage, roster
 from flowdebate.service.pages.debate_document import (
     DebateDocument,
@@ -43,6 +43,7 @@ from flowdebate.service.plans.options import (
     ModelName,
     ModelNames,
     OutputOptions,
+    PatternOptions,
     RosterEntry,
     Text,
     TurnLength,
@@ -53,16 +54,11 @@ from flowdebate.service.plans.options import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from flowdebate.blocks.base import Block
     from flowdebate.blocks.human.human import Human
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.patterns.debate.judging.options import JudgeOptions
-    from flowdebate.patterns.debate.phases import Phase
-    from flowdebate.service.documents.sections import Section
     from flowdebate.service.plans.models import Models
-    from flowdebate.service.plans.options import PatternOptions
     from flowdebate.service.plans.plan import Plan
     from flowdebate.store.base import StoredRun
 

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from flowdebate.patterns.debate.audience import NOBODY_MOVED
 from flowdebate.patterns.debate.schemas import DebateRawOutput  # noqa: TC001 - pydantic reads it
-from flowdebate.service.documents.document import RoundsDocument, Side
+from flowdebate.service.documents.document import RoundsDocument, Side, Tokens
 from flowdebate.service.documents.sections import (
     Ballots,
     Card,
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from flowdebate.patterns.debate.judging.ballots import DecidedBy, JudgeBallot, Judging
     from flowdebate.patterns.debate.schemas import DebateModeratorDecision, DebateVerdict
     from flowdebate.patterns.roster import Debater
-    from flowdebate.service.documents.document import Tokens
 
 _ORDERS = {"single": "one, by lot", "swap": "one and its reverse", "cyclic": "each side first once", "full": "all"}
 _RULES: Mapping[DecidedBy, str] = {"mean": "mean of the shares", "vote": "most ballots", "log_odds": "mean log-odds"}

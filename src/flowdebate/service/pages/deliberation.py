@@ -6,7 +6,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from flowdebate.patterns.deliberation.schemas import DeliberationOutput, ModeratorReported, ReportStatus
+from flowdebate.patterns.deliberation.schemas import (
+    DeliberationOutput,
+    ModeratorReport,
+    ModeratorReported,
+    ReportStatus,
+)
 from flowdebate.service.documents.document import RoundsDocument, Speaker
 from flowdebate.service.documents.live import OwnSections, Together
 from flowdebate.service.documents.sections import Card, Entry, Fact, Group, Section
@@ -17,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from flowdebate.blocks.sequencer import Sequencer
-    from flowdebate.patterns.deliberation.schemas import ModeratorReport
     from flowdebate.service.plans.plan import Plan
 
 

@@ -6,8 +6,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
 
-from flowdebate.patterns.events import TurnFinished, TurnStarted
-from flowdebate.patterns.handoff.schemas import HandoffAnswer, HandoffMade, HandoffOutput, OnInvalid, TransitionForm
+from flowdebate.patterns.events import RoundStarted, TurnFinished, TurnStarted
+from flowdebate.patterns.handoff.schemas import (
+    HandoffAnswer,
+    HandoffEntry,
+    HandoffMade,
+    HandoffOutput,
+    OnInvalid,
+    TransitionForm,
+)
 from flowdebate.resources.tasks import TaskChanged
 from flowdebate.runs.events import BlockAnswered
 from flowdebate.service.documents.document import Document, Speaker
@@ -32,8 +39,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from flowdebate.blocks.sequencer import Sequencer
-    from flowdebate.patterns.events import RoundStarted
-    from flowdebate.patterns.handoff.schemas import HandoffEntry
     from flowdebate.service.plans.plan import Plan
 
 

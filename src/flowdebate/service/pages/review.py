@@ -16,6 +16,7 @@ from flowdebate.patterns.review.schemas import (
     REVIEWERS,
     STATES,
     Defence,
+    Finding,
     FindingsExamined,
     FindingsReported,
     ReviewRawOutput,
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
 
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.patterns.events import RoundStarted, TurnFinished
-    from flowdebate.patterns.review.schemas import Finding
     from flowdebate.service.plans.plan import Plan
 
 

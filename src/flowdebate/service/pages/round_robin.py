@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import AliasChoices, Field
 
-from flowdebate.patterns.round_robin.schemas import RefereeReported, RoundRobinOutput
+from flowdebate.patterns.round_robin.schemas import RefereeAudit, RefereeReported, RoundRobinOutput
 from flowdebate.patterns.state import TurnOrder  # noqa: TC001 - pydantic reads it
 from flowdebate.service.documents.document import RoundsDocument, Speaker
 from flowdebate.service.documents.live import OneByOne, OwnSections
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from flowdebate.blocks.sequencer import Sequencer
-    from flowdebate.patterns.round_robin.schemas import RefereeAudit
     from flowdebate.service.plans.plan import Plan
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -11,19 +11,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from flowdebate.errors import ConfigurationError, FlowDebateError
 from flowdebate.models.openai.endpoint import address_of
 from flowdebate.models.resolve import EACH, PROVIDERS, ModelResolver, ModelSpec, found_models
-from flowdebate.models.usage import IMAGE_TOKENS, estimate_tokens
+from flowdebate.models.usage import IMAGE_TOKENS, Usage, estimate_tokens
 from flowdebate.patterns.seats import Seats
-from flowdebate.runs.limits import Price
+from flowdebate.runs.limits import Price, Prices
 from flowdebate.service.documents.text import models_text
-from flowdebate.service.plans.options import PRICE
+from flowdebate.service.plans.options import PRICE, PatternOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from flowdebate.models.base import Model
-    from flowdebate.models.usage import Usage
-    from flowdebate.runs.limits import Prices
-    from flowdebate.service.plans.options import PatternOptions
     from flowdebate.service.plans.plan import Plan
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import difflib
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeAlias, Union, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias, Union, get_args, get_origin
 
 from pydantic import (
     AfterValidator,
@@ -20,6 +20,7 @@ from pydantic import (
     PrivateAttr,
     TypeAdapter,
     ValidationError,
+    ValidatorFunctionWrapHandler,
     WrapValidator,
 )
 from pydantic_core import PydanticCustomError
@@ -31,12 +32,6 @@ from flowdebate.patterns.seats import DEFAULT
 from flowdebate.prompts.template import Profile
 from flowdebate.service.plans.files import read_plan_file
 from flowdebate.sources.source import Page, Source
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from pydantic import ValidatorFunctionWrapHandler
-
 
 COMMAND = "command line"
 """The place of options in errors."""

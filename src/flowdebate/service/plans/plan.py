@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,12 +17,10 @@ from flowdebate.patterns import PATTERNS, find_pattern
 from flowdebate.patterns.seats import DEFAULT, Seats, seat_models
 from flowdebate.service.plans.files import MEGABYTES, parse_json, read_plan_file, read_text
 from flowdebate.service.plans.models import Models, Policies, prices_of
-from flowdebate.service.plans.options import OutputOptions, SourceEntry, join_models, misuse
+from flowdebate.service.plans.options import OutputOptions, PatternOptions, PlanFile, SourceEntry, join_models, misuse
 from flowdebate.sources.source import Source
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from flowdebate.blocks.human.human import Ask
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.models.base import Model
@@ -32,7 +30,6 @@ if TYPE_CHECKING:
     from flowdebate.patterns.turn import FailurePolicy
     from flowdebate.resources.archive import Archive
     from flowdebate.runs.limits import Limits
-    from flowdebate.service.plans.options import PatternOptions, PlanFile
     from flowdebate.store.base import StoredRun
 
 

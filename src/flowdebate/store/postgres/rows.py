@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Unpack
 
-from flowdebate.store.base import StepRow, StoredRun, brief_of, header_of, header_text, prefix_end
+from flowdebate.store.base import RunFilter, RunHeader, StepRow, StoredRun, brief_of, header_of, header_text, prefix_end
 from flowdebate.store.postgres.sessions import ALIVE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from flowdebate.store.base import RunFilter, RunHeader
     from flowdebate.store.postgres.database import Session
 
 RUN = (

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from weakref import finalize
 
 from flowdebate.errors import ConfigurationError, RunConflict, RunExists, RunNotFound
-from flowdebate.store.base import Store, check_page, ending_run
+from flowdebate.store.base import RunHeader, StepKind, StepRow, Store, StoredRun, StoredStatus, check_page, ending_run
 from flowdebate.store.postgres import rows
 from flowdebate.store.postgres.database import KNOWN, Address, open_prepared, read_version
 from flowdebate.store.postgres.sessions import PostgresOwner, SessionPool
@@ -21,7 +21,6 @@ from flowdebate.store.postgres.sessions import PostgresOwner, SessionPool
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from flowdebate.store.base import RunHeader, StepKind, StepRow, StoredRun, StoredStatus
     from flowdebate.store.postgres.database import Session
 
 

@@ -6,14 +6,22 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack
 
-from flowdebate.store.base import StepRow, brief_of, decode_text, encode_text, header_text, prefix_end
+from flowdebate.store.base import (
+    RunFilter,
+    StepRow,
+    StoredRun,
+    brief_of,
+    decode_text,
+    encode_text,
+    header_text,
+    prefix_end,
+)
 from flowdebate.store.sqlite.owner import Attempt
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Mapping
 
-    from flowdebate.store.base import RunFilter, StoredRun
 
 _FINISHED = "(SELECT count(*) FROM steps WHERE steps.run_id = runs.run_id AND body IS NOT NULL)"
 _LATEST = "(SELECT coalesce(max(seq), 0) FROM steps WHERE steps.run_id = runs.run_id)"

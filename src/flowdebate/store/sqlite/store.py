@@ -13,7 +13,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from flowdebate.errors import RunConflict, RunExists, RunNotFound, StoreError, StoreLost
-from flowdebate.store.base import Store, StoredRun, brief_of, check_page, ending_run, header_of, header_text
+from flowdebate.store.base import (
+    RunHeader,
+    StepKind,
+    StepRow,
+    Store,
+    StoredRun,
+    StoredStatus,
+    brief_of,
+    check_page,
+    ending_run,
+    header_of,
+    header_text,
+)
 from flowdebate.store.sqlite import rows
 from flowdebate.store.sqlite.file import VERSION, check_version, connect, connect_quick
 from flowdebate.store.sqlite.owner import OpenSteps, Owner, read_open_steps
@@ -21,8 +33,6 @@ from flowdebate.store.sqlite.writer import Writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-
-    from flowdebate.store.base import RunHeader, StepKind, StepRow, StoredStatus
 
 
 T = TypeVar("T")

@@ -7,15 +7,13 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from flowdebate.errors import ConfigurationError, MalformedResponse
-from flowdebate.models.base import ModelResponse
+from flowdebate.models.base import ModelRequest, ModelResponse
 from flowdebate.models.usage import Usage
 from flowdebate.prompts.escaping import unescaped
 from flowdebate.testing.simulated.draws import key_of, uniform
 
 if TYPE_CHECKING:
     from collections.abc import Collection
-
-    from flowdebate.models.base import ModelRequest
 
 
 Follows = Literal["majority", "last"]

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from flowdebate.errors import ConfigurationError, MalformedResponse, ViewError
-from flowdebate.models.base import ModelResponse
+from flowdebate.models.base import ModelRequest, ModelResponse
 from flowdebate.models.output import inline_definitions
 from flowdebate.models.usage import Usage
-from flowdebate.patterns.debate.judging.views import Schedule, as_schedule
+from flowdebate.patterns.debate.judging.views import Schedule, ScheduleLike, as_schedule
 from flowdebate.patterns.debate.transcript import parse_entries
 from flowdebate.prompts.escaping import BAR, unescaped
 from flowdebate.testing.simulated.draws import key_of, normal, normals
@@ -20,8 +20,6 @@ from flowdebate.testing.simulated.draws import key_of, normal, normals
 if TYPE_CHECKING:
     from random import Random
 
-    from flowdebate.models.base import ModelRequest
-    from flowdebate.patterns.debate.judging.views import ScheduleLike
     from flowdebate.patterns.debate.schemas import DebateContributionEntry
 
 

@@ -12,16 +12,14 @@ from flowdebate.events import TaskChanged, TurnStarted
 from flowdebate.patterns import PATTERNS
 from flowdebate.runs.events import BlockAnswered, HumanAsked, ModelCalled
 from flowdebate.service.documents.live import Live
-from flowdebate.service.documents.sections import Card, Entry, Fact, Group, Heading, Output, Remark
+from flowdebate.service.documents.sections import Card, Entry, Fact, Group, Heading, Output, Remark, Section
 from flowdebate.web.prose import GrowingProse
-from flowdebate.web.run.record import Board, Sums, call_of, draw, models_of
+from flowdebate.web.run.record import Board, Call, Sums, call_of, draw, models_of
 from flowdebate.web.run.sheet import Party, Round, Turn, parties_of
 from flowdebate.web.templates import macro
 
 if TYPE_CHECKING:
     from flowdebate.service.documents.document import Document
-    from flowdebate.service.documents.sections import Section
-    from flowdebate.web.run.record import Call
 
 
 _REDRAWN = 1.5

@@ -11,7 +11,7 @@ from markupsafe import Markup
 from flowdebate.service.documents.sections import Card, Entry, Fact, Group, Heading, Output, Remark, Section
 from flowdebate.service.runs import moment
 from flowdebate.web.prose import Span, is_marked, prose
-from flowdebate.web.run.record import Board, Trace, board_of, trace_of
+from flowdebate.web.run.record import Board, Call, Trace, board_of, trace_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from flowdebate.service.readers import Votes
     from flowdebate.service.state import RunState
     from flowdebate.service.steps import StepState
-    from flowdebate.web.run.record import Call
 
 
 _MARKS = 5

@@ -9,7 +9,7 @@ from itertools import accumulate, groupby, zip_longest
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from flowdebate.web.prose import Span, prose
-from flowdebate.web.run.sheet import Sheet, Turn
+from flowdebate.web.run.sheet import Round, Sheet, Turn
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from flowdebate.service.state import RunState
     from flowdebate.web.run.record import Call
-    from flowdebate.web.run.sheet import Round
 
 
 _MOST_NAMED = 16

@@ -14,13 +14,18 @@ from flowdebate.blocks.concurrency import in_order
 from flowdebate.blocks.generator import Visibility
 from flowdebate.blocks.outline import Outline
 from flowdebate.errors import BadAnswer, ConfigurationError, ModelError
-from flowdebate.models.base import profile_of
+from flowdebate.models.base import Model, profile_of
 from flowdebate.patterns.debate.judging.ballots import (
     MOST_LETTERS,
     PUBLISHED_CORRELATION,
+    Answer,
+    DecidedBy,
     JudgeBallot,
     JudgeQuote,
     Judging,
+    LetterFit,
+    OnFlip,
+    Statement,
     decide,
     effective_n,
     is_settled,
@@ -45,13 +50,13 @@ from flowdebate.patterns.debate.judging.verdicts import (
     reply_to,
     statements_of,
 )
-from flowdebate.patterns.debate.judging.views import JudgeView, apply_labels, in_view, order_for_judge
+from flowdebate.patterns.debate.judging.views import JudgeView, ScheduleLike, apply_labels, in_view, order_for_judge
 from flowdebate.patterns.debate.quotes import render_quotes
 from flowdebate.patterns.debate.schemas import JudgedVerdict, JudgeViewMade
-from flowdebate.patterns.material import make_material
-from flowdebate.patterns.roles import SHOWN, generator_options
+from flowdebate.patterns.material import Material, make_material
+from flowdebate.patterns.roles import SHOWN, BlockOptions, generator_options
 from flowdebate.patterns.roster import bindable, with_answer_schema
-from flowdebate.patterns.state import question_of, recent_entries
+from flowdebate.patterns.state import TurnOrder, question_of, recent_entries
 from flowdebate.patterns.turn import discard, is_provider_failure, record_failure, recorded_failure
 from flowdebate.runs.events import BlockAnswered
 from flowdebate.sources.quotes import look_up
@@ -61,14 +66,8 @@ if TYPE_CHECKING:
     from random import Random
 
     from flowdebate.blocks.human.human import Ask
-    from flowdebate.models.base import Model
     from flowdebate.patterns.anonymity.aliases import Anonymity
-    from flowdebate.patterns.debate.judging.ballots import Answer, DecidedBy, LetterFit, OnFlip, Statement
-    from flowdebate.patterns.debate.judging.views import ScheduleLike
     from flowdebate.patterns.debate.transcript import Transcript
-    from flowdebate.patterns.material import Material
-    from flowdebate.patterns.roles import BlockOptions
-    from flowdebate.patterns.state import TurnOrder
     from flowdebate.runs.context import Context
     from flowdebate.sources.source import SourcesLike
 

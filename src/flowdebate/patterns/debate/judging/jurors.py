@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from pydantic import Field, create_model
 
 from flowdebate._util.wire import WireModel, one_of
-from flowdebate.blocks.generator import Generator, Visibility, generator
+from flowdebate.blocks.generator import Generator, TextSlot, Visibility, generator
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns.debate.judging.ballots import (
     MOST_LETTERS,
@@ -24,19 +24,16 @@ from flowdebate.patterns.debate.judging.ballots import (
 )
 from flowdebate.patterns.debate.judging.verdicts import add_headline
 from flowdebate.patterns.debate.quotes import HOW_TO_READ_QUOTES
-from flowdebate.patterns.debate.schemas import JudgedVerdict
-from flowdebate.patterns.debate.transcript import EMPTY, HOW_TO_READ, HOW_TO_READ_LABELLED, render_entries
+from flowdebate.patterns.debate.schemas import DebateContributionEntry, JudgedVerdict
+from flowdebate.patterns.debate.transcript import EMPTY, HOW_TO_READ, HOW_TO_READ_LABELLED, Transcript, render_entries
 from flowdebate.prompts.escaping import quoted, tag_text
 from flowdebate.prompts.template import Template, filled, listed, part, uses
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from flowdebate.blocks.generator import TextSlot
     from flowdebate.models.base import Model, ModelResponse
     from flowdebate.patterns.debate.judging.views import JudgeView
-    from flowdebate.patterns.debate.schemas import DebateContributionEntry
-    from flowdebate.patterns.debate.transcript import Transcript
     from flowdebate.runs.context import Context
 
 

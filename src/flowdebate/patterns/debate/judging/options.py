@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import string
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -13,18 +13,15 @@ from flowdebate.errors import ConfigurationError
 from flowdebate.models.resolve import check_model, resolve_model
 from flowdebate.patterns.debate.judging.ballots import Answer, DecidedBy, LetterFit, OnFlip
 from flowdebate.patterns.debate.judging.views import NAMES, Schedule, ScheduleLike, as_schedule
-from flowdebate.prompts.template import check_profile
+from flowdebate.prompts.template import Profile, check_profile
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from flowdebate.blocks.generator import MessagesSlot, TextSlot, Visibility
     from flowdebate.blocks.human.human import Ask
     from flowdebate.blocks.tools import Capability, ToolLike
     from flowdebate.models.base import Model, ModelSettings
     from flowdebate.patterns.debate.judging.jurors import JudgeTemplate
     from flowdebate.patterns.roles import BlockOptions
-    from flowdebate.prompts.template import Profile
 
 
 LETTERS = ("letter", "letter_after_reasons")  # the forms of answers that are one letter

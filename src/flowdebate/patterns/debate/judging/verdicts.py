@@ -9,15 +9,21 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from flowdebate.patterns.debate.judging.ballots import MOST_LETTERS, Statement, balanced, firsts_of, leads_of
-from flowdebate.patterns.debate.schemas import JudgedVerdict
+from flowdebate.patterns.debate.judging.ballots import (
+    MOST_LETTERS,
+    JudgeBallot,
+    Judging,
+    Statement,
+    balanced,
+    firsts_of,
+    leads_of,
+)
+from flowdebate.patterns.debate.schemas import DebateContributionEntry, JudgedVerdict
 from flowdebate.prompts.escaping import quoted, tag_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from flowdebate.patterns.debate.judging.ballots import JudgeBallot, Judging
-    from flowdebate.patterns.debate.schemas import DebateContributionEntry
     from flowdebate.patterns.state import TurnOrder
 
 

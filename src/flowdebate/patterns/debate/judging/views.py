@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from flowdebate._util.validation import check_count
 from flowdebate.errors import ConfigurationError
-from flowdebate.patterns.anonymity.aliases import make_aliases
+from flowdebate.patterns.anonymity.aliases import Aliases, make_aliases
 from flowdebate.patterns.debate.transcript import render_entries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from flowdebate.patterns.anonymity.aliases import Aliases
     from flowdebate.patterns.debate.schemas import DebateContributionEntry, DebateRawOutput
     from flowdebate.patterns.state import Flag
 
