@@ -48,6 +48,24 @@ def test_a_run_is_forked_from_the_slider(stage: Stage, visit: Callable[[str], Vi
     assert page.get_by_role("link", name="con changed").is_visible()
 
 
+def test_a_finished_debate_goes_on_with_a_question(stage: Stage, visit: Callable[[str], Visit]) -> None:
+    """One button; the new run has the question over its round, and a problem stands beside the button."""
+    run_id = stage.finished()
+    there = visit(stage.url)
+    page = there.open(f"/runs/{run_id}")
+    page.get_by_role("textbox", name="Go on").fill("What would <b>it</b> cost?")
+    page.get_by_role("button", name="Go on").click()
+    page.get_by_role("link", name="Compare with the original").wait_for()
+    page.locator("#verdict").wait_for()
+    assert not page.url.endswith(run_id)
+    assert page.get_by_text("What would <b>it</b> cost?").is_visible()
+    assert page.get_by_role("heading", name="Round 2").is_visible()
+    page.get_by_role("button", name="Go on").click()
+    page.get_by_role("heading", name="Round 3").wait_for()
+    stage.http.delete(f"/api/v1/runs/{run_id}")
+    there.open(f"/runs/{page.url.rpartition('/')[2]}")
+
+
 def test_a_problem_stands_beside_the_answer(stage: Stage, visit: Callable[[str], Visit]) -> None:
     """An answer that its step does not take begins no run, and its fields are named."""
     run_id = stage.finished()

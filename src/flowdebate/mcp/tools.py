@@ -22,6 +22,7 @@ from flowdebate.mcp.reports import HOW_TO_READ, RunList, RunReport, make_list, m
 from flowdebate.patterns import DEFAULT, PATTERNS, find_pattern
 from flowdebate.prompts.escaping import quoted
 from flowdebate.prompts.template import filled
+from flowdebate.runs.durable.goes_on import LONGEST, MOST
 from flowdebate.service.pages.base import Confidence
 from flowdebate.service.plans.plan import going_on
 from flowdebate.service.service import Service
@@ -315,20 +316,26 @@ class RunTools:
         seed: int | None = None,
         model: Models | None = None,
         more_rounds: Annotated[
-            int | None, Field(ge=1, description="Go on with a finished debate for so many rounds more.")
+            int | None, Field(ge=1, le=MOST, description="Go on with a finished debate for so many rounds more.")
         ] = None,
         ask: Annotated[
-            str | None, Field(description="Go on with a finished debate, whose debaters answer this question.")
+            str | None,
+            Field(
+                min_length=1,
+                max_length=LONGEST,
+                description="Go on with a finished debate, whose debaters answer this question in its next round.",
+            ),
         ] = None,
         wait: Seconds = 20,
     ) -> RunReport:
         """Start a new run from a recorded one: answers that nothing changes for are reused, only others are asked for.
 
-        The recorded run stays as it is.
+        The recorded run stays as it is. With `more_rounds` or `ask` a finished debate goes on: only the new rounds and
+        the verdict are asked for.
         """
         service = self._of(ctx)
-        options = ({} if model is None else {"model": model}) | going_on(more_rounds, ask)
-        run = await service.fork(run_id, at=at, edits=edits, seed=seed, options=options or None)
+        options = going_on(more_rounds, ask) | ({} if model is None else {"model": model})
+        run = await service.fork(run_id, at=at, edits=edits, seed=seed, options=options)
         return make_report(await wait_with_progress(service, run.run_id, wait, ctx))
 
     async def delete_run(self, ctx: Context[Any, Any], run_id: RunId) -> str:

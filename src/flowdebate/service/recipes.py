@@ -10,6 +10,7 @@ from flowdebate._util.text import is_blank
 from flowdebate.errors import ConfigurationError
 from flowdebate.models.resolve import EACH, ModelChoice
 from flowdebate.patterns import PATTERNS, find_pattern
+from flowdebate.runs.durable.goes_on import GoesOn, asked_to_go_on
 from flowdebate.service.plans.models import AllowedModels, Policies, with_policies
 from flowdebate.service.plans.plan import Plan, make_plan, pattern_of_run, plan_of, plan_of_fork, stored_plan
 from flowdebate.service.runs import archive_of
@@ -163,7 +164,9 @@ class Recipes:
     def registered(self, run: StoredRun, *, limits: Limits | None = None) -> Recipe | None:
         """A stored run of a registered pattern; None for any other."""
         name = self._registered(run)
-        return None if name is None else self._of_registered(name, None, seed=None, limits=limits)
+        if name is None:
+            return None
+        return self._of_registered(name, None, seed=None, limits=limits, more=_goes_on(run))
 
     def of_fork(
         self,
@@ -185,9 +188,12 @@ class Recipes:
             )
         name = pattern or self._registered(run)
         if name is not None or run.header.plan is None:
-            if options:
+            if set(options) - ({"goes_on"} if pattern is None and name is not None else set()):
                 raise ConfigurationError("Service.fork()", "options", dict(options), "none for a run without a plan")
-            return self.of_run(run) if name is None else self._of_registered(name, None, seed=seed, limits=limits)
+            if name is None:
+                return self.of_run(run)
+            more = asked_to_go_on(run, options["goes_on"]) if options else _goes_on(run)
+            return self._of_registered(name, None, seed=seed, limits=limits, more=more)
         info = pattern_of_run(run)
         if check is not None and options and info is not None:
             check(info.load_page().options.read({}, file=options, where=_OPTIONS))
@@ -220,15 +226,23 @@ class Recipes:
             name = next((each for each, block in self.patterns.items() if block.name == run.header.block), None)
         return name if isinstance(name, str) and name in self.patterns else None
 
-    def _of_registered(self, name: str, value: object, *, seed: int | None, limits: Limits | None) -> Recipe:
+    def _of_registered(
+        self, name: str, value: object, *, seed: int | None, limits: Limits | None, more: GoesOn | None = None
+    ) -> Recipe:
+        block, stored = self.patterns[name], {"registered": name, **self._recover}
+        if more is not None:
+            if block.lengthen is None or name in self._queued:
+                allowed = "left out: only a debate goes on, and not on the queue of workers"
+                raise ConfigurationError("options", "goes_on", more.to_plan(), allowed)
+            block, stored = block.lengthen(more), {**stored, "goes_on": more.to_plan()}
         return Recipe(
             name=name,
-            block=self.patterns[name],
+            block=block,
             value=value,
             model=self._model,
             limits=self._bounded(limits),
             seed=seed,
-            stored={"registered": name, **self._recover},
+            stored=stored,
             queued=name in self._queued,
         )
 
@@ -263,6 +277,11 @@ class Recipes:
         if limits is None or self._limits is None:
             return limits or self._limits
         return limits.within(self._limits)
+
+
+def _goes_on(run: StoredRun) -> GoesOn | None:
+    """How a stored run of a registered pattern goes on with another one, if it does."""
+    return GoesOn.of_plan((run.header.plan or {}).get("goes_on"))
 
 
 def _texts_in(names: object) -> list[str]:

@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 
-from flowdebate import Debater, debate, handler
+from flowdebate import Debater, Persona, debate, handler, round_robin
 from flowdebate.errors import ConfigurationError
+from flowdebate.runs.durable.goes_on import GoesOn
 from flowdebate.runs.events import ModelCalled
 from flowdebate.service.service import Service
 from flowdebate.store import MemoryStore
 from flowdebate.testing import FunctionModel
 from tests.patterns.debates import events
+from tests.server.stage import staged
 
 SIDES = [Debater("pro", "Trams are better"), Debater("con", "Buses are better")]
 
@@ -147,3 +149,78 @@ def test_front_ends_go_on_by_a_fork_with_an_option() -> None:
     shown = [each for each in details.document.sections() if getattr(each, "label", "") == "A reader asks"]
     assert [each.text for each in shown] == ["What would it cost?"]
     assert len(counting.prompts) == 3 + 3
+
+
+def raw_of(details: Any) -> Any:
+    """The raw output in the document of a run."""
+    return details.document.raw
+
+
+def test_a_debate_of_the_application_goes_on_and_its_fork_is_read_forked_and_resumed_as_such() -> None:
+    """It has no plan: its fork says itself by how many rounds it is longer. Another pattern has none to go on with."""
+    counting = Counting()
+    city = debate(name="city", debaters=SIDES, synthesizer=False, max_rounds=1)
+    talk = round_robin(name="talk", debaters=[Persona("ann"), Persona("bob")], max_rounds=1)
+
+    async def go() -> None:
+        store = MemoryStore()
+        async with Service({"city": city, "talk": talk}, store=store, model=counting.model) as service:
+            first = await service.begin("city", "Trams or buses?")
+            await service.wait(first.run_id)
+            second = await service.fork(first.run_id, options={"goes_on": {"rounds": 2, "ask": "When?"}}, fork_id="two")
+            details = await service.wait(second.run_id)
+            assert [each.text for each in raw_of(details).reader_questions] == ["When?"]
+            assert (raw_of(details).rounds, len(counting.prompts)) == (3, 3 + 4 + 1)
+            again = await service.wait((await service.fork("two", fork_id="again")).run_id)
+            assert (raw_of(again).rounds, len(counting.prompts)) == (3, 8)
+            third = await service.wait((await service.fork("two", options={"goes_on": {"ask": "Where?"}})).run_id)
+            assert [(each.round, each.text) for each in raw_of(third).reader_questions] == [
+                (2, "When?"),
+                (4, "Where?"),
+            ]
+            taken = await store.take("again")
+            await store.finish("again", "interrupted", taken.outcome)
+            assert (await service.resume("again")).run_id == "again"
+            resumed = await service.wait("again")
+            assert (resumed.status, raw_of(resumed).rounds) == ("complete", 3)
+            other = await service.begin("talk", "Trams or buses?")
+            await service.wait(other.run_id)
+            with pytest.raises(ConfigurationError, match="`goes_on` must be left out: only a debate goes on"):
+                await service.fork(other.run_id, options={"goes_on": {"rounds": 1}})
+
+    asyncio.run(go())
+
+
+@pytest.mark.parametrize(
+    ("more", "field", "problem"),
+    [
+        ({"rounds": 0}, "goes_on.rounds", "must be an int from 1 to 1,000"),
+        ({"rounds": True}, "goes_on.rounds", "must be an int from 1 to 1,000"),
+        ({"ask": "x" * 4_001}, "goes_on.ask", "must be a question of at most 4,000 characters"),
+        ({"ask": " "}, "goes_on.ask", "must be a question of at most 4,000 characters"),
+        ({"rounds": 1, "held": 9}, "goes_on", 'a table of "rounds" (default 1), "ask" or both'),
+        ("one more", "goes_on", "must be a table"),
+    ],
+)
+def test_over_http_a_fork_goes_on_and_what_is_wrong_is_named(more: Any, field: str, problem: str) -> None:
+    """What was held is for the server to say, and nobody is asked before all is right."""
+    counting = Counting()
+    with staged(lambda: Service(store="memory:", model=counting.model)) as stage:
+        run_id, asked = stage.finished(), len(counting.prompts)
+        refused = stage.post(f"/runs/{run_id}/fork", {"options": {"goes_on": more}})
+        assert (refused.status_code, refused.json()["errors"][0]["field"]) == (422, field)
+        assert problem in refused.text.replace('\\"', '"')
+        assert len(counting.prompts) == asked
+        forked = stage.post(f"/runs/{run_id}/fork", {"options": {"goes_on": {"ask": "What would it cost?"}}})
+        assert forked.status_code == 201, forked.text
+        raw = stage.get(f"/runs/{forked.json()['runId']}?wait=30").json()["document"]["raw"]
+    assert (raw["rounds"], len(counting.prompts)) == (2, asked + 4)
+    assert raw["readerQuestions"] == [{"round": 2, "text": "What would it cost?"}]
+
+
+@pytest.mark.parametrize("held", [0, 10_001, "two", None])
+def test_an_import_cannot_say_that_more_was_held_than_a_debate_has(held: Any) -> None:
+    """What a stored plan says of it is read strictly: anybody may have written it."""
+    assert GoesOn.of_plan(GoesOn(held=2, rounds=1, asked=((3, "When?"),)).to_plan()) is not None
+    with pytest.raises(ConfigurationError, match="goes_on"):
+        GoesOn.of_plan({"held": held, "rounds": 1, "asked": []})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast
 
@@ -26,7 +25,7 @@ from flowdebate.patterns.events import RoundStarted, TurnFinished, TurnStarted  
 from flowdebate.patterns.formats import find_format, named_members, names_of, purposes, with_roles
 from flowdebate.patterns.roster import MOST_MEMBERS
 from flowdebate.patterns.state import TurnOrder  # noqa: TC001 - pydantic reads it
-from flowdebate.runs.durable.goes_on import MOST, GoesOn, goes_on
+from flowdebate.runs.durable.goes_on import ASKED, LONGEST, MOST, GoesOn, asked_to_go_on
 from flowdebate.service.documents.live import Live, OneByOne, OwnSections
 from flowdebate.service.documents.sections import Section, doing
 from flowdebate.service.pages.base import Confidence, PatternPage, roster
@@ -54,6 +53,8 @@ from flowdebate.service.plans.options import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
     from flowdebate.blocks.base import Block
     from flowdebate.blocks.human.human import Human
     from flowdebate.blocks.sequencer import Sequencer
@@ -111,8 +112,8 @@ class AskedEntry(RosterEntry):
 class GoesOnEntry(RosterEntry):
     """How a fork goes on with a finished debate; the fork itself adds what was `held` and `asked` before."""
 
-    rounds: Annotated[int, Field(ge=1, le=MOST)] | None = None
-    ask: Text | None = None
+    rounds: Annotated[int, Field(ge=1, le=MOST), allowed(f"an int from 1 to {MOST:,}")] | None = None
+    ask: Annotated[Text, Field(max_length=LONGEST), allowed(ASKED)] | None = None
     held: Count | None = None
     asked: list[AskedEntry] | None = None
 
@@ -281,12 +282,7 @@ class DebatePage(PatternPage):
 
     def goes_on(self, run: StoredRun, options: dict[str, Any]) -> dict[str, Any]:
         more = options.get("goes_on")
-        if not isinstance(more, Mapping) or "held" in more:  # which is refused with the other options
-            return options
-        given = {key: more[key] for key in ("rounds", "ask") if more.get(key) is not None}
-        found = goes_on(run, where="goes_on", **given)
-        asked = [{"round": number, "text": text} for number, text in found.asked]
-        return {**options, "goes_on": {**more, "held": found.held, "asked": asked}}
+        return options if more is None else {**options, "goes_on": asked_to_go_on(run, more).to_plan()}
 
     def turns(self, plan: Plan) -> int:
         each = ((phase, len(phase.speakers) or len(plan.speakers)) for phase in phases_in(plan.options))
@@ -385,11 +381,10 @@ class DebatePage(PatternPage):
             output_schema=plan.schema,
             failures=plan.failures,
         )
-        if (more := options.goes_on) is None or pattern.lengthen is None:
+        if options.goes_on is None or pattern.lengthen is None:
             return pattern
-        asked = tuple((each.round, each.text) for each in more.asked or ())
-        longer: Any = pattern.lengthen(GoesOn(held=more.held or 1, rounds=more.rounds or 1, asked=asked))
-        return cast("Sequencer[Any, Any]", longer)
+        more = GoesOn.of_plan(options.goes_on.model_dump())
+        return cast("Sequencer[Any, Any]", pattern.lengthen(cast("GoesOn", more)))
 
     def _judging(self, plan: Plan) -> JudgeOptions | None:
         from flowdebate.patterns.debate.judging.options import CROSSED, JudgeOptions

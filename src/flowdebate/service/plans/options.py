@@ -671,7 +671,7 @@ def _sentence(problem: Any, needed: tuple[str, ...]) -> str:  # noqa: ANN401, PL
         case "list_type":
             return f"a list of tables with {' and '.join(needed)}"
         case "model_type" | "model_attributes_type":
-            return f"a table with {' and '.join(needed)}"
+            return f"a table with {' and '.join(needed)}" if needed else "a table"
         case "dict_type":
             return "a table"
         case _:
