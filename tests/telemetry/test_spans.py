@@ -14,7 +14,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from flowdebate import Debater, FailurePolicy, Limits, StoreOptions, debate, generator, human, submit_answer
 from flowdebate.errors import ConfigurationError, LimitReached, ProviderFailed, RateLimited
-from flowdebate.models import OpenAIModel
+from flowdebate.models import ModelResponse, OpenAIModel
 from flowdebate.models.retry import Retry
 from flowdebate.service.service import Service
 from flowdebate.store import MemoryStore
@@ -247,6 +247,33 @@ async def test_the_http_request_of_the_client_is_below_the_call() -> None:
     call = dict(watched.named("chat")[0].attributes or {})
     told = (names.RESPONSE_MODEL, names.INPUT_TOKENS, names.OUTPUT_TOKENS, names.CACHED_TOKENS, names.FINISH_REASONS)
     assert [call[name] for name in told] == ["served", 10, 3, 4, ("stop",)]
+    port = server.port
+    answered = (names.PROVIDER, names.RESPONSE_ID, names.SERVER_ADDRESS, names.SERVER_PORT)
+    assert [call[name] for name in answered] == ["custom", "c1", "127.0.0.1", port]
+
+
+@pytest.mark.parametrize(
+    ("address", "provider"),
+    [
+        ("https://me:hunter2@api.mistral.ai/v1", "mistral_ai"),
+        ("https://api.openai.com/v1", "openai"),
+        ("http://localhost:11434/v1", "custom"),  # anything may be there
+        ("no address", "custom"),
+    ],
+)
+async def test_a_provider_behind_an_address_has_its_own_name(address: str, provider: str) -> None:
+    """In spans and in metrics, whatever the model is called; nothing else of the address is told."""
+    watched = Watched()
+
+    class Elsewhere(FunctionModel):
+        async def request(self, request: ModelRequest, /) -> ModelResponse:
+            request.attempts.server = address
+            return await super().request(request)
+
+    await generator(name="poet").run("?", model=Elsewhere(lambda _: "A line."), observe=watched.observe)
+    (call,) = watched.named("chat")
+    assert (call.attributes or {})[names.PROVIDER] == provider
+    assert "hunter2" not in str(call.attributes)
 
 
 async def test_a_retry_is_an_event_of_the_call() -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from opentelemetry.trace import SpanKind
 
 from flowdebate.telemetry import names
 from tests.telemetry.watched import Watched
@@ -16,8 +17,11 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.anyio
 
 
-async def test_each_life_of_a_queued_run_links_to_the_span_that_put_it_on_the_queue(fleet: Fleet) -> None:
-    """A worker stops in the middle, and another one resumes the run: each call has one span, in one of the lives."""
+async def test_each_delivery_links_to_the_span_that_put_the_run_on_the_queue(fleet: Fleet) -> None:
+    """A worker stops in the middle, and another one resumes the run: each call has one span, in one of the lives.
+
+    Who took the run, after how long, is on the consumer's span. Only the second life resumes.
+    """
     watched = Watched()
     workers = fleet.workers(observe=watched.observe)
     fleet.models.answering.clear()
@@ -30,13 +34,21 @@ async def test_each_life_of_a_queued_run_links_to_the_span_that_put_it_on_the_qu
         await over(workers, run_id)
     (submitted,) = watched.named("submit")
     assert submitted.name == "submit city"
-    lives = watched.named("invoke_workflow city")
-    assert len(lives) == 2
     context: Any = submitted.get_span_context()
-    for life in lives:
-        (link,) = life.links
-        assert (link.context.trace_id, link.context.span_id) == (context.trace_id, context.span_id)
-        assert (life.attributes or {})[names.CONVERSATION] == run_id
+    taken, lives = watched.named("process city"), watched.named("invoke_workflow city")
+    for number, (delivery, life) in enumerate(zip(taken, lives, strict=True), start=1):
+        about = dict(delivery.attributes or {})
+        assert delivery.kind is SpanKind.CONSUMER
+        assert (about[names.QUEUE], about[names.VERSION]) == (workers.name, workers.version)
+        assert 0 <= cast("float", about[names.QUEUE_SECONDS]) < 60
+        assert about[names.DELIVERY] == 1  # the worker gave it back: it did not die
+        assert life.parent is not None
+        assert life.parent.span_id == delivery.context.span_id
+        assert [dict(link.attributes or {}) for link in delivery.links] == [{names.LINK: names.SUBMITTED}]
+        assert [dict(link.attributes or {}) for link in life.links] == [{names.LINK: names.RESUMED}][: number - 1]
+        for link in (*delivery.links, *life.links):
+            assert (link.context.trace_id, link.context.span_id) == (context.trace_id, context.span_id)
+    assert len({(each.attributes or {})[names.WORKER] for each in taken}) == 2
     assert len(watched.named("chat")) == CALLS
     assert {(span.attributes or {})[names.CONVERSATION] for span in watched.spans} == {run_id}
     assert set((await workers.store.run(run_id)).header.labels) == {"team", "traceparent"}

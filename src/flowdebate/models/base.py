@@ -150,6 +150,8 @@ class ModelResponse:
     usage: Usage = field(default_factory=Usage.unknown)
     model: str | None = None
     """Model name reported by the endpoint."""
+    id: str | None = field(default=None, compare=False)
+    """Id that the endpoint gave the answer, for its own records; no run stores it."""
     asked_as: str | None = None
     """Structured mode that was used, for models that know several."""
     logprobs: Mapping[str, float] | None = None

@@ -141,12 +141,14 @@ class Meter(Protocol):
 class Attempts:
     """Attempts of one call, in order; the request carries them through all wrappers."""
 
-    __slots__ = ("_meter", "_random", "_seed", "_tell", "made", "waited")
+    __slots__ = ("_meter", "_random", "_seed", "_tell", "made", "server", "waited")
 
     def __init__(
         self, *, meter: Meter | None = None, tell: Callable[[object], None] | None = None, seed: object = None
     ) -> None:
         self.made: list[Attempt] = []
+        self.server: str | None = None
+        """Address that was asked last, without anything secret; None for a model that does not say."""
         self._meter = meter
         self._tell = tell
         self._seed = seed

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from flowdebate.models.base import ModelRequest, ModelResponse, ToolCall
-    from flowdebate.runs.queue_state import QueueState
+    from flowdebate.runs.queue_state import DeliveredRun, QueueState
     from flowdebate.runs.result import RunView
     from flowdebate.runs.run import Run
 
@@ -58,6 +58,13 @@ class Observer:
     def submit(self, block: str, run_id: str, labels: dict[str, str], /) -> AbstractContextManager[object]:
         """Return a context around putting a run on the queue of workers; may add `labels`, which are stored with it."""
         del block, run_id, labels
+        return _NOTHING
+
+    def deliver(
+        self, block: str, run_id: str, labels: dict[str, str], delivered: DeliveredRun, /
+    ) -> AbstractContextManager[object]:
+        """Return a context around what a worker does with a run that it has taken from its queue."""
+        del block, run_id, labels, delivered
         return _NOTHING
 
     def queue(self, state: QueueState, /) -> None:

@@ -17,6 +17,20 @@ class WorkerState(WireModel):
     """How many runs it has."""
 
 
+class DeliveredRun(WireModel):
+    """A run that a worker has taken from its queue."""
+
+    queue: str
+    worker: str
+    version: str
+    delivery: int
+    """1, and one more for each worker that died while it executed the run, and each outage of its provider."""
+    seconds: float
+    """For how long it was due: since it was put on the queue, or since its delay had passed."""
+    resumed: bool = False
+    """Whether a worker has executed it before."""
+
+
 class QueueVersion(WireModel):
     """The runs of one version; only workers of the same version execute them."""
 

@@ -6,7 +6,9 @@ whose names these are. docs/telemetry.md has all of them, which the tests compar
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Final
+from urllib.parse import urlsplit
 
 CONVENTIONS: Final = "004902b8cb70aa5ae6ca4ae07132b7daabcd3e10"
 SCOPE: Final = "flowdebate"
@@ -18,6 +20,7 @@ INVOKE_AGENT: Final = "invoke_agent"
 CHAT: Final = "chat"
 EXECUTE_TOOL: Final = "execute_tool"
 SUBMIT: Final = "submit"
+PROCESS: Final = "process"
 
 # Attributes of the conventions
 
@@ -32,6 +35,7 @@ REQUEST_MAX_TOKENS: Final = "gen_ai.request.max_tokens"
 REQUEST_STREAM: Final = "gen_ai.request.stream"
 OUTPUT_TYPE: Final = "gen_ai.output.type"
 RESPONSE_MODEL: Final = "gen_ai.response.model"
+RESPONSE_ID: Final = "gen_ai.response.id"
 FINISH_REASONS: Final = "gen_ai.response.finish_reasons"
 INPUT_TOKENS: Final = "gen_ai.usage.input_tokens"
 OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
@@ -46,6 +50,8 @@ EVALUATION_LABEL: Final = "gen_ai.evaluation.score.label"
 EVALUATION_VALUE: Final = "gen_ai.evaluation.score.value"
 TOKEN_TYPE: Final = "gen_ai.token.type"  # noqa: S105 - input or output
 ERROR: Final = "error.type"
+SERVER_ADDRESS: Final = "server.address"
+SERVER_PORT: Final = "server.port"
 
 # Attributes with content, which are left out by default
 
@@ -78,6 +84,9 @@ ROLE: Final = "flowdebate.role"
 RECOVERY: Final = "flowdebate.recovery"
 LINK: Final = "flowdebate.link"
 QUEUE: Final = "flowdebate.queue.name"
+QUEUE_SECONDS: Final = "flowdebate.queue.seconds"
+DELIVERY: Final = "flowdebate.queue.delivery"
+WORKER: Final = "flowdebate.worker"
 VERSION: Final = "flowdebate.version"
 
 # Events of spans
@@ -103,7 +112,8 @@ GIVEN_UP: Final = "flowdebate.queue.given_up"
 # Values
 
 VERDICT: Final = "debate.verdict"
-# Kinds of links: to the first span of the run, and to that of the run that it was forked from.
+# Kinds of links: to the span that put the run on a queue, to the first span of the run, to that of the run's parent.
+SUBMITTED: Final = "submitted"
 RESUMED: Final = "resumed"
 FORKED: Final = "forked"
 CANCELLED: Final = "cancelled"  # the `error.type` of what was cancelled; of what failed it is the class of the error
@@ -127,3 +137,26 @@ def model_names(name: str) -> tuple[str, str]:
     if slash and model:
         return PROVIDERS.get(provider, provider), model
     return ("local" if name == "local" else OTHER_PROVIDER), name
+
+
+def server_names(address: str) -> tuple[str | None, str | None, int | None]:
+    """The provider at an address, if it is a known one, its host and its port.
+
+    >>> server_names("https://api.mistral.ai/v1"), server_names("http://localhost:8000/v1")
+    (('mistral_ai', 'api.mistral.ai', 443), (None, 'localhost', 8000))
+    """
+    try:
+        parts = urlsplit(address)
+        host, port = parts.hostname, parts.port or {"https": 443, "http": 80}.get(parts.scheme)
+    except ValueError:  # an application's own model may say anything
+        return None, None, None
+    return _hosts().get(host or ""), host, port
+
+
+@cache
+def _hosts() -> dict[str, str]:
+    """The providers by their hosts; a server on this machine may be any."""
+    from flowdebate.models.resolve import PROVIDERS as ENDPOINTS
+
+    hosted = {name: each.base_url or "https://api.openai.com" for name, each in ENDPOINTS.items() if each.key_env}
+    return {str(urlsplit(url).hostname): PROVIDERS.get(name, name) for name, url in hosted.items()}

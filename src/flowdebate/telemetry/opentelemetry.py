@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.util.types import AttributeValue
 
-    from flowdebate.runs.queue_state import QueueState
+    from flowdebate.runs.queue_state import DeliveredRun, QueueState
     from flowdebate.runs.result import RunView
 
 
@@ -85,6 +85,24 @@ class OpenTelemetry(Observer):
         span = self._tracer.start_span(f"{names.SUBMIT} {block}", kind=SpanKind.PRODUCER, attributes=attributes)
         _inject(span, labels)
         return _Current(span)
+
+    def deliver(
+        self, block: str, run_id: str, labels: dict[str, str], delivered: DeliveredRun, /
+    ) -> AbstractContextManager[object]:
+        attributes: Attributes = {
+            names.WORKFLOW: block,
+            names.CONVERSATION: run_id,
+            names.QUEUE: delivered.queue,
+            names.QUEUE_SECONDS: delivered.seconds,
+            names.DELIVERY: delivered.delivery,
+            names.WORKER: delivered.worker,
+            names.VERSION: delivered.version,
+        }
+        links = _links(labels, names.SUBMITTED)
+        span = self._tracer.start_span(
+            f"{names.PROCESS} {block}", kind=SpanKind.CONSUMER, attributes=attributes, links=links
+        )
+        return _Delivery(span, first=not delivered.resumed)
 
     def queue(self, state: QueueState, /) -> None:
         """Set the gauges of a queue."""
@@ -166,6 +184,21 @@ class _Current(AbstractContextManager["Any"]):
         """Complete the span before it ends."""
 
 
+_FIRST: ContextVar[bool] = ContextVar("flowdebate_first_delivery", default=False)
+"""Whether a worker executes the run for the first time, so that it is not resumed."""
+
+
+class _Delivery(_Current):
+    """What a worker does with a run from its queue."""
+
+    def __init__(self, span: Span, *, first: bool) -> None:
+        super().__init__(span)
+        self._first = first
+
+    def given(self) -> None:
+        _FIRST.set(self._first)  # in the worker's task for this run, which ends with it
+
+
 class _Agent(AbstractContextManager[None]):
     """An answer of a generator; it has a span from its first call or tool on, so that a replayed one has none."""
 
@@ -224,6 +257,8 @@ class _Chat(_Current):
         if response.model:
             self.span.set_attribute(names.RESPONSE_MODEL, response.model)
             self._about[names.RESPONSE_MODEL] = response.model
+        if response.id:
+            self.span.set_attribute(names.RESPONSE_ID, response.id)
         if response.asked_as:
             self.span.set_attribute(names.ASKED_AS, response.asked_as)
         if self._run.with_content:
@@ -231,6 +266,7 @@ class _Chat(_Current):
 
     def finish(self) -> None:
         self._run.chats.pop(self._path, None)
+        self._tell_server()
         made = self._request.attempts.made
         usage = total_usage(made)
         self.span.set_attribute(names.ATTEMPTS, len(made))
@@ -248,6 +284,14 @@ class _Chat(_Current):
         self._run.count_cost(made, self._about)
         failed: Attributes = {} if self.error is None else {names.ERROR: self.error}
         self._run.meters.operations.record(time.perf_counter() - self._began, {**self._about, **failed})
+
+    def _tell_server(self) -> None:
+        """Say who was asked: a model behind an address of its own has a name that says nothing of its provider."""
+        provider, host, port = names.server_names(self._request.attempts.server or "")
+        if provider is not None:
+            self._about[names.PROVIDER] = provider
+        where = {names.PROVIDER: provider, names.SERVER_ADDRESS: host, names.SERVER_PORT: port}
+        self.span.set_attributes({name: value for name, value in where.items() if value is not None})
 
 
 class _ToolSpan(_Current):
@@ -286,7 +330,7 @@ class _RunTrace(_Current, Observer):
         self._began = time.perf_counter()
         span = tracer.start_span(
             f"{names.INVOKE_WORKFLOW} {self._workflow}",
-            links=[*_links(labels, names.RESUMED), *_links(run.parent_labels, names.FORKED)],
+            links=[*([] if _FIRST.get() else _links(labels, names.RESUMED)), *_links(run.parent_labels, names.FORKED)],
             attributes={
                 names.OPERATION: names.INVOKE_WORKFLOW,
                 names.WORKFLOW: self._workflow,

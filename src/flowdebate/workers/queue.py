@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from flowdebate._util.importing import IMPORTING
 from flowdebate.errors import ConfigurationError, StoreError
-from flowdebate.runs.queue_state import QueueState, QueueVersion, WorkerState
+from flowdebate.runs.queue_state import DeliveredRun, QueueState, QueueVersion, WorkerState
 from flowdebate.store.base import StoredStatus, encode_text
 from flowdebate.store.postgres.database import Address, open_prepared
 from flowdebate.store.postgres.sessions import ALIVE
@@ -272,10 +272,17 @@ class RunQueue:
         }
         self._open().enqueue(given, run_id)
 
-    def history(self, delivery: str) -> History:
-        """What became of the deliveries before this one."""
+    def taken_by(self, worker: str, delivery: str) -> tuple[DeliveredRun, History]:
+        """The delivery as observers are told of it, and what became of those before it."""
         found = self._open().list_workflows(workflow_ids=[delivery], load_input=False, load_output=False)
-        return History.of(found[0]) if found else History()
+        here = {"queue": self.name, "worker": worker, "version": self.version.removeprefix(f"{self.name}/")}
+        if not found:
+            return DeliveredRun(**here, delivery=1, seconds=0.0), History()
+        status, history = found[0], History.of(found[0])
+        due = max(status.created_at or 0, status.delay_until_epoch_ms or 0)
+        number = history.deaths + history.outages + max(status.recovery_attempts or 0, 1)
+        waited = max((status.dequeued_at or due) - due, 0) / 1000
+        return DeliveredRun(**here, delivery=number, seconds=waited), history
 
     def of(self, run_id: str) -> Sequence[WorkflowStatus]:
         """The run's deliveries, the newest first."""

@@ -29,6 +29,7 @@ from flowdebate.models.circuit_breaker import Breaker
 from flowdebate.runs.account import Accounts
 from flowdebate.runs.durable.resume import load_run
 from flowdebate.runs.execute import run_block
+from flowdebate.runs.observer import observer_of
 from flowdebate.store.draining import Draining
 from flowdebate.store.postgres.database import Address
 from flowdebate.store.postgres.rate_counter import PostgresCounter
@@ -39,8 +40,9 @@ from flowdebate.workers.reaper import Reaper, worker_id
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from flowdebate.runs.queue_state import DeliveredRun
     from flowdebate.runs.run import Run
-    from flowdebate.store.base import StepKind, Store, StoredStatus
+    from flowdebate.store.base import StepKind, Store, StoredRun, StoredStatus
     from flowdebate.workers.deployment import Workers
 
 
@@ -248,7 +250,7 @@ class Worker:
 
     async def _resume_in_turn(self, delivery: str, run_id: str) -> str:
         """Resume the run; one that may kill its worker waits until the others here have ended, and they wait for it."""
-        history = await asyncio.to_thread(self._workers.queue.history, delivery)
+        delivered, history = await asyncio.to_thread(self._workers.queue.taken_by, self.id, delivery)
         ticket, suspect = await self._provider.admit(), history.suspect
         self._suspects += suspect
         try:
@@ -256,7 +258,7 @@ class Worker:
                 await self._places.wait_for(lambda: not (self._executing if suspect else self._suspects))
                 self._executing += 1
             try:
-                return await self._resume(run_id, history)
+                return await self._resume(run_id, history, delivered)
             except ModelError as error:
                 later = self._provider.put_off.get(run_id)
                 if later is None:
@@ -276,14 +278,14 @@ class Worker:
             async with self._places:
                 self._places.notify_all()
 
-    async def _resume(self, run_id: str, history: History) -> str:
+    async def _resume(self, run_id: str, history: History, delivered: DeliveredRun) -> str:
         """The status of the run at its end; repeated while the store is unreachable."""
         pause, away = 0.1, False
         for left in reversed(range(_TRIES)):
             try:
                 if away:
                     await self._store.release(run_id)  # this worker may own it, and could not take it again
-                return await self._once(run_id, history, failed=away)
+                return await self._once(run_id, history, delivered, failed=away)
             except RunConflict:
                 return "elsewhere"  # the process that executes it has another delivery
             except StoreError as error:
@@ -295,12 +297,20 @@ class Worker:
             pause = min(_LONGEST_PAUSE, 2 * pause)
         raise AssertionError
 
-    async def _once(self, run_id: str, history: History, *, failed: bool) -> str:
+    async def _once(self, run_id: str, history: History, delivered: DeliveredRun, *, failed: bool) -> str:
         """One attempt of `_resume`; with `failed`, a failed run is resumed too: it failed because of its store."""
         workers = self._workers
         stored = await self._store.run(run_id)
         if stored.status not in ("queued", "running", "rejected") and not (failed and stored.status == "failed"):
             return str(stored.status)  # it has ended, or was cancelled
+        header = stored.header
+        before = delivered.delivery > 1 or stored.status != "queued" or stored.steps > 0
+        delivered = delivered.model_copy(update={"resumed": before})
+        with observer_of(workers.observe).deliver(header.block, run_id, dict(header.labels), delivered):
+            return await self._execute(stored, history)
+
+    async def _execute(self, stored: StoredRun, history: History) -> str:
+        workers, run_id = self._workers, stored.header.run_id
         workers.check_accepted(stored.header)
         name = (stored.header.plan or {}).get("pattern")
         pattern = workers.patterns.get(str(name))

@@ -152,7 +152,9 @@ class MessagesClient:
         answer = SimpleNamespace(content=text, tool_calls=calls, refusal=_refusal(message))
         choice = SimpleNamespace(message=answer, finish_reason=_finish(getattr(message, "stop_reason", None)))
         usage = _usage(getattr(message, "usage", None))
-        return SimpleNamespace(choices=[choice], model=getattr(message, "model", None), usage=usage)
+        return SimpleNamespace(
+            choices=[choice], model=getattr(message, "model", None), id=getattr(message, "id", None), usage=usage
+        )
 
 
 class _MessageStream:
@@ -174,13 +176,12 @@ class _MessageStream:
         return self._client.completion(Whole.construct(**value) if isinstance(value, dict) else None)
 
     async def __aiter__(self) -> AsyncIterator[Any]:
-        model: object = None
-        usage: Any = None
+        message: Any = None
         blocks: dict[object, Any] = {}
         async for event in self._stream:
             kind = _kind(event)
             if kind == "message_start":
-                model, usage = getattr(event.message, "model", None), getattr(event.message, "usage", None)
+                message = event.message
             elif kind == "content_block_start":
                 blocks[event.index] = event.content_block
             elif kind == "error":
@@ -196,9 +197,10 @@ class _MessageStream:
                 reason = _finish(getattr(event.delta, "stop_reason", None))
                 delta.refusal = _refusal(event.delta)
                 self._client.remember(blocks.values())
-            chunk = SimpleNamespace(model=model, choices=[SimpleNamespace(index=0, delta=delta, finish_reason=reason)])
+            chunk = SimpleNamespace(choices=[SimpleNamespace(index=0, delta=delta, finish_reason=reason)])
+            chunk.model, chunk.id = getattr(message, "model", None), getattr(message, "id", None)
             if kind == "message_delta":  # its counts are those of the whole message, as far as it has them
-                chunk.usage = _usage(usage, getattr(event, "usage", None))
+                chunk.usage = _usage(getattr(message, "usage", None), getattr(event, "usage", None))
             yield chunk
 
 

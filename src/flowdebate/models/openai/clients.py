@@ -253,6 +253,7 @@ class PooledModel:
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
         """Answer once; `retry` applies to calls through the call boundary, as runs make them."""
+        request.attempts.server = self.base_url
         check_real_calls_allowed(self.name, base_url=self.base_url)
         timeout = self._settings.timeout
         response = await within(None if timeout == ModelSettings().timeout else timeout, self._answer(request))

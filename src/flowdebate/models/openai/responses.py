@@ -76,7 +76,7 @@ class Reader:
             calls=calls,
             reason=getattr(choice, "finish_reason", None),
             usage=usage_of(completion),
-            model=getattr(completion, "model", None),
+            whole=completion,
             several=len(choices) > 1,
         )
 
@@ -113,7 +113,7 @@ class Reader:
             calls=parts.tool_calls(),
             reason=parts.reason,
             usage=parts.usage,
-            model=parts.model,
+            whole=parts,
             several=parts.several,
         )
 
@@ -125,7 +125,7 @@ class Reader:
         calls: Sequence[ToolCall],
         reason: object,
         usage: Usage,
-        model: object,
+        whole: Json,
         several: bool,
     ) -> ModelResponse:
         if isinstance(refusal, str) and refusal.strip():
@@ -137,7 +137,10 @@ class Reader:
         if not isinstance(reason, str) or not reason:
             raise OutputTruncated("the answer ended without a finish reason, so it may be incomplete")
         cleaned = clean_text(text)
-        by = _clean(model, self.secrets)[:_LONGEST_NAME] if isinstance(model, str) else None
+        by, key = (
+            _clean(each, self.secrets)[:_LONGEST_NAME] if isinstance(each, str) else None
+            for each in (getattr(whole, "model", None), getattr(whole, "id", None))
+        )
         odd: dict[Flag, bool] = {
             "cleaned": cleaned != text,
             "more_choices": several,
@@ -163,6 +166,7 @@ class Reader:
             finish=finish,
             usage=usage,
             model=by,
+            id=key or None,
             flags=tuple(flag for flag, is_so in odd.items() if is_so),
         )
 
@@ -222,6 +226,7 @@ class _Parts:
     reason: object = None
     usage: Usage = field(default_factory=Usage.unknown)
     model: object = None
+    id: object = None
     several: bool = False
     """Whether pieces of more than one answer arrived; only the first is read."""
 
@@ -229,6 +234,7 @@ class _Parts:
         """Add one chunk and return its text, cleaned."""
         self.chunks += 1
         self.model = getattr(chunk, "model", None) or self.model
+        self.id = getattr(chunk, "id", None) or self.id
         if getattr(chunk, "usage", None) is not None:
             self.usage = usage_of(chunk)
         choices = _list(getattr(chunk, "choices", None))
