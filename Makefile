@@ -127,10 +127,10 @@ check: $(VENV)/.dev ## format, lint, layers, types
 	$(BIN)/basedpyright
 	$(BIN)/python scripts/type_completeness.py
 
-workflows: $(BIN)/python ## the workflows of .github, and what agents install from here: skills, plugin, server.json
+workflows: $(BIN)/python ## the workflows of .github and of the examples, and what agents install from here: skills, plugin, server.json
 	$(BIN)/python -m pip install --quiet --group workflows
-	$(BIN)/actionlint
-	$(BIN)/zizmor --offline --quiet .github
+	$(BIN)/actionlint .github/workflows/*.yml examples/review/flowdebate-review.yml
+	$(BIN)/zizmor --offline --quiet .github examples/review
 	$(BIN)/skillsaw lint --strict --config .github/skillsaw.yaml .
 
 format: $(VENV)/.dev ## put the code into shape

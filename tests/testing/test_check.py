@@ -12,8 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from pydantic import BaseModel, model_validator
 
-from flowdebate import Debater, FailurePolicy, StandIn, council, debate, deliberation, stop
+from flowdebate import Debater, FailurePolicy, StandIn, consensus, council, debate, deliberation, stop
 from flowdebate.errors import ConfigurationError, PromiseBroken
+from flowdebate.patterns.formats import FORMATS
 from flowdebate.testing import Example, ScriptedModel, check_debate, check_pattern
 from flowdebate.testing.check import PROMISES, find_broken_promise
 from flowdebate.testing.examples import FAULTS, ExampleModel
@@ -57,6 +58,19 @@ def test_a_planted_bug_is_found_within_a_hundred_examples(name: str) -> None:
 def test_nothing_is_found_in_a_correct_pattern(name: str) -> None:
     """Under the same seed; the script checks more examples."""
     check_pattern(correct_patterns()[name], seed=SEED, max_examples=6, skip=["terminate_when_can_fire"])
+
+
+@pytest.mark.parametrize("mirror", [False, True])
+@pytest.mark.parametrize("name", [*FORMATS])
+def test_nothing_is_found_in_a_format(name: str, mirror: bool) -> None:  # noqa: FBT001
+    """Whatever is asked and answered in its phases, whoever fails, and with the order of speakers reversed."""
+    members: Any = list(FORMATS[name].members) or SIDES
+    pattern: Any
+    if FORMATS[name].pattern == "consensus":
+        pattern = partial(consensus, name="x", agents=members[:3], format=name, max_rounds=1 + mirror)
+    else:
+        pattern = partial(debate, name="x", debaters=members, format=name, mirror=mirror, synthesizer=False)
+    check_pattern(pattern, seed=SEED, max_examples=4)
 
 
 def test_every_promise_is_broken_by_a_planted_bug() -> None:

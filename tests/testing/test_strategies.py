@@ -23,7 +23,9 @@ from flowdebate import (
 )
 from flowdebate._util.text import clean_text
 from flowdebate.errors import ModelError
+from flowdebate.patterns.debate.phases import check_phases
 from flowdebate.patterns.events import RoundStarted
+from flowdebate.patterns.formats import FORMATS, names_of
 from flowdebate.patterns.roster import check_roster
 from flowdebate.testing import FunctionModel
 from flowdebate.testing.cases import Returns, Sabotage, StopWhen
@@ -254,6 +256,10 @@ OPEN: dict[str, Callable[[DebateCase], bool]] = {
     "a predicate": lambda case: case.options["terminate_when"] is not None,
     "a debater of its own": lambda case: any(debater.block is not None for debater in case.roster),
     "three rounds": lambda case: case.max_rounds == 3,
+    "phases": lambda case: "phases" in case.options,
+    "a cross-examination of some": lambda case: any(
+        phase.asks and 0 < len(phase.speakers) < len(case.roster) for phase in case.options.get("phases", ())
+    ),
     "four debaters": lambda case: len(case.roster) == 4,
 }
 
@@ -271,6 +277,17 @@ def test_options_of_ones_own_are_kept(case: DebateCase) -> None:
     raw = case.run_sync().raw
     assert (raw.rounds, raw.moderator_decisions) == (2, [])
     assert {entry.agent_name for entry in raw.transcript} == {"anna", "ben"}
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.sampled_from(names_of("debate")).flatmap(lambda name: debates(format=name, debaters=SIDES, moderated=False)))
+def test_a_format_is_held_with_blocks_of_ones_own(case: DebateCase) -> None:
+    """Its phases say how many rounds there are; where an audience decides, it votes before and after."""
+    raw = case.run_sync().raw
+    phases = check_phases(FORMATS[case.options["format"]].phases, where="test", members=2)
+    assert 1 <= raw.rounds <= case.max_rounds == sum(phase.rounds for phase in phases)
+    assert len(raw.audience) == len(FORMATS[case.options["format"]].audience)
+    assert all(vote.after in case.stances for vote in raw.audience)
 
 
 class Deal(BaseModel):

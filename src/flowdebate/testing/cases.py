@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from flowdebate.patterns.debate import debate
+from flowdebate.patterns.debate.phases import check_phases
+from flowdebate.patterns.formats import find_format
 from flowdebate.patterns.roster import Debater, check_roster
 from flowdebate.testing.models import FunctionModel, Reply
 
@@ -134,7 +136,7 @@ class Answers:
     verdict: Any = None
     """Where a judge's verdict is asked for; also where each side is to be scored."""
     deliverable: Any = None
-    """Where anything else is asked for: by a synthesizer with a schema."""
+    """Where anything else is asked for: by a synthesizer with a schema. An audience votes for each side in turn."""
 
     def model(self) -> FunctionModel:
         """A new model with these answers, from the beginning."""
@@ -150,6 +152,9 @@ class Answers:
                 role, replies = "decision", self.decisions or (None,)
             elif scored or fields == {"reasoning", "verdict", "winner"}:
                 role, replies = "verdict", (self.verdict,)
+            elif fields == {"reason", "choice"}:
+                choices = request.output_schema["properties"]["choice"]["enum"]
+                role, replies = "vote", [{"reason": "As I see it.", "choice": choice} for choice in choices]
             else:
                 role, replies = "deliverable", (self.deliverable,)
             given[role] += 1
@@ -205,8 +210,11 @@ class DebateCase:
 
     @property
     def max_rounds(self) -> int:
-        """The highest number of rounds."""
-        return int(self.options.get("max_rounds", 2))
+        """The highest number of rounds: those of its phases, if it has any."""
+        chosen = find_format(self.options.get("format"), where="case", pattern="debate")
+        given = self.options.get("phases") or (None if chosen is None else chosen.phases) or None
+        phases = check_phases(given, where="case", members=len(self.roster))
+        return sum(phase.rounds for phase in phases) or int(self.options.get("max_rounds", 2))
 
     def debate(self) -> Sequencer[Any, Any]:
         """The debate, built."""

@@ -28,6 +28,7 @@ from flowdebate.errors import ConnectionLost, ProviderFailed, Refused
 from flowdebate.measures import Jaccard
 from flowdebate.models.base import ModelResponse, ToolCall
 from flowdebate.patterns.debate.moderator import create_moderator
+from flowdebate.patterns.debate.phases import Phase
 from flowdebate.patterns.debate.schemas import (
     DebateContributionEntry,
     DebateModeratorOutput,
@@ -35,6 +36,7 @@ from flowdebate.patterns.debate.schemas import (
     DebateVerdict,
 )
 from flowdebate.patterns.debate.transcript import create_debate_transcript
+from flowdebate.patterns.formats import find_format
 from flowdebate.patterns.roster import Debater, Persona, check_roster
 from flowdebate.patterns.state import TURN_ORDERS
 from flowdebate.patterns.turn import FailurePolicy
@@ -130,6 +132,21 @@ def personas(*, min_size: int = 2, max_size: int = 4) -> SearchStrategy[list[Per
         max_size=max_size,
         unique_by=lambda member: as_seen(member.name),
     )
+
+
+def phases(*, members: int = 2, up_to_rounds: int = 3) -> SearchStrategy[list[Phase]]:
+    """Phases of a debate of so many `members`: of one round each, of which some are cross-examinations."""
+    order = st.none() | st.sampled_from(TURN_ORDERS)
+    places = st.lists(st.integers(1, members), max_size=members, unique=True)
+    phase = st.builds(
+        Phase,
+        st.sampled_from(["opening", "rebuttal", "closing"]),
+        asks=st.sampled_from([None, "pairs"]),
+        speakers=places,
+        aim=st.none() | arguments(),
+        turn_order=order,
+    )
+    return st.lists(phase, min_size=1, max_size=up_to_rounds)
 
 
 def examples(
@@ -295,8 +312,11 @@ def debates(  # noqa: C901 - an option a step
     if "debaters" not in fixed:
         options["debaters"] = [replace(side, block=_own(draw, said)) for side in draw(_rosters())]
     roster = check_roster(options["debaters"], where="debates()")
-    if "max_rounds" not in fixed:
-        options["max_rounds"] = draw(st.integers(1, up_to_rounds))
+    chosen = find_format(fixed.get("format"), where="debates()", pattern="debate")
+    if not fixed.keys() & {"max_rounds", "phases"} and (chosen is None or not chosen.phases):
+        phased = draw(st.booleans())
+        drawn = phases(members=len(roster), up_to_rounds=up_to_rounds) if phased else st.integers(1, up_to_rounds)
+        options["phases" if phased else "max_rounds"] = draw(drawn)
     verdict = verdicts([side.stance for side in roster], valid=None if hostile else True)
     decisions = _some(moderator_decisions(roster, valid=None if hostile else True))
     if "moderator" not in fixed and (draw(st.booleans()) if moderated is None else moderated):
@@ -315,7 +335,7 @@ def debates(  # noqa: C901 - an option a step
                 name=options["name"], roster_names=names_, transcript=options["transcript"]
             )
         options["moderator"] = moderator
-    if "judge" not in fixed:
+    if "judge" not in fixed and not fixed.get("audience") and (chosen is None or not chosen.audience):
         options["judge"] = _own(draw, _some(verdict))
     if "synthesizer" not in fixed and options.get("output_schema") is None:
         options["synthesizer"] = _own(draw, said) if draw(st.booleans()) else False

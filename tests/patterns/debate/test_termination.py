@@ -64,15 +64,17 @@ def _check_trail(case: DebateCase, run: RunView) -> None:
     unfinished = [task.status for task in run.tasks.list() if task.status != "completed"]
     skipped = 0 if run.raw is None else sum(loss.instead == "skipped" for loss in run.raw.losses)
     assert set(unfinished) <= {"errored"}
-    at_once = len(case.roster) if case.options.get("turn_order") == "simultaneous" else 1
+    orders = [case.options.get("turn_order"), *(phase.turn_order for phase in case.options.get("phases", ()))]
+    at_once = len(case.roster) if "simultaneous" in orders else 1
     assert skipped <= len(unfinished) <= skipped + at_once * (run.status == "failed")
 
 
 def _most_calls(case: DebateCase) -> int:
-    """What a debate may ask for at most: moderator and turns of each round, judge and synthesizer."""
+    """What a debate may ask for at most: moderator, turns (two each in a cross-examination), judge and synthesizer."""
     moderated = case.options.get("moderator") is not None
     turns = (TURNS_EACH + 1) * len(case.roster) if moderated else len(case.roster)
-    return case.max_rounds * (turns + moderated) + 2
+    each = max((phase.turns for phase in case.options.get("phases", ())), default=1)
+    return case.max_rounds * (turns * each + moderated) + 2
 
 
 @settings(max_examples=50, deadline=None)

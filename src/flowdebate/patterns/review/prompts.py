@@ -79,9 +79,10 @@ REVIEWER = ReviewerTemplate()
 """The full texts."""
 CONCISE_REVIEWER = ReviewerTemplate(
     find=(
-        "Question: {question}\n\nList what is wrong. For each finding give a title, the claim ({length}), its severity "
-        "(blocker, major, minor or nit), and its place: the file, the number of the line, and the words in question "
-        "exactly as they stand there. If nothing is wrong, return an empty list."
+        # small models write lists without an end
+        "Question: {question}\n\nList what is wrong, the gravest first: at most five findings. For each give a title, "
+        "the claim ({length}), its severity (blocker, major, minor or nit), and its place: the file, the number of "
+        "the line, and the words in question exactly as they stand there. If nothing is wrong, return an empty list."
     ),
 )
 """The texts for small models."""
