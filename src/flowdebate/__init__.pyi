@@ -16,8 +16,8 @@ from .blocks.tools import function_schema as function_schema
 from .errors import FlowDebateError as FlowDebateError
 from .errors import FlowDebateWarning as FlowDebateWarning
 from .events import Event as Event
-from .models.anthropic.model import AnthropicModel as AnthropicModel
-from .models.cli.model import CliModel as CliModel
+from .models.anthropic import AnthropicModel as AnthropicModel
+from .models.cli import CliModel as CliModel
 from .models.openai.model import OpenAIModel as OpenAIModel
 from .models.retry import Retry as Retry
 from .patterns.consensus import consensus as consensus
@@ -74,9 +74,9 @@ from .patterns.turn import create_init_transcript as create_init_transcript
 from .resources.tasks import Task as Task
 from .resources.tasks import TaskCollection as TaskCollection
 from .resources.tasks import create_task_collection as create_task_collection
-from .runs.batch.result import BatchItem as BatchItem
-from .runs.batch.result import BatchResult as BatchResult
-from .runs.batch.result import BatchSummary as BatchSummary
+from .runs.batch import BatchItem as BatchItem
+from .runs.batch import BatchResult as BatchResult
+from .runs.batch import BatchSummary as BatchSummary
 from .runs.context import Session as Session
 from .runs.durable.resume import StoreOptions as StoreOptions
 from .runs.durable.suspend import HumanRequest as HumanRequest

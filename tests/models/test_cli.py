@@ -33,7 +33,7 @@ from flowdebate.models import (
     resolve_model,
 )
 from flowdebate.models.call import ask
-from flowdebate.models.cli.programs import PROGRAMS
+from flowdebate.models.cli import PROGRAMS
 from flowdebate.models.resolve import check_model
 from flowdebate.runs.events import ModelCalled
 

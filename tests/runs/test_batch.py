@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from flowdebate import DebateInput, Debater, Limits, Price, debate, handler
 from flowdebate.errors import ConfigurationError, ProviderFailed, RunChanged, RunExists, StoreError
 from flowdebate.models.usage import Usage
-from flowdebate.runs.batch.batch import seed_of_item
-from flowdebate.runs.batch.result import BatchSummary
+from flowdebate.runs.batch import BatchSummary, seed_of_item
 from flowdebate.runs.durable.resume import StoreOptions
 from flowdebate.store.memory import MemoryStore
 from flowdebate.store.sqlite.store import SqliteStore
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from flowdebate.models.base import ModelRequest
-    from flowdebate.runs.batch.batch import Batch
+    from flowdebate.runs.batch import Batch
     from flowdebate.runs.context import Context
 
 pytestmark = pytest.mark.anyio

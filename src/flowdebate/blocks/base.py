@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from flowdebate.blocks.outline import Outline
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.resources.resource import Resource
-    from flowdebate.runs.batch.batch import Batch
-    from flowdebate.runs.batch.result import BatchResult
+    from flowdebate.runs.batch import Batch, BatchResult
     from flowdebate.runs.durable.goes_on import GoesOn
     from flowdebate.runs.durable.resume import StoreOptions
     from flowdebate.runs.limits import Limits
@@ -253,7 +252,7 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
         has another question, pattern, model or seed. `progress(summary)` is called after each run; once
         `until(summary)` is true, no further question is read.
         """
-        from flowdebate.runs.batch.batch import Batch
+        from flowdebate.runs.batch import Batch
 
         return Batch(self, questions, **options)
 

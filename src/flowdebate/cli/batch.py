@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from flowdebate.cli.batch_files import Row
     from flowdebate.cli.terminal.page import Page
     from flowdebate.patterns.roster import Debater
-    from flowdebate.runs.batch.batch import Batch
-    from flowdebate.runs.batch.result import BatchItem, BatchSummary
+    from flowdebate.runs.batch import Batch, BatchItem, BatchSummary
     from flowdebate.service.plans.plan import Plan
     from flowdebate.store.base import Store
 
@@ -148,7 +147,7 @@ async def run_batch(
 ) -> FinishedBatch:
     """Run all `rows` and write each result to `out`; raises WriteFailed and the errors of `Block.batch`."""
     from flowdebate.cli.batch_files import Line, open_out
-    from flowdebate.runs.batch.batch import Batch
+    from flowdebate.runs.batch import Batch
     from flowdebate.runs.durable.resume import StoreOptions
 
     base = plans.base
@@ -298,7 +297,7 @@ class Plans:
 
         The proposals are a batch of their own, so that continuing does not ask again.
         """
-        from flowdebate.runs.batch.batch import Batch
+        from flowdebate.runs.batch import Batch
         from flowdebate.runs.durable.resume import StoreOptions
 
         plans = {row.question: self._plan_for(row) for row in rows}

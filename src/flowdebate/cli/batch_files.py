@@ -26,7 +26,7 @@ from flowdebate.store.base import COMPLETE
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from flowdebate.runs.batch.result import BatchItem
+    from flowdebate.runs.batch import BatchItem
     from flowdebate.service.plans.plan import Plan
 
     _Found: TypeAlias = list[tuple[int, str, str, str]]

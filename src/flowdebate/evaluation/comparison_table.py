@@ -30,12 +30,11 @@ from flowdebate.evaluation.comparison import (
 from flowdebate.evaluation.judge_audit import count
 from flowdebate.evaluation.ranking import Game, RankedSystem, rank_games
 from flowdebate.evaluation.statistics import wilson
-from flowdebate.runs.batch.batch import Batch
+from flowdebate.runs.batch import Batch, BatchSummary
 
 if TYPE_CHECKING:
     from flowdebate.models.base import Model
     from flowdebate.patterns.debate.judging.views import ScheduleLike
-    from flowdebate.runs.batch.result import BatchSummary
     from flowdebate.runs.durable.resume import StoreOptions
     from flowdebate.runs.limits import Limits
     from flowdebate.store.open import StoreChoice

@@ -21,8 +21,7 @@ from flowdebate.evaluation.benefit import (
     check_report_options,
 )
 from flowdebate.evaluation.statistics import check_scipy
-from flowdebate.runs.batch.batch import Batch
-from flowdebate.runs.batch.result import BatchItem, BatchResult
+from flowdebate.runs.batch import Batch, BatchItem, BatchResult
 from flowdebate.runs.execute import run_sync
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from flowdebate.patterns.debate.schemas import (
     DebateVerdict,
 )
 from flowdebate.patterns.debate.transcript import create_debate_transcript
-from flowdebate.runs.batch.batch import Batch, seed_of_item
+from flowdebate.runs.batch import Batch, BatchResult, seed_of_item
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.patterns.debate.judging.ballots import Judging
     from flowdebate.patterns.roles import BlockOptions
-    from flowdebate.runs.batch.result import BatchResult
     from flowdebate.runs.context import Context
     from flowdebate.runs.durable.resume import StoreOptions
     from flowdebate.runs.limits import Limits

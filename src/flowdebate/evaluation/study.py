@@ -25,7 +25,7 @@ from flowdebate.evaluation.benefit import Missing, check_report_options
 from flowdebate.evaluation.evaluation_run import deal
 from flowdebate.evaluation.statistics import check_scipy
 from flowdebate.patterns.debate.schemas import BaselineName
-from flowdebate.runs.batch.batch import seed_of_item
+from flowdebate.runs.batch import seed_of_item
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

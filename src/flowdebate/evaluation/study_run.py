@@ -33,7 +33,7 @@ from flowdebate.patterns.anonymity.aliases import Anonymity
 from flowdebate.patterns.debate.judging.ballots import JudgeBallot, decide
 from flowdebate.patterns.debate.judging.options import JudgeOptions
 from flowdebate.patterns.debate.schemas import DebateRawOutput
-from flowdebate.runs.batch.batch import WorkerPool
+from flowdebate.runs.batch import WorkerPool
 from flowdebate.runs.durable.resume import StoreOptions
 from flowdebate.store.open import StoreChoice, open_store
 

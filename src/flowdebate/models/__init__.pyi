@@ -1,4 +1,4 @@
-from .anthropic.model import AnthropicModel as AnthropicModel
+from .anthropic import AnthropicModel as AnthropicModel
 from .base import Effort as Effort
 from .base import FinishReason as FinishReason
 from .base import Flag as Flag
@@ -14,7 +14,7 @@ from .call import forbid_real_models as forbid_real_models
 from .circuit_breaker import Breaker as Breaker
 from .circuit_breaker import Breakers as Breakers
 from .circuit_breaker import CircuitBreaker as CircuitBreaker
-from .cli.model import CliModel as CliModel
+from .cli import CliModel as CliModel
 from .limits import ConcurrencyLimit as ConcurrencyLimit
 from .limits import RateLimit as RateLimit
 from .limits import SharedRateLimit as SharedRateLimit

@@ -364,7 +364,7 @@ def _named(spec: str, field: str, where: str = "model") -> Model:
 
         return LocalModel()
     if spec.startswith(_CLI):
-        from flowdebate.models.cli.model import CliModel
+        from flowdebate.models.cli import CliModel
 
         program, _, model = _check_program(spec, field, where).partition("/")
         return CliModel(program, model=model or None, label=spec)
@@ -382,7 +382,7 @@ def _named(spec: str, field: str, where: str = "model") -> Model:
         raise ConfigurationError(where, field, spec, allowed, hint=f"Did you mean {meant!r}?" if meant else "")
     if provider_name == "anthropic":
         if find_spec("anthropic") is not None:
-            from flowdebate.models.anthropic.model import AnthropicModel
+            from flowdebate.models.anthropic import AnthropicModel
 
             return AnthropicModel(name, label=spec)
         _recommend_sdk()
@@ -402,7 +402,7 @@ def _named(spec: str, field: str, where: str = "model") -> Model:
 
 def _check_program(spec: str, field: str, where: str) -> str:
     """The agent CLI in `spec`, with its model behind a slash; ConfigurationError for one that is not known."""
-    from flowdebate.models.cli.programs import PROGRAMS
+    from flowdebate.models.cli import PROGRAMS
 
     program, slash, model = (named := spec.removeprefix(_CLI)).partition("/")
     if program not in PROGRAMS or (slash and not model.strip()):

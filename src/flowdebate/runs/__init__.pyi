@@ -1,4 +1,4 @@
-from .batch.result import BatchSummary as BatchSummary
+from .batch import BatchSummary as BatchSummary
 from .context import Context as Context
 from .observer import Observer as Observer
 from .result import RunResult as RunResult

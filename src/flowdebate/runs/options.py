@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from flowdebate.models.resolve import ModelChoice
-    from flowdebate.runs.batch.result import BatchSummary
+    from flowdebate.runs.batch import BatchSummary
     from flowdebate.runs.context import SessionLike
     from flowdebate.runs.durable.resume import StoreOptions
     from flowdebate.runs.limits import Limits

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.errors import BadFile
-from flowdebate.runs.batch.batch import BATCH_LABEL
+from flowdebate.runs.batch import BATCH_LABEL
 from flowdebate.service.documents.sections import Output
 from flowdebate.service.documents.text import in_line
 from flowdebate.service.plans.plan import pattern_of_run

@@ -26,7 +26,7 @@ from flowdebate.cli.terminal.process import (
     writing,
 )
 from flowdebate.errors import BadFile, FlowDebateError, RunConflict
-from flowdebate.runs.batch.batch import BATCH_LABEL
+from flowdebate.runs.batch import BATCH_LABEL
 from flowdebate.service.plans.options import Count, FilePath, Option, Text, misuse
 
 if TYPE_CHECKING:

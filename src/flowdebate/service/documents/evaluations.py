@@ -16,7 +16,7 @@ from flowdebate.evaluation.judge_quality import JudgeQuality
 from flowdebate.evaluation.ranking import RankedSystem, Ranking
 from flowdebate.evaluation.recounting import Recount
 from flowdebate.evaluation.study_report import StudyReport
-from flowdebate.runs.batch.result import BatchItem, BatchResult, BatchSummary
+from flowdebate.runs.batch import BatchItem, BatchResult, BatchSummary
 from flowdebate.service.audit import rows_of
 from flowdebate.service.documents.live import cost_text
 from flowdebate.service.documents.sections import Fact, Heading, Points, ReportSection, Table, Tone

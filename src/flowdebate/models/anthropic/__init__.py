@@ -1,1 +1,0 @@
-"""Models of Anthropic, called natively: `AnthropicModel`."""

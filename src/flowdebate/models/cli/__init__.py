@@ -1,1 +1,0 @@
-"""Agent CLIs as models: `CliModel`."""

@@ -1,1 +1,0 @@
-"""Batches: one pattern over many inputs."""
