@@ -239,7 +239,9 @@ async def too_many() -> None:
         await end.wait()
         return VERDICT if request.output_schema else "Yes."
 
-    async with Service({"rent": rent()}, store="memory:", model=FunctionModel(answer), max_concurrency=1) as service:
+    patterns, model = {"rent": rent()}, FunctionModel(answer)
+    async with Service(patterns, store="memory:", model=model, max_concurrency=1, max_queued=1) as service:
+        await service.begin("rent", QUESTION)
         await service.begin("rent", QUESTION)
         try:
             await service.begin("rent", QUESTION)

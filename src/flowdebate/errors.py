@@ -483,13 +483,13 @@ class BudgetReached(LimitReached):
 
 
 class TooManyRuns(FlowDebateError):
-    """A service executes as many runs as it may; try again after `retry_after` seconds."""
+    """A service executes `most` runs, as many as it may, and `queued` wait; try again after `retry_after` seconds."""
 
-    def __init__(self, most: int, *, retry_after: float = 5.0) -> None:
+    def __init__(self, most: int, *, queued: int = 0, retry_after: float = 5.0) -> None:
         self.most = most
+        self.queued = queued
         self.retry_after = retry_after
-        runs = "1 run is" if most == 1 else f"{most} runs are"
-        super().__init__(f"{runs} in progress, which is as many as this service executes at once; try later")
+        super().__init__(f"{most} in progress and {queued} waiting: as many runs as this service takes; try later")
 
 
 class QuorumLost(FlowDebateError):

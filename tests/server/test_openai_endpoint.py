@@ -438,7 +438,10 @@ def test_a_read_only_server_is_403() -> None:
 def test_too_many_runs_are_429() -> None:
     """With the time to wait; OpenAI's client then tries again by itself."""
     gate = Gate(answer)
-    with staged(lambda: service(gate, max_concurrency=1), openai=True) as stage, client_of(stage) as client:
+    with (
+        staged(lambda: service(gate, max_concurrency=1, max_queued=0), openai=True) as stage,
+        client_of(stage) as client,
+    ):
         first = ask(client, stream=True)
         gate.wait_for_call()
         with pytest.raises(openai.RateLimitError) as caught:

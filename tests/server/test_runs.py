@@ -134,9 +134,11 @@ def test_a_run_in_progress_is_not_deleted(gated: Stage, gate: Gate) -> None:
 
 
 def test_too_many_runs_are_asked_to_come_later(gate: Gate) -> None:
-    """Beyond the bound of the service, 429 with Retry-After."""
-    with staged(lambda: Service(store="memory:", model=gate, max_concurrency=1)) as stage:
+    """One more than may run is queued; beyond those that may wait, 429 with Retry-After."""
+    with staged(lambda: Service(store="memory:", model=gate, max_concurrency=1, max_queued=1)) as stage:
         stage.begin()
+        queued = stage.post("/runs", BRIEF)
+        assert (queued.status_code, queued.json()["status"]) == (201, "queued")
         refused = stage.post("/runs", BRIEF)
         assert (refused.status_code, refused.json()["type"]) == (429, "urn:flowdebate:error:TooManyRuns")
         assert int(refused.headers["retry-after"]) >= 1

@@ -252,19 +252,67 @@ async def test_two_who_begin_the_same_run_at_once_get_one() -> None:
         assert model.calls == 6
 
 
-async def test_no_more_runs_than_allowed_are_in_progress() -> None:
-    """A further one is refused, and nothing of it is stored; once one has ended there is room again."""
+async def test_runs_beyond_those_in_progress_wait_for_their_turn() -> None:
+    """In order: new runs, forks and resumed ones; one more than may wait is refused, and nothing of it is stored."""
+    model = Gate(at=6)
+    patterns = {"it": rent()}
+    async with Service(patterns, store="memory:", model=model, max_concurrency=1, max_queued=3) as service:
+        await service.begin("it", QUESTION, run_id="old")
+        await service.wait("old")
+        await service.begin("it", QUESTION, run_id="r")
+        await model.reached.wait()
+        states = [
+            await service.begin("it", "Another?", run_id="s"),
+            await service.fork("old", at="rent/rent-judge", fork_id="f"),
+            await service.begin("it", "And now?", run_id="t"),
+        ]
+        assert [state.status for state in states] == ["queued"] * 3
+        assert (await service.begin("it", "Another?", run_id="s")).status == "queued"  # it is the same request
+        with pytest.raises(TooManyRuns, match="1 in progress and 3 waiting") as refused:
+            await service.begin("it", "One more?", run_id="u")
+        assert refused.value.retry_after > 0
+        assert (await service.cancel("s")).status == "interrupted"
+        assert len((await service.runs()).runs) == 5
+        following = asyncio.ensure_future(all_of(service.follow("f")))
+        model.opened.set()
+        for run_id in ("r", "f", "t"):
+            assert (await service.wait(run_id)).status == "complete"
+        assert told(await following)[-1] == told(await all_of(service.follow("f")))[-1]
+        assert (await service.run("s")).status == "interrupted"
+        ended = {run.run_id: run.updated_at for run in (await service.runs()).runs}
+        assert ended["r"] < ended["f"] < ended["t"]
+        assert model.calls == 3 * 6 + 2  # of the fork the judge and the synthesizer
+
+
+async def test_a_resumed_run_waits_for_its_turn() -> None:
+    """It is asked for as often as anybody likes, and resumed once."""
     model = Gate(at=0)
     async with Service({"it": rent()}, store="memory:", model=model, max_concurrency=1) as service:
         await service.begin("it", QUESTION, run_id="r")
         await model.reached.wait()
-        with pytest.raises(TooManyRuns) as refused:
-            await service.begin("it", "Another?", run_id="s")
-        assert refused.value.retry_after > 0
-        assert [run.run_id for run in (await service.runs()).runs] == ["r"]
+        await service.begin("it", "Another?", run_id="s")
+        await service.cancel("s")
+        assert [(await service.resume("s")).status for _ in range(3)] == ["queued"] * 3
         model.opened.set()
-        await service.wait("r")
-        assert (await service.begin("it", "Another?", run_id="s")).run_id == "s"
+        assert (await service.wait("s")).status == "complete"
+        assert model.calls == 2 * 6
+
+
+@pytest.mark.parametrize("recover", [True, False])
+async def test_runs_that_wait_when_a_service_ends_are_not_lost(*, recover: bool) -> None:
+    """The next service that recovers begins them by itself; else they are interrupted, and can be resumed."""
+    store, model = MemoryStore(), Gate(at=0)
+    patterns = {"it": rent()}
+    async with Service(patterns, store=store, model=model, max_concurrency=1, recover=recover) as service:
+        await service.begin("it", QUESTION, run_id="r")
+        await model.reached.wait()
+        await service.begin("it", "Another?", run_id="s")
+        model.opened.set()
+    status = (await store.run("s")).status
+    assert status == ("queued" if recover else "interrupted")
+    async with Service(patterns, store=store, model=model, recover=recover) as service:
+        await (service.recover() if recover else service.resume("s"))
+        assert (await service.wait("s")).status == "complete"
 
 
 async def test_the_services_limits_bound_those_of_each_run() -> None:

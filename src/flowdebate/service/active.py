@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -46,8 +47,8 @@ class _Watched:
 class ActiveRuns:
     """The handles of the runs that this process executes, and a channel for each run that somebody follows.
 
-    At most `max_concurrency` runs are executed at once. The journals of other processes are read every `poll` seconds,
-    by `replay`, as long as a run `goes_on`.
+    At most `max_concurrency` runs are executed at once, and `max_queued` wait for their turn. The journals of other
+    processes are read every `poll` seconds, by `replay`, as long as a run `goes_on`.
     """
 
     def __init__(
@@ -55,18 +56,22 @@ class ActiveRuns:
         store: Store,
         *,
         max_concurrency: int,
+        max_queued: int,
         poll: float,
         replay: Callable[[StoredRun, Sequence[StepRow]], Awaitable[Replay]],
         goes_on: Callable[[StoredRun], bool],
     ) -> None:
         self._store = store
         self._max_concurrency = max_concurrency
+        self._max_queued = max_queued
         self._poll = poll
         self._replay = replay
         self._goes_on = goes_on
         self._executed: dict[str, _Executed] = {}
         self._watched: dict[str, _Watched] = {}
         self._starting = 0
+        self._queue: deque[tuple[str, Callable[[], Awaitable[object]]]] = deque()
+        self._serving = False
         self._tasks: set[asyncio.Task[Any]] = set()
         self.closing: bool = False
 
@@ -88,11 +93,57 @@ class ActiveRuns:
     def _running(self) -> list[RunHandle[Any]]:
         return [each.handle for each in self._executed.values() if not each.handle.done()]
 
-    async def start(self, starting: Coroutine[Any, Any, RunHandle[Any]]) -> StoredRun:
-        """Start a run, with a channel from its first event on; TooManyRuns."""
-        if self.closing or len(self._running()) + self._starting >= self._max_concurrency:
+    def _has_room(self) -> bool:
+        return not self.closing and len(self._running()) + self._starting < self._max_concurrency
+
+    def queue(self, run_id: str, begin: Callable[[], Awaitable[object]]) -> None:
+        """Begin a run in its turn, once there is room; TooManyRuns if too many wait."""
+        self.check_queue()
+        self._queue.append((run_id, begin))
+
+    def check_queue(self) -> None:
+        """TooManyRuns if no further run may wait."""
+        if self.closing or len(self._queue) >= self._max_queued:
+            raise TooManyRuns(self._max_concurrency, queued=len(self._queue))
+
+    @property
+    def queued(self) -> list[str]:
+        """The runs that wait for their turn, in order."""
+        return [run_id for run_id, _ in self._queue]
+
+    def leave_queue(self, run_id: str) -> None:
+        """Let a run wait no more."""
+        self._queue = deque(each for each in self._queue if each[0] != run_id)
+
+    def close_queue(self) -> list[str]:
+        """Begin nothing more; the runs that waited."""
+        self.closing, waiting = True, self.queued
+        self._queue.clear()
+        return waiting
+
+    async def _serve_queue(self) -> None:
+        while self._queue and self._has_room():
+            head = run_id, begin = self._queue[0]
+            try:
+                await begin()
+            except TooManyRuns:
+                break  # somebody was quicker, and the end of their run leads here again
+            except FlowDebateError as error:  # such as RunNotFound: it was deleted meanwhile
+                _LOGGER.warning("run %s does not begin: %s", run_id, error_text(error))
+            if self._queue and self._queue[0] is head:  # it may have left the queue meanwhile
+                self._queue.popleft()
+        self._serving = False
+
+    def _take_turns(self) -> None:
+        if self._queue and not self._serving and not self.closing:
+            self._serving = True
+            self.in_background(self._serve_queue())
+
+    async def start(self, starting: Coroutine[Any, Any, RunHandle[Any]], *, in_turn: bool = False) -> StoredRun:
+        """Start a run, with a channel from its first event on; TooManyRuns, unless `in_turn` also where others wait."""
+        if not self._has_room() or (self._queue and not in_turn):
             starting.close()  # else asyncio warns of a coroutine that was never awaited
-            raise TooManyRuns(self._max_concurrency)
+            raise TooManyRuns(self._max_concurrency, queued=len(self._queue))
         self._starting += 1  # until it has a handle, which `_running` counts: others may start at the same time
         try:
             handle = await starting
@@ -100,6 +151,7 @@ class ActiveRuns:
             handle.on_end(lambda: self._forget_later(handle.run_id, executed))
         finally:
             self._starting -= 1
+            self._take_turns()  # if it has failed, the next one may begin
         try:
             await handle.started()
             stored = await self._store.run(handle.run_id)
@@ -117,6 +169,7 @@ class ActiveRuns:
             if self._executed.get(run_id) is executed:  # it may have been resumed here meanwhile
                 self.forget(run_id)
 
+        self._take_turns()
         asyncio.get_running_loop().call_later(_LINGER, forget)
 
     def forget(self, run_id: str) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from pydantic import Field, ValidationError
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 
 _WHERE = "vote"
 _PREFIX = "votes/"
+_NOTE, _LONGEST_NOTE = "note", 2_000
+"""The key of the document with the note on a run, and its characters."""
 _MOST = 10_000
 """Votes on a run: a reader without an id is always another one."""
 
@@ -194,3 +198,66 @@ async def end_shares(store: Store, run_id: str, share_id: str | None = None) -> 
     for key, body in found:
         await store.put(shares_in(run_id), key, GONE, expected=body)
     return bool(found)
+
+
+class Readership:
+    """What a service offers the readers of its runs: votes, notes and public links."""
+
+    store: Store
+
+    async def vote(
+        self,
+        run_id: str,
+        reader: str,
+        winner: str | None,
+        *,
+        why: str | None = None,
+        order: Sequence[str] | None = None,
+    ) -> Votes:
+        """Record whom a reader of a debate found to have argued better (None: neither), and count all votes.
+
+        `order` has the sides as this reader read them. ConfigurationError; NotAwaited for a second vote of a reader.
+        """
+        await cast_vote(self.store, await self.store.run(run_id), reader, winner, why=why, order=order)
+        return await self.votes(run_id)
+
+    async def vote_of(self, run_id: str, reader: str) -> Vote | None:
+        """The vote of a reader; None before it."""
+        return (await votes_in(self.store, await self.store.run(run_id))).get(reader)
+
+    async def note(self, run_id: str) -> str:
+        """The note on a run; "" for none."""
+        body = (await self.store.documents(documents_of(run_id))).get(_NOTE, GONE)
+        with suppress(ValueError):  # anybody may have exported it
+            return "" if body == GONE else str(json.loads(body))
+        return ""
+
+    async def write_note(self, run_id: str, note: str) -> None:
+        """Write a note on a run, which its export has as well; "" deletes it. ConfigurationError for a long one."""
+        await self.store.run(run_id)
+        if len(note) > _LONGEST_NOTE:
+            raise ConfigurationError("Service.write_note()", "note", note, f"at most {_LONGEST_NOTE:,} characters")
+        store, collection, body = self.store, documents_of(run_id), json.dumps(note) if note.strip() else GONE
+        while not await store.put(collection, _NOTE, body, expected=(await store.documents(collection)).get(_NOTE)):
+            pass  # somebody was quicker, and the last word stands
+
+    async def share(self, run_id: str, shows: Shown, *, seconds: float = 86_400) -> Share:
+        """Make a public, read-only link of a run: of all that was said ("run"), or for blind votes ("vote").
+
+        The server that signs it shows it for `seconds`. NotAwaited for a vote on what is no debate that is over.
+        """
+        return await make_share(self.store, await self.store.run(run_id), shows, seconds)
+
+    async def shares(self, run_id: str) -> list[Share]:
+        """The public links of a run that are good now, the oldest first."""
+        return list((await shares_of(self.store, await self.store.run(run_id))).values())
+
+    async def unshare(self, run_id: str, share_id: str) -> bool:
+        """Revoke a public link of a run at once; False where it has none of that id."""
+        await self.store.run(run_id)
+        return await end_shares(self.store, run_id, share_id)
+
+    async def votes(self, run_id: str) -> Votes:
+        """The votes of the readers of a run."""
+        stored = await self.store.run(run_id)
+        return Votes.of(list((await votes_in(self.store, stored)).values()), sides_of(stored))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import shlex
 from contextlib import contextmanager, suppress
@@ -161,8 +160,6 @@ def opened(where: str | None) -> Iterator[Place]:
 # Stored runs
 
 
-_NOTE, _LONGEST_NOTE = "note", 2_000
-"""The key of the document with the note on a run, and its characters."""
 _SHORT, _GENERATED = 8, 32
 _SHORTEST = 4
 """Minimum number of characters that name a run."""
@@ -294,23 +291,6 @@ async def delete_old_runs(store: Store, before: float) -> int:
                 await delete_run(store, run.header.run_id)
                 number += 1
     return number
-
-
-async def read_note(store: Store, run_id: str) -> str:
-    """The note on a run; "" for none."""
-    body = (await store.documents(documents_of(run_id))).get(_NOTE, GONE)
-    with suppress(ValueError):  # anybody may have exported it
-        return "" if body == GONE else str(json.loads(body))
-    return ""
-
-
-async def write_note(store: Store, run_id: str, note: str) -> None:
-    """Write the note on a run; "" deletes it. ConfigurationError for a long one."""
-    if len(note) > _LONGEST_NOTE:
-        raise ConfigurationError("Service.write_note()", "note", note, f"at most {_LONGEST_NOTE:,} characters")
-    collection, body = documents_of(run_id), json.dumps(note) if note.strip() else GONE
-    while not await store.put(collection, _NOTE, body, expected=(await store.documents(collection)).get(_NOTE)):
-        pass
 
 
 def short_id(run_id: str) -> str:

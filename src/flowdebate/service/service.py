@@ -20,16 +20,17 @@ from flowdebate.errors import (
     RunExists,
     RunNotFound,
     StoreError,
+    TooManyRuns,
 )
 from flowdebate.runs.account import OWNER, Accounts
 from flowdebate.runs.durable.replay import Replay, replay
-from flowdebate.runs.durable.resume import StoreOptions, changes_of, check_unchanged, load_fork, load_run
+from flowdebate.runs.durable.resume import StoreOptions, changes_of, check_unchanged, load_fork, load_run, prepare_fork
 from flowdebate.runs.execute import make_run, start_block
-from flowdebate.service import readers
 from flowdebate.service.active import ActiveRuns
 from flowdebate.service.audit import Items, audited_runs
 from flowdebate.service.evidence import Evidence, evidence_in
 from flowdebate.service.plans.models import AllowedModels
+from flowdebate.service.readers import Readership
 from flowdebate.service.recipes import CheckOptions, Recipe, Recipes
 from flowdebate.service.recovery import Recovery
 from flowdebate.service.runs import (
@@ -39,14 +40,12 @@ from flowdebate.service.runs import (
     document_of_run,
     list_runs,
     outcome_of,
-    read_note,
     state_of,
-    write_note,
 )
 from flowdebate.service.state import BudgetState, Changed, RunDetails, RunPage, RunState, change_all, pending_in
 from flowdebate.service.statuses import RESUMABLE
 from flowdebate.service.steps import CallDetails, Fork, check_edits
-from flowdebate.store.base import COMPLETE, GIVEN_UP, StepRow, Store, StoredRun, StoredStatus
+from flowdebate.store.base import COMPLETE, GIVEN_UP, RunHeader, StepRow, Store, StoredRun, StoredStatus
 from flowdebate.store.draining import Draining
 from flowdebate.store.open import StoreChoice, close_store, default_store_path, open_store
 
@@ -61,7 +60,6 @@ if TYPE_CHECKING:
     from flowdebate.service.channel import Update
     from flowdebate.service.documents.document import Document
     from flowdebate.service.plans.plan import Plan
-    from flowdebate.service.readers import Share, Shown, Vote, Votes
     from flowdebate.store.archive import StoredArchive
     from flowdebate.workers.deployment import Workers
 
@@ -69,15 +67,15 @@ if TYPE_CHECKING:
 _UNFINISHED: tuple[StoredStatus, ...] = ("running", "queued")
 
 
-class Service:
+class Service(Readership):
     """Begins, follows, answers, cancels, resumes, forks and deletes durable runs, for any front end.
 
     `patterns` are the application's own, by name; unless `plans` is False, the built-in ones can be started as well,
     as plans describe them. Runs are in `store` (None: FLOWDEBATE_STORE, else the user's data directory). `model` is
     for runs that name none; `limits` are upper bounds of every run, and `budget` one of all runs together, of
     calls, tokens and cost (None: that of the workers), counted in the store; `owner_budget` is one of the runs of
-    each owner (the label `owner`) on one day (UTC). At most `max_concurrency` runs are
-    executed here at once. With `workers`, runs of their patterns are queued, and executed by worker processes. Runs
+    each owner (the label `owner`) on one day (UTC). At most `max_concurrency` runs are executed here at once, and
+    `max_queued` wait for their turn. With `workers`, runs of their patterns are executed by worker processes. Runs
     of other processes are followed through their journal, which is read every `poll` seconds if it has changed.
     With `recover`, runs that a process leaves unfinished are resumed by `recover()` of the next one, which with
     `keep_days` also deletes, now and every hour, the runs that have not changed for so many days. `observe` sees
@@ -116,6 +114,7 @@ class Service:
         owner_budget: Limits | None = None,
         workers: Workers | None = None,
         max_concurrency: int = 8,
+        max_queued: int = 100,
         plans: bool = True,
         recover: bool = False,
         poll: float = 1.0,
@@ -124,6 +123,7 @@ class Service:
         keep_days: float | None = None,
     ) -> None:
         check_count("Service", max_concurrency=max_concurrency)
+        check_count("Service", least=0, max_queued=max_queued)
         check_seconds("Service", poll=poll)
         if keep_days is not None:
             check_seconds("Service", keep_days=keep_days)
@@ -137,6 +137,7 @@ class Service:
         """The store if it was opened here, to be closed here."""
         # `close` lets calls in flight be recorded: they are paid for, and the next process need not repeat them.
         self._draining = Draining(opened, requeue=recover)
+        self._recovers = recover
         self.store: Store = self._draining
         """The store of the runs."""
         self.workers = workers
@@ -159,7 +160,12 @@ class Service:
             owner_budget = workers.owner_budget
         self._accounts = Accounts(self.store, budget, owner_budget)
         self._active = ActiveRuns(
-            self.store, max_concurrency=max_concurrency, poll=poll, replay=self._replayed, goes_on=self._goes_on
+            self.store,
+            max_concurrency=max_concurrency,
+            max_queued=max_queued,
+            poll=poll,
+            replay=self._replayed,
+            goes_on=self._goes_on,
         )
         self._recovery = Recovery(self.store, self._recipes, self._active, poll=poll)
 
@@ -212,8 +218,8 @@ class Service:
 
         `pattern` is a registered pattern, a built-in one with `options` as in a plan file, or a Plan. Errors:
         ConfigurationError for options that do not fit; RunExists or RunChanged if the run `run_id` began with another
-        request; TooManyRuns, BudgetReached. `check` gets the options before anything that they name is read or
-        connected to, and may raise ConfigurationError for those that this caller may not use.
+        request; TooManyRuns where no more may wait, BudgetReached. `check` gets the options before anything that they
+        name is read or connected to, and may raise ConfigurationError for those that this caller may not use.
         """
         options = options or {}
         new = partial(
@@ -244,14 +250,41 @@ class Service:
             return run, recipe.value
 
         try:
-            return await self._start(recipe.block, made)
+            try:
+                return await self._start(recipe.block, made)
+            except TooManyRuns:
+                self._active.check_queue()
+                assert run.journal is not None  # noqa: S101 - it has a store
+                return await self._queue_new(run.journal.header, recipe)
         except RunExists:  # somebody has started it at the same time
             known = None if run_id is None else await self._same(run, recipe)
             if known is None:
                 raise
             return known
 
-    async def _start(self, block: Block[Any, Any], make: Callable[[], Awaitable[tuple[Run, Any]]]) -> RunState:
+    async def _queue_new(self, header: RunHeader, recipe: Recipe) -> RunState:
+        """Store a run that begins once it is its turn."""
+        await self.store.add(StoredRun(header=header, status="queued", updated_at=time.time(), steps=0), ())
+        return await self._queue(header.run_id, partial(self._resume, header.run_id, recipe=recipe))
+
+    async def _queue(self, run_id: str, resume: Callable[..., Awaitable[RunState]]) -> RunState:
+        async def in_turn() -> None:
+            if (await self.store.run(run_id)).status != "queued":
+                return  # it was cancelled, or another process has it
+            try:
+                await resume(in_turn=True)
+            except TooManyRuns:
+                raise
+            except FlowDebateError:
+                await self.cancel(run_id)  # nobody else would begin it
+                raise
+
+        self._active.queue(run_id, in_turn)
+        return await self._state(run_id)
+
+    async def _start(
+        self, block: Block[Any, Any], make: Callable[[], Awaitable[tuple[Run, Any]]], *, in_turn: bool = False
+    ) -> RunState:
         """Start the run that `make` gives with its input; TooManyRuns, and the errors of `make`."""
 
         async def starting() -> RunHandle[Any]:
@@ -260,7 +293,7 @@ class Service:
             run.accounts = self._accounts.of(run.journal.header.labels)
             return start_block(block, value, run)
 
-        return self._told(await self._active.start(starting()))
+        return self._told(await self._active.start(starting(), in_turn=in_turn))
 
     async def _check_budget(self, labels: Mapping[str, str] | None, run_id: str | None = None) -> None:
         """BudgetReached where nothing is left; a run that has started may be asked for again."""
@@ -469,61 +502,12 @@ class Service:
                 return await self.resume(run_id)
         return await self._state(run_id)
 
-    async def vote(
-        self,
-        run_id: str,
-        reader: str,
-        winner: str | None,
-        *,
-        why: str | None = None,
-        order: Sequence[str] | None = None,
-    ) -> Votes:
-        """Record whom a reader of a debate found to have argued better (None: neither), and count all votes.
-
-        `order` has the sides as this reader read them. ConfigurationError; NotAwaited for a second vote of a reader.
-        """
-        await readers.cast_vote(self.store, await self.store.run(run_id), reader, winner, why=why, order=order)
-        return await self.votes(run_id)
-
-    async def vote_of(self, run_id: str, reader: str) -> Vote | None:
-        """The vote of a reader; None before it."""
-        return (await readers.votes_in(self.store, await self.store.run(run_id))).get(reader)
-
-    async def note(self, run_id: str) -> str:
-        """The note on a run; "" for none."""
-        return await read_note(self.store, run_id)
-
-    async def write_note(self, run_id: str, note: str) -> None:
-        """Write a note on a run, which its export has as well; "" deletes it. ConfigurationError for a long one."""
-        await self.store.run(run_id)
-        await write_note(self.store, run_id, note)
-
-    async def share(self, run_id: str, shows: Shown, *, seconds: float = 86_400) -> Share:
-        """Make a public, read-only link of a run: of all that was said ("run"), or for blind votes ("vote").
-
-        The server that signs it shows it for `seconds`. NotAwaited for a vote on what is no debate that is over.
-        """
-        return await readers.make_share(self.store, await self.store.run(run_id), shows, seconds)
-
-    async def shares(self, run_id: str) -> list[Share]:
-        """The public links of a run that are good now, the oldest first."""
-        return list((await readers.shares_of(self.store, await self.store.run(run_id))).values())
-
-    async def unshare(self, run_id: str, share_id: str) -> bool:
-        """Revoke a public link of a run at once; False where it has none of that id."""
-        await self.store.run(run_id)
-        return await readers.end_shares(self.store, run_id, share_id)
-
-    async def votes(self, run_id: str) -> Votes:
-        """The votes of the readers of a run."""
-        stored = await self.store.run(run_id)
-        return readers.Votes.of(list((await readers.votes_in(self.store, stored)).values()), readers.sides_of(stored))
-
     async def cancel(self, run_id: str) -> RunState:
         """Cancel a run: it ends as "interrupted", and can be resumed. A run that is over stays as it is.
 
         RunConflict if another process executes it, unless that is a worker, which stops within seconds.
         """
+        self._active.leave_queue(run_id)
         if (handle := self._active.in_progress(run_id)) is not None:
             handle.cancel()
             await handle.wait()
@@ -551,8 +535,41 @@ class Service:
     ) -> RunState:
         """Resume a run, whatever ended it; a complete one stays as it is. BudgetReached; errors of `Block.resume`.
 
-        `plan` takes the place of the stored one, such as one with an address that is not stored.
+        `plan` takes the place of the stored one, such as one with an address that is not stored. Where as many runs are
+        in progress as may, it waits for its turn.
         """
+        resume = partial(
+            self._resume,
+            run_id,
+            on_uncertain=on_uncertain,
+            allow_changes=allow_changes,
+            retry_dead_letter=retry_dead_letter,
+            limits=limits,
+            plan=plan,
+        )
+        try:
+            return await resume()
+        except TooManyRuns:
+            if run_id in self._active.queued:
+                return await self._state(run_id)
+            self._active.check_queue()
+            before = await self.store.take(run_id)
+            await self.store.finish(run_id, "queued", before.outcome)
+            return await self._queue(run_id, resume)
+
+    async def _resume(
+        self,
+        run_id: str,
+        *,
+        on_uncertain: OnUncertain = "retry",
+        allow_changes: bool = False,
+        retry_dead_letter: bool = False,
+        limits: Limits | None = None,
+        plan: Plan | None = None,
+        recipe: Recipe | None = None,
+        in_turn: bool = False,
+    ) -> RunState:
+        """Resume a run now, by `recipe` where it is known; TooManyRuns."""
         stored = await self.store.run(run_id)
         if stored.status in COMPLETE:
             return self._told(stored)
@@ -567,7 +584,7 @@ class Service:
             )
             await workers.resume(run_id, retry_dead_letter=retry_dead_letter)
             return await self._state(run_id)
-        recipe = self._recipes.of_run(stored, limits=limits, plan=plan)
+        recipe = recipe or self._recipes.of_run(stored, limits=limits, plan=plan)
         load = partial(
             load_run,
             run_id,
@@ -581,7 +598,7 @@ class Service:
             retry_dead_letter=retry_dead_letter,
             observe=self._observe,
         )
-        return await self._start(recipe.block, load)
+        return await self._start(recipe.block, load, in_turn=in_turn)
 
     async def resume_all(self, *, status: str | None = None, retry_dead_letter: bool = False, **asked: Any) -> Changed:  # noqa: ANN401 - see `change_all`
         """Resume the runs that match all filters: those of `runs`, whose `limit` is 200 here.
@@ -634,32 +651,18 @@ class Service:
             edits = check_edits(edits, steps, (await self._replayed(stored, steps)).requests)
         await self._check_budget(labels)
         seed = recipe.seed if seed is None else seed
+        given: dict[str, Any] = {"fork_id": fork_id, "at": at, "edits": edits, "seed": seed, "limits": recipe.limits}
         if recipe.queued and self.workers is not None:
-            forked = await self.workers.fork(
-                run_id,
-                pattern=recipe.name,
-                fork_id=fork_id,
-                at=at,
-                edits=edits,
-                seed=seed,
-                labels=labels,
-                limits=recipe.limits,
-            )
-            return await self._state(forked)
-        load = partial(
-            load_fork,
-            run_id,
-            block=recipe.block,
-            store=StoreOptions(store=self.store, labels=labels or {}, plan=recipe.stored),
-            fork_id=fork_id,
-            at=at,
-            edits=edits,
-            seed=seed,
-            model=recipe.model,
-            limits=recipe.limits,
-            observe=self._observe,
-        )
-        return await self._start(recipe.block, load)
+            return await self._state(await self.workers.fork(run_id, pattern=recipe.name, labels=labels, **given))
+        given |= {"block": recipe.block, "model": recipe.model}
+        stored_as = StoreOptions(store=self.store, labels=labels or {}, plan=recipe.stored)
+        load = partial(load_fork, run_id, store=stored_as, observe=self._observe, **given)
+        try:
+            return await self._start(recipe.block, load)
+        except TooManyRuns:
+            self._active.check_queue()
+            header = await prepare_fork(self.store, run_id, labels=labels, plan=recipe.stored, **given)
+            return await self._queue_new(header, recipe)
 
     async def delete(self, run_id: str) -> None:
         """Delete a run that is not in progress; RunConflict while it is."""
@@ -668,13 +671,17 @@ class Service:
 
     async def recover(self) -> None:
         """Resume, in the background, the runs that an earlier process has left; with `keep_days`, delete old ones."""
-        self._recovery.begin(self.resume, keep_days=self.keep_days)
+        self._recovery.begin(self._resume, keep_days=self.keep_days)
 
     async def close(self, patience: float = 30.0) -> None:
         """Begin nothing more, let calls in flight end for `patience` seconds, and interrupt the runs.
 
         Readers get their end. With `recover` the runs are stored as "queued", for the next process.
         """
+        for run_id in self._active.close_queue():
+            if not self._recovers:
+                with suppress(FlowDebateError):  # it may have been deleted
+                    await self.cancel(run_id)
         self._draining.stop()
         await self._active.close(self._draining.quiet, patience)
         # The store of the workers is theirs to close: they may have other services.
