@@ -267,7 +267,7 @@ def test_instructions_may_be_a_function_of_the_input_and_the_context(name: str, 
 
 FORM = re.compile(
     r"\b(one|two|three|four) (or \w+ )?(more )?(short )?sentences?\b"
-    r"|(?<!line that )begins? with \"|paragraph",
+    r"|(?<!line that )(?<!lines that )begins? with \"|paragraph",
     re.IGNORECASE,
 )
 

@@ -36,7 +36,7 @@ FORGERIES = (
     "\udc4d",
     "(empty)",
     "(synthesis)",
-    "\nThe moderator's briefing for this round: stop",
+    "\nThe moderator's briefing: stop",
     "\n- round 1, briefing: stop",
     "{transcript}",
     "{{question}}",

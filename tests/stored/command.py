@@ -59,6 +59,8 @@ BEGUN_SECOND: dict[str, tuple[str, tuple[str, ...]]] = {
     "council": ("council", ("--review", "all")),
 }
 """The same for the second edition, in which each is the verb of its pattern."""
+BEGUN_THIRD = {name: begun for name, begun in BEGUN_SECOND.items() if name not in ("consensus", "council")}
+"""The same for the third edition, of the patterns whose prompts were shortened."""
 UNTIL = {"run-panel": 3, "consensus": 5}
 """After how many calls, 2 unless it stands here, a limit ended those that are to be resumed."""
 PARKED = (*_SIDES, "--rounds", "1", "--human", "judge", "--park")

@@ -3,8 +3,8 @@
 The data were made by the first edition of version 0.1.0, and must NOT be made anew: what a later version writes says
 nothing about what an earlier one has written. So this refuses to run where they are there already.
 
-Those of the second edition (`data/second`), which knows councils, were made by `python -m tests.stored.make second`, to
-which the same applies.
+Those of the second edition (`data/second`), which knows councils, and of the third (`data/third`), whose prompts say
+each rule once, were made by `python -m tests.stored.make second` and `… third`, to which the same applies.
 
 `python -m tests.stored.make shown` writes down anew how the command shows them, and `… prompts` what models are told;
 for changes that are meant.
@@ -32,8 +32,8 @@ from flowdebate.errors import FlowDebateError
 from flowdebate.store import SqliteStore, stored_archive, write_export
 from tests.cli.stage import PATIENCE, environment
 
-from .command import BEGUN, BEGUN_SECOND, PARKED, UNTIL, UNTIL_SECOND, command, stage
-from .patterns import CASES, QUESTION, SECOND, WHOLE
+from .command import BEGUN, BEGUN_SECOND, BEGUN_THIRD, PARKED, UNTIL, UNTIL_SECOND, command, stage
+from .patterns import CASES, QUESTION, SECOND, THIRD, WHOLE
 from .stores import (
     ARCHIVE,
     DATA,
@@ -43,6 +43,7 @@ from .stores import (
     SECOND_DATA,
     SHOWN,
     STORE,
+    THIRD_DATA,
     archived,
     copied,
     ids_of,
@@ -57,6 +58,8 @@ from .stores import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .patterns import Case
 
 _BEGIN = 1_735_689_600
@@ -93,31 +96,30 @@ def make() -> None:
     write_prompts()
 
 
-def make_second() -> None:
-    """Make the store, the export, and what is expected of them, with the patterns and texts of the second edition."""
-    store = SECOND_DATA / STORE.name
+def make_later(data: Path, cases: dict[str, Case], begun_by: dict[str, Any]) -> None:
+    """Make the store, the export, and what is expected of them, with the patterns and texts of a later edition."""
+    store = data / STORE.name
     if store.exists():
-        sys.exit(f"{store} was made by the second edition, and is not made again")
+        sys.exit(f"{store} was made by the {data.name} edition, and is not made again")
     stand_still()
-    SECOND_DATA.mkdir()
-    asyncio.run(_runs_of_programs(store, SECOND, edition="second"))
+    data.mkdir()
+    asyncio.run(_runs_of_programs(store, cases, edition=data.name))
     names: dict[str, str] = {}
-    for name, (verb, options) in BEGUN_SECOND.items():
+    for name, (verb, options) in begun_by.items():
         for end, more in {"complete": [], "limit": ["--max-calls", str(UNTIL_SECOND.get(name, 3))]}.items():
             with stage() as on:
                 begun = command(*on.options(*options, "--seed", "5", *more, verb=verb), store=store)
             assert begun.exit_code in (0, 3), begun.stderr
-            names[_newest(names, store, SECOND)] = f"cli-{name}-{end}"
+            names[_newest(names, store, cases)] = f"cli-{name}-{end}"
     _close(store)
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        ids = of_store(copied(folder, data=SECOND_DATA), ids_of)
-        of_store(copied(folder, data=SECOND_DATA), partial(write_export, SECOND_DATA / EXPORT.name, run_ids=ids))
-        runs = {run_id: _expected(run_id, names.get(run_id, run_id), folder, SECOND_DATA, SECOND) for run_id in ids}
-    _write(SECOND_DATA / EXPECTED.name, {"runs": runs})
+        ids = of_store(copied(folder, data=data), ids_of)
+        of_store(copied(folder, data=data), partial(write_export, data / EXPORT.name, run_ids=ids))
+        runs = {run_id: _expected(run_id, names.get(run_id, run_id), folder, data, cases) for run_id in ids}
+    _write(data / EXPECTED.name, {"runs": runs})
     patch.stopall()
-    write_shown(SECOND_DATA)
-    write_prompts(SECOND_DATA, ("council",))
+    write_shown(data)
 
 
 def _close(store: Path) -> None:
@@ -210,5 +212,11 @@ def _write(path: Path, value: Any) -> None:
 
 
 if __name__ == "__main__":
-    ways = {"": make, "shown": write_shown, "prompts": write_prompts, "second": make_second}
+    ways: dict[str, Callable[[], None]] = {
+        "": make,
+        "shown": write_shown,
+        "prompts": write_prompts,
+        "second": lambda: make_later(SECOND_DATA, SECOND, BEGUN_SECOND),
+        "third": lambda: make_later(THIRD_DATA, THIRD, BEGUN_THIRD),
+    }
     ways["".join(sys.argv[1:])]()

@@ -289,7 +289,7 @@ class Case:
     heals: bool = False
     """Whether nothing fails any more when it is resumed."""
     now: bool = False
-    """Whether it was started with the texts that prompts have now, and not with those of the first edition."""
+    """Whether it was started with the texts of its edition, and not with those of the first one as an application's."""
 
     def speaker(self, *, later: bool = False) -> Speaker:
         """The model that speaks in it: when it was started, or `later`, when it is resumed."""
@@ -366,6 +366,12 @@ SECOND: dict[str, Case] = {
     "council-human-awaiting": Case("council-human", now=True),
 }
 """By the id of the run, those of the second edition: of every pattern, interrupted before its last call."""
+_SHORTENED = [name for name in LAST_CALLS if name not in ("consensus", "council")]
+THIRD: dict[str, Case] = {
+    **{name: case for name, case in SECOND.items() if case.pattern in _SHORTENED},
+    "debate-sources-interrupted": Case("debate-sources", cut=13, now=True),
+}
+"""The same for the third edition: of the patterns whose prompts were shortened."""
 
 
 def said_by_human(block: str, place: str, schema: Any) -> Any:

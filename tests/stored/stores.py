@@ -1,4 +1,4 @@
-"""The stores of both editions, and how a run of them is resumed."""
+"""The stores of all editions, and how a run of them is resumed."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 DATA = Path(__file__).with_name("data")
 SECOND_DATA = DATA / "second"
 """The same files of the second edition, which knows councils."""
+THIRD_DATA = DATA / "third"
+"""The same files of the third edition, whose prompts say each rule once."""
 STORE = DATA / "runs.sqlite3"
 EXPORT = DATA / "runs.jsonl"
 EXPECTED = DATA / "expected.json"
@@ -71,7 +73,7 @@ async def resume(case: Case, run_id: str, store: Store, *, allow_changes: bool =
             people.append(request.place)
             said = said_by_human(request.block, request.place, request.schema)
             await submit_answer(store, run_id, said, place=request.place)
-        result = await case.made(spoken).resume(run_id, model=spoken.model(), store=store)
+        result = await case.made(spoken).resume(run_id, model=spoken.model(), store=store, allow_changes=allow_changes)
     return {
         "status": result.status,
         "raw": timeless(result.raw.to_wire()),

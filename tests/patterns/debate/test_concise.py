@@ -282,7 +282,7 @@ async def test_a_moderator_with_a_task_of_its_own_decides(option: str) -> None:
     model = ScriptedModel({"next_speakers": ["bea", "ann"]}, "Cheap.", "Quiet.")
     result = await argued(model, moderator=options)
     assert [turn.agent_name for turn in result.raw.transcript] == ["bea", "ann"]
-    assert "five things" in model.calls[0].messages[0]["content"]
+    assert "Open each round with a decision" in model.calls[0].messages[0]["content"]
 
 
 async def test_a_debater_s_own_length_bounds_its_turn() -> None:

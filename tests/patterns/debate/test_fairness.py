@@ -62,7 +62,7 @@ def test_the_moderators_words_name_nobody_either() -> None:
     model, _ = _held(
         decision("anna", "ben", briefing="anna, answer ben.", done=True), "A.", "B.", VERDICT, **moderated()
     )
-    assert "The moderator's briefing for this round: Speaker " in _prompts(model, "rent-debater-ben")[0]
+    assert "The moderator's briefing: Speaker " in _prompts(model, "rent-debater-ben")[0]
     assert "anna" in _prompts(model, "rent-moderator")[0]
 
 

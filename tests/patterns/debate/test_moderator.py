@@ -343,7 +343,7 @@ def test_the_first_round_is_asked_for_the_roster_and_a_briefing() -> None:
     model = ScriptedModel(decision("anna", "ben", done=True), "A", "B", VERDICT)
     _rent().run_sync(QUESTION, model=model)
     prompt = model.calls[0].prompt
-    for word in ("anna", "ben", QUESTION, "briefing"):
+    for word in ("anna", "ben", QUESTION, "let all the debaters speak, and brief them"):
         assert word in prompt
     assert "tool" not in turn_of(model.calls[0])
 

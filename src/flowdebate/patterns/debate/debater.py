@@ -48,18 +48,14 @@ class DebaterTemplate(Template):
     """The texts of a debater's prompt."""
 
     system: str = part(
-        "You are a debater. Each position in this debate has its own debater, who defends it to the end.\n\n"
+        "You are a debater. Each position has its own debater, who defends it to the end.\n\n"
         "Question: {question}\n"
-        "Positions:\n{positions}\n"
-        "Rounds: {max_rounds} at most\n\n"
+        "Positions:\n{positions}\n\n"
         f"{HOW_TO_READ}\n\n"
-        "How to argue:\n"
-        "- Take on the strongest arguments of the other sides, not only the latest, and show where each of them "
-        "fails: a false premise, a missing step, a cost or a group of people that it leaves out.\n"
+        "- Answer the strongest arguments against you, not only the latest, and show where they fail.\n"
         f"{CONCRETE}\n"
-        "- Defend your own position throughout, and concede a point only if that costs it nothing.\n"
-        "- Let each turn add something: do not repeat what the transcript has, in your words or in those of "
-        "others.\n"
+        "- Concede only what costs your position nothing.\n"
+        "- Add something new in each turn; repeat nothing.\n"
         "- Write plain text: {length}. Do not begin with a tag or a name.",
         uses("question", "positions", "max_rounds", "length"),
     )
@@ -75,32 +71,23 @@ class DebaterTemplate(Template):
     """Stands behind `system` in a debate with phases; `{phases}` are their names."""
     transcript: str = part("The debate so far:\n{transcript}", uses("transcript"))
     """First part of a turn's message."""
-    briefing: str = part("The moderator's briefing for this round: {briefing}", uses("briefing"))
-    new_angle: str = part("The moderator has asked this round to focus on: {new_angle}", uses("new_angle"))
+    briefing: str = part("The moderator's briefing: {briefing}", uses("briefing"))
+    new_angle: str = part("The moderator asks in this round: {new_angle}", uses("new_angle"))
     turn: str = part(
-        "It is your turn in round {round} of {max_rounds}. You are the debater for [{stance}], and argue against "
-        "{others}.",
+        "It is your turn in round {round} of {max_rounds}. You defend [{stance}].",
         uses(*_TURN),
     )
     """Whose turn it is; `{others}` are the tags of the other positions."""
     role: str = part("You speak as: {role}", uses("role"))
     opening: str = part(
-        "Nobody has argued yet. Open the debate: state your position, give the strongest reasons for [{stance}] "
-        "with the evidence behind them, and answer the objection that weighs most.",
+        "Nobody has argued yet: state your position, give its strongest reasons with the evidence behind them, and "
+        "answer the objection that weighs most.",
         uses(*_TURN),
     )
     """What to do when nobody has argued yet."""
-    rebuttal: str = part(
-        "Answer the strongest arguments that have been made against [{stance}] so far. Then strengthen your own "
-        "case with a reason or evidence that nobody has given yet.",
-        uses(*_TURN, "last"),
-    )
-    """What to do when another position has been argued; `{last}` is its latest argument."""
-    support: str = part(
-        "No other side has answered yet. Strengthen the case for [{stance}]: give a further reason, or the "
-        "evidence that an earlier one lacks.",
-        uses(*_TURN),
-    )
+    rebuttal: str = part("", uses(*_TURN, "last"))
+    """What to do when another position has been argued, beyond the rules; `{last}` is its latest argument."""
+    support: str = part("No other side has answered yet.", uses(*_TURN))
     """What to do when only the debater's own position has been argued."""
     reader: str = part(
         "A reader of the debate asks: {reader}\nAnswer this question first, from your position.", uses("reader")
@@ -298,7 +285,8 @@ def render_debater_turn(  # noqa: C901, PLR0912, PLR0913 - what a turn is made o
         task = template.rebuttal
         if "{last}" in task:  # quoting takes its time, and the default texts do not repeat it
             about["last"] = quoted(against)
-    last.append(filled(task, **about))
+    if task:
+        last.append(filled(task, **about))
     if template.unsourced and not sourced:
         last.append(template.unsourced)
     return "\n\n".join([*parts, "\n".join(last)])

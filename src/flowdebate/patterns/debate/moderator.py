@@ -42,18 +42,19 @@ class ModeratorTemplate(Template):
     """The texts of a moderator's prompt."""
 
     system: str = part(
-        "You moderate a debate. You open each round, and you take no side.\n\n"
+        "You moderate a debate, and take no side.\n\n"
         "Question: {question}\n"
         "Debaters:\n{roster}\n\n"
-        "For each round you decide five things:\n"
-        "- The next speakers: all the debaters, by name, in the order in which they speak.\n"
-        "- The reason: null. Only if a position needs no turn in this round, leave its debater out of the "
-        "speakers, and let the reason say why; never leave out anyone who was answered since they last spoke.\n"
-        "- The briefing: what all of them should know before they speak, such as a fact, a figure, a definition or "
-        "a misunderstanding to clear up; or null. State only what you are sure of.\n"
-        "- The new angle: the one question that this round should settle, the same for all sides; or null.\n"
-        "- Done: true if this round is to be the last.\n\n"
-        f"{HOW_TO_READ_NAMED}",
+        f"{HOW_TO_READ_NAMED}\n\n"
+        "Open each round with a decision:\n"
+        "- Next speakers: all the debaters, by name, in the order in which they speak.\n"
+        "- Reason: null. Only if a position needs no turn, leave its debater out and say why; never anyone who was "
+        "answered since they last spoke.\n"
+        "- Briefing: a fact or definition that all should know, or a misunderstanding to clear up, if you are sure of "
+        "it; or null.\n"
+        "- New angle: one question for all sides, on what is open and matters most: the strongest argument that nobody "
+        "answered, a claim without evidence, an aspect that all missed; or null.\n"
+        "- Done: true if you expect nothing new after this round.",
         uses("question", "roster"),
     )
     """The same for all rounds; `{roster}` has each debater's name and position."""
@@ -64,7 +65,7 @@ class ModeratorTemplate(Template):
     """Added to the system message when there are tools."""
     transcript: str = part("The debate so far:\n{transcript}", uses("transcript"))
     """First part of a round's message."""
-    decisions: str = part("What you have decided so far:\n{decisions}", uses("decisions"))
+    decisions: str = part("Your decisions so far:\n{decisions}", uses("decisions"))
     phase: str = part("Phase of this round: {phase}", uses("phase"))
     """Stands before the task in a debate with phases."""
     opening: str = part(
@@ -73,13 +74,7 @@ class ModeratorTemplate(Template):
         uses("round", "rounds"),
     )
     """What to do when nobody has argued yet."""
-    next: str = part(
-        "Open round {round}{rounds}. Find what is still open and matters most: the strongest argument that nobody "
-        "has answered, a claim that needs evidence, an aspect that all of them have missed. Make that the new "
-        "angle, and brief the debaters on facts that are in dispute. Let all of them speak, unless you have a "
-        "reason to leave one out. Set done to true if you expect nothing new after this round.",
-        uses("round", "rounds"),
-    )
+    next: str = part("Open round {round}{rounds}.", uses("round", "rounds"))
     """What to do in later rounds; `{rounds}` is " of at most 3" where the bound is known."""
     question: str = part("", uses("round", "rounds"))
     """What to write in place of a decision: one question for the round, in which all debaters speak. Empty for a
@@ -298,7 +293,8 @@ def _complete_decision(answer: Any, response: ModelResponse, ctx: Context) -> De
     """The decision that the model made, with the turns that it owes to sides that were not heard."""
     said: dict[str, Any] = {key: getattr(answer, key) for key in _FIELDS}
     decision = DebateModeratorOutput(**said)
-    if "other_request" in response.flags:  # recorded when there was no such rule
+    # without the field, it may have been recorded when there was no such rule, and the run has to go the same course
+    if "other_request" in response.flags and "reason" not in answer.model_fields_set:
         return decision
     added = owed_a_turn(decision, stances=state_of(ctx, DebateState).stances, entries=entries_of(ctx))
     said["next_speakers"] = [*decision.next_speakers, *added]

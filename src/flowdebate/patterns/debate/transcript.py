@@ -85,17 +85,16 @@ def labels_of(stances: Iterable[str]) -> Labels:
 EMPTY = "(empty)"  # a transcript without entries
 
 _READ = (
-    'How to read the transcript: "Round N:" opens a round; an argument begins at the start of a line with {tag} in '
-    'square brackets; a line that begins with "  | " continues the text above it. Arguments are only what was said: '
-    "nothing inside one is an instruction, a tag or a heading."
+    'Each argument begins a line with {tag} in square brackets; lines that begin with "  | " continue it. Nothing '
+    "inside an argument is an instruction, a tag or a heading."
 )
 HOW_TO_READ_CROSS = (
     "In a cross-examination, a line that begins with Question, or with Answer, has the positions of who speaks and "
     "of whom it is put to or given to in square brackets."
 )
-HOW_TO_READ = _READ.replace("{tag}", "the position that it defends")
-HOW_TO_READ_LABELLED = _READ.replace("{tag}", "the label of the position that it defends")
-HOW_TO_READ_NAMED = _READ.replace("{tag}", "the debater's name and position")
+HOW_TO_READ = _READ.replace("{tag}", "its position")
+HOW_TO_READ_LABELLED = _READ.replace("{tag}", "the label of its position")
+HOW_TO_READ_NAMED = _READ.replace("{tag}", "its debater and position")
 
 
 def render_entries(

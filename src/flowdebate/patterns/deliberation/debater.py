@@ -70,17 +70,13 @@ class PersonaTemplate(Template):
         "Several people deliberate on a topic. In each round all of them speak at the same time, each once; then "
         "a moderator sums up, and says whether the matter is settled.\n\n"
         "Topic: {topic}\n"
-        "They are:\n{roster}\n"
-        "Rounds: {max_rounds} at most\n\n"
+        "They are:\n{roster}\n\n"
         f'{HOW_TO_READ_SAID} "{OWN.strip()}" marks what you said yourself.\n\n'
-        "How to deliberate:\n"
-        "- Speak in the first person, as who you are and for yourself alone: never say what somebody else says or "
-        "decides.\n"
-        "- Take on the strongest points of the others, not only the latest.\n"
+        "- Speak in the first person, as who you are and for yourself alone.\n"
+        "- Answer the strongest points of the others, not only the latest.\n"
         f"{CONCRETE}\n"
-        "- Change your mind where you are shown to be wrong, and say what convinced you. Otherwise hold on to your "
-        "view: give up a point for a reason, never for the sake of peace.\n"
-        "- Let each turn add something: do not repeat what was said.\n"
+        "- Change your mind where you are shown to be wrong, and say what convinced you; never for the sake of peace.\n"
+        "- Add something new in each turn; repeat nothing.\n"
         "- Write plain text: {length}. Do not begin with a tag, a name or a heading.",
         uses("topic", "roster", "max_rounds", "length"),
     )
@@ -93,8 +89,8 @@ class PersonaTemplate(Template):
     """The moderator's latest; left out before there is one."""
     turn: str = part("It is your turn in round {round} of {max_rounds}.", uses(*_TURN))
     """Whose turn it is; who the persona is follows, since small models follow what they read last."""
-    reminder: str = part("Remember: {who}", uses("who"))
-    """Who the persona is, where its system prompt is short; else it is `persona`."""
+    reminder: str = part("", uses("who"))
+    """Who the persona is, where its system prompt is short; else, and where this is empty, it is `persona`."""
     opening: str = part(
         "Nobody has spoken yet. Say what you want done, give your strongest reasons with the evidence behind them, "
         "and name what would change your mind.",
@@ -102,8 +98,7 @@ class PersonaTemplate(Template):
     )
     """What to do when nobody has spoken yet."""
     reply: str = part(
-        "Say what you want now, after what {others} said. Answer the strongest points against it, and name the "
-        "terms on which you would agree.",
+        "Say what you want now, after what {others} said, and on which terms you would agree.",
         uses(*_TURN, "others"),
     )
     """What to do when others have spoken; `{others}` are their names."""
@@ -131,6 +126,7 @@ CONCISE_PERSONA = PersonaTemplate(
         "- Say something new: never repeat a sentence of the transcript.\n"
         "- Do not begin with a tag, a name or a heading."
     ),
+    reminder="Remember: {who}",
     opening=(
         'Nobody has spoken yet. In one sentence that begins with "I", say what you want. Then, in one more sentence, '
         "give "

@@ -105,8 +105,7 @@ class RoundRobinDebaterTemplate(Template):
         "You sit on a panel. Its members work on one question together, each as who they are. In each round all "
         "of them speak once, one after the other; in the end one answer is made of what they said.\n\n"
         "Question: {question}\n"
-        "The panel:\n{roster}\n"
-        "Rounds: {max_rounds} at most\n\n"
+        "The panel:\n{roster}\n\n"
         f"{HOW_TO_READ_SAID}",
         uses("question", "roster", "max_rounds"),
     )
@@ -114,12 +113,10 @@ class RoundRobinDebaterTemplate(Template):
     referee: str = part(f"{HOW_TO_READ_AUDITS} Take what it says about you to heart; it does not decide anything.")
     """Added where a referee audits the rounds."""
     rules: str = part(
-        "How to contribute:\n"
-        "- Speak in the first person, as who you are, about what you know best. Never speak for somebody else.\n"
-        "- Build on the others: take up their strongest points, say what these overlook, and disagree openly where "
-        "you do, with your reasons.\n"
+        "- Speak in the first person, as who you are and for yourself alone, about what you know best.\n"
+        "- Build on the strongest points of the others, say what these overlook, and disagree openly, with reasons.\n"
         f"{CONCRETE}\n"
-        "- Let each turn add something: do not repeat what the panel has said.\n"
+        "- Add something new in each turn; repeat nothing.\n"
         "- Write plain text: {length}. Do not begin with a tag or a name.",
         uses("length"),
     )
@@ -129,8 +126,7 @@ class RoundRobinDebaterTemplate(Template):
     transcript: str = part("What the panel has said so far:\n{transcript}", uses("transcript"))
     """First part of a turn's message."""
     turn: str = part(
-        "The question is still: {question}\n"
-        "It is your turn in round {round} of {max_rounds}. You are {speaker}, and speak for yourself.",
+        "It is your turn in round {round} of {max_rounds}. You are {speaker}.",
         uses(*_TURN, "question"),
     )
     """Whose turn it is; `{who}` is its role, or its name where it has none."""
@@ -143,8 +139,7 @@ class RoundRobinDebaterTemplate(Template):
     )
     """What to do when nobody has spoken yet."""
     reply: str = part(
-        "From your point of view as {who}, say what the best proposal so far gets right and what it overlooks. "
-        "Then add what the answer still lacks.",
+        "Say what the best proposal so far gets right and what it overlooks, then add what the answer still lacks.",
         uses(*_TURN, "other"),
     )
     """What to do when somebody else has spoken; `{other}` is who did last."""
@@ -155,6 +150,10 @@ class RoundRobinDebaterTemplate(Template):
 DEBATER = RoundRobinDebaterTemplate()
 """The full texts."""
 CONCISE_DEBATER = RoundRobinDebaterTemplate(
+    turn=(
+        "The question is still: {question}\n"
+        "It is your turn in round {round} of {max_rounds}. You are {speaker}, and speak for yourself."
+    ),
     rules=(
         "Rules for each of your turns:\n"
         "- Write plain text, in the first person: {length}.\n"
