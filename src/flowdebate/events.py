@@ -137,8 +137,10 @@ def wire_of(event: object) -> dict[str, Any]:
     is raised, and `json.dumps(wire, allow_nan=False)` works, whatever the event is.
     """
     with suppress(Exception):  # a foreign class may refuse to be hashed, and be anything else but an event
-        if isinstance(event, BaseEvent) and _is_ours(type(event)):
-            return event.to_wire()
+        if isinstance(event, BaseEvent):
+            kind = type(event)
+            if kind in _KINDS or any(kind in info.load_events() for info in PATTERNS.values()):
+                return event.to_wire()
     wire: dict[str, Any] = {"kind": "custom", "name": "object"}
     with suppress(Exception):
         wire["name"] = json_data(type(event).__name__)
@@ -163,11 +165,6 @@ def event_schema() -> dict[str, Any]:
         if kind not in _KINDS:
             _add_to(schema, kind)
     return schema
-
-
-def _is_ours(kind: type[Any]) -> bool:
-    """Whether this is the class of an event of this library, or of a pattern that is registered."""
-    return kind in _KINDS or any(kind in info.load_events() for info in PATTERNS.values())
 
 
 def _add_to(schema: dict[str, Any], kind: type[Any]) -> None:

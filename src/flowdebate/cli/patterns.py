@@ -31,7 +31,7 @@ from flowdebate.service.plans.options import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from flowdebate.blocks.human.human import Ask
     from flowdebate.patterns import PatternInfo
@@ -177,7 +177,10 @@ def _run(  # noqa: PLR0913 - the options of this front end
         from flowdebate.service.runs import opened
 
         if given.get(info.subject) == "-":
-            given = {**given, info.subject: _read_subject(info, given)}
+            if "-" in (given.get("sources") or ()):
+                subject = info.subject.upper()
+                raise misuse("--source", "-", f"Only one of {subject} and --source can be -, which is stdin.")
+            given = {**given, info.subject: read_text("-", megabytes=MEGABYTES).strip()}
         plan = make_plan(info, given, file=file, ask=ask_here(), begins=True)
         if no_store and store is not None:
             raise misuse("--store", store, "--store and --no-store exclude each other.")
@@ -228,13 +231,6 @@ async def _begin(
         # a data directory that cannot be written (a container, a full disk) must not forbid a debate
         tell(f"Warning: the run is not stored: {error}")
         return None
-
-
-def _read_subject(info: PatternInfo, given: Mapping[str, Any]) -> str:
-    """The question, the topic, the proposition or the task that is piped in."""
-    if "-" in (given.get("sources") or ()):
-        raise misuse("--source", "-", f"Only one of {info.subject.upper()} and --source can be -, which is stdin.")
-    return read_text("-", megabytes=MEGABYTES).strip()
 
 
 def ask_here() -> Ask | None:

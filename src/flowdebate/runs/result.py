@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from urllib.parse import unquote
 
 from flowdebate._util.importing import InNotebooks
 from flowdebate.resources.resource import StateHandle
 from flowdebate.resources.tasks import TaskCollection
-from flowdebate.runs.seats import models_by_seat
+from flowdebate.runs.durable.suspend import HumanRequest, role_in_name
+from flowdebate.runs.events import ModelCalled, RunStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 
     from flowdebate.models.usage import Usage
     from flowdebate.runs.context import Session
-    from flowdebate.runs.durable.suspend import HumanRequest
-    from flowdebate.runs.events import RunStatus
     from flowdebate.runs.run import Run
     from flowdebate.store.base import Store
 
@@ -269,3 +269,23 @@ class RunEvents:
 
 _END = object()
 """Comes after the last event."""
+
+
+def models_by_seat(events: Iterable[object]) -> dict[str, tuple[str, ...]]:
+    """Return the names of the models that have answered, by seat: a name on the roster, a role, or a block."""
+    seats: dict[str, dict[str, None]] = {}
+    for event in events:
+        if isinstance(event, ModelCalled) and event.error is None:
+            answered = event.attempts[-1].model if event.attempts else event.model  # a fallback, perhaps
+            seats.setdefault(_seat_of(event), {})[answered] = None
+    return {seat: tuple(models) for seat, models in seats.items()}
+
+
+def _seat_of(call: ModelCalled) -> str:
+    """Return the seat of a call, whose block is "{pattern}-{role}-{member}" where it is that of a member."""
+    if call.role in ("debater", "reviewer"):
+        for pattern in call.path.split("/"):
+            name = call.block.removeprefix(f"{unquote(pattern)}-").removeprefix("stand-in-")
+            if name != call.block and role_in_name(call.block, pattern) is not None:
+                return name.partition("-")[2] or call.role
+    return call.role or call.block

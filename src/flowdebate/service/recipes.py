@@ -156,7 +156,8 @@ class Recipes:
         plan = plan_of(run, {}, to_ask=to_ask)
         if to_ask and self.allowed is not None:  # an import, or one of a program that may ask others
             models = run.header.model if plan.models is None and self._model is None else None
-            self.allowed.check(plan.options, *_texts_in(models))
+            names = models.values() if isinstance(models, Mapping) else [models]
+            self.allowed.check(plan.options, *(each for each in names if isinstance(each, str)))
         if not to_ask:  # a replay opens no recording, and wraps no model that it does not ask
             plan = replace(plan, policies=Policies())
         return self._of_plan(plan, limits, labels, recording=False)
@@ -282,8 +283,3 @@ class Recipes:
 def _goes_on(run: StoredRun) -> GoesOn | None:
     """How a stored run of a registered pattern goes on with another one, if it does."""
     return GoesOn.of_plan((run.header.plan or {}).get("goes_on"))
-
-
-def _texts_in(names: object) -> list[str]:
-    values = names.values() if isinstance(names, Mapping) else [names]
-    return [each for each in values if isinstance(each, str)]

@@ -576,12 +576,12 @@ class Service(Readership):
         await self._check_budget(stored.header.labels)
         workers = self._workers_of(stored)
         if workers is not None:
-            _check_left_out(
-                limits=limits,
-                plan=plan,
-                on_uncertain=None if on_uncertain == "retry" else on_uncertain,
-                allow_changes=allow_changes or None,
-            )
+            asked = None if on_uncertain == "retry" else on_uncertain
+            given = {"limits": limits, "plan": plan, "on_uncertain": asked, "allow_changes": allow_changes or None}
+            for name, value in given.items():
+                if value is not None:
+                    allowed = "left out: workers execute this run as they are configured"
+                    raise ConfigurationError("Service.resume()", name, value, allowed)
             await workers.resume(run_id, retry_dead_letter=retry_dead_letter)
             return await self._state(run_id)
         recipe = recipe or self._recipes.of_run(stored, limits=limits, plan=plan)
@@ -688,11 +688,3 @@ class Service(Readership):
         if self._opened is not None and (self.workers is None or self._opened is not self.workers.store):
             with suppress(StoreError):
                 await close_store(self._opened)
-
-
-def _check_left_out(**options: object) -> None:
-    """ConfigurationError for an option of `Service.resume()` that workers would not follow."""
-    for name, value in options.items():
-        if value is not None:
-            allowed = "left out: workers execute this run as they are configured"
-            raise ConfigurationError("Service.resume()", name, value, allowed)

@@ -19,7 +19,6 @@ from flowdebate.cli.terminal.process import report_problems, tell
 from flowdebate.service.plans.options import Option
 
 if TYPE_CHECKING:
-    from flowdebate.models.base import Model
     from flowdebate.service.plans.plan import Plan
     from flowdebate.service.service import Service
 
@@ -58,18 +57,13 @@ def demo(
 
 def recorded_plan(speed: float) -> Plan:
     """The plan of the recorded debate, whose model plays the recording."""
+    from flowdebate.models.recording import PlayedModel
     from flowdebate.patterns import PATTERNS
     from flowdebate.service.plans.plan import make_plan
 
-    model = _player(speed)
+    model = PlayedModel(RECORDING, words=_WORDS * speed)
     plan = make_plan(PATTERNS["debate"], {}, file=str(_FOLDER / "demo.toml"))
     return replace(plan, models={"chat": model, "synthesize": model})
-
-
-def _player(speed: float) -> Model:
-    from flowdebate.models.recording import PlayedModel
-
-    return PlayedModel(RECORDING, words=_WORDS * speed)
 
 
 async def _serve(plan: Plan) -> None:

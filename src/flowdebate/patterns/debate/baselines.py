@@ -240,7 +240,8 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
         super().__init__(name, resources=shared, hidden=hidden)
 
     async def act(self, value: Any, ctx: Context, /) -> list[BaselineAnswer]:  # noqa: ANN401 - the pattern's input
-        debate = _debate_of(ctx)
+        around = ctx.scope.sequencer  # the debate is around the block, or beside it (`with_baselines`)
+        debate = ctx.path.rpartition("/")[0].rpartition("/")[0] if around is None else around.path
 
         async def count() -> Usage:
             return _used(ctx, debate)
@@ -386,12 +387,6 @@ def _room(budget: float | None, spent: float | None, calls: int, votes: int) -> 
     if not budget or not spent:  # unknown to the server, or not counted: at equal calls
         return max(calls - votes, 0)
     return max(int((budget - spent) * votes // spent), 0)
-
-
-def _debate_of(ctx: Context) -> str:
-    """The path of the debate that is compared: around the block, or beside it (`with_baselines`)."""
-    around = ctx.scope.sequencer
-    return ctx.path.rpartition("/")[0].rpartition("/")[0] if around is None else around.path
 
 
 def _used(ctx: Context, place: str) -> Usage:

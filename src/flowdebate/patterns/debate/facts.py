@@ -24,7 +24,6 @@ from flowdebate.prompts.template import filled
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from flowdebate.models.base import ModelResponse
     from flowdebate.patterns.debate.debater import DebaterTemplate
     from flowdebate.patterns.roles import RolePrompt
     from flowdebate.runs.context import Context
@@ -79,7 +78,7 @@ class FactSorter:
                 prompt=_SYSTEM,
                 user=asked,
                 choices=letters,
-                transform=_logprobs,
+                transform=lambda _, response, __: response.logprobs,
                 **{**self.options, "visibility": Visibility(client=False, history=False)},
             )
             inner = ctx.child(self.name, f"{ctx.path}/{self.name}[{shift}]")
@@ -102,10 +101,6 @@ def create_sorter(
     """The sorter `{name}-facts`, with the model of a debater's `options`."""
     of_model = {key: options[key] for key in ("model", "settings") if options.get(key) is not None}
     return FactSorter(name=f"{name}-facts", stances=tuple(dict.fromkeys(stances)), wording=wording, options=of_model)
-
-
-def _logprobs(_: object, response: ModelResponse, __: Context) -> Mapping[str, float] | None:
-    return response.logprobs
 
 
 async def sort_facts(sorter: FactSorter, sources: Sequence[Source], value: object, ctx: Context) -> None:

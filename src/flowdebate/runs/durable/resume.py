@@ -20,8 +20,8 @@ from flowdebate.runs.durable.fork import fork_header, journal_of
 from flowdebate.runs.durable.journal import Journal, plain, wait_uncancelled
 from flowdebate.runs.limits import Limits
 from flowdebate.runs.observer import Observer, observer_of
+from flowdebate.runs.result import models_by_seat
 from flowdebate.runs.run import Run
-from flowdebate.runs.seats import models_by_seat
 from flowdebate.store.base import COMPLETE, RunHeader, Store, StoredRun
 from flowdebate.store.open import StoreChoice, open_store
 
