@@ -54,6 +54,20 @@ def test_a_plan_file_takes_them_too(tmp_path: Path) -> None:
     assert json.loads(again.stdout)["runId"] == "rents"
 
 
+def test_a_run_is_found_by_its_labels() -> None:
+    """They are given with the command that starts it; what is none is refused before anything is asked."""
+    with Stage(turns=SAID) as on:
+        line = on.options(*SIDES, "--max-rounds", "1")
+        assert command(*line, "--label", "team=red", "--label", "topic=rents=1").exit_code == 0
+        asked = len(on.bodies)
+        wrong, nowhere = command(*line, "--label", "red"), command(*line, "--label", "team=red", "--no-store")
+        assert len(on.bodies) == asked
+    found = [json.loads(command("runs", "--label", each, "--json").stdout) for each in ("team=red", "team=blue")]
+    assert [len(each["runs"] if isinstance(each, dict) else each) for each in found] == [1, 0]
+    assert (wrong.exit_code, "NAME=VALUE, such as" in wrong.stderr) == (2, True)
+    assert "--label and --no-store exclude each other" in nowhere.stderr
+
+
 def test_a_run_is_not_started_or_resumed_by_accident() -> None:
     """A taken id, another question, and options that do not go together are refused before anything is asked."""
     with Stage(turns=SAID) as on:

@@ -88,8 +88,10 @@ def registered(workers: Any) -> Any:
 async def test_all_runs_that_match_are_resumed_on_the_command_line(fleet: Fleet) -> None:
     """`cancel` and `resume` of `flowdebate queue`, which executes nothing itself."""
     workers = fleet.workers()
-    run_id = await workers.submit("city", f"{workers.name}?")
-    assert "1 run cancelled" in await command(fleet, "cancel", "--text", workers.name)
+    run_id = await workers.submit("city", f"{workers.name}?", labels={"team": workers.name})
+    other = await workers.submit("city", f"{workers.name}!")
+    assert "1 run cancelled" in await command(fleet, "cancel", "--label", f"team={workers.name}")
+    assert (await workers.status(other)).status == "queued"
     assert (await workers.status(run_id)).status == "interrupted"
     assert "1 run resumed" in await command(fleet, "resume", "--status", "interrupted", "--text", workers.name)
     assert (await workers.status(run_id)).delivery == "waiting"

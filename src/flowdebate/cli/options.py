@@ -108,9 +108,14 @@ Labels: TypeAlias = Annotated[
     Option(flag="--label", panel="Selection", metavar="NAME=VALUE", help="Only runs with this label; repeat for each."),
 ]
 
+OwnLabels: TypeAlias = Annotated[
+    list[Text] | None,
+    Option(flag="--label", panel="Storage", metavar="NAME=VALUE", help="A label to find the run by; repeat for each."),
+]
+
 
 def read_labels(given: Sequence[str] | None) -> dict[str, str]:
-    """The labels that runs must have; ConfigurationError for what is none."""
+    """Labels by name; ConfigurationError for what is none."""
     for each in given or ():
         check(each.partition("=")[0] and "=" in each, "--label", each, "NAME=VALUE, such as owner=ann")
     return dict(each.split("=", 1) for each in given or ())

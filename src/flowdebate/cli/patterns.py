@@ -47,6 +47,7 @@ _HERE = {
     "store": opt.StoreName,
     "no_store": opt.NoStore,
     "run_id": opt.RunId,
+    "label": opt.OwnLabels,
     "resume": opt.Resume,
     "as_json": opt.Json,
     "markdown": opt.Markdown,
@@ -164,6 +165,7 @@ def _run(  # noqa: PLR0913 - the options of this front end
     store: str | None,
     no_store: bool,
     run_id: str | None,
+    label: Sequence[str] | None,
     resume: bool,
     as_json: bool,
     markdown: Path | None,
@@ -182,13 +184,11 @@ def _run(  # noqa: PLR0913 - the options of this front end
                 raise misuse("--source", "-", f"Only one of {subject} and --source can be -, which is stdin.")
             given = {**given, info.subject: read_text("-", megabytes=MEGABYTES).strip()}
         plan = make_plan(info, given, file=file, ask=ask_here(), begins=True)
-        if no_store and store is not None:
-            raise misuse("--store", store, "--store and --no-store exclude each other.")
         opt.check_named("--run-id", run_id, resume=resume)
-        if no_store and run_id is not None:
-            raise misuse(
-                "--run-id", run_id, "--run-id and --no-store exclude each other: the run is found in the store."
-            )
+        labels = opt.read_labels(label)
+        for option, value in (("--store", store), ("--run-id", run_id), ("--label", label)):
+            if no_store and value is not None:
+                raise misuse(option, value, f"{option} and --no-store exclude each other: nothing is stored.")
         check_target(markdown)
         if form is not None and as_json:
             raise misuse("--format", form, "--format and --json exclude each other.")
@@ -207,21 +207,20 @@ def _run(  # noqa: PLR0913 - the options of this front end
                 plan = _propose_sides(plan, yes=yes, place=place, run_id=run_id)
 
             named = place is not None and place.named
-            begin = partial(_begin, plan=plan, run_id=run_id, resume=resume, named=named)
+            begin = partial(_begin, plan=plan, run_id=run_id, labels=labels, resume=resume, named=named)
             code = asyncio.run(execute(plan, place, begin, show, markdown))
     raise typer.Exit(code)
 
 
 async def _begin(
-    service: Service | None, *, plan: Plan, run_id: str | None, resume: bool, named: bool
+    service: Service | None, *, plan: Plan, run_id: str | None, labels: dict[str, str], resume: bool, named: bool
 ) -> RunState | None:
     """Begin the run; None if it is not stored. `named` is whether the user has named the store."""
     try:
         if service is None:
             return None
-        if run_id is not None:
-            return await begin_named(service, run_id, partial(service.begin, plan, run_id=run_id), plan, resume=resume)
-        return await service.begin(plan)
+        begin = partial(service.begin, plan, run_id=run_id, labels=labels)
+        return await (begin() if run_id is None else begin_named(service, run_id, begin, plan, resume=resume))
     except StoreError as error:
         if run_id is not None:
             raise

@@ -409,6 +409,7 @@ def queue(
     status: opt.Status = None,
     pattern: opt.Pattern = None,
     text: opt.Search = None,
+    label: opt.Labels = None,
     retry_dead_letter: Annotated[bool, Option(help="resume: also runs that were given up.")] = False,
     as_json: opt.Json = False,
 ) -> None:
@@ -416,7 +417,7 @@ def queue(
 
     With resume or cancel, 200 runs at a time: without --status those that stopped early, or those that go on.
     """
-    filters = {"status": status, "pattern": pattern, "text": text}
+    filters: dict[str, Any] = {"status": status, "pattern": pattern, "text": text, "labels": opt.read_labels(label)}
     if action == "show" and (any(filters.values()) or retry_dead_letter):
         raise misuse("ACTION", action, "Filters say which runs to resume or cancel: name one of them as the ACTION.")
     sys.path.insert(0, str(Path.cwd()))  # as `python -m` does
