@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 ROOT = Path(__file__).resolve().parents[1]
-PATTERNS = ("debate", "deliberation", "handoff", "consensus", "round_robin", "council")
+PATTERNS = ("debate", "deliberation", "handoff", "consensus", "round_robin", "council", "review")
 FAILURES = "tests/patterns/test_provider_failures.py"
 PREDICATES = "tests/patterns/test_predicates.py"
 CONDITIONS = "tests/patterns/test_stop_conditions.py"
@@ -29,7 +29,7 @@ MISTAKES = "tests/patterns/test_mistakes.py"
 OPTIONS = "tests/patterns/test_options.py"
 REFUSED = "tests/patterns/test_refused_options.py"
 COMPOSED = "tests/patterns/test_composed.py"
-HAVE_NO_ROUNDS, ONE_AT_A_TIME = ("council",), ("handoff",)
+HAVE_NO_ROUNDS, ONE_AT_A_TIME = ("council", "review"), ("handoff",)
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ BREAKS = (
         'flag: Flag | None = "empty" if is_blank(text) else ',
         "flag: Flag | None = ",
         beside=(("patterns/handoff/answers.py", 'return "empty" if not self.text else ', "return "),),
-        without=("consensus",),
+        without=("consensus", "review"),
     ),
     Break(
         "a block cannot change history",

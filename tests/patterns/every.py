@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from flowdebate import Debater, consensus, council, debate, deliberation, handoff, round_robin
+from flowdebate import Debater, consensus, council, debate, deliberation, handoff, review, round_robin
 from flowdebate.patterns.council.schemas import ReviewAsked
+from flowdebate.patterns.review import ReviewInput
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,18 +42,25 @@ def every_pattern(act: Callable[[Any, Context], object], **options: Any) -> dict
         "handoff": handoff(name="x", debaters=people, max_turns=ROUNDS, on_invalid="random", **options),
         "consensus": consensus(agents=people, convergence=None, **same),
         "council": council(name="x", members=people, chair=lambda _: "Yes."),
+        "review": review(name="x", reviewers=people, merger=lambda _: {"pairs": []}),
     }
 
 
-PATTERNS = ("debate", "round_robin", "deliberation", "handoff", "consensus", "council")
-WITH_ROUNDS = PATTERNS[:-1]
+PATTERNS = ("debate", "round_robin", "deliberation", "handoff", "consensus", "council", "review")
+WITH_ROUNDS = PATTERNS[:-2]
 
 
-def answer_of(asked: Any) -> object:
+def answer_of(asked: Any) -> object:  # noqa: PLR0911 - one for each pattern
     """A speaker's answer to whatever its pattern asks of it."""
     if isinstance(asked, ReviewAsked):
         return {"ranking": [{"answer": letter, "reason": "Sound."} for letter, _ in asked.answers]}
+    if isinstance(asked, ReviewInput):
+        return [{"title": "No figures", "claim": "I say so.", "severity": "major"}]
     match getattr(asked, "kind", None):
+        case "examine":
+            return {"verdicts": []}
+        case "defend":
+            return {"answers": []}
         case "critique":
             return {"reasoning": "Thin.", "issues": ["no figures"], "suggestions": []}
         case "vote":

@@ -18,6 +18,7 @@ from flowdebate import (
     debate,
     deliberation,
     handoff,
+    review,
     round_robin,
 )
 from flowdebate.patterns.consensus.agents import create_conclusive_judge
@@ -38,6 +39,7 @@ TURNS = {
     "handoff": ("speaker",),
     "consensus": ("propose", "criticise", "revise", "vote"),
     "council": ("member", "reviewer"),
+    "review": ("reviewer", "examiner"),
 }
 """What the blocks of speakers are called in each kind of turn."""
 
@@ -55,12 +57,13 @@ DECIDERS = {
     "deliberation": Decider("moderator", "no_report"),
     "consensus": Decider("judge", "no_report"),
     "council": Decider("chair", "no_output"),
+    "review": Decider("merger", "skipped"),
 }
 """Of all patterns but the handoff, in which nobody decides but the speakers."""
 WORD = re.compile(r"\bw[0-9a-f]{12}\b")
 
 
-def talk(
+def talk(  # noqa: PLR0911 - one for each pattern
     pattern: str, *, policy: FailurePolicy | None = None, block: Any = None, decider: Any = None, **options: Any
 ) -> Sequencer[Any, Any]:
     """The pattern as `x`, of two rounds if it has any; `block` speaks for bob, `decider` in the role that decides."""
@@ -87,6 +90,8 @@ def talk(
         case "consensus":
             judged = {"judge": create_conclusive_judge(name="x"), **given}
             return consensus(agents=people, max_rounds=2, convergence=None, **judged)
+        case "review":
+            return review(reviewers=people, **given)
         case _:
             return council(members=people, **given)
 
@@ -136,6 +141,14 @@ class Talkers:
 
 def _answer(request: ModelRequest, word: str) -> Any:
     text, name = f"I say {word}.", request.block.rpartition("-")[2]
+    asked = set((request.output_schema or {}).get("properties", ()))
+    if "findings" in asked:
+        return {"findings": [{"title": f"Finding of {name}", "claim": text, "severity": "major"}]}
+    if "pairs" in asked:
+        return {"pairs": []}
+    if role_of(request) == "examiner":
+        shown = re.findall(r"^\[(F\d+)\]", str(request.messages[-1]["content"]), re.MULTILINE)
+        return {"verdicts": [{"finding": each, "verdict": "confirm", "reason": "So it is."} for each in shown]}
     if role_of(request) == "reviewer":
         letters = re.findall(r"^\[Answer ([A-Z]+)\]", str(request.messages[-1]["content"]), re.MULTILINE)
         return {"ranking": [{"answer": letter, "reason": word} for letter in letters]}

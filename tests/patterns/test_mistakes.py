@@ -17,6 +17,7 @@ from flowdebate import (
     deliberation,
     generator,
     handoff,
+    review,
     round_robin,
 )
 from flowdebate.errors import ConfigurationError, FlowDebateWarning
@@ -37,6 +38,7 @@ FACTORIES: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "handoff": (handoff, {"debaters": PEOPLE}),
     "council": (council, {"members": PEOPLE}),
     "consensus": (consensus, {"agents": PEOPLE, "similarity": Jaccard()}),
+    "review": (review, {"reviewers": PEOPLE}),
 }
 
 
@@ -172,7 +174,7 @@ def test_a_type_error_of_the_callers_own_is_left_alone() -> None:
 @pytest.mark.parametrize("pattern", FACTORIES)
 def test_many_members_are_warned_of(pattern: str) -> None:
     """As many rounds are: the caller's line is shown, and how many to use."""
-    field = {"council": "members", "consensus": "agents"}.get(pattern, "debaters")
+    field = {"council": "members", "consensus": "agents", "review": "reviewers"}.get(pattern, "debaters")
     stance = {"stance": "for"} if pattern == "debate" else {}
     crowd: list[dict[str, str]] = [{"name": f"p{number}", **stance} for number in range(12)]
     if stance:

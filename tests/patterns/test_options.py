@@ -80,6 +80,7 @@ ROLES_OF_ONES_OWN: dict[tuple[str, str], Any] = {
     ("deliberation", "moderator"): REPORT,
     ("consensus", "judge"): {"reasoning": "Much is open.", "conclusive": False},
     ("council", "chair"): "Yes.",
+    ("review", "merger"): {"pairs": []},
 }
 """The roles that a block of the application's own can take, a speaker's or another one, with what it says there."""
 
@@ -116,7 +117,7 @@ def people(pattern: str, **anns: Any) -> dict[str, Any]:
     """Two speakers, of whom the first has options of its own."""
     if pattern == "debate":
         return {"debaters": [Debater("ann", "for", **anns), Debater("bea", "against")]}
-    field = {"consensus": "agents", "council": "members"}.get(pattern, "debaters")
+    field = {"consensus": "agents", "council": "members", "review": "reviewers"}.get(pattern, "debaters")
     return {field: [Persona("ann", **anns), Persona("bea")]}
 
 
@@ -160,6 +161,7 @@ VISIBILITIES: dict[str, dict[str, tuple[str, bool]]] = {
     "handoff": {"debater": ("-speaker-", False)},
     "consensus": {"agent": ("-propose-", False)},
     "council": {"member": ("-member-", False), "chair": ("-chair", True)},
+    "review": {"reviewer": ("-reviewer-", False)},
 }
 """The roles of each pattern that have a visibility: their blocks, and whether the history keeps them by default."""
 

@@ -15,6 +15,7 @@ from flowdebate.patterns.debate.schemas import DebateInput
 from flowdebate.patterns.deliberation import create_deliberation_transcript
 from flowdebate.patterns.deliberation.schemas import DeliberationInput
 from flowdebate.patterns.handoff.schemas import HandoffInput
+from flowdebate.patterns.review import ReviewInput
 from flowdebate.patterns.round_robin.schemas import RoundRobinInput
 from flowdebate.resources.resource import StateResource
 from flowdebate.testing import FunctionModel, ScriptedModel
@@ -24,9 +25,11 @@ from .every import PATTERNS, WITH_ROUNDS
 from .test_mistakes import FACTORIES, made
 from .test_prompt_options import said
 
-ROSTER = {"consensus": "agents", "council": "members"}
+ROSTER = {"consensus": "agents", "council": "members", "review": "reviewers"}
 """The option that has the speakers, where it is not `debaters`."""
-LEAST = {pattern: "one" if pattern == "consensus" else "two" for pattern in PATTERNS}
+ALONE = ("consensus", "review")
+"""Patterns that one speaker may hold."""
+LEAST = {pattern: "one" if pattern in ALONE else "two" for pattern in PATTERNS}
 WHAT = {"debate": "Debater", **{pattern: "Persona" for pattern in PATTERNS if pattern != "debate"}}
 
 
@@ -60,13 +63,13 @@ def test_a_pattern_has_a_name(pattern: str, name: Any) -> None:
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_a_roster_is_a_list_of_enough_speakers(pattern: str) -> None:
-    """Neither text nor a mapping, and neither none nor, but for a consensus, one alone."""
+    """Neither text nor a mapping, and neither none nor, but for a consensus and a review, one alone."""
     field = roster_of(pattern)
     no_lists: tuple[Any, ...] = ("ab", {"a": "for"}, 3)
     for value in no_lists:
         error = refused(pattern, **{field: value})
         assert (error.field, error.allowed) == (field, f"a list of {WHAT[pattern]} or dicts")
-    for few in [[], *([] if pattern == "consensus" else [[speaker(pattern, "ann")]])]:
+    for few in [[], *([] if pattern in ALONE else [[speaker(pattern, "ann")]])]:
         error = refused(pattern, **{field: few})
         assert (error.field, error.allowed) == (field, f"at least {LEAST[pattern]} {field}")
 
@@ -180,6 +183,7 @@ VISIBLE = {
     "handoff": ("debater",),
     "consensus": ("agent",),
     "council": ("member", "chair"),
+    "review": ("reviewer",),
 }
 
 
@@ -200,6 +204,7 @@ ABSENT = {
     ("round_robin", "referee"): "None or False, which leave it out, True, the default one, a block, or a function",
     ("deliberation", "moderator"): "None, which is the default block, False, which leaves it out, a block, or a fun",
     ("council", "chair"): "a block, or a function",
+    ("review", "merger"): "None, which is the default block, False, which leaves it out, a block, or a function",
     ("consensus", "judge"): "a block or a function",
     ("consensus", "tie_break"): "a block or a function",
 }
@@ -244,6 +249,7 @@ SUBJECTS: dict[str, tuple[str, type[Any]]] = {
     "handoff": ("proposition", HandoffInput),
     "consensus": ("task", ConsensusInput),
     "council": ("question", CouncilInput),
+    "review": ("question", ReviewInput),
 }
 """The subject of each pattern, and the type of its input."""
 

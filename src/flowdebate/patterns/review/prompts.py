@@ -51,7 +51,8 @@ class ReviewerTemplate(Template):
     focus: str = part("Look above all for: {focus}", uses("focus"))
     """Behind it, if there is a focus."""
     shown: str = part(
-        f"Question: {{question}}\n\n{_HOW_TO_READ}\n\nThe findings:\n{{findings}}", uses("question", lines=["findings"])
+        f"Question: {{question}}\n\n{_HOW_TO_READ} Name each by its number alone.\n\nThe findings:\n{{findings}}",
+        uses("question", lines=["findings"]),
     )
     """Findings that there are."""
     examine: str = part(

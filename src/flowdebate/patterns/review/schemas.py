@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal, TypeAlias, get_args
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from flowdebate._util.text import is_blank
 from flowdebate._util.wire import BaseEvent, WireModel, new_dict, new_list
@@ -38,6 +38,12 @@ MOST_FINDINGS = 50
 """Of one reviewer."""
 _Text = Annotated[str, Field(max_length=4_000)]
 _Short = Annotated[str, Field(max_length=300)]
+# small models write its title there: a grammar holds them to the number, and who adds the brackets is understood
+_Id = Annotated[
+    str,
+    Field(max_length=300, description="Its number", json_schema_extra={"pattern": "^F[0-9]{1,4}$"}),
+    AfterValidator(lambda text: text.strip("[] ")),
+]
 
 
 class ReviewInput(PatternInput):
@@ -252,7 +258,7 @@ class ReviewRawOutput(PatternOutput):
 class Examined(WireModel):
     """A reviewer's verdict on one finding of others."""
 
-    finding: _Short
+    finding: _Id
     verdict: Literal["confirm", "refute", "unsure"]
     reason: _Text
     quote: Annotated[_Text | None, Field(description="Words of the material that show it, exactly as they stand")] = (
@@ -281,7 +287,7 @@ class ExaminationTurned(WireModel):
 class Defended(WireModel):
     """An answer to those who refute one finding."""
 
-    finding: _Short
+    finding: _Id
     stands: Annotated[bool, Field(description="false withdraws the finding")]
     reason: _Text
 
