@@ -34,6 +34,7 @@ _SAME: dict[str, Any] = {
     **{
         word: said[-1 if word == "SETTLED" else 0] if isinstance(said, list) else said for word, said in ANSWERS.items()
     },
+    "findings": {"findings": [{"title": "No figures", "claim": "Nobody says how many.", "severity": "major"}]},
 }
 """What is answered, by a word of the schema: the same to everybody, so that it may be asked for in any order."""
 
@@ -61,12 +62,14 @@ BEGUN_SECOND: dict[str, tuple[str, tuple[str, ...]]] = {
 """The same for the second edition, in which each is the verb of its pattern."""
 BEGUN_THIRD = {name: begun for name, begun in BEGUN_SECOND.items() if name not in ("consensus", "council")}
 """The same for the third edition, of the patterns whose prompts were shortened."""
+BEGUN_FOURTH: dict[str, tuple[str, tuple[str, ...]]] = {"review": ("review", ("--gate", "no confirmed blocker"))}
+"""The same for the fourth edition, of reviews."""
 UNTIL = {"run-panel": 3, "consensus": 5}
 """After how many calls, 2 unless it stands here, a limit ended those that are to be resumed."""
 PARKED = (*_SIDES, "--rounds", "1", "--human", "judge", "--park")
 """With these, a run waits for a human to judge it."""
-UNTIL_SECOND = {"deliberation": 2, "consensus": 8, "council": 5}
-"""After how many calls, 3 unless it stands here, a limit ended those of the second edition."""
+UNTIL_LATER = {"review": 2, "deliberation": 2, "consensus": 8, "council": 5}
+"""After how many calls, 3 unless it stands here, a limit ended those of later editions."""
 VERDICT = '{"reasoning": "It answered.", "winner": "cap rents", "verdict": "Cap them."}'
 """What the human says."""
 

@@ -4,7 +4,8 @@ The data were made by the first edition of version 0.1.0, and must NOT be made a
 nothing about what an earlier one has written. So this refuses to run where they are there already.
 
 Those of the second edition (`data/second`), which knows councils, and of the third (`data/third`), whose prompts say
-each rule once, were made by `python -m tests.stored.make second` and `… third`, to which the same applies.
+each rule once, were made by `python -m tests.stored.make second` and `… third`, to which the same applies. So were
+those of reviews, by `… fourth`.
 
 `python -m tests.stored.make shown` writes down anew how the command shows them, and `… prompts` what models are told;
 for changes that are meant.
@@ -32,13 +33,14 @@ from flowdebate.errors import FlowDebateError
 from flowdebate.store import SqliteStore, stored_archive, write_export
 from tests.cli.stage import PATIENCE, environment
 
-from .command import BEGUN, BEGUN_SECOND, BEGUN_THIRD, PARKED, UNTIL, UNTIL_SECOND, command, stage
-from .patterns import CASES, QUESTION, SECOND, THIRD, WHOLE
+from .command import BEGUN, BEGUN_FOURTH, BEGUN_SECOND, BEGUN_THIRD, PARKED, UNTIL, UNTIL_LATER, command, stage
+from .patterns import CASES, FOURTH, QUESTION, SECOND, THIRD, WHOLE
 from .stores import (
     ARCHIVE,
     DATA,
     EXPECTED,
     EXPORT,
+    FOURTH_DATA,
     PROMPTS,
     SECOND_DATA,
     SHOWN,
@@ -106,7 +108,7 @@ def make_later(data: Path, cases: dict[str, Case], begun_by: dict[str, Any]) -> 
     asyncio.run(_runs_of_programs(store, cases, edition=data.name))
     names: dict[str, str] = {}
     for name, (verb, options) in begun_by.items():
-        for end, more in {"complete": [], "limit": ["--max-calls", str(UNTIL_SECOND.get(name, 3))]}.items():
+        for end, more in {"complete": [], "limit": ["--max-calls", str(UNTIL_LATER.get(name, 3))]}.items():
             with stage() as on:
                 begun = command(*on.options(*options, "--seed", "5", *more, verb=verb), store=store)
             assert begun.exit_code in (0, 3), begun.stderr
@@ -218,5 +220,6 @@ if __name__ == "__main__":
         "prompts": write_prompts,
         "second": lambda: make_later(SECOND_DATA, SECOND, BEGUN_SECOND),
         "third": lambda: make_later(THIRD_DATA, THIRD, BEGUN_THIRD),
+        "fourth": lambda: make_later(FOURTH_DATA, FOURTH, BEGUN_FOURTH),
     }
     ways["".join(sys.argv[1:])]()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
@@ -24,6 +25,7 @@ from flowdebate import (
     deliberation,
     handoff,
     human,
+    review,
     round_robin,
 )
 from flowdebate.errors import ProviderFailed
@@ -80,7 +82,12 @@ def answer(request: ModelRequest) -> Any:
     schema = request.output_schema
     if schema is None:
         return ModelResponse(text=f"{draw.choice(_LINES)} That is point {draw.randrange(1000)}.", usage=usage)
-    return ModelResponse(data=_filled("", schema, schema.get("$defs", {}), draw), usage=usage)
+    data = _filled("", schema, schema.get("$defs", {}), draw)
+    for what in {"verdicts", "answers"} & data.keys():  # of a review, on each finding that is shown
+        shown = re.findall(r"^\[(F\d+)\]", str(request.messages[-1]["content"]), re.MULTILINE)
+        part = schema["properties"][what]["items"]
+        data[what] = [{**_filled("", part, schema.get("$defs", {}), draw), "finding": each} for each in shown]
+    return ModelResponse(data=data, usage=usage)
 
 
 def _filled(name: str, schema: Any, known: Any, draw: Random) -> Any:
@@ -109,7 +116,7 @@ def _ranked(schema: Any, known: Any, draw: Random) -> Any:
     return [{"answer": letter, "reason": draw.choice(_LINES)} for letter in draw.sample(letters, len(letters))]
 
 
-def _plain(name: str, schema: Any, draw: Random) -> Any:
+def _plain(name: str, schema: Any, draw: Random) -> Any:  # noqa: PLR0911 - one for each kind
     if "const" in schema or "enum" in schema:
         return draw.choice(schema.get("enum", [schema.get("const")]))
     match schema["type"]:
@@ -118,6 +125,10 @@ def _plain(name: str, schema: Any, draw: Random) -> Any:
         case "integer" | "number":
             low = schema.get("minimum", 0)
             return draw.randint(int(low), int(min(schema.get("maximum", low + 1), low + 10)))
+        case _ if name in ("finding", "file"):
+            return {"finding": "F1", "file": "report"}[name]
+        case _ if name == "quote":
+            return draw.choice(("rents rose by 15 per cent", "nobody builds"))
         case _ if name in ("next_agent_name", "choice"):
             return draw.choice((*_NAMES, "bob", "nobody"))
         case _:
@@ -270,6 +281,10 @@ PATTERNS: dict[str, Callable[..., Any]] = {
     ),
     "council": lambda _: council(name="city", members=_people(), failures=SKIP),
     "council-human": lambda _: council(name="city", members=_people("bob"), review="all", failures=SKIP),
+    "review": lambda _: review(
+        name="check", reviewers=_people(), sources=_SOURCES, focus="builders", gate="no finding", failures=SKIP
+    ),
+    "review-human": lambda _: review(name="check", reviewers=_people("bob"), sources=_SOURCES, failures=SKIP),
 }
 
 
@@ -372,6 +387,14 @@ THIRD: dict[str, Case] = {
     "debate-sources-interrupted": Case("debate-sources", cut=13, now=True),
 }
 """The same for the third edition: of the patterns whose prompts were shortened."""
+FOURTH: dict[str, Case] = {
+    "review-complete": Case("review", now=True),
+    "review-interrupted": Case("review", cut=11, now=True),
+    "review-interrupted-merging": Case("review", cut=4, now=True),
+    "review-degraded": Case("review", lost=("check-reviewer-bob", "check-examiner-ann"), now=True),
+    "review-human-awaiting": Case("review-human", now=True),
+}
+"""The same for the fourth edition: of reviews."""
 
 
 def said_by_human(block: str, place: str, schema: Any) -> Any:

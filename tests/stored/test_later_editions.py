@@ -1,6 +1,6 @@
-"""Runs that the second and the third edition have stored, of every pattern, are read, shown and resumed.
+"""Runs that later editions have stored, of every pattern, are read, shown and resumed.
 
-Those of the third, and of patterns that are asked as they were, are resumed without `allow_changes`.
+Those of the third, of the fourth, and of patterns that are asked as they were, are resumed without `allow_changes`.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ import pytest
 from flowdebate import outline
 from flowdebate.store import MemoryStore, export_run, import_runs
 
-from .command import BEGUN_SECOND, BEGUN_THIRD, command
-from .patterns import LAST_CALLS, SECOND, THIRD, Case, Speaker
+from .command import BEGUN_FOURTH, BEGUN_SECOND, BEGUN_THIRD, command
+from .patterns import FOURTH, LAST_CALLS, SECOND, THIRD, Case, Speaker
 from .stores import (
     EXPECTED,
     EXPORT,
+    FOURTH_DATA,
     PROMPTS,
     SECOND_DATA,
     SHOWN,
@@ -37,8 +38,8 @@ from .test_stored_runs import check_resumed_with_changes, in_order_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-_DATA = {"second": SECOND_DATA, "third": THIRD_DATA}
-_CASES: dict[str, dict[str, Case]] = {"second": SECOND, "third": THIRD}
+_DATA = {"second": SECOND_DATA, "third": THIRD_DATA, "fourth": FOURTH_DATA}
+_CASES: dict[str, dict[str, Case]] = {"second": SECOND, "third": THIRD, "fourth": FOURTH}
 _ALL: dict[str, dict[str, Any]] = {edition: read(data / EXPECTED.name)["runs"] for edition, data in _DATA.items()}
 _SHOWN: dict[str, Any] = {edition: read(data / SHOWN.name) for edition, data in _DATA.items()}
 _PROMPTS: dict[str, Any] = read(SECOND_DATA / PROMPTS.name)
@@ -119,6 +120,9 @@ def test_a_run_of_the_command_is_resumed(edition: str, run_id: str, tmp_path: Pa
         ("second", "limit", len(BEGUN_SECOND)),
         ("third", "interrupted", len(_OTHER_PROMPT)),
         ("third", "limit", len(BEGUN_THIRD)),
+        ("fourth", "interrupted", 1),
+        ("fourth", "interrupted-merging", 1),
+        ("fourth", "limit", len(BEGUN_FOURTH)),
     ],
 )
 def test_what_was_cut_short_comes_to_the_whole(edition: str, cut: str, runs: int) -> None:

@@ -294,6 +294,18 @@ def test_the_hook_stops_no_push_without_changes(
     assert b"Error: " in stopped.value.stderr
 
 
+@pytest.mark.usefixtures("repository")
+def test_a_review_is_recorded_and_replayed(found: dict[VendorName, Vendor]) -> None:
+    """The same findings come from the file alone: nobody is asked."""
+    change = ("--diff", "HEAD~1..HEAD", "--format", "json", "--seed", "7")
+    first = review(*change, "--record", ".git/review.jsonl")
+    asked = [len(vendor.asked) for vendor in found.values()]
+    assert (first.exit_code, sum(asked)) == (0, 13)
+    again = review(*change, "--replay", ".git/review.jsonl")
+    assert (again.exit_code, again.stdout) == (0, first.stdout)
+    assert [len(vendor.asked) for vendor in found.values()] == asked
+
+
 @pytest.mark.usefixtures("found")
 def test_the_workflow_comments_on_nothing_where_nothing_was_reviewed(
     repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
