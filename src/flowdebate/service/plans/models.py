@@ -107,10 +107,7 @@ def with_policies(plan: PlanT, *, recording: bool = True) -> PlanT:
         return (plan.models or {}).get(intent, f"intent/{intent}")
 
     if policies.replay is not None:
-        from flowdebate.models.recording import ReplayModel
-
-        replayed = ReplayModel(policies.replay)
-        make: Callable[[Model | str], Model] = lambda _: replayed  # noqa: E731 - one of three
+        make = _replay(policies.replay, meant("chat"))
     else:
         make = _apply(policies)
         if policies.record is not None and recording:
@@ -205,6 +202,43 @@ def _record(made: Callable[[Model | str], Model], first: Model, path: str) -> Ca
     def make(spec: Model | str) -> Model:
         model = made(spec)
         return through.setdefault(model, Through(model))
+
+    return make
+
+
+def _replay(path: str, first: Model | str) -> Callable[[Model | str], Model]:
+    """A maker of models that answer from one recording, which has the name of the `first` one; others have their own.
+
+    Who is asked is part of what a pattern decides by: a review confirms what two models find.
+    """
+    from flowdebate.models.recording import ReplayModel
+    from flowdebate.models.wrapper import Wrapper
+
+    if TYPE_CHECKING:
+        from flowdebate.models.base import ModelRequest, ModelResponse
+
+    class Seat(Wrapper):
+        """The recording under another name."""
+
+        def __init__(self, title: str) -> None:
+            super().__init__(replayed)
+            self._title = title
+
+        @property
+        def name(self) -> str:
+            return self._title
+
+        async def request(self, request: ModelRequest, /) -> ModelResponse:
+            return await self.ask(request)
+
+    replayed = ReplayModel(path)
+    seats: dict[str, Model] = {first if isinstance(first, str) else first.name: replayed}
+
+    def make(spec: Model | str) -> Model:
+        name = spec if isinstance(spec, str) else spec.name
+        if name not in seats and not name.startswith("intent/"):
+            seats[name] = Seat(name)
+        return seats.get(name, replayed)
 
     return make
 
