@@ -188,7 +188,7 @@ def _run(  # noqa: PLR0913 - the options of this front end
         labels = opt.read_labels(label)
         for option, value in (("--store", store), ("--run-id", run_id), ("--label", label)):
             if no_store and value is not None:
-                raise misuse(option, value, f"{option} and --no-store exclude each other: nothing is stored.")
+                raise misuse(option, value, f"{option} and --no-store exclude each other.")
         check_target(markdown)
         if form is not None and as_json:
             raise misuse("--format", form, "--format and --json exclude each other.")
