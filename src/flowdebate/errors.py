@@ -62,13 +62,11 @@ Classes take facts and write the sentence themselves; the facts stay readable as
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
 from flowdebate._messages import listed, pickles, shown
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
 
 __all__ = (
     "AuthenticationFailed", "BadAnswer", "BadFile", "BudgetReached", "CassetteMismatch", "CircuitOpen",

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Sequence
+from typing import Any, NoReturn
 
 from pydantic import BaseModel
 
 from flowdebate.errors import ReadOnly
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 def _refuse(self: object, *_: object, **__: object) -> NoReturn:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 from unicodedata import category, combining, normalize
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
 
 _SHOWN = 500  # characters of a server's own text that an error shows
 _LOOKED_AT = 20_000  # characters of it that are searched for keys: error pages can have megabytes

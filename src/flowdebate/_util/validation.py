@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from functools import wraps
 from importlib.util import find_spec
 from sys import float_info
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 from flowdebate.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
 
 P = ParamSpec("P")
 T = TypeVar("T")

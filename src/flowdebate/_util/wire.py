@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
 from flowdebate._util.json_data import SPARSE as SPARSE
 from flowdebate._util.json_data import json_data, sparse_defaults, wire_names
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 
 def one_of(values: Sequence[str]) -> Any:  # noqa: ANN401 - a type

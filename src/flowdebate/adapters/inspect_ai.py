@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable, Mapping
 from textwrap import indent
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -29,8 +30,6 @@ from flowdebate.patterns.events import TurnStarted
 from flowdebate.patterns.output import PatternOutput
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from inspect_ai.model import ChatMessage, GenerateConfig, Model
     from inspect_ai.scorer import Score, Scorer, Target
     from inspect_ai.solver import Solver, TaskState

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Unpack
 from uuid import uuid4
 
@@ -28,8 +29,6 @@ from flowdebate.runs.durable.resume import StoreOptions
 from flowdebate.store.open import open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
-
     from flowdebate.blocks.base import Block
     from flowdebate.models.retry import Retry
     from flowdebate.models.usage import Usage

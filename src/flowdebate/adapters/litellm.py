@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Self
 
@@ -13,8 +14,6 @@ from flowdebate.models.base import FinishReason, ModelRequest, ModelResponse, To
 from flowdebate.models.call import check_real_calls_allowed
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from flowdebate.models.retry import Retry
 
 

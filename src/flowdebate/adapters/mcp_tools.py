@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from flowdebate._util.validation import check_library
@@ -12,8 +13,6 @@ from flowdebate.models.base import ToolSpec
 from flowdebate.models.output import OutputSchema, drop_titles
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from mcp import Client
 
     from flowdebate.runs.context import Context

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Unpack
 
 from flowdebate.blocks.base import Block
@@ -10,8 +11,6 @@ from flowdebate.blocks.tools import result_text
 from flowdebate.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from flowdebate.runs.options import RunOptions
 
 

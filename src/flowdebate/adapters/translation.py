@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -13,8 +14,6 @@ from flowdebate.models.retry import Retry
 from flowdebate.models.usage import Usage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from flowdebate.evaluation.comparison import Comparison
     from flowdebate.models.base import Message, Model, ModelRequest
     from flowdebate.models.output import OutputSchema

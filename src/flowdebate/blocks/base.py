@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import AsyncIterable, Callable, Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
 
@@ -12,8 +13,6 @@ from flowdebate.runs.context import Context, SessionLike, place_of
 from flowdebate.runs.execute import Seat, check_outside, make_run, run_block, run_sync, start_block
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, Callable, Collection, Iterable, Mapping
-
     from flowdebate.blocks.outline import Outline
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.resources.resource import Resource

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from flowdebate._messages import add_note, error_text
 from flowdebate.runs.durable.suspend import Suspended, merge_suspensions
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-
 
 T = TypeVar("T")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
@@ -18,8 +19,6 @@ from flowdebate.errors import ConfigurationError
 from flowdebate.service.plans.options import COMMAND, Count, FilePath, ModelName, Option, Text, allowed, misuse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     from flowdebate.evaluation import JudgeAudit
     from flowdebate.evaluation.decision_rules import Countable
     from flowdebate.evaluation.rejudging import ArguedDebate

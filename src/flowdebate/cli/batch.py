@@ -8,6 +8,7 @@ import json
 import sys
 import time
 import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -26,7 +27,6 @@ from flowdebate.service.plans.options import FilePath, Option, misuse
 
 if TYPE_CHECKING:
     import signal
-    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from rich.console import Console
 

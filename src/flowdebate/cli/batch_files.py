@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,8 +25,6 @@ from flowdebate.service.plans.options import is_text
 from flowdebate.store.base import COMPLETE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
     from flowdebate.runs.batch import BatchItem
     from flowdebate.service.plans.plan import Plan
 

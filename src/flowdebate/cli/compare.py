@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -16,8 +17,6 @@ from flowdebate.service.plans.files import read_text
 from flowdebate.service.plans.options import COMMAND, FilePath, ModelName, Option, Text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from flowdebate.evaluation import ComparisonTable
 
 _ROWS = (".csv", ".tsv", ".jsonl", ".ndjson")

@@ -6,6 +6,7 @@ import asyncio
 import json
 import string
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
@@ -23,8 +24,6 @@ from flowdebate.patterns.debate.schemas import BASELINES, BUDGETED, BaselineName
 from flowdebate.service.plans.options import COMMAND, FilePath, ModelName, Option, Text, allowed, misuse
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from flowdebate.evaluation import BenefitItem, BenefitReport
     from flowdebate.store.base import Store
 

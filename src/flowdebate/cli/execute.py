@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,6 @@ from flowdebate.errors import FlowDebateError, RunConflict, RunNotFound, StoreEr
 
 if TYPE_CHECKING:
     import signal
-    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
     from pathlib import Path
 
     from flowdebate.runs.result import RunHandle

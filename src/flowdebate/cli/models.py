@@ -5,17 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Sequence
+from typing import Annotated, Any
 
 import typer
 
 from flowdebate.cli import options as opt
 from flowdebate.cli.terminal.process import ExitCode, open_page, write_json
 from flowdebate.service.plans.options import COMMAND, ModelName, Option
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 _ROLES = "debaters, moderator, judge, synthesizer"
 _OPENAI = "https://api.openai.com/v1"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
@@ -22,8 +23,6 @@ from flowdebate.service.plans.files import parse_toml, problem_of, read_text
 from flowdebate.service.plans.options import Count, FilePath, Option, Text, misuse
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from flowdebate.blocks.base import Block
     from flowdebate.evaluation import Registration, Study, StudyProgress
     from flowdebate.service.plans.plan import Plan

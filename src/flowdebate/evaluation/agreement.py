@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
 from math import sqrt
 from statistics import fmean, variance
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from flowdebate.errors import ConfigurationError
 from flowdebate.evaluation.statistics import two_sided_z
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping, Sequence
 
 
 def cohen_kappa(ones: Sequence[Hashable], others: Sequence[Hashable]) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -16,8 +17,6 @@ from flowdebate.evaluation.statistics import ALPHA, wilson
 from flowdebate.patterns.debate.judging.ballots import JudgeBallot
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from flowdebate.patterns.anonymity.leaks import LeakReport
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from statistics import fmean
-from typing import TYPE_CHECKING, Annotated, Literal, TypeVar, get_args
+from typing import Annotated, Literal, TypeVar, get_args
 
 from pydantic import Field
 
@@ -15,10 +16,6 @@ from flowdebate.evaluation.paired import compare_credits
 from flowdebate.evaluation.sample_sizes import required_n
 from flowdebate.evaluation.statistics import effective_size, holm, wilson
 from flowdebate.patterns.debate.schemas import BaselineAnswer, BaselineName, DebateRawOutput
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
 
 _Amount = TypeVar("_Amount", int, float)
 _WHERE = "benefit_report()"

@@ -7,11 +7,12 @@ of ballots, or on the names of sides.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from statistics import median
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeAlias, assert_never
+from typing import Annotated, Literal, NamedTuple, TypeAlias, assert_never
 
 from pydantic import Field
 
@@ -23,10 +24,6 @@ from flowdebate.errors import ConfigurationError
 from flowdebate.measures.votes import Ballot, Tally, VotingRule, exact, leaders, portions, split, tally, total
 from flowdebate.patterns.consensus.schemas import ConsensusOutput
 from flowdebate.patterns.debate.judging.ballots import DecidedBy, JudgeBallot, Judging, firsts_of, is_settled
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
 
 BallotData = Literal["scores", "winners", "votes"]
 """The content of ballots: a judge's share for each side, a judge's winner only, or an agent's vote."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flowdebate._util.importing import InNotebooks
 from flowdebate._util.validation import check_count
@@ -23,10 +24,6 @@ from flowdebate.evaluation.benefit import (
 from flowdebate.evaluation.statistics import check_scipy
 from flowdebate.runs.batch import Batch, BatchItem, BatchResult
 from flowdebate.runs.execute import run_sync
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
 
 _WHERE = "evaluate()"
 

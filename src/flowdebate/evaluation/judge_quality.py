@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from math import exp, fsum, log
 from random import Random
 from statistics import fmean
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from pydantic import Field
 
@@ -17,10 +18,6 @@ from flowdebate.evaluation.agreement import cohen_kappa, krippendorff_alpha
 from flowdebate.evaluation.audit_report import AuditItem, Figure
 from flowdebate.evaluation.statistics import effective_size, wilson
 from flowdebate.patterns.debate.judging.ballots import DecidedBy, decide
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
 
 _LEAST = 1e-6
 """A share that a judge gives to no side: its logarithm is finite."""

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from statistics import fmean
-from typing import TYPE_CHECKING
 
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns.debate.judging.ballots import Judging, LetterFit, balanced, leads_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 _FEWEST_KNOWN, _FEWEST_EQUAL = 10, 20  # a quantile of 95 % needs as many
 _TWO = 2

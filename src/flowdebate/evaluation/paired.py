@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from math import exp, fsum, lgamma, log
 from statistics import fmean
-from typing import TYPE_CHECKING
 
 from flowdebate._util.validation import check_count
 from flowdebate.evaluation.statistics import effective_size, newcombe, sign_flip_test
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
-
 
 _SURE = 1e-9  # credits of ties are floats: those that differ by less are the same
 

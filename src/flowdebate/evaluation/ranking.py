@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Hashable, Sequence
+from typing import Any, NamedTuple
 
 from flowdebate._util.importing import InNotebooks
 from flowdebate._util.validation import check_library, check_share
@@ -10,10 +11,6 @@ from flowdebate._util.wire import WireModel
 from flowdebate.errors import ConfigurationError
 from flowdebate.evaluation.audit_report import Figure
 from flowdebate.evaluation.statistics import two_sided_z
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
-
 
 _INFINITE = 15.0
 """Log-odds that no sample shows: a coefficient beyond it grows without end."""

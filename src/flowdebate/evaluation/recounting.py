@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, get_args
 
 from pydantic import Field
@@ -23,7 +24,6 @@ from flowdebate.evaluation.decision_rules import (
 from flowdebate.patterns.debate.judging.ballots import decide
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from fractions import Fraction
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import string
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from random import Random
@@ -28,8 +29,6 @@ from flowdebate.patterns.debate.transcript import create_debate_transcript
 from flowdebate.runs.batch import Batch, BatchResult, seed_of_item
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.patterns.debate.judging.ballots import Judging
     from flowdebate.patterns.roles import BlockOptions

@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
+from collections.abc import Mapping
 from functools import lru_cache
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flowdebate._util.validation import check_count, check_share
 from flowdebate.errors import ConfigurationError
 from flowdebate.evaluation.statistics import ALPHA, check_scipy, two_sided_z
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 POWER = 0.8  # the share of biased judges that a test has to find
 SOUGHT = 0.7  # the win rate of one of two slots that an audit has to be able to find

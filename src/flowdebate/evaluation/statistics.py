@@ -5,17 +5,14 @@ from __future__ import annotations
 import math
 import warnings
 from collections import Counter
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from statistics import NormalDist, fmean
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from flowdebate._util.validation import check_count, check_library, check_share
 from flowdebate.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
-
 
 ALPHA = 0.05  # the level of a test: the share of fair judges that it may find biased
 _GRID = 60  # the sign-flip test counts in sixtieths: exact for halves, thirds, quarters, fifths and sixths of a win

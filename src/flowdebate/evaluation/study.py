@@ -7,6 +7,7 @@ import json
 import re
 import time
 from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
@@ -28,7 +29,6 @@ from flowdebate.patterns.debate.schemas import BaselineName
 from flowdebate.runs.batch import seed_of_item
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
     from os import PathLike
 
     from flowdebate.models.resolve import ModelChoice

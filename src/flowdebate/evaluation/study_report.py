@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -15,8 +16,6 @@ from flowdebate.evaluation.statistics import effective_size, holm, wilson
 from flowdebate.evaluation.study import NOISE, MethodPair, Registration, Study
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from flowdebate.evaluation.study_run import StudyAnswer
 
     Key = tuple[str, int]

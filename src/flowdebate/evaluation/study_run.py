@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import time
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self
@@ -38,7 +39,6 @@ from flowdebate.runs.durable.resume import StoreOptions
 from flowdebate.store.open import StoreChoice, open_store
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
     from os import PathLike
 
     from flowdebate.models.resolve import ModelChoice

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, assert_never
 from urllib.parse import quote
@@ -26,8 +27,6 @@ from flowdebate.service.runs import moment
 from flowdebate.service.statuses import State
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from flowdebate.service.documents.document import Document, Tokens
     from flowdebate.service.state import RunDetails, RunPage, RunState
 

@@ -12,6 +12,7 @@ import logging
 import os
 import signal
 import socket
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -34,7 +35,6 @@ from flowdebate.service.warm import keep_warm
 from flowdebate.sources.files import allowed_folders
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from mcp.server.context import CallNext, HandlerResult, ServerRequestContext

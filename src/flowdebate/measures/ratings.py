@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
 
 from flowdebate.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
 
 INITIAL_RATING = 1500.0
 """The rating of an agent without history."""

@@ -9,20 +9,17 @@ import logging
 import math
 import re
 import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib.util import find_spec
 from itertools import combinations, pairwise
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from flowdebate._messages import shown
 from flowdebate._util.validation import check_library, check_share
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import ConfigurationError, OutputError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
 
 Matrix: TypeAlias = list[list[float]]
 """A row for each text, with a number from 0 to 1 for each text."""

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from flowdebate._util.wire import WireModel
 from flowdebate.measures.similarity import Jaccard, Similarity
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 FlipKind = Literal["retraction", "contradiction", "refinement"]
 """The answer is withdrawn; negated or replaced by another; extended."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from hashlib import sha256
 from itertools import permutations
@@ -15,7 +16,6 @@ from flowdebate._util.validation import check_share
 from flowdebate.errors import ConfigurationError, OutputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
     from random import Random
 
 

@@ -6,8 +6,9 @@ Numbers are added as fractions: a float is read as the simplest fraction that ro
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Annotated, Literal, TypeVar, get_args
+from typing import Annotated, Literal, TypeVar, get_args
 
 from pydantic import Field
 
@@ -15,10 +16,6 @@ from flowdebate._messages import shown
 from flowdebate._util.validation import check_count, check_weight
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
-
 
 _K = TypeVar("_K")
 Strength = Literal["unanimous", "strong", "moderate", "weak", "split", "contested"]

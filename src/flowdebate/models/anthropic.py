@@ -10,6 +10,7 @@ import json
 import os
 import re
 from collections import OrderedDict
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -27,8 +28,6 @@ from flowdebate.models.usage import Usage
 from flowdebate.prompts.escaping import split_entries
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-
     from anthropic import AsyncAnthropic
 
 

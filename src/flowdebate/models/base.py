@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias, get_args, runtime_checkable
 
@@ -11,8 +12,6 @@ from flowdebate.models.usage import IMAGE_TOKENS, Attempts, Usage
 from flowdebate.prompts.template import Profile, check_profile
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
-
     from flowdebate.models.output import OutputSchema
 
 

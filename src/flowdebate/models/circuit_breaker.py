@@ -13,8 +13,9 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from flowdebate._util.validation import check_count, check_seconds
 from flowdebate.errors import (
@@ -28,9 +29,6 @@ from flowdebate.errors import (
 )
 from flowdebate.models.base import CircuitChanged, CircuitState, Model, ModelRequest, ModelResponse
 from flowdebate.models.wrapper import Wrapper
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
 
 
 class CircuitBreaker(Wrapper):

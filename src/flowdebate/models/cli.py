@@ -8,11 +8,12 @@ import os
 import re
 import shutil
 import signal
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flowdebate._util.text import clean_text, one_line
 from flowdebate.errors import (
@@ -30,9 +31,6 @@ from flowdebate.models.openai.clients import load
 from flowdebate.models.openai.structured import instruction, read
 from flowdebate.models.retry import Retry
 from flowdebate.models.usage import Usage
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

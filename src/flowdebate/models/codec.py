@@ -7,6 +7,7 @@ read with these functions: a form may grow, but its names, and the bytes that `d
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from hashlib import blake2b
 from types import NoneType
@@ -20,8 +21,6 @@ from flowdebate.models.base import ModelRequest, ModelResponse, ToolCall
 from flowdebate.models.usage import Attempt, Usage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     from flowdebate.models.output import OutputSchema
 
 

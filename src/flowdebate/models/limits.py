@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from aiolimiter import AsyncLimiter
@@ -15,8 +16,6 @@ from flowdebate.models.usage import estimate_tokens
 from flowdebate.models.wrapper import PerRequestWrapper
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-
     from flowdebate.models.base import Model, ModelRequest, ModelResponse
     from flowdebate.store.postgres.rate_counter import PostgresCounter
 

@@ -15,7 +15,10 @@ import os
 import re
 import threading
 from collections import Counter, defaultdict, deque
-from collections.abc import Mapping  # noqa: TC003 - pydantic reads it
+from collections.abc import (
+    Iterable,
+    Mapping,
+)
 from contextlib import suppress
 from dataclasses import asdict, replace
 from inspect import Parameter, signature
@@ -56,8 +59,6 @@ from flowdebate.models.wrapper import Wrapper
 from flowdebate.prompts.template import Profile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from flowdebate.models.usage import Attempt
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,6 @@ from flowdebate.errors import (
 from flowdebate.models.base import CallRetried, ModelRequest, ModelResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
     from random import Random
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from random import Random
@@ -13,7 +14,6 @@ from flowdebate._util.json_data import SPARSE
 from flowdebate.errors import ConnectionLost, ModelUnavailable, ProviderFailed, RequestRejected
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
     from types import TracebackType
 
     from flowdebate.models.base import ModelRequest

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
@@ -27,8 +28,6 @@ from flowdebate.models.resolve import resolve_model
 from flowdebate.models.retry import Retry
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
     from flowdebate.prompts.template import Profile
 
 

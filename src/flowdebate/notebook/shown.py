@@ -6,7 +6,8 @@ import asyncio
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from collections.abc import Callable, Generator
+from typing import Any, Generic, TypeVar
 
 from flowdebate._util.validation import check_library, is_number
 from flowdebate.errors import ConfigurationError
@@ -14,10 +15,6 @@ from flowdebate.runs.result import RunHandle, RunResult
 from flowdebate.service.documents.live import Live
 from flowdebate.service.warm import import_ahead
 from flowdebate.web.notebook import html_of, live_html, markdown_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
-
 
 OutT = TypeVar("OutT")
 

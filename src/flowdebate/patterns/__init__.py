@@ -10,13 +10,12 @@ A pattern is one folder here, one page in `flowdebate.service.pages`, and one en
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pydantic import BaseModel
 
     from flowdebate._util.wire import BaseEvent

@@ -10,15 +10,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns.debate.phases import Phase, PhaseLike
 from flowdebate.patterns.roster import Debater, Persona, check_roster
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -14,8 +15,6 @@ from flowdebate.patterns.state import Older, entries_of, pattern_state, recent_e
 from flowdebate.prompts.escaping import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from flowdebate.runs.context import Context
 
 

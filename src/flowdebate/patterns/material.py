@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -22,8 +23,6 @@ from flowdebate.sources.quotes import look_up
 from flowdebate.sources.source import AN_IMAGE, Source, check_sources, numbered
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from flowdebate.patterns.output import PatternOutput
     from flowdebate.patterns.roles import RolePrompt
     from flowdebate.runs.context import Context

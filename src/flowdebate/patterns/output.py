@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -20,8 +21,6 @@ from flowdebate.sources.quotes import VerifiedQuote
 from flowdebate.sources.source import SourceInfo, is_none
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.models.output import OutputSchema
     from flowdebate.patterns.spec import Loop

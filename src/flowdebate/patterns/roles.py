@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from itertools import groupby
@@ -40,8 +41,6 @@ from flowdebate.prompts.template import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-
     from flowdebate.blocks.outline import Outline
     from flowdebate.blocks.tools import Capability, ToolLike
     from flowdebate.models.resolve import ModelChoice

@@ -13,6 +13,7 @@ assembles the steps from top to bottom:
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -71,8 +72,6 @@ from flowdebate.patterns.turn import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from flowdebate.blocks.base import Block
     from flowdebate.models.base import Model
     from flowdebate.resources.resource import StateResource

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, Self, TypeAlias, get_args
 
@@ -15,8 +16,6 @@ from flowdebate.errors import OutputError
 from flowdebate.store.base import RunStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
     from flowdebate.runs.context import Context
 
 

@@ -10,17 +10,13 @@ Everything else is unchanged, and the original can be read back.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING
 from unicodedata import normalize
 
 from flowdebate._util.text import is_unseen
 from flowdebate.errors import ViewError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
 
 BAR = "\n  | "
 """Separator between the lines of one text."""

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, get_args
+from typing import Any, Generic, Literal, TypeAlias, TypeVar, get_args
 
 from flowdebate.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
 
 Profile: TypeAlias = Literal["concise", "full"]
 """Kind of default prompts: short steps for small models, or the whole task."""

@@ -7,8 +7,9 @@ value for each debate: in memory, or as documents of a store (`store/archive.py`
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Generic, Literal, NamedTuple, Protocol, Self, TypeVar
+from typing import Generic, Literal, NamedTuple, Protocol, Self, TypeVar
 
 from pydantic import Field, model_validator
 
@@ -16,9 +17,6 @@ from flowdebate._messages import shown
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import ConfigurationError
 from flowdebate.measures import Ballot, Position, Strength
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
 
 ValueT = TypeVar("ValueT")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -17,8 +18,6 @@ from flowdebate.runs.durable.journal import wait_uncancelled
 from flowdebate.runs.limits import Budget, Limits
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from flowdebate.models.base import ModelRequest
     from flowdebate.models.usage import Attempt, Usage
     from flowdebate.store.base import Store

@@ -8,6 +8,7 @@ import contextvars
 import os
 import threading
 from collections import deque
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 from weakref import WeakKeyDictionary
@@ -33,8 +34,6 @@ from flowdebate.runs.run import ACTING, Run
 from flowdebate.store.open import STORE_VARIABLE, StoreChoice
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-
     from flowdebate.resources.resource import Resource
     from flowdebate.runs.durable.resume import StoreOptions
     from flowdebate.runs.events import RunStatus

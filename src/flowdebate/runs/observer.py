@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +11,6 @@ from flowdebate.errors import ConfigurationError
 from flowdebate.runs.events import CallStarted, ModelCalled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from flowdebate.models.base import ModelRequest, ModelResponse, ToolCall
     from flowdebate.runs.queue_state import DeliveredRun, QueueState
     from flowdebate.runs.result import RunView

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.runs.batch import BatchSummary
     from flowdebate.runs.context import SessionLike

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 from urllib.parse import unquote
 
@@ -13,8 +14,6 @@ from flowdebate.runs.durable.suspend import HumanRequest, role_in_name
 from flowdebate.runs.events import ModelCalled, RunStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-
     from flowdebate.models.usage import Usage
     from flowdebate.runs.context import Session
     from flowdebate.runs.run import Run

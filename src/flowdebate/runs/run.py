@@ -7,6 +7,7 @@ import json
 import logging
 import time
 import warnings
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from contextvars import ContextVar
 from dataclasses import InitVar, dataclass, field, replace
@@ -34,8 +35,6 @@ from flowdebate.runs.result import RunView
 from flowdebate.store.base import StepRow
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
-
     from flowdebate.models.base import Flag, Model, ModelRequest, ModelResponse
     from flowdebate.models.resolve import ModelResolver
     from flowdebate.resources.resource import Resource, StateHandle, StateResource

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import socket
 import sys
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -32,7 +33,6 @@ from flowdebate.sources.files import allowed_folders
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import AsyncIterator, Callable, Iterable
     from pathlib import Path
 
     from starlette.responses import Response

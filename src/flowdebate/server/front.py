@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
@@ -25,7 +26,6 @@ from flowdebate.service.service import Service
 from flowdebate.sources.files import outside_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from starlette.responses import Response

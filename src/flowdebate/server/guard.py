@@ -7,6 +7,7 @@ import hmac
 import json
 import re
 import time
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import astuple, dataclass, field, fields
 from hashlib import sha256
 from http import HTTPStatus
@@ -23,8 +24,6 @@ from flowdebate.errors import StoreError
 from flowdebate.server.problems import refusal as refused
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
-
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 

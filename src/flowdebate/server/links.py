@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated, ClassVar
@@ -21,8 +22,6 @@ from flowdebate.service.readers import Share, Shown, Votes, shares_of, votes_in
 from flowdebate.service.state import PendingInput
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from flowdebate.service.owned import OwnedService
     from flowdebate.service.service import Service
     from flowdebate.store.base import StoredRun

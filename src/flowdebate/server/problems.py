@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import re
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +21,6 @@ from flowdebate.errors import ConfigurationError, FlowDebateError, NotAwaited, O
 from flowdebate.web.templates import render
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from fastapi import FastAPI
     from starlette.requests import Request
 

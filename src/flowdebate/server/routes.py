@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-from collections.abc import Mapping  # noqa: TC003 - FastAPI reads the module's names
+from collections.abc import Mapping
 from contextlib import suppress
 from http import HTTPStatus
 from typing import Annotated, Any, ClassVar, Literal

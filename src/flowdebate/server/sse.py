@@ -6,6 +6,7 @@ import asyncio
 import logging
 import re
 from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -21,8 +22,6 @@ from flowdebate.server.problems import problem_of
 from flowdebate.web.run.live import LivePage
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Mapping
-
     from starlette.types import Receive, Scope, Send
 
     from flowdebate.service.channel import Update

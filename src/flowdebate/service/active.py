@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,8 +15,6 @@ from flowdebate.errors import ConfigurationError, FlowDebateError, RunNotFound, 
 from flowdebate.service.channel import Channel, Update
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
-
     from flowdebate.runs.durable.replay import Replay
     from flowdebate.runs.result import RunHandle
     from flowdebate.store.base import StepRow, Store, StoredRun

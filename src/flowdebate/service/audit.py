@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -32,8 +33,6 @@ from flowdebate.service.plans.files import parse_json, problem_of, read_text
 from flowdebate.service.readers import sides_of, votes_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from flowdebate.store.base import Store, StoredRun
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -11,8 +12,6 @@ from flowdebate._util.json_data import json_text
 from flowdebate.runs.events import CallFellBack, CallRetried, CallStarted, ModelCalled, RunFinished, TextDelta
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
-
     from flowdebate.runs.result import RunHandle
 
 

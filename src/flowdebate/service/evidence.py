@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
@@ -17,8 +18,6 @@ from flowdebate.service.runs import SoFar, document_of_run, outcome_of, replayed
 from flowdebate.store.export import export_run, read_runs
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
-
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.prompts.template import Profile
     from flowdebate.runs.execute import Runnable

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +19,6 @@ from flowdebate.service.audit import NO_VERDICT, argued, audit_of, items_of
 from flowdebate.service.documents.document import read_models
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from flowdebate.store.base import StoredRun
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import aclosing, suppress
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
@@ -12,8 +13,6 @@ from flowdebate.service.runs import archive_of
 from flowdebate.service.service import Service
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
-
     from flowdebate.blocks.base import Block
     from flowdebate.service.audit import Items
     from flowdebate.service.channel import Update

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import secrets
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, ValidationError
 
@@ -14,10 +15,6 @@ from flowdebate._util.wire import WireModel
 from flowdebate.errors import ConfigurationError, NotAwaited
 from flowdebate.store.base import COMPLETE, Store, StoredRun, documents_of
 from flowdebate.store.export import GONE
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
 
 _WHERE = "vote"
 _PREFIX = "votes/"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -13,8 +14,6 @@ from flowdebate.errors import FlowDebateError, StoreError, TooManyRuns
 from flowdebate.service.runs import delete_old_runs, each_run
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from flowdebate.service.active import ActiveRuns
     from flowdebate.service.recipes import Recipes
     from flowdebate.service.state import RunState

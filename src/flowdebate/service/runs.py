@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shlex
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -26,8 +27,6 @@ from flowdebate.store.base import StepRow, Store, StoredRun, StoredStatus, docum
 from flowdebate.store.export import GONE
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-
     from flowdebate.prompts.template import Profile
     from flowdebate.runs.durable.replay import Replay
     from flowdebate.runs.result import RunView

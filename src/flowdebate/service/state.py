@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import ValidationError, field_serializer
@@ -16,8 +17,6 @@ from flowdebate.service.runs import state_of
 from flowdebate.service.steps import Fork
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-
     from flowdebate.runs.durable.suspend import HumanRequest
     from flowdebate.store.base import StepRow, StoredRun
 

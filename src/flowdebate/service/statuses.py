@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from flowdebate.store.base import COMPLETE
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 State: TypeAlias = Literal[
     "queued",

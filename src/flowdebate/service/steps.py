@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import Field, ValidationError
@@ -15,8 +16,6 @@ from flowdebate.models.codec import digest_of, failure_of, usage_of
 from flowdebate.service.documents.text import as_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     from flowdebate.store.base import StepRow, StoredRun
 
 

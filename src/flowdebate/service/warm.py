@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 
 from flowdebate.models.openai.clients import keep_connections, warm_up
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 
 @asynccontextmanager

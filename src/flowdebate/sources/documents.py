@@ -6,15 +6,12 @@ import io
 import re
 import warnings
 import zipfile
+from collections.abc import Iterable
 from pathlib import PurePath
-from typing import TYPE_CHECKING
 
 from flowdebate._messages import error_text
 from flowdebate.errors import BadFile
 from flowdebate.sources.source import Page, Source
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 _CONVERTERS = {
     ".docx": "Docx",

@@ -7,6 +7,7 @@ import re
 import stat
 import subprocess
 import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
@@ -19,8 +20,6 @@ from flowdebate.sources.documents import kind_of, read_document
 from flowdebate.sources.source import Source, image_type
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
     from pathspec import GitIgnoreSpec
 
 

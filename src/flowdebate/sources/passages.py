@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -9,8 +10,6 @@ from flowdebate._util.wire import WireModel
 from flowdebate.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from flowdebate.sources.source import Source
 
 

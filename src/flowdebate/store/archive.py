@@ -7,6 +7,7 @@ cannot overwrite each other. Stores delete no documents: what is forgotten is ov
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -34,8 +35,6 @@ from flowdebate.store.export import GONE
 from flowdebate.store.open import StoreChoice, open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from flowdebate.store.base import Store
 
 

@@ -5,15 +5,12 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, runtime_checkable
+from typing import Any, Literal, Protocol, TypedDict, runtime_checkable
 
 from flowdebate.errors import ConfigurationError, RunConflict, RunNotFound, StoreError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
 
 ROW_FORMAT = 1
 """Format number of headers and bodies; older formats stay readable."""

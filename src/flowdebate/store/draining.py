@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Unpack
+from collections.abc import Mapping, Sequence
+from typing import Any, Unpack
 
 from flowdebate.store.base import RunFilter, RunHeader, StepKind, StepRow, Store, StoredRun, StoredStatus
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 
 class Draining(Store):

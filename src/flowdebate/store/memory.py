@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flowdebate.errors import RunConflict, RunExists, RunNotFound, StoreError
 from flowdebate.store.base import (
@@ -18,9 +19,6 @@ from flowdebate.store.base import (
     check_page,
     list_order,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 
 @dataclass(slots=True)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection
+from typing import Any
 
 from flowdebate.runs.observer import set_default_observer
 from flowdebate.telemetry.opentelemetry import Content, OpenTelemetry
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
 
 _CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 _IN_SPANS = ("true", "span_only", "span_and_event")  # values with which content goes into spans

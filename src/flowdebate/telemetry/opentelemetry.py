@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -34,7 +35,6 @@ from flowdebate.runs.observer import Observer, is_new
 from flowdebate.telemetry import names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
 
     from opentelemetry.metrics import MeterProvider

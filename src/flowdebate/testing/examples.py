@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -27,8 +28,6 @@ from flowdebate.testing.simulated.draws import key_of, normal
 from flowdebate.testing.simulated.judge import SimJudge, read_view
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from flowdebate.runs.durable.suspend import HumanRequest
 
 

@@ -5,18 +5,15 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import update_wrapper
 from itertools import count
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from flowdebate.errors import ConfigurationError, RunConflict, RunExists, RunNotFound, StoreError
 from flowdebate.store.base import RunHeader, StepRow, Store, StoredRun
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping
-
 
 MakeStore: TypeAlias = "Callable[[], Store]"
 """Returns another store object of the test's place."""

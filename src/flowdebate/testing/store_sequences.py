@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -25,8 +26,6 @@ from flowdebate.store.memory import MemoryStore
 from flowdebate.testing.store import NASTY, header
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-
     from flowdebate.store.base import Store
 
 

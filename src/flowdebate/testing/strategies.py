@@ -13,6 +13,7 @@ All values are valid, and debates made of them run to their end without a warnin
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from operator import invert
@@ -45,8 +46,6 @@ from flowdebate.testing.cases import Answers, DebateCase, Returns, Sabotage, Sto
 from flowdebate.testing.examples import FAULTS, Example
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from hypothesis.strategies import DrawFn, SearchStrategy
     from pydantic import BaseModel
 

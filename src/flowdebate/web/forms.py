@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from string import ascii_uppercase
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
@@ -15,8 +16,6 @@ from flowdebate.service.plans.options import Panel, PatternOptions, option_of
 from flowdebate.web.run.sheet import Turn, parties_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
     from flowdebate.patterns import PatternInfo
     from flowdebate.service.documents.document import Document
     from flowdebate.service.state import PendingInput

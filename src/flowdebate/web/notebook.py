@@ -7,8 +7,9 @@ then shows the repr.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, assert_never, cast
+from typing import Any, assert_never, cast
 
 from flowdebate._util.text import counted
 from flowdebate.errors import BadFile
@@ -37,10 +38,6 @@ from flowdebate.service.statuses import status_text
 from flowdebate.web.report import document_html
 from flowdebate.web.run.sheet import Party, Sheet
 from flowdebate.web.templates import render, style_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
 
 _LOG = logging.getLogger(__name__)
 _MOST_EVENTS = 20_000

@@ -8,6 +8,7 @@ hidden: a block of which the subset would leave out a word is set as it was writ
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import pairwise
@@ -18,8 +19,6 @@ from markupsafe import Markup, escape
 from flowdebate.service.documents.text import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
 

@@ -7,6 +7,7 @@ import binascii
 import gzip
 import re
 import zlib
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from html.parser import HTMLParser
@@ -23,8 +24,6 @@ from flowdebate.web.run.sheet import Sheet
 from flowdebate.web.templates import render, style_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.runs.execute import Runnable
     from flowdebate.service.documents.document import Document

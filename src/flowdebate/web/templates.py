@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -19,8 +20,6 @@ from flowdebate.web.prose import inline, prose
 from flowdebate.web.run.sheet import duration
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from jinja2 import Environment
 
 

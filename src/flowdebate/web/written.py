@@ -5,13 +5,10 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from flowdebate.patterns import find_pattern
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 _WIDE = 88
 """Columns of a program, as formatters of Python have it."""

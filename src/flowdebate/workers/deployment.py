@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -18,8 +19,6 @@ from flowdebate.store.base import COMPLETE, GIVEN_UP, RunHeader, Store, StoredRu
 from flowdebate.workers.queue import ACTIVE, DELIVERIES, QueuedRunStatus, RunQueue, read_queue
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from flowdebate.blocks.base import Block
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.runs.limits import Limits

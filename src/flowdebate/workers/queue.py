@@ -7,6 +7,7 @@ import math
 import secrets
 import threading
 from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -18,8 +19,6 @@ from flowdebate.store.postgres.database import Address, open_prepared
 from flowdebate.store.postgres.sessions import ALIVE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     from dbos import DBOSClient, WorkflowStatus
 
     from flowdebate.workers.deployment import Workers

@@ -8,6 +8,7 @@ import logging
 import os
 import socket
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -38,8 +39,6 @@ from flowdebate.workers.queue import WORKFLOW, History, driver, workers_of
 from flowdebate.workers.reaper import Reaper, worker_id
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from flowdebate.runs.queue_state import DeliveredRun
     from flowdebate.runs.run import Run
     from flowdebate.store.base import StepKind, Store, StoredRun, StoredStatus

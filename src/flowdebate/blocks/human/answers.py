@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -21,8 +22,6 @@ from flowdebate.runs.execute import run_sync
 from flowdebate.store.open import StoreChoice, open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
     from flowdebate.store.base import StepRow, Store, StoredStatus
 
 

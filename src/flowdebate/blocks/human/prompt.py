@@ -7,16 +7,13 @@ request's own words, and none can move a terminal's cursor.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flowdebate.errors import ViewError
 from flowdebate.prompts.escaping import NEXT_TEXT, quoted, tag_name, tag_text, unescaped, unquoted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
 
 TEXT = "Answer in text."
 _FIELDS = "Answer with these fields:"

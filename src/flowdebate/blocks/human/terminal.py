@@ -8,6 +8,7 @@ import json
 import os
 import sys
 import threading
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TextIO
 from weakref import WeakKeyDictionary
 
@@ -15,8 +16,6 @@ from flowdebate.blocks.human.prompt import kind_of
 from flowdebate.errors import ConfigurationError, OutputError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from flowdebate.runs.durable.suspend import HumanRequest
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import tomllib
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
@@ -20,7 +21,6 @@ from flowdebate.errors import ConfigurationError, NotAwaited, RunExists
 from flowdebate.service.plans.options import COMMAND, Count, FilePath, Option, Text, misuse
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Mapping, Sequence
     from pathlib import Path
 
     from flowdebate.runs.durable.suspend import HumanRequest

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +19,6 @@ from flowdebate.service.statuses import status_text
 from flowdebate.service.steps import Fork, StepState, call_body
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from flowdebate.cli.terminal.page import Page
     from flowdebate.service.documents.document import Document
     from flowdebate.store.base import StepRow, StoredRun

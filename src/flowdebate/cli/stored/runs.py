@@ -6,6 +6,7 @@ import asyncio
 import shlex
 import sys
 import time
+from collections.abc import Iterable, Sequence
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -30,8 +31,6 @@ from flowdebate.runs.batch import BATCH_LABEL
 from flowdebate.service.plans.options import Count, FilePath, Option, Text, misuse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from flowdebate.store.archive import ArchivedDebate
     from flowdebate.store.base import Store, StoredRun
 

@@ -6,6 +6,7 @@ import asyncio
 import json
 import sys
 import time
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -18,7 +19,6 @@ from flowdebate.errors import ConfigurationError
 from flowdebate.service.plans.options import Option
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator
     from pathlib import Path
 
     from flowdebate.service.channel import Update

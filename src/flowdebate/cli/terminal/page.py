@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, TextIO, assert_never
@@ -36,8 +37,6 @@ from flowdebate.service.runs import short_id
 from flowdebate.service.statuses import STATUSES
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-
     from flowdebate.service.channel import Update
     from flowdebate.service.documents.evaluations import Summary
     from flowdebate.service.plans.plan import Plan

@@ -11,6 +11,7 @@ import stat
 import sys
 import threading
 import warnings
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from enum import IntEnum
 from io import TextIOWrapper
@@ -36,8 +37,6 @@ from flowdebate.service.plans.files import reason_of
 from flowdebate.service.plans.options import COMMAND
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     from flowdebate.cli.terminal.page import Page
     from flowdebate.service.documents.document import Document, Speaker
 

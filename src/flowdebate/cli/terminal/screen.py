@@ -7,6 +7,7 @@ import os
 import re
 import sys
 import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
@@ -14,8 +15,6 @@ from flowdebate.cli.terminal.process import CheckedStream, WriteFailed
 from flowdebate.service.documents.text import PrintableStream, in_line
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
     from rich.live import Live
     from rich.text import Text

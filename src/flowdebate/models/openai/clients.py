@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 import threading
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -22,7 +23,6 @@ from flowdebate.models.call import check_real_calls_allowed, is_loopback, within
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import AsyncIterator, Callable, Iterator
 
     from openai import AsyncOpenAI
 

@@ -12,10 +12,11 @@ import math
 import re
 import sys
 import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flowdebate._messages import shown
 from flowdebate._util.text import one_line
@@ -33,10 +34,6 @@ from flowdebate.errors import (
     RequestRejected,
 )
 from flowdebate.models.openai.endpoint import address_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
 
 # Seconds; a longer `retry-after` is garbage, such as 1e308, and counts as none.
 _LONGEST_WAIT = 7 * 24 * 3600.0

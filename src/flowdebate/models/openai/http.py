@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import AsyncIterator
 from io import BytesIO
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -31,7 +32,6 @@ from flowdebate.models.openai.transport import (
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import AsyncIterator
 
 
 _LOGGER = logging.getLogger("flowdebate.models")

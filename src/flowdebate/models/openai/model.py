@@ -7,6 +7,7 @@ import os
 import re
 import sys
 from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from hashlib import blake2b
@@ -35,8 +36,6 @@ from flowdebate.models.resolve import PROVIDERS
 from flowdebate.models.retry import Retry
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-
     from openai import AsyncOpenAI
 
     from flowdebate.models.usage import Attempt, Usage

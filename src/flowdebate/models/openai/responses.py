@@ -8,9 +8,10 @@ servers have their own names for it ("eos", "end_turn").
 from __future__ import annotations
 
 import math
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flowdebate._messages import shown
 from flowdebate._util.text import clean_text, one_line, redact
@@ -25,10 +26,6 @@ from flowdebate.errors import (
 from flowdebate.models.base import MOST_LOGPROB, FinishReason, Flag, ModelResponse, ToolCall
 from flowdebate.models.openai.error_mapping import inner_error
 from flowdebate.models.usage import Usage
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
-
 
 Json = Any  # an object that openai constructed from a server's JSON without validation
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from functools import partial
 from http.cookiejar import CookieJar
 from typing import TYPE_CHECKING, Any
@@ -26,7 +27,6 @@ from flowdebate.models.openai.transport import (
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import AsyncIterator
 
 
 def options_of(endpoint: Endpoint, *, aiohttp: bool, names: bool, context: ssl.SSLContext) -> dict[str, Any]:

@@ -5,18 +5,15 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flowdebate._util.text import is_blank
 from flowdebate.errors import SchemaViolation
 from flowdebate.models.base import Flag, Message, ModelRequest, ModelResponse, ToolCall, ToolSpec
 from flowdebate.models.output import OutputSchema, drop_titles, find_object
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 _BLOCK = re.compile(r"```(?:json|xml)?\s*(.*?)```|<tool_call>(.*?)</tool_call>|<tools>(.*?)</tools>", re.DOTALL)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import zlib
+from collections.abc import AsyncIterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,6 @@ from flowdebate.errors import MalformedResponse, ResponseTooLarge
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import AsyncIterator, Mapping
 
     from aiohttp.client_reqrep import ClientRequest
     from aiohttp.connector import Connection

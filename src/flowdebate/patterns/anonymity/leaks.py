@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal, Protocol
+from collections.abc import Sequence
+from typing import Annotated, Literal, Protocol
 
 from pydantic import Field
 
 from flowdebate._util.wire import WireModel, new_list
 from flowdebate.patterns.anonymity.aliases import Aliases, LeakKind
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 _EXCERPT = 30
 """The number of characters around a leak in its excerpt: a few words, which show whether it is a name there."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Unpack
@@ -43,8 +44,6 @@ from flowdebate.patterns.turn import TurnTask, ask, is_provider_failure, record_
 from flowdebate.prompts.escaping import unescaped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from flowdebate._util.wire import WireModel
     from flowdebate.models.circuit_breaker import Breakers, Step
     from flowdebate.patterns.consensus.factory import ConsensusOptions

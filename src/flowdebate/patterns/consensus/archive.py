@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -26,8 +27,6 @@ from flowdebate.patterns.consensus.schemas import (
 from flowdebate.resources.archive import Archive, CritiquePattern, PastDebate, PersonaRecord, Rating
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-
     from flowdebate.measures import Flip
     from flowdebate.patterns.consensus.factory import ConsensusOptions
     from flowdebate.runs.context import Context

@@ -5,6 +5,7 @@ A debate also emits the events of all patterns: rounds, turns and failed roles.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -14,8 +15,6 @@ from flowdebate.patterns.consensus.schemas import AgentFailure, ConsensusStage, 
 from flowdebate.patterns.events import RoleFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from flowdebate.measures import Ballot, Strength, Tally
     from flowdebate.runs.context import Context
 

@@ -6,6 +6,7 @@ who the agent is. The user's message has the material of one call, and the reque
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +15,6 @@ from flowdebate.prompts.escaping import quoted, tag_name, tag_text
 from flowdebate.prompts.template import Profiles, Template, filled, listed, part, uses
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from flowdebate.patterns.consensus.schemas import ConsensusContext, Critique, Proposal
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise, permutations
 from typing import TYPE_CHECKING
 
@@ -10,8 +11,6 @@ from flowdebate.measures import agreement, claims_without_evidence
 from flowdebate.patterns.consensus.schemas import Analytics, ConsensusOutput, Critique, Dissent, Moment, Relationship
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
     from flowdebate.measures import Flip
 
 

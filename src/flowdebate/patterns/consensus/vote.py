@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 from flowdebate._messages import shown
@@ -26,8 +27,6 @@ from flowdebate.patterns.state import accepted, as_model
 from flowdebate.patterns.turn import start_clock
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from flowdebate.measures import Tally
     from flowdebate.patterns.consensus.factory import ConsensusOptions
     from flowdebate.runs.context import Context

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Required, TypeVar, Unpack, overload
 
@@ -39,8 +40,6 @@ from flowdebate.patterns.state import as_model, state_of
 from flowdebate.patterns.turn import MISSING, FailurePolicy, record_turn
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from flowdebate.blocks.base import Block
     from flowdebate.blocks.generator import MessagesSlot, TextSlot, Visibility
     from flowdebate.blocks.tools import Capability, ToolLike

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -13,8 +14,6 @@ from flowdebate.prompts.escaping import quoted
 from flowdebate.prompts.template import Length, Profiles, Template, filled, part, uses
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from flowdebate.blocks.generator import Generator
     from flowdebate.runs.context import Context
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from string import ascii_uppercase
@@ -27,7 +28,6 @@ from flowdebate.patterns.state import Recovery, as_model, state_of
 from flowdebate.patterns.turn import FailurePolicy, TurnTask, ask, record_failure, take_turn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
     from random import Random
 
     from flowdebate.patterns.spec import Loop

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -48,8 +49,6 @@ from flowdebate.patterns.turn import MISSING, WithFallback, record_failure, reco
 from flowdebate.prompts.escaping import as_seen
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from flowdebate.blocks.base import Block
     from flowdebate.patterns.debate.judging.ballots import OnFlip
     from flowdebate.runs.context import Context

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,8 +24,6 @@ from flowdebate.prompts.escaping import quoted, tag_text
 from flowdebate.prompts.template import listed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from flowdebate.patterns.anonymity.aliases import Anonymity
     from flowdebate.patterns.spec import Loop
     from flowdebate.runs.context import Context

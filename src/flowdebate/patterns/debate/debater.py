@@ -7,6 +7,7 @@ are the last lines, since small models follow what they read last.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Unpack
@@ -33,8 +34,6 @@ from flowdebate.prompts.template import Length, Profiles, Template, filled, list
 from flowdebate.sources.source import Source
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from flowdebate.patterns.anonymity.aliases import Anonymity
     from flowdebate.patterns.debate.phases import Phase
     from flowdebate.runs.context import Context

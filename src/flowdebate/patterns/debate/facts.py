@@ -7,6 +7,7 @@ every side. Asked of one sentence at a time for whom it speaks, with each side o
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +23,6 @@ from flowdebate.prompts.escaping import quoted, tag_text
 from flowdebate.prompts.template import filled
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from flowdebate.patterns.debate.debater import DebaterTemplate
     from flowdebate.patterns.roles import RolePrompt
     from flowdebate.runs.context import Context

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +13,6 @@ from flowdebate.patterns.debate.schemas import DebateContributionEntry, DebateRa
 from flowdebate.patterns.state import entries_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from flowdebate.blocks.outline import Outline
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.patterns.spec import Loop

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Annotated, Any, Unpack
@@ -31,8 +32,6 @@ from flowdebate.prompts.escaping import quoted, tag_name, tag_text
 from flowdebate.prompts.template import Profiles, Template, filled, listed, part, uses
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from flowdebate.models.base import ModelResponse
     from flowdebate.runs.context import Context
 

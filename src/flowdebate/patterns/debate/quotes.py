@@ -7,6 +7,7 @@ cannot: every line of an argument follows a tag or a bar. Marks in a text are `â
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from flowdebate.prompts.escaping import quoted, tag_text
@@ -14,8 +15,6 @@ from flowdebate.sources.quotes import find_quotes as find_quotes
 from flowdebate.sources.quotes import verify_quotes as verify_quotes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from flowdebate.sources.quotes import VerifiedQuote
 
 

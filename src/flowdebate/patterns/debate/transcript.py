@@ -13,6 +13,7 @@ stances and names are kept from it. What is written can be read back:
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from string import ascii_uppercase
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -26,8 +27,6 @@ from flowdebate.prompts.escaping import BAR, NEXT_TEXT, quoted, tag_name, tag_te
 from flowdebate.resources.resource import StateResource
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     from flowdebate.blocks.handler import Handler
     from flowdebate.patterns.anonymity.aliases import Anonymity
     from flowdebate.runs.context import Context

@@ -6,6 +6,7 @@ transcript, which only grows) and ends with what differs: the moderator's summar
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Unpack
 
@@ -32,8 +33,6 @@ from flowdebate.prompts.escaping import quoted, tag_name
 from flowdebate.prompts.template import Length, Profiles, Template, filled, part, uses
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from flowdebate.blocks.generator import Generator
     from flowdebate.runs.context import Context
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -28,8 +29,6 @@ from flowdebate.patterns.state import entries_of, state_of
 from flowdebate.patterns.turn import FailurePolicy, record_turn
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from flowdebate.blocks.generator import MessagesSlot, TextSlot, Visibility
     from flowdebate.blocks.tools import Capability, ToolLike
     from flowdebate.models.base import ModelSettings

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
 
@@ -28,8 +29,6 @@ from flowdebate.prompts.escaping import tag_name
 from flowdebate.prompts.template import Profiles, Template, filled, part, uses
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from flowdebate.blocks.generator import Generator
     from flowdebate.models.base import ModelResponse
     from flowdebate.runs.context import Context

@@ -8,6 +8,7 @@ would obey are written as `⟦U+001B⟧`.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from textwrap import wrap
 from typing import TYPE_CHECKING
 from unicodedata import category, normalize
@@ -15,8 +16,6 @@ from unicodedata import category, normalize
 from flowdebate.prompts.escaping import BAR, quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from flowdebate.patterns.deliberation.schemas import DeliberationOutput, ModeratorReport
 
 

@@ -12,16 +12,12 @@ text says so without a doubt.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from textwrap import dedent
-from typing import TYPE_CHECKING
 
 from flowdebate.errors import ViewError
 from flowdebate.patterns.deliberation.schemas import ModeratorReport
 from flowdebate.prompts.escaping import quoted, unquoted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
 
 _RENDERED = re.compile(r"SUMMARY: (.*)\nSTATUS: (SETTLED|CONTINUE)(?:\nDECISION: (.*))?", re.DOTALL)
 

@@ -7,6 +7,7 @@ that is asked once more is shown its own words at the end of the transcript.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
@@ -29,8 +30,6 @@ from flowdebate.prompts.escaping import quoted, tag_name
 from flowdebate.prompts.template import Length, Profiles, Template, filled, part, uses
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     from flowdebate.blocks.outline import Outline
     from flowdebate.patterns.handoff.schemas import (
         ChosenBy,

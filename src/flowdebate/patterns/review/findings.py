@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns.review.schemas import (
@@ -24,10 +25,6 @@ from flowdebate.patterns.review.schemas import (
 from flowdebate.prompts.escaping import as_seen
 from flowdebate.sources.quotes import look_up
 from flowdebate.sources.source import Line, Source, number_lines
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
 
 MOST_PAIRS = 40
 """Pairs of findings that a merger is asked about: it is asked twice, however many findings there are."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -33,8 +34,6 @@ from flowdebate.patterns.state import Recovery, accepted, as_model, state_of
 from flowdebate.patterns.turn import MISSING, TurnTask, ask, record_failure, take_turn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from flowdebate.patterns.spec import Loop
     from flowdebate.runs.context import Context
 

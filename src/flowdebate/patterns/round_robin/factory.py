@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, Required, TypeVar, Unpack, overload
@@ -31,8 +32,6 @@ from flowdebate.patterns.state import TurnOrder, entries_of, state_of
 from flowdebate.patterns.turn import FailurePolicy, record_turn
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from flowdebate.blocks.base import Block
     from flowdebate.blocks.generator import MessagesSlot, TextSlot, Visibility
     from flowdebate.blocks.handler import BlockLike

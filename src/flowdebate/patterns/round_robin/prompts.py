@@ -14,6 +14,7 @@ which only grows) and ends with what differs: whose turn it is, what the referee
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -44,8 +45,6 @@ from flowdebate.prompts.escaping import quoted, tag_name, tag_text
 from flowdebate.prompts.template import Length, Profiles, Template, filled, part, uses
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from flowdebate.blocks.generator import Generator
     from flowdebate.runs.context import Context
 

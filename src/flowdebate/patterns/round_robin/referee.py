@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Unpack
@@ -30,8 +31,6 @@ from flowdebate.prompts.escaping import name_among, quoted, tag_name
 from flowdebate.prompts.template import Profiles, Template, filled, listed, part, uses
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from flowdebate.models.base import ModelResponse
     from flowdebate.runs.context import Context
 

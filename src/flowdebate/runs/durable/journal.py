@@ -7,6 +7,7 @@ import json
 import logging
 import time
 import warnings
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -27,8 +28,6 @@ from flowdebate.models.codec import exact_json, failure_of, failure_text, json_t
 from flowdebate.runs.durable.suspend import HumanRequest, Suspended
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
-
     from flowdebate.runs.options import OnUncertain
     from flowdebate.store.base import RunHeader, StepKind, StepRow, Store, StoredStatus
 

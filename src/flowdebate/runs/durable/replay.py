@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 from urllib.parse import unquote
@@ -23,8 +24,6 @@ from flowdebate.store.base import COMPLETE, RunHeader, StepRow, Store, StoredRun
 from flowdebate.store.memory import MemoryStore
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
-
     from flowdebate.prompts.template import Profile
     from flowdebate.runs.limits import Limits
     from flowdebate.runs.result import RunHandle

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from flowdebate.resources.tasks import TaskCollection
     from flowdebate.runs.context import Context
 

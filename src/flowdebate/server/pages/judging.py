@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -25,8 +26,6 @@ from flowdebate.service.readers import Share, sides_of
 from flowdebate.web.run.sheet import Sheet
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from flowdebate.service.owned import OwnedService
     from flowdebate.service.service import Service
     from flowdebate.service.state import RunDetails

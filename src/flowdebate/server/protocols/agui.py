@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter, defaultdict
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Literal
@@ -34,8 +35,6 @@ from flowdebate.server.sse import EventStream
 from flowdebate.service.documents.speech import Closed, Opened, Piece, Speech, Spoken
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-
     from flowdebate.service.channel import Update
     from flowdebate.service.owned import OwnedService
     from flowdebate.service.service import Service

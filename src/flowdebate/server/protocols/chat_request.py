@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_type_hints
@@ -16,8 +17,6 @@ from flowdebate.service.plans.options import OutputOptions
 from flowdebate.service.plans.plan import make_plan
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
-
     from flowdebate.patterns import PatternInfo
     from flowdebate.service.service import Service
 

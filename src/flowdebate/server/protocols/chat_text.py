@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +14,6 @@ from flowdebate.service.documents.speech import Closed, Opened, Piece, Speech, S
 from flowdebate.service.documents.text import PrintableStream, as_json, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from flowdebate.service.channel import Update
     from flowdebate.service.documents.document import Document
     from flowdebate.service.state import RunDetails

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from hashlib import sha256
@@ -34,8 +35,6 @@ from flowdebate.server.protocols.streams import PING, Reader, data_frame, unless
 from flowdebate.server.sse import EventStream
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
-
     from flowdebate.service.owned import OwnedService
     from flowdebate.service.service import Service
     from flowdebate.service.state import RunDetails, RunState

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,8 +15,6 @@ from flowdebate._util.text import clean_text
 from flowdebate.errors import FlowDebateError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable
-
     from starlette.requests import Request
 
     from flowdebate.service.channel import Update

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flowdebate._messages import error_text
 from flowdebate._util.text import counted
@@ -22,10 +23,6 @@ from flowdebate.service.documents.live import cost_text
 from flowdebate.service.documents.sections import Fact, Heading, Points, ReportSection, Table, Tone
 from flowdebate.service.leaderboard import Leaderboard
 from flowdebate.service.statuses import status_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
 
 _NOT_DECIDED = {"tie": "(a tie)", "short": "(not enough)"}
 """What a rule without a winner came to."""

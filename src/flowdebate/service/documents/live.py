@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from flowdebate._util.wire import BaseEvent
@@ -42,8 +43,6 @@ from flowdebate.service.documents.speech import Speech
 from flowdebate.service.plans.options import OutputOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
     from flowdebate.patterns.state import Flag
     from flowdebate.service.plans.plan import Plan
 

@@ -7,6 +7,7 @@ link, no image and no HTML, in CommonMark and in what GitHub adds to it.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, assert_never
 
 from flowdebate.service.documents.live import cost_text
@@ -14,8 +15,6 @@ from flowdebate.service.documents.sections import FLAGS, Card, Entry, Fact, Grou
 from flowdebate.service.documents.text import as_json, in_line, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from flowdebate.service.documents.document import Document
 
 

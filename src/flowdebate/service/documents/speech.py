@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from flowdebate._util.text import clean_text
 from flowdebate.patterns.events import RoleFailed, TurnFinished, TurnStarted
 from flowdebate.resources.tasks import TaskChanged
 from flowdebate.runs.events import BlockAnswered, CallFellBack, CallRetried, ModelCalled, TextDelta, ToolCalled
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

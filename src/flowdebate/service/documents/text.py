@@ -7,12 +7,8 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 from unicodedata import category
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 _SUSPICIOUS = re.compile("[^\n\t -~\xa0-\xac\xae-\u02ff]")
 """Characters to examine: all but printable ASCII and Latin letters."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, get_origin
 
 from pydantic import BaseModel, ValidationError
@@ -13,8 +14,6 @@ from flowdebate.service.plans.files import problem_of
 from flowdebate.service.plans.options import OutputOptions, PatternOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from flowdebate.blocks.base import Block
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.service.documents.live import Live

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -41,8 +42,6 @@ from flowdebate.service.plans.options import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.measures import Ballot
     from flowdebate.service.plans.models import Models

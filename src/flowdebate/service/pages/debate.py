@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast
 
@@ -53,8 +54,6 @@ from flowdebate.service.plans.options import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from flowdebate.blocks.base import Block
     from flowdebate.blocks.human.human import Human
     from flowdebate.blocks.sequencer import Sequencer

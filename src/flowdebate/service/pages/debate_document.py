@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field, model_validator
@@ -23,8 +24,6 @@ from flowdebate.service.documents.sections import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
     from flowdebate.patterns.debate.judging.ballots import DecidedBy, JudgeBallot, Judging
     from flowdebate.patterns.debate.schemas import DebateModeratorDecision, DebateVerdict
     from flowdebate.patterns.roster import Debater

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import AliasChoices, Field
@@ -15,8 +16,6 @@ from flowdebate.service.pages.base import PatternPage
 from flowdebate.service.plans.options import Count, Flag, OutputOptions, PersonaEntry, Text, option, roster_option
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.service.plans.plan import Plan
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Unpack
 
 from flowdebate.store.base import RunFilter, RunHeader, StepRow, StoredRun, brief_of, header_of, header_text, prefix_end
 from flowdebate.store.postgres.sessions import ALIVE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from flowdebate.store.postgres.database import Session
 
 RUN = (

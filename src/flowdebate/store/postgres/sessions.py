@@ -8,6 +8,7 @@ import selectors
 import socket
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar, cast
 from zlib import crc32
@@ -16,8 +17,6 @@ from flowdebate.errors import StoreError
 from flowdebate.store.jobs import Job, settle_from_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from flowdebate.store.postgres.database import Address, Session
 
 

@@ -6,6 +6,7 @@ import asyncio
 import json
 import secrets
 import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
@@ -19,8 +20,6 @@ from flowdebate.store.postgres.database import KNOWN, Address, open_prepared, re
 from flowdebate.store.postgres.sessions import PostgresOwner, SessionPool
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from flowdebate.store.postgres.database import Session
 
 

@@ -8,6 +8,7 @@ import queue
 import sqlite3
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,6 @@ from flowdebate.errors import StoreError
 from flowdebate.store.base import decode_text, encode_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
 

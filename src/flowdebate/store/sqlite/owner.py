@@ -10,6 +10,7 @@ import errno
 import json
 import os
 import threading
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from json.encoder import encode_basestring_ascii as _text
 from pathlib import Path
@@ -20,8 +21,6 @@ from filelock import FileLock, Timeout
 from flowdebate._util.files import make_private_folder, open_private
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from flowdebate.store.base import StepKind
 
 

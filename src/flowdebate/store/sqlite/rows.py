@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -20,7 +21,6 @@ from flowdebate.store.sqlite.owner import Attempt
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Mapping
 
 
 _FINISHED = "(SELECT count(*) FROM steps WHERE steps.run_id = runs.run_id AND body IS NOT NULL)"

@@ -7,10 +7,11 @@ import json
 import os
 import sqlite3
 import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from flowdebate.errors import RunConflict, RunExists, RunNotFound, StoreError, StoreLost
 from flowdebate.store.base import (
@@ -30,10 +31,6 @@ from flowdebate.store.sqlite import rows
 from flowdebate.store.sqlite.file import VERSION, check_version, connect, connect_quick
 from flowdebate.store.sqlite.owner import OpenSteps, Owner, read_open_steps
 from flowdebate.store.sqlite.writer import Writer
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
 
 T = TypeVar("T")
 

@@ -8,6 +8,7 @@ import os
 import queue
 import sqlite3
 import threading
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -17,7 +18,6 @@ from flowdebate.store.jobs import Job, settle, settle_from_thread
 from flowdebate.store.sqlite.file import Disk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
     from pathlib import Path
 
 

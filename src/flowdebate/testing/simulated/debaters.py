@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from collections.abc import Collection
+from typing import Any, Literal, NamedTuple
 
 from flowdebate.errors import ConfigurationError, MalformedResponse
 from flowdebate.models.base import ModelRequest, ModelResponse
 from flowdebate.models.usage import Usage
 from flowdebate.prompts.escaping import unescaped
 from flowdebate.testing.simulated.draws import key_of, uniform
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
 
 Follows = Literal["majority", "last"]
 """The position that a conformist adopts: that of most others, or the last one."""

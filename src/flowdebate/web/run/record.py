@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
@@ -10,8 +11,6 @@ from flowdebate.events import HumanAsked, ModelCalled, TaskChanged, TurnStarted
 from flowdebate.service.documents.text import models_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
     from flowdebate.resources.tasks import Task
     from flowdebate.service.steps import StepState
     from flowdebate.web.run.sheet import Party

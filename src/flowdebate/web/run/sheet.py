@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 from unicodedata import category
@@ -14,8 +15,6 @@ from flowdebate.web.prose import Span, is_marked, prose
 from flowdebate.web.run.record import Board, Call, Trace, board_of, trace_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from flowdebate.service.documents.document import Document
     from flowdebate.service.readers import Votes
     from flowdebate.service.state import RunState

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from itertools import accumulate, groupby, zip_longest
@@ -12,8 +13,6 @@ from flowdebate.web.prose import Span, prose
 from flowdebate.web.run.sheet import Round, Sheet, Turn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
     from markupsafe import Markup
 
     from flowdebate.service.state import RunState

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from statistics import median
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field
 
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import ConfigurationError
 from flowdebate.measures.votes import leaders, margin, portions, split, total
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
 
 Answer = Literal["winner", "scores", "letter", "letter_after_reasons"]
 """The form of a judge's answer: a winner, a score for each side, or one letter whose log-probabilities count."""

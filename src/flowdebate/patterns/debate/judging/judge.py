@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from inspect import signature
@@ -62,7 +63,6 @@ from flowdebate.runs.events import BlockAnswered
 from flowdebate.sources.quotes import look_up
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
     from random import Random
 
     from flowdebate.blocks.human.human import Ask

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import string
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -30,8 +31,6 @@ from flowdebate.prompts.escaping import quoted, tag_text
 from flowdebate.prompts.template import Template, filled, listed, part, uses
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from flowdebate.models.base import Model, ModelResponse
     from flowdebate.patterns.debate.judging.views import JudgeView
     from flowdebate.runs.context import Context

@@ -7,6 +7,7 @@ the debate that a judge picked by letter, and so is verbatim by construction.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from flowdebate.patterns.debate.judging.ballots import (
@@ -22,8 +23,6 @@ from flowdebate.patterns.debate.schemas import DebateContributionEntry, JudgedVe
 from flowdebate.prompts.escaping import quoted, tag_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from flowdebate.patterns.state import TurnOrder
 
 

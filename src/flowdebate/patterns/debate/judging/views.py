@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, permutations
 from random import Random
@@ -19,8 +20,6 @@ from flowdebate.patterns.anonymity.aliases import Aliases, make_aliases
 from flowdebate.patterns.debate.transcript import render_entries
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from flowdebate.patterns.debate.schemas import DebateContributionEntry, DebateRawOutput
     from flowdebate.patterns.state import Flag
 
