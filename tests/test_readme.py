@@ -41,8 +41,8 @@ FIGURES = {
         "| stance and round first | 12 turns | 8,824 | 8,706 | 99% |",
     ),
     "right in 93 of 100, a vote in 98": ("baselines.md", "the debate was right in 93 of 100, self-consistency in 98"),
-    "130 µs of CPU a call": ("benchmarks.md", "| flowdebate | 1.69 | 130 | 0.45 |"),
-    "0.45 of LangGraph's": ("benchmarks.md", "| flowdebate | 1.69 | 130 | 0.45 |"),
+    "323 µs of CPU a call": ("benchmarks.md", "| flowdebate | 4.20 | 323 | 0.68 |"),
+    "0.68 of LangGraph's": ("benchmarks.md", "| flowdebate | 4.20 | 323 | 0.68 |"),
 }
 """What the README says was measured, and the words of the page that says how."""
 
