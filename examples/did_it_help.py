@@ -31,7 +31,7 @@ def is_prime(number: int) -> bool:
 
 QUESTIONS = [
     {"question": f"Is {number} a prime number?", "answer": SIDES[0 if is_prime(number) else 1]["stance"]}
-    for number in range(101, 301, 2)
+    for number in range(101, 401, 2)
 ]
 
 

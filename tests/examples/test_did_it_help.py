@@ -21,8 +21,8 @@ def test_a_vote_at_the_same_tokens_is_as_good_as_a_better_debate(capsys: pytest.
     assert (single.finding, samples.finding, report.finding) == ("helped", "none_worth_it", "none_worth_it")
     assert better.finding == "helped"
     printed = capsys.readouterr().out
-    assert "debate            right in 93 of 100, 5.0 calls each\n" in printed
+    assert "debate            right in 139 of 150, 5.0 calls each\n" in printed
     assert (
-        "No gain of 5 points or more: the debate was right in 93 of 100, self-consistency in 98 (difference -5 points"
+        "No gain of 5 points or more: the debate was right in 139 of 150, self-consistency in 145 (difference -4 points"
         in printed
     )

@@ -46,18 +46,14 @@ invoke_workflow deal
   invoke_agent ann > chat small
   invoke_agent bob > chat small
   invoke_agent cy > chat small
-  invoke_agent deal-moderator > chat small
-  invoke_agent ann > chat small
-  invoke_agent bob > chat small
-  invoke_agent cy > chat small
   invoke_agent deal-moderator > chat small\
 """,
         "handoff": """\
 invoke_workflow talk
   invoke_agent ann > chat small
   invoke_agent cy > chat small
-  invoke_agent bob > chat small
-  invoke_agent ann > chat small\
+  invoke_agent ann > chat small
+  invoke_agent cy > chat small\
 """,
         "round_robin": """\
 invoke_workflow panel
