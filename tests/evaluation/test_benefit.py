@@ -18,7 +18,7 @@ from flowdebate import DebateRawOutput, DebateVerdict
 from flowdebate.errors import ConfigurationError
 from flowdebate.evaluation import BenefitItem, MethodAnswer, benefit_item, benefit_report, change_summary
 from flowdebate.evaluation.sample_sizes import required_n
-from flowdebate.evaluation.statistics import holm, newcombe, sign_flip_test, wilson
+from flowdebate.evaluation.statistics import holm, newcombe, share_interval, sign_flip_test
 from flowdebate.patterns.debate.schemas import BaselineAnswer
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def test_wilsons_interval_is_that_of_scipy(n: int, data: st.DataObject, confiden
     """For whole numbers of items both say the same."""
     right = data.draw(st.integers(0, n))
     theirs = stats.binomtest(right, n).proportion_ci(confidence, method="wilson")
-    assert wilson(right / n, n, confidence=confidence) == pytest.approx((theirs.low, theirs.high), abs=1e-9)
+    assert share_interval(right / n, n, confidence=confidence) == pytest.approx((theirs.low, theirs.high), abs=1e-9)
 
 
 @LAW

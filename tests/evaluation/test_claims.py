@@ -26,7 +26,7 @@ from flowdebate.evaluation import (
 from flowdebate.evaluation.audit_report import LIMITS
 from flowdebate.evaluation.decision_rules import instant_runoff
 from flowdebate.evaluation.sample_sizes import required_n
-from flowdebate.evaluation.statistics import effective_size, newcombe, sign_flip_test, wilson
+from flowdebate.evaluation.statistics import effective_size, newcombe, share_interval, sign_flip_test
 from flowdebate.patterns.debate.judging.ballots import JudgeBallot
 from flowdebate.patterns.debate.mirror import speaking_order
 from flowdebate.testing import FunctionModel
@@ -449,8 +449,8 @@ def test_a_judge_that_pays_whoever_speaks_last_is_found_where_the_speaking_order
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: wilson(0.5, 0), r"wilson\(\): `n` must be a number > 0, got 0"),
-        (lambda: wilson(1.5, 3), r"wilson\(\): `share` must be a number from 0 to 1"),
+        (lambda: share_interval(0.5, 0), r"share_interval\(\): `n` must be a number > 0, got 0"),
+        (lambda: share_interval(1.5, 3), r"share_interval\(\): `share` must be a number from 0 to 1"),
         (lambda: newcombe([], []), r"newcombe\(\): `ones` must be an int >= 1, got 0"),
         (lambda: newcombe([1.0], []), r"newcombe\(\): `others` must be 1 of them"),
         (lambda: required_n(0, differing=0.3), r"required_n\(\): `gain` must be a number between 0 and 1, got 0"),

@@ -183,13 +183,13 @@ async def test_a_table_equals_reference_libraries() -> None:
 
 def cover_share(studies: int, judges: int, *, seed: int) -> float:
     """How often the interval of a share holds the mean of the judges that these were drawn from."""
-    from flowdebate.evaluation.statistics import wilson
+    from flowdebate.evaluation.statistics import share_interval
 
     rng = np.random.default_rng(seed)
     hits = 0
     for _ in range(studies):
         one, other = rng.uniform(0.5, 8, size=2)
-        low, high = wilson(float(rng.beta(one, other, size=judges).mean()), judges)
+        low, high = share_interval(float(rng.beta(one, other, size=judges).mean()), judges)
         hits += low <= one / (one + other) <= high
     return hits / studies
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -190,6 +191,28 @@ async def test_what_is_complete_is_given_again_without_a_call() -> None:
     runs = {run.header.run_id: run for run in await store.runs(labels={"batch": "b"})}
     assert set(runs) == {"b-0", "b-1", "b-2"}
     assert [runs[item.run_id].header.seed for item in again] == [item.seed for item in again]
+
+
+async def test_a_batch_is_a_table() -> None:
+    """One flat row for each item, also of a failed one, with the columns of its own row; all of it is JSON data."""
+    given = [{"question": "Rents?", "town": "Graz", "seed": "mine"}, {"question": "Buses?", "town": "Linz"}]
+
+    def answer(request: ModelRequest) -> Any:
+        if "Buses" in str(request.messages):
+            message = "down"
+            raise ProviderFailed(message, transient=False)
+        return answer_to(request)
+
+    result = await short().batch(given, question=lambda row: row["question"], model=FunctionModel(answer)).all()
+    rows = result.to_rows()
+    assert json.loads(json.dumps(rows)) == rows
+    assert [(row["town"], row["status"], row["error"], row["calls"]) for row in rows] == [
+        ("Graz", "complete", None, 3),
+        ("Linz", "failed", "ProviderFailed", 1),
+    ]
+    assert rows[0]["seed"] == "mine"
+    assert sum(row["decision"] is not None for row in rows) == sum(result.summary.decisions.values())
+    assert await handler(lambda _: object(), name="odd").batch(["?"]).all()
 
 
 async def test_what_has_failed_is_tried_again() -> None:

@@ -55,6 +55,7 @@ from .rejudging import rejudge as rejudge
 from .sample_sizes import power as power
 from .sample_sizes import smallest_n as smallest_n
 from .sample_sizes import smallest_rate as smallest_rate
+from .statistics import share_interval as share_interval
 from .study import MethodPair as MethodPair
 from .study import Registration as Registration
 from .study import Study as Study

@@ -13,7 +13,7 @@ from flowdebate._util.importing import InNotebooks
 from flowdebate._util.text import counted
 from flowdebate._util.wire import WireModel
 from flowdebate.evaluation.sample_sizes import NEEDED, POWER, smallest_rate, sought
-from flowdebate.evaluation.statistics import ALPHA, wilson
+from flowdebate.evaluation.statistics import ALPHA, share_interval
 from flowdebate.patterns.debate.judging.ballots import JudgeBallot
 
 if TYPE_CHECKING:
@@ -257,7 +257,7 @@ class ReaderAgreement(InNotebooks, WireModel):
             if winner is not None and most is not None and not (others and others[0][1] == number):
                 both.append((winner, most))
         share = sum(winner == most for winner, most in both) / len(both) if both else 0.0
-        low, high = wilson(share, len(both)) if both else (None, None)
+        low, high = share_interval(share, len(both)) if both else (None, None)
         return cls(
             agreement=Figure(value=share, n=len(both), low=low, high=high) if both else None,
             debates=len(read),

@@ -14,7 +14,7 @@ from flowdebate._util.wire import WireModel
 from flowdebate.errors import ConfigurationError
 from flowdebate.evaluation.paired import compare_credits
 from flowdebate.evaluation.sample_sizes import required_n
-from flowdebate.evaluation.statistics import effective_size, holm, wilson
+from flowdebate.evaluation.statistics import effective_size, holm, share_interval
 from flowdebate.patterns.debate.schemas import BaselineAnswer, BaselineName, DebateRawOutput
 
 _Amount = TypeVar("_Amount", int, float)
@@ -271,7 +271,7 @@ def _method_result(method: Method, items: Sequence[BenefitItem], confidence: flo
     answers = [item.debate if method == "debate" else item.baselines[method] for item in answered]
     credits_ = [answer.credit(str(item.truth)) for answer, item in zip(answers, answered, strict=True)]
     size = effective_size(credits_, _clusters(answered))
-    low, high = wilson(fmean(credits_), size, confidence=confidence)
+    low, high = share_interval(fmean(credits_), size, confidence=confidence)
     return MethodResult(
         method=method,
         n=len(answers),

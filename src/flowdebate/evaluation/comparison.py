@@ -16,7 +16,7 @@ from flowdebate.blocks.sequencer import Sequencer, sequencer
 from flowdebate.errors import ConfigurationError, FlowDebateError
 from flowdebate.evaluation.agreement import fleiss_kappa, krippendorff_alpha
 from flowdebate.evaluation.rejudging import ArguedDebate
-from flowdebate.evaluation.statistics import wilson
+from flowdebate.evaluation.statistics import share_interval
 from flowdebate.models.base import Model, profile_of
 from flowdebate.patterns.debate.judging.ballots import DecidedBy, JudgeBallot, decide
 from flowdebate.patterns.debate.judging.judge import Judge
@@ -235,7 +235,7 @@ def read_comparison(raw: DebateRawOutput, *, run_id: str) -> Comparison:
     sides = []
     for entry in raw.transcript:
         share = min(judging.scores[entry.stance], 1.0)
-        low, high = wilson(share, len(by))
+        low, high = share_interval(share, len(by))
         scored = [ballot.criteria[entry.agent_name] for ballot in used if ballot.criteria is not None]
         means = {name: fmean(each[name] for each in scored) for name in scored[0]} if scored else None
         sides.append(

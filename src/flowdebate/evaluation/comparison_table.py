@@ -29,7 +29,7 @@ from flowdebate.evaluation.comparison import (
 )
 from flowdebate.evaluation.judge_audit import count
 from flowdebate.evaluation.ranking import Game, RankedSystem, rank_games
-from flowdebate.evaluation.statistics import wilson
+from flowdebate.evaluation.statistics import share_interval
 from flowdebate.runs.batch import Batch, BatchSummary
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ def tabulate(comparisons: Sequence[Comparison], *, failed: Mapping[int, str] | N
 
 
 def _figure(value: float, n: int, *, confidence: float = 1 - _ALPHA) -> Figure:
-    low, high = wilson(value, n, confidence=confidence)
+    low, high = share_interval(value, n, confidence=confidence)
     return Figure(value=value, n=n, low=low, high=high)
 
 
@@ -222,7 +222,7 @@ def _judge(name: str, comparisons: Sequence[Comparison], judges: int) -> Compari
     leans = [lean > 0 for wins in places if (lean := wins.wins[0] - wins.wins[-1])]
     favours: Literal["first", "last"] | None = None
     if leans and len(set[object]().union(*(wins.arrangements for wins in places))) > 1:
-        low, high = wilson(fmean(leans), len(leans), confidence=1 - _ALPHA / judges)
+        low, high = share_interval(fmean(leans), len(leans), confidence=1 - _ALPHA / judges)
         favours = "first" if low > 1 / 2 else "last" if high < 1 / 2 else None
     return ComparingJudge(
         judge=name,

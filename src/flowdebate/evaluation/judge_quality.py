@@ -16,7 +16,7 @@ from flowdebate._util.wire import WireModel
 from flowdebate.errors import ConfigurationError
 from flowdebate.evaluation.agreement import cohen_kappa, krippendorff_alpha
 from flowdebate.evaluation.audit_report import AuditItem, Figure
-from flowdebate.evaluation.statistics import effective_size, wilson
+from flowdebate.evaluation.statistics import effective_size, share_interval
 from flowdebate.patterns.debate.judging.ballots import DecidedBy, decide
 
 _LEAST = 1e-6
@@ -151,7 +151,7 @@ def judge_quality(
             )
     names = [("alone", number) if item.cluster is None else item.cluster for number, item in enumerate(items)]
     credits_ = [item.credit for item in items]
-    low, high = wilson(fmean(credits_), effective_size(credits_, names), confidence=confidence)
+    low, high = share_interval(fmean(credits_), effective_size(credits_, names), confidence=confidence)
     groups: dict[object, list[JudgedItem]] = {}
     for name, item in zip(names, items, strict=True):
         groups.setdefault(name, []).append(item)
@@ -227,7 +227,7 @@ def _reliability(items: Sequence[JudgedItem], bins: int, confidence: float) -> l
     for number, part in enumerate(_binned(items, bins)):
         if part:
             accuracy = fmean(right for _, right in part)
-            low, high = wilson(accuracy, len(part), confidence=confidence)
+            low, high = share_interval(accuracy, len(part), confidence=confidence)
             found.append(
                 ReliabilityBin(
                     low=number / bins,

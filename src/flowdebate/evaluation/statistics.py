@@ -23,16 +23,16 @@ def check_scipy(where: str) -> None:
     check_library(where, "scipy", library="scipy", extra="audit")
 
 
-def wilson(share: float, n: float, *, confidence: float = 0.95) -> tuple[float, float]:
+def share_interval(share: float, n: float, *, confidence: float = 0.95) -> tuple[float, float]:
     """Wilson's score interval (1927) of a `share` of `n` items; neither needs to be a whole number of them.
 
-    >>> tuple(round(end, 3) for end in wilson(0.61, 100))
+    >>> tuple(round(end, 3) for end in share_interval(0.61, 100))
     (0.512, 0.7)
     """
-    check_share("wilson()", ends=False, confidence=confidence)
-    check_share("wilson()", share=share)
+    check_share("share_interval()", ends=False, confidence=confidence)
+    check_share("share_interval()", share=share)
     if isinstance(n, bool) or not 0 < n < math.inf:
-        raise ConfigurationError("wilson()", "n", n, "a number > 0")
+        raise ConfigurationError("share_interval()", "n", n, "a number > 0")
     z = two_sided_z(1 - confidence)
     middle = share + z * z / (2 * n)
     half = z * math.sqrt(max(share * (1 - share), 0.0) / n + (z / (2 * n)) ** 2)
@@ -58,7 +58,7 @@ def newcombe(
     check_count("newcombe()", ones=len(ones))
     n = len(ones) if size is None else size
     one, other = fmean(ones), fmean(others)
-    (low_one, high_one), (low, high) = wilson(one, n, confidence=confidence), wilson(other, n, confidence=confidence)
+    (low_one, high_one), (low, high) = (share_interval(each, n, confidence=confidence) for each in (one, other))
     together = fmean(a * b for a, b in zip(ones, others, strict=True)) - one * other
     spread = math.sqrt(max(one * (1 - one) * other * (1 - other), 0.0))
     phi = 0.0 if spread <= 0 else (max(together - 1 / (2 * n), 0.0) if together > 0 else together) / spread

@@ -12,7 +12,7 @@ from flowdebate.errors import ConfigurationError
 from flowdebate.evaluation.benefit import Finding, MethodAnswer, Missing
 from flowdebate.evaluation.paired import compare_credits, e_value
 from flowdebate.evaluation.sample_sizes import required_n
-from flowdebate.evaluation.statistics import effective_size, holm, wilson
+from flowdebate.evaluation.statistics import effective_size, holm, share_interval
 from flowdebate.evaluation.study import NOISE, MethodPair, Registration, Study
 
 if TYPE_CHECKING:
@@ -233,7 +233,7 @@ def _credits_of(method: str, study: Study, answers: Sequence[StudyAnswer]) -> Ma
 def _method(method: str, study: Study, found: Mapping[Key, _Credit]) -> StudyMethod:
     values = [each.value for each in found.values()]
     size = effective_size(values, [each.cluster for each in found.values()])
-    low, high = wilson(fmean(values), size, confidence=study.confidence)
+    low, high = share_interval(fmean(values), size, confidence=study.confidence)
     answers = [each.answer for each in found.values() if each.answer is not None]
     return StudyMethod(
         method=method,

@@ -15,6 +15,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
 from pydantic import BaseModel
+from pydantic_core import to_jsonable_python
 
 from flowdebate._messages import add_note
 from flowdebate._util.importing import InNotebooks
@@ -70,6 +71,30 @@ class BatchItem(Generic[OutT]):
         """The pattern's raw output, also of a run that failed; None if there is none."""
         return None if self.run is None else self.run.raw
 
+    def to_row(self) -> dict[str, Any]:
+        """The item as one flat row: its own columns, if its row is a mapping, the question, and what came of it.
+
+        `decision` is what the summary counts, None where the pattern decides nothing; `output` is a text, or JSON data.
+        Tokens and seconds are None where they are not known. A column of the row's own keeps its value.
+        """
+        usage = Usage.unknown() if self.run is None else self.run.usage
+        found: dict[str, Any] = {
+            "index": self.index,
+            "question": self.question,
+            "run_id": self.run_id,
+            "seed": self.seed,
+            "status": self.status,
+            "decision": getattr(self.raw, "decision_word", None),
+            "output": to_jsonable_python(self.output, fallback=str),
+            "error": None if self.error is None else type(self.error).__name__,
+            "calls": usage.calls,
+            "prompt_tokens": usage.prompt_tokens,
+            "completion_tokens": usage.completion_tokens,
+            "seconds": None if self.run is None else self.run.seconds,
+            "replayed": self.replayed,
+        }
+        return {**found, **self.row} if isinstance(self.row, Mapping) else found
+
     def unwrap(self) -> RunResult[OutT]:
         """Return the result, or raise the error."""
         if self.result is None:
@@ -90,6 +115,16 @@ class BatchResult(InNotebooks, Sequence[BatchItem[OutT]]):
     def failed(self) -> list[BatchItem[OutT]]:
         """The items whose runs ended with an error."""
         return [item for item in self._items if item.error is not None]
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Each item as one flat row, for `csv.DictWriter`, `pandas.DataFrame` or `polars.DataFrame`.
+
+        >>> from flowdebate import handler
+        >>> result = handler(str.upper, name="shout").batch_sync(["rents"], batch_id="b")
+        >>> {key: result.to_rows()[0][key] for key in ("index", "question", "status", "output")}
+        {'index': 0, 'question': 'rents', 'status': 'complete', 'output': 'RENTS'}
+        """
+        return [item.to_row() for item in self]
 
     def __len__(self) -> int:
         return len(self._items)

@@ -13,7 +13,7 @@ from flowdebate._util.importing import InNotebooks
 from flowdebate._util.wire import WireModel
 from flowdebate.evaluation.audit_report import Figure, JudgeFigures, Places
 from flowdebate.evaluation.ranking import Game, Ranking, rank_games
-from flowdebate.evaluation.statistics import wilson
+from flowdebate.evaluation.statistics import share_interval
 from flowdebate.patterns.debate.mirror import speaking_order
 from flowdebate.service.audit import NO_VERDICT, argued, audit_of, items_of
 from flowdebate.service.documents.document import read_models
@@ -163,7 +163,7 @@ def _first(places: Sequence[Places]) -> Figure | None:
     if found is None:
         return None
     share = next(each.rate for each in found.places if each.place == "1")
-    low, high = wilson(share, found.items)
+    low, high = share_interval(share, found.items)
     return Figure(value=share, n=found.items, low=low, high=high)
 
 
