@@ -119,7 +119,10 @@ def test_every_planted_bug_is_found_in_every_kind_of_debate(variant: str) -> Non
 
 
 STOPPING = Example(
-    question="Should rents be capped?", texts=("I am convinced.", "Now I am convinced.", "No."), choices=(1, 4), faults={4: "lost"}
+    question="Should rents be capped?",
+    texts=("I am convinced.", "Now I am convinced.", "No."),
+    choices=(1, 4),
+    faults={4: "lost"},
 )
 PAIRS = [pair for pair in combinations(VARIANTS, 2) if not VARIANTS[pair[0]].keys() & VARIANTS[pair[1]].keys()]
 
