@@ -24,6 +24,7 @@ from flowdebate import (
     round_robin,
 )
 from flowdebate.errors import ProviderFailed
+from flowdebate.patterns.debate.schemas import JudgeViewMade
 from flowdebate.runs.events import RunFinished
 
 if TYPE_CHECKING:
@@ -137,13 +138,15 @@ def state_of(result: RunResult[Any], *, usage: bool = True) -> str:
 
     What goes on at the same time comes in any order, in any run: so events and tasks are sorted, and without numbers.
     A call that failed and was repeated, since its process was killed before it could be given up, is told and counted
-    twice, and is here once: `usage` is left out where there are any. Whether an answer was replayed is left out too.
+    twice, and is here once: `usage` is left out where there are any. So is the view that a judge was given: a ballot
+    that was given up is not built again. Whether an answer was replayed is left out in any case.
     """
+    repeated: tuple[type, ...] = () if usage else (RunFinished, JudgeViewMade)
     events = sorted(
         {
             json.dumps([type(event).__name__, _told(event)], default=to_jsonable_python, sort_keys=True)
             for event in result.events
-            if usage or not isinstance(event, RunFinished)
+            if not isinstance(event, repeated)
         }
     )
     state = {
