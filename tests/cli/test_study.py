@@ -67,11 +67,12 @@ def test_a_study_is_registered_asked_and_reported(folder: Path) -> None:
         assert not school.bodies
         first = run(school, "facts.toml", "--limit", "3")
         assert first.exit_code == 3
-        assert "answers are still missing" in first.stdout
+        assert "nothing is concluded yet" in first.stdout
         whole = run(school, "facts.toml")
         assert whole.exit_code == 0
         asked = len(school.bodies)
-        report = run(school, "report", "facts.toml", "--json", "--latex", "t.tex", "--frame", "rows.csv")
+        written = ("--latex", "t.tex", "--html", "t.html", "--frame", "rows.csv")
+        report = run(school, "report", "facts.toml", "--json", *written)
         assert len(school.bodies) == asked
     found = json.loads(report.stdout)
     assert (found["asked"], found["planned"], found["failed"], found["differences"]) == (12, 12, 0, [])
@@ -84,6 +85,7 @@ def test_a_study_is_registered_asked_and_reported(folder: Path) -> None:
     ]
     assert "together against single (primary)" in whole.stdout
     assert r"\toprule" in (folder / "t.tex").read_text()
+    assert "Everything is as it was registered." in (folder / "t.html").read_text()
     with (folder / "rows.csv").open() as file:
         assert {row["method"] for row in csv.DictReader(file)} == {"together", "single", "in_turn", "noise"}
 
@@ -117,6 +119,15 @@ def test_a_file_that_is_no_study_is_refused_before_a_call(folder: Path, change: 
     assert result.exit_code == 2
     assert said in result.stderr
     assert "Traceback" not in result.output
+
+
+def test_a_report_that_cannot_be_written_costs_nothing(folder: Path) -> None:
+    """It is refused before a model is asked."""
+    with School() as school:
+        result = run(school, "facts.toml", "--html", "nowhere/t.html")
+        assert not school.bodies
+    assert result.exit_code == 2
+    assert "there is no folder" in result.stderr
 
 
 def test_one_file_is_named(folder: Path) -> None:

@@ -211,6 +211,62 @@ def test_the_primary_comparison_is_tested_alone_and_says_what_was_found() -> Non
         assert primary.e_value == pytest.approx(e_value(primary.better, primary.worse))
 
 
+def test_an_unfinished_study_concludes_nothing_until_the_e_value_does() -> None:
+    """However small its p-value is; it says what is missing. With all answers the same figures may conclude."""
+    held, answers = made_up([(True, False)] * 6 + [(True, True)] * 8)
+    early, whole = study_report(held, answers[:8]), study_report(held, answers)
+    assert early.primary is not None
+    assert whole.primary is not None
+    assert early.primary.p < 0.05 < whole.confidence
+    assert (early.unfinished, early.primary.finding) == (6, "too_few")
+    assert early.summary.startswith("8 of 14 answered; nothing is concluded yet. So far, together against")
+    assert "% 8 of 14 answers: nothing is concluded yet" in early.to_latex()
+    assert (whole.unfinished, whole.primary.finding) == (0, "helped")
+    held, answers = made_up([(True, False)] * 12 + [(True, True)] * 8)
+    early = study_report(held, answers[:12])
+    assert early.primary is not None
+    assert (early.primary.finding, early.primary.e_value > 20) == ("helped", True)
+    assert early.summary.startswith("12 of 20 answered; the rest is still missing. together is right more often")
+
+
+def test_the_frontier_has_what_no_cheaper_method_does_as_well() -> None:
+    """A vote that is as often right at half the tokens leaves the debate behind it."""
+    for wins, frontier in (
+        ([(True, True)] * 3, ["self_consistency"]),
+        ([(True, False), (True, True)], ["self_consistency", "together"]),
+    ):
+        assert [each.method for each in study_report(*made_up(wins)).frontier] == frontier
+
+
+def test_a_few_unknown_amounts_hide_no_mean() -> None:
+    """One call of twenty whose server did not say what it used; of half of them there is no mean."""
+    held, answers = made_up([(True, True)] * 20)
+    unknown = MethodAnswer(answer=["0"], calls=3, tokens=None)
+    for lost, known in ((1, 300), (10, None)):
+        some = [each.model_copy(update={"answers": {**each.answers, "together": unknown}}) for each in answers[:lost]]
+        report = study_report(held, [*some, *answers[lost:]])
+        assert report.methods[0].tokens == known
+        assert (report.primary is None or report.primary.tokens_ratio) == (known and 2.0)
+
+
+async def test_the_report_is_a_page_that_does_nothing_and_hides_nothing(tmp_path: Path) -> None:
+    """No script, nothing to load, names as they are; how much is missing, and whether it was registered."""
+    named = "<b>primes</b>\u202e"
+    held = study(name=named)
+    answers = await ask_study(held, tmp_path / "a.jsonl", model=Answering().model)
+    page = study_report(held, answers[:4]).to_html()
+    assert "<script" not in page
+    assert "http" not in page.replace("http-equiv", "")
+    assert "&lt;b&gt;primes&lt;/b&gt;\\u202e" in page
+    assert "4 of 10 answered; nothing is concluded yet" in page
+    assert "Nothing was registered before the first answer" in page
+    assert 'aria-label="Accuracy of each method by its tokens"' in page
+    assert 'aria-label="How often the judge is right by how sure it is"' in page
+    registered = study(name=named, seed=8).registration()
+    page = study_report(held, answers, registration=registered).to_html()
+    assert "seed: registered 8, now 7" in page
+
+
 @settings(max_examples=50, deadline=None)
 @given(wins=st.lists(st.tuples(st.booleans(), st.booleans()), min_size=2, max_size=60), clusters=st.integers(2, 9))
 def test_the_report_does_not_depend_on_the_order_of_answers(wins: list[tuple[bool, bool]], clusters: int) -> None:

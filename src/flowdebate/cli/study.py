@@ -17,7 +17,16 @@ from flowdebate.cli import options as opt
 from flowdebate.cli.batch import warn_once
 from flowdebate.cli.batch_files import read_rows
 from flowdebate.cli.evaluate import match_stance, read_choices
-from flowdebate.cli.terminal.process import ExitCode, Interrupts, exit_code_of_signal, open_page, tell, write_json
+from flowdebate.cli.terminal.process import (
+    ExitCode,
+    Interrupts,
+    check_target,
+    exit_code_of_signal,
+    open_page,
+    tell,
+    write_json,
+    write_whole,
+)
 from flowdebate.errors import BadFile
 from flowdebate.service.plans.files import parse_toml, problem_of, read_text
 from flowdebate.service.plans.options import Count, FilePath, Option, Text, misuse
@@ -79,6 +88,10 @@ def study(  # noqa: PLR0913 - the options of the command
     latex: Annotated[
         FilePath | None, Option(panel="Output", metavar="FILE", help="Also write the tables for LaTeX.")
     ] = None,
+    html: Annotated[
+        FilePath | None,
+        Option(panel="Output", metavar="FILE", help="Also write the report as one HTML file without a script."),
+    ] = None,
     frame: Annotated[
         FilePath | None, Option(panel="Output", metavar="FILE", help="Also write a row for each answer, as CSV.")
     ] = None,
@@ -102,6 +115,9 @@ def study(  # noqa: PLR0913 - the options of the command
     from flowdebate.service.documents.evaluations import lay_out_study
     from flowdebate.service.runs import opened
 
+    outputs = [None if target is None else Path(target) for target in (html, latex, frame)]
+    for target in outputs:
+        check_target(target)
     base = Path(path)
     held, plan = read_study(path, given)
     where = Path(answers or base.with_suffix(".answers.jsonl"))
@@ -136,10 +152,11 @@ def study(  # noqa: PLR0913 - the options of the command
         tell("There is no answer yet")
         raise typer.Exit(ExitCode.NO_RESULT)
     report = study_report(held, found, registration=made, model=plan.models)
-    if latex is not None:
-        Path(latex).write_text(f"{report.to_latex()}\n", "utf-8")
-    if frame is not None:
-        _write_frame(Path(frame), frame_of(held, found))
+    for target, text in zip(
+        outputs, (report.to_html(), report.to_latex(), _as_csv(frame_of(held, found))), strict=True
+    ):
+        if target is not None:
+            write_whole(target, f"{text.rstrip()}\n")
     if as_json:
         write_json(report.model_dump(mode="json", by_alias=True))
     else:
@@ -238,10 +255,12 @@ def _show_registration(made: Registration, path: Path, *, as_json: bool) -> None
         page.labelled(name.replace("_", " ").capitalize(), text, "plain")
 
 
-def _write_frame(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+def _as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
     import csv
+    from io import StringIO
 
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]) if rows else [])
-        writer.writeheader()
-        writer.writerows(rows)
+    file = StringIO(newline="")
+    writer = csv.DictWriter(file, list(rows[0]) if rows else [])
+    writer.writeheader()
+    writer.writerows(rows)
+    return file.getvalue()

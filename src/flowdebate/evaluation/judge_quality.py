@@ -180,7 +180,7 @@ def judge_quality(
         alpha=figure(_alpha, len(looked)) if looked else None,
         brier=brier,
         ece=ece,
-        reliability=_reliability(items, bins, confidence),
+        reliability=reliability(items, bins=bins, confidence=confidence),
         calibration=_calibration(items, seed),
         findings=[],
     )
@@ -222,7 +222,8 @@ def _ece(items: Sequence[JudgedItem], bins: int) -> float:
     return fsum(abs(fsum(sure - right for sure, right in part)) for part in parts) / len(items)
 
 
-def _reliability(items: Sequence[JudgedItem], bins: int, confidence: float) -> list[ReliabilityBin]:
+def reliability(items: Sequence[JudgedItem], *, bins: int, confidence: float) -> list[ReliabilityBin]:
+    """How sure the judge was and how often it was right, for each of `bins` equal parts of the scale with an item."""
     found = []
     for number, part in enumerate(_binned(items, bins)):
         if part:

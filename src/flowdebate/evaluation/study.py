@@ -41,6 +41,8 @@ NOISE = "noise"
 """The control: the judge reads the arguments of another question, under the positions of this one."""
 _OWN = (NOISE, *get_args(BaselineName))
 """Names of methods that no design may have."""
+_HASH = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
+"""One that a sentence shows in short."""
 _ASKED = re.compile(r"-baselines \(([a-z_, ]+)\)")
 
 
@@ -313,7 +315,7 @@ class Registration(WireModel):
         """What is not as it was registered, a sentence each."""
         names = dict.fromkeys([*self.fixed, *now.fixed])
         return [
-            f"{name}: registered {shown(self.fixed.get(name))}, now {shown(now.fixed.get(name))}"
+            _HASH.sub(r"\1", f"{name}: registered {shown(self.fixed.get(name))}, now {shown(now.fixed.get(name))}")
             for name in names
             if self.fixed.get(name) != now.fixed.get(name)
         ]

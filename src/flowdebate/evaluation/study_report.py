@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pkgutil import resolve_name
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from pydantic import Field
+
 from flowdebate._util.importing import InNotebooks
-from flowdebate._util.wire import WireModel
+from flowdebate._util.wire import WireModel, new_list
 from flowdebate.errors import ConfigurationError
+from flowdebate.evaluation.audit_report import AuditItem
 from flowdebate.evaluation.benefit import Finding, MethodAnswer, Missing
+from flowdebate.evaluation.judge_quality import ReliabilityBin, judged_items, reliability
 from flowdebate.evaluation.paired import compare_credits, e_value
 from flowdebate.evaluation.sample_sizes import required_n
 from flowdebate.evaluation.statistics import effective_size, holm, share_interval
@@ -19,6 +24,9 @@ if TYPE_CHECKING:
     from flowdebate.evaluation.study_run import StudyAnswer
 
     Key = tuple[str, int]
+
+_KNOWN = 0.9
+"""The share of answers of which an amount has to be known for its mean."""
 
 
 class StudyMethod(WireModel):
@@ -37,7 +45,7 @@ class StudyMethod(WireModel):
     tokens: float | None
     completion_tokens: float | None
     cost: float | None
-    """Means over the answers; None where they are not known for each."""
+    """Means over the answers of which they are known; None where these are less than nine in ten."""
 
 
 class StudyComparison(WireModel):
@@ -71,6 +79,7 @@ class StudyComparison(WireModel):
     required_n: int
     """The number of questions that show a gain of `min_gain` with a power of 80%."""
     finding: Finding
+    """While answers are missing, "too_few" until the e-value says that the two differ."""
     summary: str
 
 
@@ -96,11 +105,33 @@ class StudyReport(InNotebooks, WireModel):
     differences: list[str]
     """What is not as it was registered."""
     summary: str
+    reliability: list[ReliabilityBin] = Field(default_factory=new_list)
+    """How often the judge of the first design is right where it is about equally sure; empty without its ballots."""
+
+    @property
+    def unfinished(self) -> int:
+        """Answers that are still missing."""
+        return max(self.planned - self.asked, 0)
+
+    @property
+    def frontier(self) -> list[StudyMethod]:
+        """The methods that no other one is as accurate as, or more, at fewer tokens; those with the fewest first."""
+        best: list[StudyMethod] = []
+        priced = [(each.tokens, -each.accuracy, each) for each in self.methods if each.tokens is not None]
+        for *_, each in sorted(priced, key=lambda method: method[:2]):
+            if not best or each.accuracy > best[-1].accuracy:
+                best.append(each)
+        return best
 
     @property
     def primary(self) -> StudyComparison | None:
         """The comparison that the study is for; None while nothing was answered by both."""
         return next((each for each in self.comparisons if each.primary), None)
+
+    def to_html(self) -> str:
+        """The report as one HTML file without a script: tables, plots, and what differs from the registration."""
+        html: str = resolve_name("flowdebate.web.study:study_html")(self)
+        return html
 
     def to_latex(self) -> str:
         """The tables for a paper, with the rules of the package booktabs."""
@@ -123,6 +154,7 @@ class StudyReport(InNotebooks, WireModel):
                 *_tabular("lrrrr", compared, others),
                 f"% * primary; the other p-values are adjusted by Holm's method. {self.confidence:.0%} intervals.",
                 f"% registered: {self.registered or 'no'}",
+                *([f"% {self.asked} of {self.planned} answers: nothing is concluded yet"] if self.unfinished else []),
             ]
         )
 
@@ -155,12 +187,14 @@ def study_report(
     asked = [MethodPair(*(study.primary or ("", ""))), *(MethodPair(*each) for each in study.compare or ())]
     possible = [each for each in asked if {*credits_[each.one]} & {*credits_[each.other]}]
     others = [each for each in possible if each != study.primary]
+    planned = len(study.cases) + (study.noise and len(study.rows) * study.repeats)
+    unfinished = max(planned - len(answers), 0)
     compared = [_compare(each, study, credits_, tests=1 if each == study.primary else len(others)) for each in possible]
     adjusted = iter(holm([each.p for each, _ in compared if not each.primary]))
     comparisons = [
-        _conclude(each, most, study, p=each.p, tests=1)
+        _conclude(each, most, study, p=each.p, tests=1, early=unfinished > 0)
         if each.primary
-        else _conclude(each, most, study, p=next(adjusted), tests=len(others))
+        else _conclude(each, most, study, p=next(adjusted), tests=len(others), early=unfinished > 0)
         for each, most in compared
     ]
     differences = [] if registration is None else registration.differences(study.registration(model=model))
@@ -168,8 +202,7 @@ def study_report(
     if early:
         differences.append(f"{early} of {len(answers)} answers are older than the registration")
     failed = sum(answer.problem is not None and answer.design != NOISE for answer in answers)
-    planned = len(study.cases) + (study.noise and len(study.rows) * study.repeats)
-    said = _summarize(comparisons, study, failed=failed, unfinished=planned - len(answers), differences=differences)
+    said = _summarize(comparisons, study, failed=failed, asked=len(answers), planned=planned, differences=differences)
     return StudyReport(
         study=study.name,
         asked=len(answers),
@@ -183,6 +216,7 @@ def study_report(
         registered=None if registration is None else registration.hash,
         differences=differences,
         summary=said,
+        reliability=_reliability(study, answers),
     )
 
 
@@ -251,7 +285,8 @@ def _method(method: str, study: Study, found: Mapping[Key, _Credit]) -> StudyMet
 
 def _mean(amounts: Sequence[float | None]) -> float | None:
     known = [amount for amount in amounts if amount is not None]
-    return fmean(known) if known and len(known) == len(amounts) else None
+    # a few that are unknown, such as those of a call that was cut off, hide no mean; that of a selection is none
+    return fmean(known) if known and len(known) >= _KNOWN * len(amounts) else None
 
 
 def _compare(
@@ -292,16 +327,29 @@ def _compare(
 
 def _ratio(answers: Sequence[tuple[Any, Any]], of: Literal["tokens", "cost"]) -> float | None:
     pairs = [(getattr(one, of), getattr(other, of)) for one, other in answers]
-    if not pairs or any(None in pair for pair in pairs) or not sum(other for _, other in pairs):
+    known = [pair for pair in pairs if None not in pair]
+    if not known or len(known) < _KNOWN * len(pairs) or not sum(other for _, other in known):
         return None
-    return float(sum(one for one, _ in pairs) / sum(other for _, other in pairs))
+    return float(sum(one for one, _ in known) / sum(other for _, other in known))
 
 
-def _conclude(found: StudyComparison, most: float, study: Study, *, p: float, tests: int) -> StudyComparison:
-    """The comparison with its finding, and in words."""
+def _reliability(study: Study, answers: Sequence[StudyAnswer]) -> list[ReliabilityBin]:
+    items = [
+        AuditItem(ballots=answer.ballots, truth=answer.truth)
+        for answer in answers
+        if answer.design == study.first and answer.ballots
+    ]
+    return reliability(judged_items(items), bins=10, confidence=study.confidence)
+
+
+def _conclude(
+    found: StudyComparison, most: float, study: Study, *, p: float, tests: int, early: bool
+) -> StudyComparison:
+    """The comparison with its finding, and in words; `early`, before all is answered, only the e-value may find."""
     alpha = 1 - study.confidence
-    finding: Finding = "none_worth_it" if most < study.min_gain else "too_few"
-    if p < alpha and found.difference:
+    finding: Finding = "none_worth_it" if most < study.min_gain and not early else "too_few"
+    # of several e-values, the smallest alpha by Bonferroni
+    if found.difference and (found.e_value >= tests / alpha if early else p < alpha):
         finding = "helped" if found.difference > 0 else "harmed"
     differing = (found.better + found.worse + 1) / (found.n + 2)
     n = required_n(study.min_gain, differing=round(differing, 2), tests=tests, alpha=round(alpha, 9))
@@ -311,33 +359,44 @@ def _conclude(found: StudyComparison, most: float, study: Study, *, p: float, te
         "helped": f"{found.one} is right more often than {found.other}",
         "harmed": f"{found.one} is right less often than {found.other}",
         "none_worth_it": f"{found.one} gains less than {gain} over {found.other}",
-        "too_few": f"Too few to say whether {found.one} gains {gain} over {found.other}",
+        "too_few": f"So far, {found.one} against {found.other}"
+        if early
+        else f"Too few to say whether {found.one} gains {gain} over {found.other}",
     }[finding]
     about = f"{found.one_accuracy:.1%} against {found.other_accuracy:.1%} of {found.n:,}"
     price = "" if found.tokens_ratio is None else f", at {found.tokens_ratio:.1f} times the tokens"
     summary = f"{lead}: {about} (difference {100 * found.difference:+.1f} points, {interval}; p = {p:.2g}){price}."
-    if finding == "too_few" and found.clusters < n:
+    if finding == "too_few" and found.clusters < n and not early:
         summary += f" To show a gain of {gain} takes about {n:,} questions."
     return found.model_copy(update={"p_adjusted": p, "finding": finding, "required_n": n, "summary": summary})
 
 
 def _summarize(
-    comparisons: Sequence[StudyComparison], study: Study, *, failed: int, unfinished: int, differences: Sequence[str]
+    comparisons: Sequence[StudyComparison],
+    study: Study,
+    *,
+    failed: int,
+    asked: int,
+    planned: int,
+    differences: Sequence[str],
 ) -> str:
     primary = next((each for each in comparisons if each.primary), None)
     none = f"Nothing was answered by both of {' and '.join(study.primary or ())} yet."
     parts = [none if primary is None else primary.summary]
-    if primary and unfinished:
+    if asked < planned:
+        concluded = primary is not None and primary.finding != "too_few"
+        state = "the rest is still missing" if concluded else "nothing is concluded yet"
+        parts.insert(0, f"{asked:,} of {planned:,} answered; {state}.")
+    if primary and asked < planned:
         parts.append(
-            f"{unfinished:,} answers are still missing. Whoever stops when this looks good has to go by the e-value, "
-            f"{primary.e_value:.3g}: it may be looked at at any time, and from {1 / (1 - study.confidence):.0f} on "
-            "says that the two differ."
+            f"Whoever stops before the end has to go by the e-value, {primary.e_value:.3g}: it may be looked at at any "
+            f"time, and from {1 / (1 - study.confidence):.0f} on says that the two differ."
         )
     if failed:
         counted = "count as wrong" if study.missing == "wrong" else "are left out"
         parts.append(f"{failed:,} debates ended without a verdict and {counted}.")
     if differences:
-        parts.append(f"Not as registered: {'; '.join(differences)}.")
+        parts.append(f"Not as registered: {', '.join(each.partition(':')[0] for each in differences)}.")
     return " ".join(parts)
 
 

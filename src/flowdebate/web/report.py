@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _MEGABYTES = 64
 """Of a file that is verified, and of the journal in it."""
-_STYLES = ("style.css", "report.css")
+STYLES = ("style.css", "report.css")
 _JOURNAL = re.compile(r'<a id="journal" download="[^"<>]*" href="data:application/gzip;base64,([^"]*)">')
 _HASH = re.compile(r'<td class="mono" id="sha256">([^<]*)</td>')
 _VERSION = re.compile(r'<meta name="generator" content="flowdebate ([^"<>]*)">')
@@ -53,7 +53,7 @@ async def report_html(lines: Sequence[str], evidence: Evidence) -> str:
 
 def report_policy(*, base: str = "'none'") -> str:
     """The content security policy of reports: nothing is loaded and nothing acts, and only their own style counts."""
-    digest = base64.b64encode(sha256(style_of(*_STYLES).encode()).digest()).decode()
+    digest = base64.b64encode(sha256(style_of(*STYLES).encode()).digest()).decode()
     return f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri {base}; form-action 'none'"
 
 
@@ -93,7 +93,7 @@ def _rendered(sheet: Sheet, **journal: Any) -> str:  # noqa: ANN401 - for the te
     from flowdebate import __version__
 
     policy = report_policy(base="about:") if "framed" in journal else report_policy()
-    return render("report", sheet=sheet, style=style_of(*_STYLES), policy=policy, version=__version__, **journal)
+    return render("report", sheet=sheet, style=style_of(*STYLES), policy=policy, version=__version__, **journal)
 
 
 # Verification

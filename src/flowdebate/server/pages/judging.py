@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from urllib.parse import quote, urlencode
@@ -20,64 +20,16 @@ from flowdebate.server.front import Front, FrontOf, ServiceOf, root_of
 from flowdebate.server.links import share_of
 from flowdebate.server.pages.runs import page, sheet_of
 from flowdebate.server.requests import AuditQuery  # noqa: TC001 - FastAPI reads it
-from flowdebate.service.audit import FigureRow, audit_of, has_intervals, rows_of
+from flowdebate.service.audit import audit_of, has_intervals, rows_of
 from flowdebate.service.documents.sections import Fact, Group, Section
 from flowdebate.service.readers import Share, sides_of
+from flowdebate.web.plots import plot_of
 from flowdebate.web.run.sheet import Sheet
 
 if TYPE_CHECKING:
     from flowdebate.service.owned import OwnedService
     from flowdebate.service.service import Service
     from flowdebate.service.state import RunDetails
-
-
-_LEFT, _WIDTH, _HEIGHT = 14.0, 300.0, 36.0
-"""Of the drawing, in its own units: where 0 is, how far it is to 1, and the height of a row."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlotRow:
-    """A share on its line."""
-
-    figure: FigureRow
-    y: float
-    x: float
-    low: float | None
-    """The ends of the interval; None without one."""
-    high: float | None
-    even: float | None
-    """Where a fair judge would be."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plot:
-    """Shares from 0 to 1, one below the other."""
-
-    rows: tuple[PlotRow, ...]
-    ticks: tuple[tuple[float, str], ...]
-    height: float
-
-
-def plot_of(figures: Sequence[FigureRow]) -> Plot | None:
-    """The plot of these figures; None without any. Those outside of 0 to 1 are left out."""
-    shares = [each for each in figures if 0 <= each.value <= 1]
-    rows = tuple(
-        PlotRow(
-            figure=each,
-            y=_HEIGHT * number,
-            x=_at(each.value),
-            low=None if each.low is None else _at(max(each.low, 0.0)),
-            high=None if each.high is None else _at(min(each.high, 1.0)),
-            even=None if each.even is None else _at(each.even),
-        )
-        for number, each in enumerate(shares)
-    )
-    ticks = tuple((_at(share / 4), f"{25 * share}%") for share in range(5))
-    return Plot(rows=rows, ticks=ticks, height=_HEIGHT * len(rows)) if rows else None
-
-
-def _at(share: float) -> float:
-    return round(_LEFT + _WIDTH * share, 1)
 
 
 _MOST_RUNS = 1_000

@@ -203,7 +203,13 @@ def lay_out_study(report: StudyReport) -> Summary:
     return Summary(
         title=f"Study {report.study}",
         about=f"{report.asked:,} of {report.planned:,} answers, {registered}",
-        sections=(methods, comparisons, Heading(title="Findings"), Points(lead=report.summary, items=others)),
+        sections=(
+            methods,
+            comparisons,
+            Heading(title="Findings"),
+            Points(lead=report.summary, items=others),
+            *(Fact(label="Not as registered", text=each, tone="warning", edge=True) for each in report.differences),
+        ),
     )
 
 

@@ -1,0 +1,162 @@
+"""Plots without a script, as data for templates: shares with intervals on lines, and points in a plane."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import cycle
+from math import floor, log10
+from string import ascii_lowercase
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from flowdebate.service.audit import FigureRow
+
+    Ticks = tuple[tuple[float, str], ...]
+
+_LEFT, _WIDTH, _HEIGHT = 14.0, 300.0, 36.0
+"""Of a drawing of lines, in its own units: where 0 is, how far it is to 1, and the height of a row."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlotRow:
+    """A share on its line."""
+
+    figure: FigureRow
+    y: float
+    x: float
+    low: float | None
+    """The ends of the interval; None without one."""
+    high: float | None
+    even: float | None
+    """Where a fair judge would be."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plot:
+    """Shares from 0 to 1, one below the other."""
+
+    rows: tuple[PlotRow, ...]
+    ticks: Ticks
+    height: float
+
+
+def plot_of(figures: Sequence[FigureRow]) -> Plot | None:
+    """The plot of these figures; None without any. Those outside of 0 to 1 are left out."""
+    shares = [each for each in figures if 0 <= each.value <= 1]
+    rows = tuple(
+        PlotRow(
+            figure=each,
+            y=_HEIGHT * number,
+            x=_at(each.value),
+            low=None if each.low is None else _at(max(each.low, 0.0)),
+            high=None if each.high is None else _at(min(each.high, 1.0)),
+            even=None if each.even is None else _at(each.even),
+        )
+        for number, each in enumerate(shares)
+    )
+    ticks = tuple((_at(share / 4), f"{25 * share}%") for share in range(5))
+    return Plot(rows=rows, ticks=ticks, height=_HEIGHT * len(rows)) if rows else None
+
+
+def _at(share: float) -> float:
+    return round(_LEFT + _WIDTH * share, 1)
+
+
+_X, _Y = (40.0, 308.0), (200.0, 12.0)
+"""The ends of both axes in a drawing of points."""
+_QUARTERS = [(each / 4, f"{25 * each}%") for each in range(5)]
+_APART = 12.0
+"""How far apart two letters have to be to be told from each other."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """A point with the interval of its height; on the page, in the units of the drawing."""
+
+    name: str
+    about: str
+    """What a reader gets to know of it."""
+    x: float
+    y: float
+    low: float
+    high: float
+    letter: tuple[str, float, float] | None = None
+    """What stands for it, and where; None for a point without a name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scatter:
+    """Points over an axis, with shares as their heights."""
+
+    points: tuple[Point, ...]
+    x_ticks: Ticks
+    y_ticks: Ticks
+    line: tuple[tuple[float, float], ...]
+    """A line through the plane, from place to place."""
+    name: str
+    """Of the axis below."""
+    across: tuple[float, float] = field(default=_X)
+    up: tuple[float, float] = field(default=_Y)
+
+
+def scatter_of_costs(points: Sequence[Point], *, line: Sequence[str], name: str) -> Scatter | None:
+    """Points by what they cost, on a scale of equal factors, with a `line` through those named; None without any."""
+    least, most = (end(point.x for point in points) if points else 0.0 for end in (min, max))
+    if least <= 0:
+        return None
+    low, high = log10(least) - 0.1, log10(most) + 0.1
+    powers = range(floor(low), floor(high) + 1)
+    steps = [part * 10.0**power for power in powers for part in (1, 2, 5)]
+
+    def across(x: float) -> float:
+        return (log10(x) - low) / (high - low)
+
+    ticks = [(across(step), f"{step:,.0f}" if step >= 1 else f"{step:g}") for step in steps if 0 <= across(step) <= 1]
+    placed = _placed(points, across)
+    by_name = {point.name: (point.x, point.y) for point in placed}
+    return _drawn(placed, ticks, [by_name[each] for each in line], name)
+
+
+def scatter_of_shares(points: Sequence[Point], *, name: str) -> Scatter | None:
+    """Points by a share, with the line on which height and share are the same; None without any."""
+    if not points:
+        return None
+    ends = [(_on(_X, 0.0), _on(_Y, 0.0)), (_on(_X, 1.0), _on(_Y, 1.0))]
+    return _drawn(_placed(points, lambda share: share), _QUARTERS, ends, name)
+
+
+def _placed(points: Sequence[Point], across: Callable[[float], float]) -> list[Point]:
+    """The points in the units of the drawing, with letters that do not lie upon each other."""
+    found: list[Point] = []
+    taken: list[tuple[float, float]] = []
+    for point, letter in zip(points, cycle(ascii_lowercase)):
+        x, y = _on(_X, across(point.x)), _on(_Y, point.y)
+        # beside its marker, on the side where there is room; else further down
+        places = [(x + 10, y + 4), (x - 10, y + 4), *((x + 10, y + 4 + step * _APART) for step in (-1, 1, -2, 2))]
+        place = next((each for each in places if not any(_is_near(each, other) for other in taken)), places[0])
+        taken += [place, (x, y + 4)]
+        named = (letter, *place) if point.name else None
+        ends = {"low": _on(_Y, point.low), "high": _on(_Y, point.high)}
+        found.append(Point(name=point.name, about=point.about, letter=named, x=x, y=y, **ends))
+    return found
+
+
+def _is_near(one: tuple[float, float], other: tuple[float, float]) -> bool:
+    return abs(one[0] - other[0]) < _APART and abs(one[1] - other[1]) < _APART
+
+
+def _drawn(
+    points: Sequence[Point], ticks: Sequence[tuple[float, str]], line: Sequence[tuple[float, float]], name: str
+) -> Scatter:
+    return Scatter(
+        points=tuple(points),
+        x_ticks=tuple((_on(_X, at), text) for at, text in ticks),
+        y_ticks=tuple((_on(_Y, at), text) for at, text in _QUARTERS),
+        line=tuple(line),
+        name=name,
+    )
+
+
+def _on(axis: tuple[float, float], share: float) -> float:
+    return round(axis[0] + (axis[1] - axis[0]) * share, 1)

@@ -1,0 +1,40 @@
+"""The report of a study in a real browser: for everybody, at every width, light and dark, finished or not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from flowdebate.evaluation.study_report import study_report
+from tests.evaluation.test_study import made_up
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from playwright.sync_api import Browser
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("answered", [9, 40])
+def test_everybody_can_read_it(chromium: Browser, tmp_path: Path, answered: int, scheme: Any) -> None:
+    """No finding of axe-core, nothing to be scrolled sideways but tables, and nothing said in the console."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    held, answers = made_up([(n % 3 > 0, n % 4 > 0) for n in range(40)])
+    ballot = {"order": ["0", "1"], "scores": {"0": 0.8, "1": 0.2}, "winner": "0"}
+    answers = [each.model_validate({**each.model_dump(), "ballots": [ballot]}) for each in answers[:answered]]
+    registered = held.registration(model="another-model")
+    path = tmp_path / "report.html"
+    path.write_text(study_report(held, answers, registration=registered).to_html(), "utf-8")
+    page = chromium.new_page(color_scheme=scheme)
+    said: list[str] = []
+    page.on("console", lambda message: said.append(message.text))
+    for width in (320, 360, 768, 1280):
+        page.set_viewport_size({"width": width, "height": 800})
+        page.goto(path.as_uri())
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        found = axe.run(page).response["violations"]
+        assert [(each["id"], each["nodes"][0]["html"]) for each in found] == []
+    assert page.locator("svg[role=img]").count() == 3
+    page.close()
+    assert said == []
