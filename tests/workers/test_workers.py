@@ -7,6 +7,7 @@ import logging
 import signal
 import time
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -385,13 +386,80 @@ async def test_runs_with_a_lower_priority_are_executed_first(fleet: Fleet) -> No
     workers, name = fleet.workers(max_concurrency=1), fleet.given["name"]
     for number, priority in enumerate((7, 0, 7, 2)):
         await workers.submit("city", "How?", run_id=f"{name}-{number}", priority=priority)
-    with pytest.raises(ConfigurationError, match="`priority` must be an int from 0 to 2147483647, got -1"):
+    with pytest.raises(ConfigurationError, match="`priority` must be an int >= 0, got -1"):
         await workers.submit("city", "How?", priority=-1)
+    with pytest.raises(ConfigurationError, match="`priority` must be an int <= 100, got 101"):
+        await workers.submit("city", "How?", priority=101)
     async with fleet.working(workers):
         for number in range(4):
             await over(workers, f"{name}-{number}")
     ended = sorted(await workers.store.runs(prefix=f"{name}-"), key=lambda run: run.updated_at)
     assert [run.header.run_id[-1] for run in ended] == ["1", "3", "0", "2"]
+
+
+async def test_owners_take_turns(fleet: Fleet) -> None:
+    """The run of a second owner is the next but one, behind whatever backlog; a lower priority waits for all others."""
+    workers, name = fleet.workers(max_concurrency=1), fleet.given["name"]
+    for owner, numbers, priority in (("late", range(2), 1), ("ann", range(6), 0), ("bob", range(2), 0), ("", (0,), 0)):
+        labels = {"owner": owner} if owner else {}
+        for number in numbers:
+            await workers.submit("city", "How?", run_id=f"{name}-{owner}{number}", labels=labels, priority=priority)
+    async with fleet.working(workers):
+        for number in (0, 1):
+            await over(workers, f"{name}-late{number}")
+    ended = sorted(await workers.store.runs(prefix=f"{name}-"), key=lambda run: run.updated_at)
+    expected = ["ann0", "bob0", "0", "ann1", "bob1", *(f"ann{number}" for number in range(2, 6)), "late0", "late1"]
+    assert [run.header.run_id.removeprefix(f"{name}-") for run in ended] == expected
+
+
+async def test_an_owner_who_comes_later_does_not_catch_up(fleet: Fleet) -> None:
+    """Turns that were not used are gone: whoever has waited and whoever comes alternate from now on."""
+    workers, name = fleet.workers(max_concurrency=1), fleet.given["name"]
+    submit = partial(workers.submit, "city", "How?")
+    for number in range(8):
+        await submit(run_id=f"{name}-ann{number}", labels={"owner": "ann"})
+    fleet.models.answering.clear()
+    fleet.models.free = 3 * CALLS
+    async with fleet.working(workers):
+        await fleet.models.until(3 * CALLS + 1)
+        for number in range(3):
+            await submit(run_id=f"{name}-bob{number}", labels={"owner": "bob"})
+        fleet.models.answering.set()
+        await over(workers, f"{name}-ann7")
+    ended = sorted(await workers.store.runs(prefix=f"{name}-"), key=lambda run: run.updated_at)
+    order = "".join(run.header.run_id[-4] for run in ended)
+    assert order == "aaaaababab" + "a"
+
+
+async def test_a_run_whose_worker_died_does_not_wait_behind_the_backlog(fleet: Fleet) -> None:
+    """It has started, so it goes on before others begin, whatever their number and its priority."""
+    workers, name = fleet.workers(max_concurrency=1), fleet.given["name"]
+    fleet.models.answering.clear()
+    await workers.submit("city", "First?", run_id=f"{name}-first", priority=100)
+    victim = fleet.process(max_concurrency=1)
+    await fleet.models.until(1)
+    victim.kill()
+    await asyncio.to_thread(victim.wait)
+    for number in range(20):
+        await workers.submit("city", f"Question {number}?", run_id=f"{name}-{number}")
+    fleet.models.seconds = 0.05
+    fleet.models.answering.set()
+    async with fleet.working(workers):
+        for number in range(20):
+            await over(workers, f"{name}-{number}")
+    ended = sorted(await workers.store.runs(prefix=f"{name}-"), key=lambda run: run.updated_at)
+    assert [run.header.run_id for run in ended].index(f"{name}-first") < 18
+
+
+async def test_clients_that_send_a_run_at_once_deliver_it_once(fleet: Fleet) -> None:
+    """Whoever comes second finds the delivery of the first, also where none of them has seen the other's."""
+    clients, name = [fleet.workers() for _ in range(4)], fleet.given["name"]
+    for _ in range(3):
+        await asyncio.gather(*(each.submit("city", "How?", run_id=name, seed=1) for each in clients))
+        assert len(await asyncio.to_thread(clients[0].queue.active, name)) == 1
+        await clients[0].cancel(name)
+        await clients[0].resume(name)
+    assert len(await asyncio.to_thread(clients[0].queue.of, name)) == 4
 
 
 async def test_nobody_knows_a_run_that_was_never_submitted(fleet: Fleet) -> None:

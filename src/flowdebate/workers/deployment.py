@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from flowdebate._util.validation import check_count, check_seconds
 from flowdebate.errors import ConfigurationError, DeadLetter, RunConflict, RunExists, StoreError
+from flowdebate.runs.account import OWNER
 from flowdebate.runs.durable.resume import StoreOptions, limit_numbers, limits_of, prepare_fork
 from flowdebate.runs.execute import make_run
 from flowdebate.runs.observer import Observer, observer_of
 from flowdebate.store.base import COMPLETE, GIVEN_UP, RunHeader, Store, StoredRun, StoredStatus
-from flowdebate.workers.queue import ACTIVE, DELIVERIES, QueuedRunStatus, RunQueue, read_queue
+from flowdebate.workers.queue import DELIVERIES, LOWEST, QueuedRunStatus, RunQueue, read_queue
 
 if TYPE_CHECKING:
     from flowdebate.blocks.base import Block
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from flowdebate.runs.queue_state import QueueState
 
 
-_LOWEST = 2**31 - 1
-"""The last priority that DBOS takes."""
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{2,199}")
 # Seconds in which a delivery that is just ending may end, and between two looks at it.
 _PATIENCE, _PAUSE = 10.0, 0.05
@@ -122,17 +121,16 @@ class Workers:
     ) -> str:
         """Store a run, put it on the queue, and return its id; `limits` are below those of the workers.
 
-        Workers take runs with a lower `priority` first, and of one priority in the order of submission. A run that has
-        started, and is delivered again, has 0, so that it ends before others begin.
+        Workers take runs with a lower `priority` first; of one priority owners (the label `owner`) take turns, each
+        with their runs in the order of submission. A run that has started and is delivered again goes before all.
 
         Safe to repeat with the same `run_id`: the run is stored once, and delivered at most once more. Errors:
         ConfigurationError for an unknown pattern, or a question or limit that cannot be stored; RunExists if another
         run has the id; StoreError.
         """
-        if isinstance(priority, bool) or not isinstance(priority, int) or not 0 <= priority <= _LOWEST:
-            raise ConfigurationError("Workers.submit()", "priority", priority, f"an int from 0 to {_LOWEST}")
+        check_count("Workers.submit()", least=0, most=LOWEST, priority=priority)
         block, bounded = self._pattern("submit", pattern), self._bounded("submit", limits)
-        options = StoreOptions(store=self.store, labels=labels or {}, plan=self._plan(pattern, limits))
+        options = StoreOptions(store=self.store, labels=labels or {}, plan=self._plan(pattern, limits, priority))
         run = make_run(block, question, model=self.model, seed=seed, limits=bounded, store=options, run_id=run_id)
         assert run.journal is not None  # noqa: S101 - the run has a store
         await asyncio.to_thread(self.queue.open)
@@ -144,7 +142,7 @@ class Workers:
                 stored = await self._find_same(queued.header, seeded=seed is not None)
             # Also one that was there: the client that stored it may have died before it put it on the queue.
             if stored.status in ("queued", "running"):
-                await self._deliver(stored.header.run_id, priority)
+                await self._deliver(stored.header)
         return stored.header.run_id
 
     @contextmanager
@@ -188,7 +186,7 @@ class Workers:
         await asyncio.to_thread(self.queue.open)
         with self._submitted(header) as queued:
             await self.store.add(queued, ())
-            await self._deliver(header.run_id)
+            await self._deliver(header)
         return header.run_id
 
     async def resume(self, run_id: str, *, retry_dead_letter: bool = False) -> None:
@@ -207,7 +205,7 @@ class Workers:
             raise RunConflict(self.store.name, run_id)  # its worker is giving it up, or it is no worker's
         if not stored.owned and stored.status != "queued":
             await self._set(run_id, "queued")
-        await self._deliver(run_id)
+        await self._deliver(stored.header, first=stored.status == "awaiting")  # a person has answered, and waits
 
     async def cancel(self, run_id: str) -> None:
         """Cancel the run: it ends as "interrupted", with what was recorded; its worker stops within seconds.
@@ -301,9 +299,10 @@ class Workers:
             )
         return block
 
-    def _plan(self, pattern: str, limits: Limits | None) -> dict[str, Any]:
-        own = limit_numbers(limits)
-        return {"workers": self.name, "version": self.version, "pattern": pattern, **({"limits": own} if own else {})}
+    def _plan(self, pattern: str, limits: Limits | None, priority: int = 0) -> dict[str, Any]:
+        own = {"limits": limit_numbers(limits), "priority": priority}
+        given = {name: value for name, value in own.items() if value}
+        return {"workers": self.name, "version": self.version, "pattern": pattern, **given}
 
     def _within(self, limits: Limits | None) -> Limits | None:
         return limits.within(self.limits) if limits is not None and self.limits is not None else limits or self.limits
@@ -328,22 +327,20 @@ class Workers:
         self.check_accepted(then)
         return known
 
-    async def _deliver(self, run_id: str, priority: int = 0) -> None:
+    async def _deliver(self, header: RunHeader, *, first: bool = False) -> None:
         """Put the run on the queue; a delivery that is just ending, and misses this, is waited for."""
-
-        def send() -> bool:
-            """Whether a delivery of the run waits now; there is none while another one is in progress."""
-            active = [each.status for each in self.queue.of(run_id) if each.status in ACTIVE]
-            if not active:
-                self.queue.send(run_id, priority=priority)
-            return "PENDING" not in active
-
         ends = time.monotonic() + _PATIENCE
-        while not await asyncio.to_thread(send) and time.monotonic() < ends:
-            stored = await self.store.run(run_id)
+        while not await asyncio.to_thread(self.send, header, first=first) and time.monotonic() < ends:
+            stored = await self.store.run(header.run_id)
             if stored.owned or stored.status != "queued":  # the delivery in progress has taken it up
                 return
             await asyncio.sleep(_PAUSE)
+
+    def send(self, header: RunHeader, *, first: bool = False) -> bool:
+        """Put the run on the queue in its owner's turn, or `first`, as `RunQueue.send` does. Blocks."""
+        given = (header.plan or {}).get("priority")
+        priority = given if given in range(LOWEST + 1) else 0  # an import may say anything
+        return self.queue.send(header.run_id, owner=header.labels.get(OWNER, ""), priority=None if first else priority)
 
     async def reject(self, run_id: str, problem: str) -> None:
         """Store why no worker can execute a run that waits, for all who wait for it."""
@@ -365,5 +362,5 @@ class Workers:
 
 
 def _request(header: RunHeader) -> dict[str, Any]:
-    """What a run is asked for, apart from its limits."""
-    return {name: value for name, value in (header.plan or {}).items() if name != "limits"}
+    """What a run is asked for, apart from its limits and its priority."""
+    return {name: value for name, value in (header.plan or {}).items() if name not in ("limits", "priority")}

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-import secrets
 import threading
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from flowdebate._util.importing import IMPORTING
@@ -20,6 +21,7 @@ from flowdebate.store.postgres.sessions import ALIVE
 
 if TYPE_CHECKING:
     from dbos import DBOSClient, WorkflowStatus
+    from sqlalchemy import Engine
 
     from flowdebate.workers.deployment import Workers
 
@@ -28,6 +30,18 @@ _DELIVERIES = """
 SELECT application_version, status, executor_id, count(*),
        extract(epoch FROM clock_timestamp())::double precision - min(created_at) / 1000.0::double precision
 FROM {deliveries} WHERE queue_name = %(queue)s AND status IN ('ENQUEUED', 'DELAYED', 'PENDING') GROUP BY 1, 2, 3
+"""
+# The turn of a run among those of its priority: that of the first that waits, and behind the last of its owner.
+_TURN = """
+WITH waiting AS NOT MATERIALIZED (
+    SELECT priority, queue_partition_key AS owner FROM "{schema}".workflow_status
+    WHERE queue_name = %(queue)s AND status = 'ENQUEUED' AND application_version = %(version)s
+    AND priority BETWEEN %(first)s AND %(last)s
+), turns AS (
+    SELECT min(priority) AS turn FROM waiting
+    UNION ALL SELECT max(priority) + 1 FROM waiting WHERE owner = %(owner)s
+)
+SELECT least(coalesce(max(turn), %(first)s), %(last)s) FROM turns
 """
 _GIVEN_UP = """
 SELECT status, count(*) FROM runs
@@ -98,6 +112,10 @@ def read_queue(workers: Workers) -> QueueState:
 
 
 WORKFLOW = "flowdebate.deliver"  # the only one
+LOWEST = 100
+"""The priority of the runs that are taken last."""
+_TURNS = 2**24
+"""How many turns each priority has of DBOS's 2**31; a queue that is empty now and then begins anew, and needs few."""
 ACTIVE = ("ENQUEUED", "DELAYED", "PENDING")  # DBOS's statuses of deliveries that have not ended
 
 Delivery: TypeAlias = Literal["waiting", "taken", "done", "failed", "cancelled"]
@@ -218,8 +236,8 @@ DELAYS = {"death": Delay(0.5, 60.0), "outage": Delay(5.0, 600.0)}
 class RunQueue:
     """Queue `name` of runs for workers of `version`; DBOS's tables are in `schema`, created on first use.
 
-    A delivery is a workflow whose only argument is a run id. Its id is the run's with a random suffix, since a run may
-    be delivered again; at most one of them waits at a time. All methods block, and may be called from any thread.
+    A delivery is a workflow whose only argument is a run id. Its id is the run's with a number, since a run may be
+    delivered again; at most one of them waits at a time. All methods block, and may be called from any thread.
     """
 
     def __init__(self, url: str, *, name: str, version: str, schema: str) -> None:
@@ -229,6 +247,7 @@ class RunQueue:
         """The version as DBOS knows it: unique among the applications of a database."""
         self.schema = schema
         self._client: DBOSClient | None = None
+        self._engine: Engine | None = None
         self._lock = threading.Lock()
 
     def open(self) -> None:
@@ -236,8 +255,14 @@ class RunQueue:
 
         StoreError where the database cannot be used.
         """
-        try:
+        with self._reached():
             self._open()
+
+    @contextmanager
+    def _reached(self) -> Iterator[None]:
+        """Raise StoreError where the database cannot be used."""
+        try:
+            yield
         except Exception as error:
             address = Address(self.url, schema=self.schema, timeout=10.0, patience=2.0)
             cause = getattr(error, "orig", error)  # of SQLAlchemy's errors that of the driver
@@ -245,31 +270,51 @@ class RunQueue:
                 raise
             raise StoreError(address.name, address.describe(cause)) from None
 
-    def send(self, run_id: str, *, priority: int = 0) -> None:
-        """Put the run on the queue, unless it is waiting there already; lower numbers are taken first."""
-        # of the deliveries that wait: clients may submit at once
-        once = {"deduplication_id": encode_text(run_id), "duplication_policy": "return-existing"}
-        self._send(run_id, once | ({"priority": priority} if priority else {}))
+    def send(self, run_id: str, *, owner: str = "", priority: int | None = 0) -> bool:
+        """Put the run on the queue, unless a delivery of it is active; whether one waits now, and none is just ending.
+
+        Lower priorities are taken first; of one priority owners take turns. None is before all of them.
+        """
+        known = self.of(run_id)
+        active = [each.status for each in known if each.status in ACTIVE]
+        if not active:
+            partition = _partition(owner)
+            turn = {} if priority is None else {"priority": self._turn(partition, priority)}
+            self._send(run_id, known, History(), queue_partition_key=partition, **turn)
+        return "PENDING" not in active
 
     def send_again(self, old: str, run_id: str, history: History, *, delay: float) -> None:
-        """Put the run on the queue behind its delivery `old`, after `delay` seconds; safe to repeat."""
-        if set(self.active(run_id)) <= {old}:
-            self._send(run_id, {"delay_seconds": delay}, history)
+        """Put the run on the queue in place of its delivery `old`, first, but after `delay` seconds; safe to repeat."""
+        known = self.of(run_id)
+        if {each.workflow_id for each in known if each.status in ACTIVE} <= {old}:
+            partition = next((each.queue_partition_key for each in known if each.queue_partition_key), _partition(""))
+            self._send(run_id, known, history, queue_partition_key=partition, delay_seconds=delay)
 
     def drop(self, delivery: str) -> None:
         """Forget a delivery: cancelled, it would mean the will of a user to a worker that is alive all the same."""
         self._open().delete_workflows([delivery])
 
-    def _send(self, run_id: str, options: dict[str, Any], history: History | None = None) -> None:
+    def _send(self, run_id: str, known: Sequence[WorkflowStatus], history: History, **options: object) -> None:
+        # The next number, not a random one: of clients that send a run at once all but one find it there.
+        number = 1 + max((int(each.workflow_id.rpartition("/")[2], 16) for each in known), default=-1)
         given: Any = options | {
             "workflow_name": WORKFLOW,
             "queue_name": self.name,
-            "workflow_id": f"{encode_text(run_id)}/{secrets.token_hex(6)}",
+            "workflow_id": f"{encode_text(run_id)}/{number:x}",
             "app_version": self.version,
             "serialization_type": driver().WorkflowSerializationFormat.PORTABLE,  # JSON, not pickles
-            "attributes": {"run": encode_text(run_id)} | ({} if history is None else asdict(history)),
+            "attributes": {"run": encode_text(run_id)} | asdict(history),
         }
         self._open().enqueue(given, run_id)
+
+    def _turn(self, partition: str, priority: int) -> int:
+        self._open()
+        assert self._engine is not None  # noqa: S101 - opened
+        first = 1 + priority * _TURNS  # runs that have started have none, which DBOS takes first
+        values = {"first": first, "last": first + _TURNS - 1, "queue": self.name, "version": self.version}
+        query = _TURN.format(schema=self.schema.replace('"', '""').replace("%", "%%"))
+        with self._reached(), self._engine.connect() as session:
+            return int(session.exec_driver_sql(query, values | {"owner": partition}).scalar_one())
 
     def taken_by(self, worker: str, delivery: str) -> tuple[DeliveredRun, History]:
         """The delivery as observers are told of it, and what became of those before it."""
@@ -336,21 +381,33 @@ class RunQueue:
         """Close the connections; the queue may be used again."""
         with self._lock:
             client, self._client = self._client, None
+            engine, self._engine = self._engine, None
         if client is not None:
             client.destroy()
+        if engine is not None:
+            engine.dispose()
 
     def _open(self) -> DBOSClient:
         with self._lock:
             if self._client is None:
                 dbos = driver()
                 dbos.DBOS.migrate(self.url, schema=self.schema)
+                from sqlalchemy import create_engine, make_url
+
+                url = make_url(self.url).set(drivername="postgresql+psycopg")
+                # two sessions, for DBOS and for the query of turns
+                self._engine = create_engine(
+                    url, pool_size=2, max_overflow=0, pool_pre_ping=True, connect_args={"application_name": self.name}
+                )
                 self._client = dbos.DBOSClient(
-                    system_database_url=self.url,
-                    dbos_system_schema=self.schema,
-                    application_name=self.name,
-                    system_database_pool_size=2,
+                    system_database_engine=self._engine, dbos_system_schema=self.schema, application_name=self.name
                 )
             return self._client
+
+
+def _partition(owner: str) -> str:
+    """An owner's part of the queue, which is short: DBOS has an index on it."""
+    return sha256(owner.encode(errors="surrogatepass")).hexdigest()
 
 
 def driver() -> Any:  # noqa: ANN401 - a module

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dbos import WorkflowStatus
 
     from flowdebate.runs.queue_state import QueueState
+    from flowdebate.store.base import StoredRun
     from flowdebate.workers.deployment import Workers
 
 
@@ -30,12 +31,12 @@ _PAGE = 500
 _ONE_AT_A_TIME = 0x464C4452  # the first half of the advisory lock of a sweep: "FLDR"
 _UNDELIVERED = """
 WITH left_out AS MATERIALIZED (
-    SELECT run_id, header FROM runs WHERE status = 'queued' AND NOT EXISTS (
+    SELECT run_id, header FROM runs WHERE status = 'queued' AND run_id > %(after)s AND NOT EXISTS (
         SELECT FROM {deliveries} WHERE queue_name = %(queue)s AND status = ANY(%(active)s)
         AND attributes->>'run' = run_id
     )
 )
-SELECT run_id FROM left_out WHERE header::jsonb->'plan' @> %(plan)s::jsonb
+SELECT run_id FROM left_out WHERE header::jsonb->'plan' @> %(plan)s::jsonb ORDER BY run_id LIMIT %(page)s
 """
 _STRANDED = """
 SELECT run_id FROM runs JOIN {deliveries} AS delivery ON attributes->>'run' = run_id
@@ -120,14 +121,15 @@ class Reaper:
             before = page[-1].position
         left += await self._undelivered()
 
-        def send_if_done(run_id: str) -> None:
+        def send_if_done(stored: StoredRun) -> None:
             # A delivery in progress is its worker's, and a run that a worker gave up on needs a person.
-            last = next(iter(workers.queue.of(run_id)), None)
+            last = next(iter(workers.queue.of(stored.header.run_id)), None)
             if last is None or (last.status == "SUCCESS" and not (last.output or {}).get("problem")):
-                workers.queue.send(run_id)
+                workers.send(stored.header, first=stored.status == "running")
 
         for run_id in self._long_enough("run", left):
-            await asyncio.to_thread(send_if_done, run_id)
+            with suppress(RunNotFound):  # deleted
+                await asyncio.to_thread(send_if_done, await workers.store.run(run_id))
         await self._ask(FORGET, (workers_of(workers.name),))
         state = await workers.overview()
         observer_of(workers.observe).queue(state)
@@ -152,8 +154,11 @@ class Reaper:
         workers = self._workers
         query = sql.SQL(_UNDELIVERED).format(deliveries=sql.Identifier(workers.queue.schema, "workflow_status"))
         plan = json.dumps({"workers": workers.name, "version": workers.version})
-        values = {"queue": workers.name, "active": list(ACTIVE), "plan": plan}
-        return await self._ask(query, values)
+        values = {"queue": workers.name, "active": list(ACTIVE), "plan": plan, "page": _PAGE}
+        found: list[str] = []
+        while page := await self._ask(query, values | {"after": found[-1] if found else ""}):
+            found += page
+        return found
 
     async def _ask(self, query: Any, values: Any = ()) -> list[Any]:  # noqa: ANN401 - as psycopg takes them
         """The first column of what the database answers."""
