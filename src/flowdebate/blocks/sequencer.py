@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from flowdebate.blocks.base import Block, merge_resources
+from flowdebate.blocks.concurrency import in_order
 from flowdebate.blocks.handler import (
     BlockLike,
     Function,
@@ -18,7 +20,7 @@ from flowdebate.blocks.handler import (
     invocation,
 )
 from flowdebate.blocks.outline import Outline
-from flowdebate.blocks.steps import Branch, DoLoop, ForEach, LoopBack, Map, Parallel, Rescue, Step, Tap, Then
+from flowdebate.blocks.steps import Beside, Branch, DoLoop, ForEach, LoopBack, Map, Parallel, Rescue, Step, Tap, Then
 from flowdebate.errors import ConfigurationError
 from flowdebate.models.resolve import ModelChoice, check_model
 from flowdebate.resources.resource import Protectable, Resource, StateResource
@@ -65,6 +67,7 @@ class Sequencer(Block[InT, OutT]):
             if isinstance(step, LoopBack):
                 self._loops[step.target : index] = [step] * (index - step.target)
         self._rescues = any(isinstance(step, Rescue) for step in steps)
+        self._beside = next((index for index, step in enumerate(steps) if isinstance(step, Beside)), None)
         own = {key: resource for key, resource in hidden.items() if resource in setup.owned}
         self._reach: Mapping[str, Resource] = {**shared, **own}
         self._anew = frozenset([*own.values(), *setup.isolated])
@@ -94,6 +97,14 @@ class Sequencer(Block[InT, OutT]):
     def tap_if(self, condition: Function, block: BlockLike) -> Sequencer[InT, OutT]:
         """`tap`, if `condition` holds."""
         return self._with(Tap(block=self._block(block, "tap_if"), when=self._function(condition, "condition")))
+
+    def beside(self, block: Block[Any, Any], since: str) -> Sequencer[InT, OutT]:
+        """`tap`, which runs while the steps from `since` to the one after it do, and whose events come in its place.
+
+        For patterns: the outline and all paths are those of a `tap`, and one of `since` is in no loop before its own.
+        """
+        index = next(index for index, step in enumerate(self.steps) if step.key == since)
+        return self._with(Beside(block=block, since=index))
 
     def map(self, function: Function) -> Sequencer[InT, Any]:
         """Apply `function` to the value."""
@@ -226,11 +237,22 @@ class Sequencer(Block[InT, OutT]):
     async def act(self, value: InT, ctx: Context, /) -> Any:  # noqa: ANN401 - the output of the last step
         accepts = self._setup.accepts
         current: Any = value if accepts is None else accepts(value)
-        inner = self._inner(ctx)
+        inner, at = self._inner(ctx), self._beside
+        if at is None:
+            return await self._go(current, inner, ctx, 0, len(self.steps))
+        step, place = self.steps[at], self._path(at, 1, ctx)
+        assert isinstance(step, Beside)  # noqa: S101 - see `_beside`
+        current = await self._go(current, inner, ctx, 0, step.since)
+        halves = [partial(self._go, current, inner, ctx, step.since, at + 2), partial(step.run, current, inner, place)]
+        with ctx.run.records.hold(place):
+            current, _ = await in_order(halves)
+        return await self._go(current, inner, ctx, at + 2, len(self.steps))
+
+    async def _go(self, current: Any, inner: Context, ctx: Context, index: int, stop: int) -> Any:  # noqa: ANN401
+        """The value after the steps from `index` to the one before `stop`."""
         cancels = _count_cancellations() if self._rescues else 0
         passes = 1
-        index = 0
-        while index < len(self.steps):
+        while index < stop:
             step = self.steps[index]
             try:
                 if isinstance(step, LoopBack):
@@ -238,6 +260,8 @@ class Sequencer(Block[InT, OutT]):
                         passes, index = passes + 1, step.target
                         continue
                     passes = 1  # a later loop of this sequencer counts anew
+                elif isinstance(step, Beside):
+                    ctx.run.records.release(self._path(index, passes, ctx))
                 elif not isinstance(step, Rescue):
                     current = await step.run(current, inner, self._path(index, passes, ctx))
             except Exception as error:

@@ -71,6 +71,13 @@ class Tap(Then):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class Beside(Tap):
+    """A tap that runs at the same time as the steps around it: from the one at `since` to the next one after it."""
+
+    since: int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Map(Step):
     """Apply a function to the value."""
 

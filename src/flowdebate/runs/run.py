@@ -7,8 +7,8 @@ import json
 import logging
 import time
 import warnings
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, AsyncExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import InitVar, dataclass, field, replace
 from functools import partial
@@ -26,7 +26,7 @@ from flowdebate.models.prices import prices_known
 from flowdebate.models.usage import Attempt, Usage, estimate_tokens, total_usage
 from flowdebate.runs.account import Account, Charge
 from flowdebate.runs.context import Context, Scope, Session
-from flowdebate.runs.durable.journal import Journal, failed_text
+from flowdebate.runs.durable.journal import Journal, failed_text, is_within
 from flowdebate.runs.durable.suspend import role_in_name
 from flowdebate.runs.events import CallStarted, ModelCalled, RunFinished, RunStarted, RunStatus
 from flowdebate.runs.limits import Budget, Limits
@@ -69,6 +69,8 @@ class Records:
     """The model calls in progress, for readers who come while they last."""
     saved_states: dict[str, Any] = field(init=False)
     """The session's states when the run started, by key; new states go to the session, for later runs."""
+    held: dict[str, list[tuple[bool, object, str]]] = field(default_factory=dict)
+    """By path, the events below it that come later: whether each is recorded, and where it happened."""
     closed: bool = False
     """Whether the run is over."""
 
@@ -92,11 +94,13 @@ class Records:
         if self.closed:
             return
         if isinstance(event, BaseEvent):
-            event.at = self.now()
+            event.at = event.at or self.now()  # one that was held has its time
             if not event.path:  # an event about a call has the call's place, whoever emits it
                 event.path = path
             if role is not None and isinstance(event, BlockEvent) and event.role is None:
                 event.role = role
+        if self.held and self._is_held(event, path, recorded=True):
+            return
         self.events.append(event)
         if self.observe is not None:
             self.observe(event)
@@ -105,8 +109,38 @@ class Records:
 
     def tell(self, event: object) -> None:
         """Pass `event` to the listeners without recording it."""
+        if self.held and self._is_held(event, "", recorded=False):
+            return
         for listener in self.listeners:
             listener(event)
+
+    @contextmanager
+    def hold(self, path: str) -> Iterator[None]:
+        """Keep back the events below `path`, until they are released or the context ends.
+
+        So readers have one thing after the other, in the same order in each run, of two that happen at the same time.
+        """
+        self.held[path] = []
+        try:
+            yield
+        finally:
+            self.release(path)
+
+    def release(self, path: str) -> None:
+        """Emit what was kept back below `path`, and keep back nothing more."""
+        for recorded, event, place in self.held.pop(path, ()):
+            if recorded:
+                self.emit(event, place)
+            else:
+                self.tell(event)
+
+    def _is_held(self, event: object, path: str, *, recorded: bool) -> bool:
+        path = getattr(event, "path", path) or path
+        # the innermost: a debater may be a mirrored debate itself
+        around = max((each for each in self.held if is_within(path, each)), key=len, default=None)
+        if around is not None:
+            self.held[around].append((recorded, event, path))
+        return around is not None
 
     def call_started(self, request: ModelRequest, model: str, path: str) -> CallStarted:
         """Announce a model call, which is in `calls` until `call_ended`."""

@@ -5,16 +5,28 @@ from __future__ import annotations
 import asyncio
 import math
 import re
+from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from flowdebate import Debater, FailurePolicy, JudgeOptions, Limits, Session, create_debate_transcript, debate, outline
+from flowdebate import (
+    Debater,
+    FailurePolicy,
+    JudgeOptions,
+    Limits,
+    Session,
+    create_debate_transcript,
+    debate,
+    human,
+    outline,
+    submit_answer,
+)
 from flowdebate.errors import ConfigurationError, ProviderFailed
 from flowdebate.evaluation.judge_audit import full_audit
-from flowdebate.events import MirrorStarted, RoundStarted, TurnsOrdered, VerdictReached
+from flowdebate.events import MirrorStarted, ModelCalled, RoundStarted, TurnsOrdered, VerdictReached
 from flowdebate.patterns.debate.schemas import DebateRawOutput
 from flowdebate.service.pages.debate_document import DebateDocument
 from flowdebate.store import MemoryStore
@@ -200,7 +212,7 @@ def test_every_round_of_the_mirror_has_the_reverse_order(
 @pytest.mark.parametrize(("second", "winner"), [("for", "for"), ("against", None), (None, None)])
 def test_a_judge_of_one_s_own_has_to_name_the_same_winner_twice(second: str | None, winner: str | None) -> None:
     """Both reasons are in the verdict."""
-    found = iter([second, "for"])  # the mirror is judged first
+    found = iter([second, "for"])
 
     def judge(_: object, ctx: Context) -> dict[str, Any]:
         first = ctx.resources.transcript.state.entries[0].agent_name
@@ -235,9 +247,10 @@ def test_a_limit_in_the_mirror_leaves_the_debate_without_a_verdict() -> None:
 
 
 @settings(max_examples=25)
-@given(st.integers(1, 10), st.sampled_from(["declared", "shuffled"]))
-async def test_it_is_resumed_wherever_it_ended(stop: int, turn_order: Any) -> None:
-    """To the same output, without asking twice."""
+@given(st.integers(1, 10), st.sampled_from(["declared", "shuffled"]), st.booleans())
+async def test_it_is_resumed_wherever_it_ended(stop: int, turn_order: Any, slow: bool) -> None:  # noqa: FBT001 - drawn
+    """To the same output, without asking again what was answered in either half."""
+    answered: list[str] = []
     pattern, store, calls = rent(turn_order=turn_order), MemoryStore(), 0
     whole = await pattern.run(QUESTION, model=model(lambda _: "for"), seed=1)
     inner = answers(lambda _: "for")
@@ -247,6 +260,9 @@ async def test_it_is_resumed_wherever_it_ended(stop: int, turn_order: Any) -> No
         calls += 1
         if calls == stop:
             raise asyncio.CancelledError
+        for _ in range(len(request.block) % 5 if slow else 0):
+            await asyncio.sleep(0)
+        answered.append(request.block)
         return inner(request)
 
     counted = FunctionModel(answer)
@@ -254,7 +270,116 @@ async def test_it_is_resumed_wherever_it_ended(stop: int, turn_order: Any) -> No
         await pattern.run(QUESTION, model=counted, seed=1, store=store, run_id="it")
     result = await pattern.resume("it", store=store, model=counted)
     assert result.raw == whole.raw
-    assert calls == 11
+    assert len(answered) == 10
+
+
+def late(turns: list[int], judge: Any = lambda _: "for") -> FunctionModel:
+    """The model, each of whose answers comes after so many turns of the event loop."""
+    inner, waits = answers(judge), cycle(turns)
+
+    async def answer(request: ModelRequest) -> Any:
+        for _ in range(next(waits)):
+            await asyncio.sleep(0)
+        return inner(request)
+
+    return FunctionModel(answer)
+
+
+def told(result: Any, *, mirror: bool) -> list[tuple[str, str]]:
+    """The events of one of the two debates, in order."""
+    found = [(event.kind, event.path) for event in result.events]
+    return [(kind, path) for kind, path in found if ("rent-mirrored" in path) is mirror]
+
+
+@settings(max_examples=40, deadline=None)
+@given(turns=st.lists(st.integers(0, 9), min_size=1, max_size=12), moderated=st.booleans())
+async def test_whichever_half_is_faster_all_that_is_told_is_in_the_same_order(
+    *, turns: list[int], moderated: bool
+) -> None:
+    """The debate's rounds, then the mirror; only the judge may speak while the mirror goes on."""
+    moderator = (lambda _: decision("ann", "bea")) if moderated else None
+    pattern = rent(moderator=moderator)
+    expected = await pattern.run(QUESTION, model=model(lambda _: "for"), seed=1)
+    run = pattern.start(QUESTION, model=late(turns), seed=1)
+    streamed = [event async for event in run]
+    result = await run
+    assert result.raw == expected.raw
+    for half in (True, False):
+        assert told(result, mirror=half) == told(expected, mirror=half)
+    kinds = [(event.kind, event.path) for event in result.events]
+    start = next(at for at, (kind, _) in enumerate(kinds) if kind == "mirror_started")
+    assert not any("rent-mirrored" in path for _, path in kinds[:start])
+    assert {"rounds_ended", "turn_started"} & {kind for kind, path in kinds[start:] if "mirrored" not in path} == set()
+    assert [event for event in streamed if event in result.events] == result.events
+    assert result.usage.calls == sum(event.usage.calls for event in events(result, ModelCalled))
+
+
+async def test_it_takes_no_more_steps_than_one_debate() -> None:
+    """Five calls in a row for ten: each is answered only when nothing else can be asked beside it."""
+    waiting: list[asyncio.Event] = []
+
+    async def answer(request: ModelRequest) -> Any:
+        waiting.append(gate := asyncio.Event())
+        await gate.wait()
+        return inner(request)
+
+    inner, steps = answers(lambda _: "for"), 0
+    run = rent().start(QUESTION, model=FunctionModel(answer))
+    while not run.done():
+        before = -1
+        while before != len(waiting):  # until all that can be asked has been asked
+            before = len(waiting)
+            for _ in range(50):
+                await asyncio.sleep(0)
+        steps += bool(waiting)
+        for gate in waiting:
+            gate.set()
+        waiting.clear()
+    assert (steps, (await run).usage.calls) == (5, 10)
+
+
+@pytest.mark.parametrize("calls", range(1, 10))
+async def test_a_limit_ends_both_and_tells_what_was_paid(calls: int) -> None:
+    """Each call is in the events and in the transcript of its half, wherever the limit comes."""
+    result = await rent().run(QUESTION, model=late([3]), limits=Limits(calls=calls))
+    assert (result.status, result.raw.verdict, result.usage.calls) == ("limit", None, calls)
+    paid = [event for event in events(result, ModelCalled) if event.usage.calls]
+    assert len(paid) == calls
+    assert result.session.resources["transcript"].entries == result.raw.transcript
+
+
+async def test_a_failure_in_the_mirror_ends_the_debate_at_once() -> None:
+    """No call that nobody needs any more is paid for, and no task is left."""
+    asked: list[str] = []
+    inner = answers(lambda _: "for")
+
+    async def answer(request: ModelRequest) -> Any:
+        asked.append(request.block)
+        await asyncio.sleep(0)
+        if "mirrored" in request.block:
+            raise ProviderFailed("down", status=401)
+        return inner(request)
+
+    before = asyncio.all_tasks()
+    with pytest.raises(ProviderFailed):
+        await rent().run(QUESTION, model=FunctionModel(answer))
+    assert "rent-judge" not in asked
+    assert asyncio.all_tasks() == before
+
+
+async def test_a_person_has_one_debate_after_the_other() -> None:
+    """Its turns in the mirror come when the first debate is over; it answers the same run twice."""
+    store = MemoryStore()
+    pattern = rent(debaters=[Debater("ann", "for", block=human(name="ann")), SIDES[1]], max_rounds=1)
+    run = await pattern.run(QUESTION, model=late([2]), store=store, run_id="it", seed=1)
+    places = []
+    while run.status == "awaiting":
+        (request,) = run.pending
+        places.append(request.place)
+        await submit_answer(store, "it", "(1) So.", place=request.place)
+        run = await pattern.resume("it", store=store, model=late([2]))
+    assert [place.split("/")[1] for place in places] == ["round[1]", "rent-mirrored"]
+    assert (run.status, run.raw.mirrored.status) == ("complete", "complete")
 
 
 def test_a_shared_transcript_is_that_of_the_debate_itself() -> None:

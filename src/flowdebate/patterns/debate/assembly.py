@@ -103,7 +103,10 @@ def assemble(loop: Loop) -> Sequencer[Any, Any]:
         on_flip = judge.how.on_flip if isinstance(judge, Judge) else "average"
         if on_flip == "human":
             raise ConfigurationError(loop.where, "mirror", True, "left out with on_flip='human'")  # noqa: FBT003
-        pipeline = pipeline.tap(Mirror(assemble(mirrored_loop(loop))))
+        mirror = Mirror(assemble(mirrored_loop(loop)))
+        # a person has one debate after the other
+        people = any(mirror.outline().texts_of("human"))
+        pipeline = pipeline.tap(mirror) if people else pipeline.beside(mirror, since=f"{loop.name}-increment-round")
     build = _build_raw_output(loop, judge.name, stances, own=is_own(given["judge"]), on_flip=on_flip)
     return with_synthesizer(pipeline.then(loop.guard(JUDGE, judge)).then(build), loop, SYNTHESIZER)
 

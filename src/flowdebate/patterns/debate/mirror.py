@@ -42,8 +42,10 @@ class Mirror(Block[Any, None]):
     async def act(self, value: object, ctx: Context, /) -> None:
         ctx.emit(MirrorStarted(block=self.name))
         transcript = ctx.scope.handles["transcript"]
-        raw: DebateRawOutput = await self.inner(value, ctx)
-        transcript.set(transcript.state)  # what the session has is the transcript of the debate itself
+        try:
+            raw: DebateRawOutput = await self.inner(value, ctx)
+        finally:
+            transcript.set(transcript.state)  # what the session has is the transcript of the debate itself
         ctx.scope.handle.update(mirrored=raw)
 
     def outline(self) -> Outline:

@@ -91,7 +91,9 @@ async def replay(
     )
     handle: RunHandle[Any] = start_block(block, header.input, run)
     try:
-        await _wait_for_end_of_journal(handle, journal)
+        await _wait_for_end_of_journal(run, journal)
+        for path in () if stored.owned else [*run.records.held]:  # what was done of both halves
+            run.records.release(path)
         for place in journal.parked:  # where the run would go on, and count them itself
             run.count_failed(place)
         events = [event for event in handle.events if not isinstance(event, RunFinished)]
@@ -138,16 +140,17 @@ async def check_edits(
             raise unfit(place, edit, "the human would be asked once more")
 
 
-async def _wait_for_end_of_journal(handle: RunHandle[Any], journal: _ReadOnlyJournal) -> None:
+async def _wait_for_end_of_journal(run: Run, journal: _ReadOnlyJournal) -> None:
     """Wait until the run has come as far as its journal."""
     seen, quiet, spins, waited, pause = (0, 0), 0, 0, 0.0, _PAUSE
-    while not handle.done() and quiet < _QUIET and waited < _PATIENCE:
+    while run.status == "running" and quiet < _QUIET and waited < _PATIENCE:
         if journal.parked or spins < _SPINS:
             await asyncio.sleep(0)
         else:  # a block waits for a thread, or for time to pass, which the loop does not show
             await asyncio.sleep(pause)
             waited, pause = waited + pause, min(2 * pause, _LONGEST_PAUSE)
-        now = (len(handle.events), len(journal.parked))
+        told = len(run.records.events) + sum(map(len, run.records.held.values()))
+        now = (told, len(journal.parked))
         quiet = quiet + 1 if now == seen and journal.parked else 0
         seen, spins = now, spins + 1
 
