@@ -108,14 +108,14 @@ def long_runs(stage: Stage, writer: Writer) -> tuple[str, str]:
 
 def elements(page: Page) -> list[str]:
     """The elements of a page but paragraphs, of which a text may have several, drawings of times, and Markdown."""
-    own = page.locator(":not(p, svg.line *, .prose *, .found *)")
+    own = page.locator(":not(p, svg.line *, .prose *, .found *, .serif *)")
     names: list[str] = own.evaluate_all("found => found.map(each => each.localName)")
     return names
 
 
 def check_markdown(page: Page) -> None:
     """The texts of a page have elements of the subset alone, and none with an address."""
-    there = page.locator(":is(.prose, .found) *")
+    there = page.locator(":is(.prose, .found, .sides .serif) *")
     assert set(there.evaluate_all("found => found.map(each => each.localName)")) <= TAGS
     attributes = there.evaluate_all("found => found.flatMap(each => each.getAttributeNames())")
     assert set(attributes) <= {"class", "tabindex", "scope", "value"}
@@ -172,6 +172,7 @@ def test_a_page_shows_a_question_and_a_stance_as_text(stage: Stage, visit: Calla
         run_id = finished(stage, question=text, debaters=({**PAIR[0], "stance": text}, PAIR[1]))
         page.goto(f"{stage.pages}/runs/{run_id}")
         assert elements(page) == usual, text
+        check_markdown(page)
         assert page.locator(FOREIGN_LINKS).count() == 0, text
         assert squeezed(page.title()).startswith(squeezed(text))
 

@@ -38,7 +38,7 @@ SUBSET = {
 """What a text may become: elements with the names of their attributes."""
 VOID = {"br", "hr"}
 TABLE = (
-    '<div class="table" tabindex="0"><table><thead><tr><th scope="col">a</th></tr></thead>'
+    '<div class="table" tabindex="0"><table><thead><tr><th scope="col" class="num">a</th></tr></thead>'
     '<tbody><tr><td class="num">1</td></tr></tbody></table></div>'
 )
 

@@ -228,8 +228,8 @@ class _Writer:
                 case "image":
                     self.write(token.children or ())
                     self._address(token, "src")
-                case "td_open" if token.attrs:  # the only one is its alignment, and figures are on the right
-                    self._pieces.append('<td class="num">' if "right" in str(token.attrs) else "<td>")
+                case "th_open" | "td_open" if "right" in str(token.attrs):  # where figures are
+                    self._pieces.append(_HTML[token.type].replace(">", ' class="num">'))
                 case _ if not token.hidden:  # of the paragraphs in a list without blank lines
                     self._pieces.append(_HTML[token.type])
                 case _:

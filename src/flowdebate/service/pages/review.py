@@ -227,6 +227,10 @@ class ReviewDocument(Document):
         return [Speaker(name=name) for name in self.raw.reviewers]
 
     @property
+    def notes(self) -> list[str]:
+        return [note for note in super().notes if note != "Quotes: none"]  # those of findings stand beside them
+
+    @property
     def has_result(self) -> bool:
         gate = self.raw.gate
         return self.raw.stop_reason is not None and (gate is None or gate.holds is not None)
