@@ -7,15 +7,17 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-EXAMPLES = int(os.environ.get("FLOWDEBATE_EXAMPLES", "25"))
+EXAMPLES = int(os.environ.get("FLOWDEBATE_EXAMPLES", "15"))
 """Examples of each law that sets no number of its own; `make coverage` tries more."""
 
-settings.register_profile("suite", settings(), max_examples=EXAMPLES, deadline=None)  # machines are busy
+settings.register_profile(  # machines are busy
+    "suite", max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("suite")
 
 

@@ -423,7 +423,7 @@ def keys_kept(found: Found) -> Callable[[], None]:
 
 @pytest.mark.anyio
 @pytest.mark.filterwarnings("ignore:.*a judge is of the family of a debater")
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(model=_CHOICES, own=_OWN, fork=_CHOICES, imported=st.booleans())
 async def test_a_key_goes_to_no_other_address(
     keys_kept: Callable[[], None],

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from flowdebate import handler, sequencer
@@ -25,12 +24,6 @@ if TYPE_CHECKING:
     from flowdebate.blocks.base import Block
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.runs.context import Context
-
-LAW = settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-"""How hard the laws are tried; runs share two cores with others, so no example has a deadline."""
-
-FEW = settings(LAW, max_examples=25)
-"""For laws whose examples cost more."""
 
 NAMES = ("a", "b", "loop", "parallel", "branch", "a~2", "a/b", "a[1]", "loop[1]", "a#1", "a%2F", "über uns", "x\ny")
 """Names, many of which look like what paths are put together with."""

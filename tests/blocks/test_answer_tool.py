@@ -13,7 +13,6 @@ from flowdebate import Capability, generator, handler
 from flowdebate.errors import ConfigurationError, SchemaViolation, ToolLoopExceeded
 from flowdebate.runs.events import BlockAnswered, ToolCalled
 from flowdebate.testing import ModelResponse, ScriptedModel, ToolCall
-from tests.blocks.pipelines import LAW
 from tests.ids import shown
 from tests.patterns.debates import events
 
@@ -53,7 +52,6 @@ def test_text_is_an_answer_too() -> None:
     assert result.output == ({"score": 3, "why": ""}, "tool_calls")
 
 
-@LAW
 @given(st.lists(st.sampled_from(["look", "rate", "nothing"]), min_size=1, max_size=5).filter(lambda n: "rate" in n))
 def test_calls_before_it_are_made_and_those_behind_it_are_not(names: list[str]) -> None:
     """In the order in which they stand in the answer."""

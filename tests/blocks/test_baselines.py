@@ -8,7 +8,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate import DebateState, debate, generator, sequencer
@@ -34,7 +34,6 @@ pytestmark = pytest.mark.anyio
 
 STANCES = ("for", "against")
 QUESTION = "Should rents be capped?"
-LAW = settings(max_examples=40, deadline=None)
 
 
 def usage(tokens: int) -> Usage:
@@ -101,7 +100,6 @@ async def test_each_baseline_says_what_it_found_and_what_it_took() -> None:
     assert all(answer.problem is None and answer.cost is None for answer in found)
 
 
-@LAW
 @given(argument=st.integers(1, 400), answer=st.integers(1, 90), turns=st.integers(1, 5), cap=st.integers(1, 70))
 def test_samples_never_take_more_tokens_than_the_debate_but_for_the_first(
     argument: int, answer: int, turns: int, cap: int
@@ -221,7 +219,6 @@ async def test_nobody_sees_anything_of_the_debate_or_of_another() -> None:
         assert request.output_schema["properties"]["winner"]["enum"] == shown(request)
 
 
-@LAW
 @given(argument=st.integers(1, 400), answer=st.integers(1, 90), turns=st.integers(1, 5), cap=st.integers(1, 30))
 def test_revisions_never_take_more_tokens_than_the_debate_but_for_the_drafts(
     argument: int, answer: int, turns: int, cap: int
@@ -257,7 +254,6 @@ async def test_a_model_that_takes_the_first_position_is_no_baseline_for_one_side
     assert 20 <= found.votes["for"] <= 44
 
 
-@LAW
 @given(votes=st.lists(st.sampled_from(["a", "b", "c"]), min_size=1, max_size=7), seed=st.integers(0, 5))
 def test_the_winner_has_the_most_votes_and_a_tie_has_none(votes: list[str], seed: int) -> None:
     """The law of drafts: a plurality wins; whoever shares the lead is named as a leader, and nobody as the winner."""

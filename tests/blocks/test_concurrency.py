@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from flowdebate import handler, sequencer
 from flowdebate.blocks.concurrency import in_order
-from tests.blocks.pipelines import FEW, LAW, Boom, Journal, Pipeline, pipelines
+from tests.blocks.pipelines import Boom, Journal, Pipeline, pipelines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -66,7 +66,6 @@ class Stage:
         return chosen
 
 
-@LAW
 @given(
     st.integers(0, 6), st.none() | st.integers(1, 7), st.lists(st.integers(0, 5), min_size=6, max_size=6), st.booleans()
 )
@@ -104,7 +103,6 @@ def test_results_keep_their_order_and_no_slot_is_idle(
     asyncio.run(scenario())
 
 
-@FEW
 @given(st.integers(2, 5), st.data())
 def test_the_first_failure_cancels_the_others_and_is_raised_as_itself(count: int, data: st.DataObject) -> None:
     """The very object, with a note that names its block; the others end before it is raised."""
@@ -187,7 +185,6 @@ async def test_a_block_that_cancels_itself_cancels_the_run() -> None:
     assert stage.running == stage.ended == []
 
 
-@LAW
 @given(pipelines(failing=False, pauses=4), st.integers(0, 25), st.integers(1, 3), st.booleans())
 def test_cancelling_reaches_every_child_and_leaves_nothing_behind(
     recipe: Pipeline,
@@ -296,7 +293,6 @@ def test_the_process_being_told_to_end_passes(kind: type[BaseException], max_con
     assert runs[0].records.events[-1].kind == "run_finished"
 
 
-@LAW
 @given(st.lists(st.integers(), max_size=5), st.none() | st.integers(1, 6))
 def test_in_order_gives_what_the_calls_give(values: list[int], limit: int | None) -> None:
     """The one function through which everything at once goes."""

@@ -17,7 +17,6 @@ from flowdebate.errors import ConfigurationError, OutputTruncated, SchemaViolati
 from flowdebate.models.base import ModelSettings
 from flowdebate.runs.events import BlockAnswered, TextDelta
 from flowdebate.testing import FunctionModel, ModelResponse, ScriptedModel
-from tests.blocks.pipelines import LAW
 from tests.ids import shown
 
 if TYPE_CHECKING:
@@ -59,7 +58,6 @@ def test_the_slots_have_an_order() -> None:
 TEXTS = st.text(max_size=5)
 
 
-@LAW
 @given(st.fixed_dictionaries({"prompt": TEXTS, "instructions": TEXTS, "user": TEXTS}), st.lists(TEXTS, max_size=2))
 def test_a_slot_is_a_value_or_any_function_that_gives_it(texts: dict[str, str], context: list[str]) -> None:
     """Of the input or of input and context, sync or async; a text that is empty leaves nothing behind."""
@@ -216,7 +214,6 @@ async def test_text_is_not_streamed_to_nobody() -> None:
     assert not [event for event in result.events if isinstance(event, BlockAnswered)]
 
 
-@LAW
 @given(st.booleans(), st.booleans(), st.booleans())
 def test_visibility_says_who_gets_the_answer(client: bool, history: bool, as_dict: bool) -> None:  # noqa: FBT001
     """The event stream's readers, and the session's history; each by itself."""

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from flowdebate import handler, sequencer
 from flowdebate.errors import LoopLimitExceeded
 from tests.blocks.pipelines import (
-    LAW,
     SMALL,
     Add,
     Again,
@@ -49,7 +48,6 @@ def same(one: Outcome, other: Outcome) -> bool:
     return replace(one, paths=()) == replace(other, paths=())
 
 
-@LAW
 @given(pipelines(), SMALL)
 @example(Pipeline("a", (Then(Fails("a", Boom)), Rescue(1, "b", Boom), Again(Over(0), 3, "loop"))), 0)
 def test_a_pipeline_does_what_its_steps_say(recipe: Pipeline, value: int) -> None:
@@ -59,7 +57,6 @@ def test_a_pipeline_does_what_its_steps_say(recipe: Pipeline, value: int) -> Non
     assert (outcome.output, outcome.error) == result_of(lambda: recipe.expected(value))
 
 
-@LAW
 @given(recipes(), recipes(), recipes(), SMALL)
 def test_then_is_associative(a: Recipe, b: Recipe, c: Recipe, value: int) -> None:
     """`a.then(b).then(c)` is `a.then(seq(b, c))` in output, failure, what is emitted, and the state that is seen."""
@@ -70,7 +67,6 @@ def test_then_is_associative(a: Recipe, b: Recipe, c: Recipe, value: int) -> Non
     assert same(flat, outcome_of(seq(seq(one, two), three), value, journal))
 
 
-@LAW
 @given(recipes(), SMALL)
 def test_an_empty_sequencer_changes_nothing(a: Recipe, value: int) -> None:
     """It is the identity, before and behind any block."""
@@ -87,7 +83,6 @@ def some(n: int) -> int:
     return n
 
 
-@LAW
 @given(st.functions(like=some, returns=SMALL, pure=True), st.functions(like=some, returns=SMALL, pure=True), SMALL)
 def test_two_maps_are_the_map_of_both(f: Any, g: Any, value: int) -> None:
     """`map(f).map(g)` is `map(g after f)`."""
@@ -96,7 +91,6 @@ def test_two_maps_are_the_map_of_both(f: Any, g: Any, value: int) -> None:
     assert two.run_sync(value).output == one.run_sync(value).output
 
 
-@LAW
 @given(recipes(failing=False), recipes(), SMALL)
 def test_a_tap_changes_nothing(a: Recipe, b: Recipe, value: int) -> None:
     """What follows a tap gets what the tap got, and a tap without effects leaves no trace."""
@@ -110,7 +104,6 @@ def test_a_tap_changes_nothing(a: Recipe, b: Recipe, value: int) -> None:
     assert same(outcome_of(silent, value, journal), alone)
 
 
-@LAW
 @given(recipes(), st.booleans(), SMALL)
 def test_then_if_and_tap_if_act_as_the_condition_says(a: Recipe, holds: bool, value: int) -> None:  # noqa: FBT001
     """With a condition that holds they are `then` and `tap`; without, they are nothing at all."""
@@ -124,7 +117,6 @@ def test_then_if_and_tap_if_act_as_the_condition_says(a: Recipe, holds: bool, va
     assert same(outcome_of(start.tap_if(lambda _: holds, block), value, journal), tap)
 
 
-@LAW
 @given(
     st.lists(st.tuples(st.booleans(), recipes(depth=1)), min_size=1, max_size=4), st.none() | recipes(depth=1), SMALL
 )
@@ -156,7 +148,6 @@ def test_branch_takes_the_first_case_that_holds(
     assert same(outcome, outcome_of(start if chosen is None else chosen, value, journal))
 
 
-@LAW
 @given(st.lists(recipes(failing=False, depth=1, pauses=2), max_size=4), st.none() | st.integers(1, 4), SMALL)
 def test_parallel_is_the_separate_results_by_key(branches: list[Recipe], limit: int | None, value: int) -> None:
     """In the order of the branches, whichever ends first; what they emit is what they emit by themselves."""
@@ -172,7 +163,6 @@ def test_parallel_is_the_separate_results_by_key(branches: list[Recipe], limit: 
     assert told == Counter((event.label, event.value) for outcome in apart.values() for event in outcome.told)
 
 
-@LAW
 @given(recipes(failing=False, depth=1, pauses=2), st.lists(SMALL, max_size=5), st.none() | st.integers(1, 4))
 def test_for_each_is_the_block_on_each_item(a: Recipe, items: list[int], limit: int | None) -> None:
     """A list of what it gives for each, in order, whatever the limit; `tap_each` gives the items back."""
@@ -185,7 +175,6 @@ def test_for_each_is_the_block_on_each_item(a: Recipe, items: list[int], limit: 
     assert start.for_each(block, over=lambda _: iter(items)).run_sync("anything").output == expected
 
 
-@LAW
 @given(recipes(failing=False, depth=1), SMALL)
 def test_verbs_leave_the_sequencer_as_it_was(a: Recipe, value: int) -> None:
     """Every verb gives a new sequencer: one that was shared does not grow behind anybody's back."""
@@ -209,7 +198,6 @@ def test_verbs_leave_the_sequencer_as_it_was(a: Recipe, value: int) -> None:
     assert outcome_of(base, value, journal).output == a.expected(value)
 
 
-@LAW
 @given(st.integers(1, 6), st.integers(0, 8))
 def test_loop_back_passes_as_often_as_asked_and_allowed(bound: int, wanted: int) -> None:
     """Its steps are passed once, and again while `when` holds, at most `max_iterations` times; never an error."""
@@ -233,7 +221,6 @@ def test_loop_back_passes_as_often_as_asked_and_allowed(bound: int, wanted: int)
     assert asked == list(range(1, times + 1))  # also behind the last one: it may leave a word on why it ends
 
 
-@LAW
 @given(st.integers(1, 5), st.lists(st.booleans(), min_size=5, max_size=5), st.booleans())
 def test_loop_back_ends_whatever_fails_inside(bound: int, fails: list[bool], late: bool) -> None:  # noqa: FBT001
     """A rescue inside the loop is part of the pass; one behind the loop ends it."""
@@ -315,7 +302,6 @@ def test_a_loop_that_is_entered_again_counts_anew() -> None:
 ADD = Add("add", 1)
 
 
-@LAW
 @given(st.integers(1, 5), st.integers(-2, 8))
 def test_do_while_and_do_until_end_or_say_so(bound: int, goal: int) -> None:
     """At least once, then on its own output; LoopLimitExceeded, never one pass more than allowed."""

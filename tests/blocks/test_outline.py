@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
 from flowdebate import generator, handler, outline, router, sequencer
-from tests.blocks.pipelines import FEW, LAW, Journal, Pipeline, pipelines
+from tests.blocks.pipelines import Journal, Pipeline, pipelines
 
 
 def ask(value: object) -> object:
@@ -303,7 +303,6 @@ def check(drawing: str) -> None:
     assert set(arrows) <= set(ids)
 
 
-@FEW
 @given(pipelines(depth=3))
 def test_every_flowchart_is_well_formed(recipe: Pipeline) -> None:
     """Whatever is nested: ids differ, groups end, arrows join what is drawn."""
@@ -325,7 +324,6 @@ HOSTILE = [
 ]
 
 
-@LAW
 @given(st.lists(st.sampled_from(HOSTILE) | st.text(min_size=1).filter(str.strip), min_size=1, max_size=3))
 def test_names_cannot_break_a_drawing(names: list[str]) -> None:
     """Not with quotes, line breaks, directives, or entities; each block has one line of text, and one node."""

@@ -12,7 +12,7 @@ from flowdebate import generator, handler, router, sequencer
 from flowdebate.runs.context import place_of
 from flowdebate.store.memory import MemoryStore
 from flowdebate.testing import FunctionModel, ScriptedModel, ToolCall
-from tests.blocks.pipelines import LAW, NAMES, SMALL, Journal, Pipeline, outcome_of, pipelines
+from tests.blocks.pipelines import NAMES, SMALL, Journal, Pipeline, outcome_of, pipelines
 
 if TYPE_CHECKING:
     from flowdebate.blocks.base import Block
@@ -31,7 +31,6 @@ async def keys_of(block: Block[Any, Any], model: Model) -> list[str]:
     return [step.key for step in await store.steps(result.run_id)]
 
 
-@LAW
 @given(pipelines(depth=3), SMALL)
 def test_no_two_acts_of_a_run_have_one_path(recipe: Pipeline, value: int) -> None:
     """Whatever is nested, repeated, rescued or done at once, and whatever the blocks are called."""
@@ -40,7 +39,6 @@ def test_no_two_acts_of_a_run_have_one_path(recipe: Pipeline, value: int) -> Non
     assert len(set(paths)) == len(paths)
 
 
-@LAW
 @given(pipelines(failing=False, pauses=3), SMALL, st.data())
 def test_paths_do_not_depend_on_who_ends_first(recipe: Pipeline, value: int, data: st.DataObject) -> None:
     """The same input takes the same paths however long its blocks take."""

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from flowdebate import generator, handler, router, sequencer
 from flowdebate.errors import ConfigurationError, LoopLimitExceeded, OutputError
 from flowdebate.testing import ScriptedModel
-from tests.blocks.pipelines import LAW
 
 if TYPE_CHECKING:
     from flowdebate.blocks.base import Block
@@ -36,7 +35,6 @@ def fails(error: BaseException, name: str = "fails") -> Block[Any, Any]:
     return handler(fail, name=name)
 
 
-@LAW
 @given(st.lists(st.sampled_from(KINDS), max_size=4), st.sampled_from(KINDS))
 def test_the_first_rescue_that_takes_the_exception_gets_it(chain: list[type[Exception]], kind: type[Exception]) -> None:
     """Chained rescues are tried in order; the others are passed over, and steps between are not carried out."""
@@ -54,7 +52,6 @@ def test_the_first_rescue_that_takes_the_exception_gets_it(chain: list[type[Exce
         assert block.run_sync(0).output == (error, taken, *(f"map {i}" for i in range(taken + 1, len(chain))))
 
 
-@LAW
 @given(st.lists(st.booleans(), min_size=1, max_size=4), st.data())
 def test_a_rescue_catches_in_whatever_is_nested(nesting: list[bool], data: st.DataObject) -> None:
     """An inner rescue is asked before an outer one, however deep the failure is."""

@@ -14,7 +14,6 @@ from flowdebate import Session, generator, handler, router, sequencer
 from flowdebate.errors import ConfigurationError, ResourceConflict
 from flowdebate.resources.resource import StateResource
 from flowdebate.testing import ScriptedModel, ToolCall
-from tests.blocks.pipelines import LAW
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,7 +70,6 @@ HOLDERS = ("then", "tap", "then_if", "parallel", "for_each", "branch", "otherwis
            "router otherwise", "tool")  # fmt: skip
 
 
-@LAW
 @given(st.lists(st.sampled_from(HOLDERS), min_size=1, max_size=3))
 def test_whatever_holds_a_block_declares_its_resources(nesting: list[str]) -> None:
     """However deep it is, so that it finds what it declared; run by itself it does as well."""
@@ -155,7 +153,6 @@ def test_what_a_sequencer_owns_is_in_reach_of_all_its_blocks() -> None:
     assert not block.resources
 
 
-@LAW
 @given(st.integers(1, 5), st.none() | st.integers(1, 5), st.integers(0, 3), st.integers(0, 5))
 def test_what_is_owned_is_opened_anew_for_each_time(count: int, limit: int | None, pauses: int, saved: int) -> None:
     """Executions of one owner at the same time, or after each other, do not mix; all start from the session's state."""
@@ -181,7 +178,6 @@ def test_an_owner_inside_an_owner_has_its_own() -> None:
     assert outer.run_sync(0).output == 2
 
 
-@LAW
 @given(st.integers(1, 4), st.none() | st.integers(1, 4), st.integers(0, 2))
 def test_what_is_isolated_starts_from_what_is_around_it_and_reaches_it(
     count: int, limit: int | None, pauses: int
@@ -227,7 +223,6 @@ def test_what_is_isolated_is_a_resource() -> None:
             empty(**options)
 
 
-@LAW
 @given(st.integers(1, 4), st.integers(1, 4))
 def test_what_is_shared_is_one_for_the_run(count: int, depth: int) -> None:
     """Opened once, however many blocks and sequencers declare it."""
@@ -265,7 +260,6 @@ def test_a_session_keeps_states_from_run_to_run() -> None:
     assert [block.run_sync(0).output for _ in range(2)] == [1, 1]
 
 
-@LAW
 @given(st.integers(1, 5), st.integers(0, 3), st.permutations(range(5)))
 def test_runs_of_one_session_at_the_same_time_do_not_see_each_other(count: int, saved: int, order: list[int]) -> None:
     """Whatever order they come to their changes in; each starts from what the session held when it began."""

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from flowdebate import handler, router
 from flowdebate.errors import OutputError
-from tests.blocks.pipelines import LAW, SMALL, Journal, outcome_of, recipes
+from tests.blocks.pipelines import SMALL, Journal, outcome_of, recipes
 from tests.ids import shown
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ def says(word: str) -> Block[Any, str]:
     return handler(lambda _: word, name=word)
 
 
-@LAW
 @given(st.dictionaries(st.text(max_size=2), recipes(depth=1), min_size=1, max_size=3), SMALL, st.data())
 def test_a_router_is_the_block_that_it_chooses(routes: dict[str, Recipe], value: int, data: st.DataObject) -> None:
     """In output, failure and all that is told, by key and by block, with a sync and an async choice."""

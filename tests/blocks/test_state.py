@@ -13,7 +13,6 @@ from pydantic import BaseModel
 
 from flowdebate import handler, sequencer
 from flowdebate.errors import ConfigurationError
-from tests.blocks.pipelines import LAW
 
 if TYPE_CHECKING:
     from flowdebate.blocks.base import Block
@@ -38,7 +37,6 @@ def note(seen: list[Any]) -> Block[Any, Any]:
     return handler(lambda _, ctx: seen.append((ctx.sequencer.name, ctx.sequencer.state)), name="note")
 
 
-@LAW
 @given(st.lists(st.booleans(), min_size=1, max_size=5))
 def test_a_block_sees_the_nearest_state(owners: list[bool]) -> None:
     """Sequencers without a state are transparent, and a nested state hides those around it."""
@@ -93,7 +91,6 @@ def test_a_state_can_be_replaced_as_a_whole() -> None:
     assert block.map(lambda _, ctx: ctx.sequencer.state).run_sync(5).output == (5,)
 
 
-@LAW
 @given(st.integers(1, 5), st.none() | st.integers(1, 3), st.integers(0, 3))
 def test_each_time_that_a_sequencer_acts_it_has_a_new_state(count: int, limit: int | None, pauses: int) -> None:
     """At the same time or one after the other; the state around it is left alone."""

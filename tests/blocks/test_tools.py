@@ -20,7 +20,6 @@ from flowdebate.blocks.tools import function_schema, tool
 from flowdebate.errors import ConfigurationError, ToolLoopExceeded
 from flowdebate.runs.events import ToolCalled
 from flowdebate.testing import ModelResponse, ScriptedModel, ToolCall
-from tests.blocks.pipelines import LAW
 from tests.ids import shown
 
 if TYPE_CHECKING:
@@ -164,7 +163,6 @@ def test_what_a_tool_raises_is_the_application_s_error(as_block: bool) -> None: 
     assert error.__notes__ == [*inner, "in tool 'fail', called by block 'ask'", *outer]
 
 
-@LAW
 @given(st.integers(1, 4), st.integers(0, 6), st.integers(1, 3))
 def test_the_rounds_of_tool_calls_are_bounded(bound: int, wanted: int, max_concurrency: int) -> None:
     """ToolLoopExceeded once the model still wants more; no tool is called beyond the bound."""

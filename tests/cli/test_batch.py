@@ -17,7 +17,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
@@ -326,7 +326,6 @@ def test_formulas_of_models_and_of_rows_are_text_and_the_file_continues(folder: 
     ]
 
 
-@settings(max_examples=25, deadline=None)
 @given(data=st.data(), form=st.sampled_from(["csv", "jsonl"]))
 def test_a_file_that_was_torn_anywhere_is_made_whole(
     tmp_path_factory: pytest.TempPathFactory, data: Any, form: str

@@ -8,7 +8,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
@@ -216,7 +216,6 @@ def test_misuse_is_told_before_anything_is_paid(
     assert message in result.stderr
 
 
-@settings(max_examples=30, deadline=None)
 @given(stances=st.lists(st.text(st.characters(codec="ascii"), min_size=2), min_size=2, max_size=5, unique=True))
 def test_a_position_is_meant_by_its_own_text_before_all_else(stances: list[str]) -> None:
     """The law: whatever letters and numbers positions are made of, the text of one means that one."""

@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from inline_snapshot import snapshot
 from typer.testing import CliRunner
 
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from flowdebate.service.documents.document import Document
 
 PATTERNS = ("deliberation", "handoff", "round_robin", "consensus")
-untimed = settings(deadline=None)  # each example is written to a file and read back
 each_pattern = pytest.mark.parametrize("pattern", PATTERNS)
 
 
@@ -63,7 +62,6 @@ def shown(page: str) -> str:
 
 
 @each_pattern
-@untimed
 @given(text=HOSTILE)
 def test_no_foreign_text_acts_on_a_terminal(pattern: str, folder: Path, text: str) -> None:
     """In frames, labels, remarks and headings: but for the page's own colours, all that is written is printable."""
@@ -84,7 +82,6 @@ HEADS = {
 
 
 @each_pattern
-@untimed
 @given(text=HOSTILE)
 def test_lines_at_the_left_edge_are_the_page_s_own(pattern: str, folder: Path, text: str) -> None:
     """Nothing that others wrote passes for a heading, another speaker or a result; names stand before a colon."""
@@ -108,7 +105,6 @@ TITLES = {
 
 
 @each_pattern
-@untimed
 @given(text=FOREIGN)
 def test_no_foreign_text_becomes_structure_of_a_report(pattern: str, folder: Path, text: str) -> None:
     """Parsed as Markdown it has its own headings, and no HTML, link, image, table, rule or code of others."""

@@ -10,7 +10,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats  # type: ignore[import-untyped,unused-ignore]
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from flowdebate.evaluation.benefit import Finding
     from flowdebate.patterns.debate.schemas import BaselineName
 
-LAW = settings(max_examples=30, deadline=None)
 CREDITS = st.lists(st.tuples(*[st.sampled_from([0.0, 0.5, 1.0])] * 2), min_size=1, max_size=40)
 
 
@@ -53,7 +52,6 @@ def items(both: int, better: int, worse: int, neither: int, baseline: BaselineNa
 # Statistics
 
 
-@LAW
 @given(n=st.integers(1, 200), data=st.data(), confidence=st.sampled_from([0.8, 0.95, 0.99]))
 def test_wilsons_interval_is_that_of_scipy(n: int, data: st.DataObject, confidence: float) -> None:
     """For whole numbers of items both say the same."""
@@ -62,7 +60,6 @@ def test_wilsons_interval_is_that_of_scipy(n: int, data: st.DataObject, confiden
     assert share_interval(right / n, n, confidence=confidence) == pytest.approx((theirs.low, theirs.high), abs=1e-9)
 
 
-@LAW
 @given(pairs=CREDITS)
 def test_a_difference_lies_in_its_interval_and_turned_round_it_is_negated(pairs: list[tuple[float, float]]) -> None:
     """The law of paired intervals: within -1 and 1, with a width, and no side is favoured."""
@@ -84,7 +81,6 @@ def test_the_interval_covers_the_difference_as_often_as_it_says() -> None:
     assert 0.93 < covered / 1_500 < 0.975
 
 
-@LAW
 @given(better=st.integers(0, 30), worse=st.integers(0, 30))
 def test_the_test_is_mcnemars_exact_one(better: int, worse: int) -> None:
     """It is the chance that a fair coin falls as unevenly, counted in full."""
@@ -93,7 +89,6 @@ def test_the_test_is_mcnemars_exact_one(better: int, worse: int) -> None:
     assert sign_flip_test([1] * better + [-1] * worse) == pytest.approx(float(tail))
 
 
-@LAW
 @given(ps=st.lists(st.floats(0, 1), min_size=1, max_size=6))
 def test_holm_rejects_what_its_steps_reject(ps: list[float]) -> None:
     """Adjusted values are never smaller, keep their order, and stay below alpha just where the procedure rejects."""
@@ -258,7 +253,6 @@ def test_debates_that_do_not_help_are_rarely_found_to() -> None:
     assert wrong / 300 <= 0.05
 
 
-@LAW
 @given(
     drawn=st.lists(st.tuples(*[st.sampled_from([0.0, 0.5, 1.0])] * 3), min_size=1, max_size=25),
     seed=st.integers(0, 9),

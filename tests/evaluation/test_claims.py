@@ -8,7 +8,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats  # type: ignore[import-untyped,unused-ignore]
 
@@ -316,7 +316,6 @@ def test_the_interval_of_a_slot_agrees_with_its_test() -> None:
     assert borderline.places[1].low <= 0.5
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 3)), min_size=1, max_size=40))
 def test_an_interval_never_excludes_what_its_test_does_not_reject(items: list[tuple[int, int]]) -> None:
     """The law: with p above 5%, one half lies in the intervals of both slots."""

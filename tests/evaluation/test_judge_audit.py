@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate.errors import ConfigurationError
@@ -180,7 +180,6 @@ def test_nothing_is_an_audit_of_nothing() -> None:
         assert found.findings == ["no verdict for a side in 0 ballots: there is nothing to say about slots", LIMITS]
 
 
-@settings(max_examples=25)
 @given(items, st.data())
 def test_the_order_of_items_and_ballots_changes_nothing(cast: list[list[JudgeBallot]], data: st.DataObject) -> None:
     """To the last bit."""
@@ -188,7 +187,6 @@ def test_the_order_of_items_and_ballots_changes_nothing(cast: list[list[JudgeBal
     assert audit(other) == audit(cast)
 
 
-@settings(max_examples=25)
 @given(items)
 def test_what_sides_are_called_changes_nothing(cast: list[list[JudgeBallot]]) -> None:
     """Another name for each side, in every item."""
@@ -199,7 +197,6 @@ def test_what_sides_are_called_changes_nothing(cast: list[list[JudgeBallot]]) ->
     )
 
 
-@settings(max_examples=25)
 @given(items)
 def test_a_mirror_turns_preference_fairness_round(cast: list[list[JudgeBallot]]) -> None:
     """All orders the other way round: PF with the other sign, slots the other way round, all else the same."""
@@ -215,7 +212,6 @@ def test_a_mirror_turns_preference_fairness_round(cast: list[list[JudgeBallot]])
             assert [place.wins for place in slots.places] == [place.wins for place in turned.places][::-1]
 
 
-@settings(max_examples=25)
 @given(items)
 def test_figures_stay_in_their_bounds(cast: list[list[JudgeBallot]]) -> None:
     """Rates add up to 1, shares are from 0 to 1, PF is no further from 0 than PC is from 1; counts add up."""
@@ -232,7 +228,6 @@ def test_figures_stay_in_their_bounds(cast: list[list[JudgeBallot]]) -> None:
             assert abs(found.preference_fairness.value) <= 1 - found.position_consistency.value + 1e-9
 
 
-@settings(max_examples=25)
 @given(st.lists(st.lists(anything, max_size=4), max_size=4))
 def test_no_ballot_makes_it_fail(cast: Sequence[Sequence[JudgeBallot]]) -> None:
     """Hostile ones are counted, and said in words; the last of these is always what cannot be seen."""

@@ -7,7 +7,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate.errors import ConfigurationError
@@ -23,11 +23,9 @@ from flowdebate.evaluation import (
 )
 from flowdebate.patterns.debate.judging.ballots import JudgeBallot
 
-LAW = settings(max_examples=60, deadline=None)
 NAMES = st.sampled_from("abc")
 
 
-@LAW
 @given(pairs=st.lists(st.tuples(NAMES, NAMES), min_size=2, max_size=40))
 def test_kappa_is_that_of_scikit_learn(pairs: list[tuple[str, str]]) -> None:
     """To 1e-9; where the library has no number, we have none either."""
@@ -42,7 +40,6 @@ def test_kappa_is_that_of_scikit_learn(pairs: list[tuple[str, str]]) -> None:
         assert math.isclose(found, cohen_kappa_score(ones, others), abs_tol=1e-9)
 
 
-@LAW
 @given(table=st.lists(st.tuples(NAMES, NAMES, NAMES), min_size=2, max_size=30))
 def test_fleiss_kappa_is_that_of_statsmodels(table: list[tuple[str, str, str]]) -> None:
     """To 1e-9."""
@@ -55,7 +52,6 @@ def test_fleiss_kappa_is_that_of_statsmodels(table: list[tuple[str, str, str]]) 
         assert math.isclose(found, reference(rows), abs_tol=1e-9)
 
 
-@LAW
 @given(
     table=st.integers(2, 25).flatmap(
         lambda n: st.lists(st.lists(st.none() | st.integers(0, 3), min_size=n, max_size=n), min_size=2, max_size=5)
@@ -72,7 +68,6 @@ def test_alpha_is_that_of_krippendorff_with_missing_ratings(table: list[list[int
         assert math.isclose(found, reference, abs_tol=1e-9)
 
 
-@LAW
 @given(drawn=st.lists(st.tuples(st.booleans(), st.floats(0, 1)), min_size=2, max_size=60))
 def test_brier_score_and_calibration_error_are_the_reference_s(drawn: list[tuple[bool, float]]) -> None:
     """Brier's is scikit-learn's; the calibration error is the usual one over ten equal parts."""
@@ -111,9 +106,9 @@ def test_a_judge_that_is_too_sure_is_calibrated_and_one_that_is_right_is_left_al
     again = judged(400, 3.0, seed=2)
     calibrated = [item.model_copy(update={"shares": bold.calibration.shares(item.shares)}) for item in again]
     assert judge_quality(calibrated).ece.value < judge_quality(again).ece.value / 2
-    refused = [judge_quality(judged(60, 1.0, seed)).calibration for seed in range(20)]
+    refused = [judge_quality(judged(60, 1.0, seed)).calibration for seed in range(8)]
     refused = [each for each in refused if not each.helps]
-    assert len(refused) >= 10
+    assert len(refused) >= 4
     with pytest.raises(ConfigurationError, match="held-out"):
         refused[0].shares({"yes": 0.5, "no": 0.5})
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate.evaluation.audit_report import LIMITS
@@ -105,7 +105,6 @@ def test_of_two_places_the_test_is_the_sign_flip_test(wins: list[tuple[int, int]
     assert place_test([(each, 1) for each in wins]) == pytest.approx(sign_flip_test(leans))
 
 
-@settings(max_examples=50)
 @given(st.integers(2, 5), st.integers(1, 15), st.data())
 def test_of_single_wins_the_test_is_binomial(sides: int, items: int, data: st.DataObject) -> None:
     """By the distance from the mean, as the other tests."""

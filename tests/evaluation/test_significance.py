@@ -151,7 +151,7 @@ def test_intervals_have_a_width_where_nothing_varies() -> None:
     assert -0.5 < consistent.preference_fairness.low < 0
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(items, st.data())
 def test_chance_is_drawn_from_the_seed_alone(cast: list[list[JudgeBallot]], data: st.DataObject) -> None:
     """The same in whatever order items are; all that is not drawn is as without; intervals hold their figures."""

@@ -267,7 +267,6 @@ async def test_the_report_is_a_page_that_does_nothing_and_hides_nothing(tmp_path
     assert "seed: registered 8, now 7" in page
 
 
-@settings(max_examples=50, deadline=None)
 @given(wins=st.lists(st.tuples(st.booleans(), st.booleans()), min_size=2, max_size=60), clusters=st.integers(2, 9))
 def test_the_report_does_not_depend_on_the_order_of_answers(wins: list[tuple[bool, bool]], clusters: int) -> None:
     """And its difference is that of the accuracies, inside its interval."""
@@ -280,7 +279,7 @@ def test_the_report_does_not_depend_on_the_order_of_answers(wins: list[tuple[boo
         assert first.low - 1e-9 <= first.difference <= first.high + 1e-9
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(wins=st.integers(0, 60), losses=st.integers(0, 60))
 def test_the_bet_is_fair(wins: int, losses: int) -> None:
     """If both are as good, the mean of the bet after the next question is the bet before it (a martingale)."""

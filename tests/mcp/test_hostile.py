@@ -83,7 +83,7 @@ _TOOLS = ("start_debate", "wait_for_run", "get_run", "list_runs", "fork_run", "t
 _NAMES = ("question", "sides", "max_rounds", "run_id", "seconds", "seen", "edits", "answer", "place", "texts", "status")
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=50)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(tool=st.sampled_from(_TOOLS), arguments=st.dictionaries(st.sampled_from(_NAMES), _JSON))
 async def test_no_arguments_are_a_defect(tmp_path: Path, tool: str, arguments: dict[str, Any]) -> None:
     """Whatever is given, the answer is a result or a sentence: never "Error executing tool", which means a crash."""

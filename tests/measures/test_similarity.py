@@ -5,7 +5,7 @@ import sys
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate.measures import Embeddings, Jaccard, Similarity, TfIdf, best_similarity
@@ -25,7 +25,6 @@ def _loaded() -> None:
 
 @pytest.mark.parametrize("backend", list(MEASURES))
 @given(some_texts)
-@settings(max_examples=30)
 def test_a_similarity_is_a_symmetric_matrix_of_shares(backend: str, texts: list[str]) -> None:
     """For any strings: from 0 to 1, the same both ways, exactly 1.0 for identical texts."""
     found = MEASURES[backend](texts)
@@ -40,7 +39,6 @@ def test_a_similarity_is_a_symmetric_matrix_of_shares(backend: str, texts: list[
 
 @pytest.mark.parametrize("backend", list(MEASURES))
 @given(some_texts, st.data())
-@settings(max_examples=30)
 def test_the_order_of_texts_changes_only_the_order(backend: str, texts: list[str], data: st.DataObject) -> None:
     """To the last bit."""
     order = data.draw(st.permutations(range(len(texts))))
@@ -74,7 +72,6 @@ def test_the_order_of_long_texts_changes_no_bit(backend: str) -> None:
 
 @pytest.mark.parametrize("backend", list(MEASURES))
 @given(some_texts)
-@settings(max_examples=30)
 def test_a_text_that_is_there_twice_changes_nothing_for_the_others(backend: str, texts: list[str]) -> None:
     """Repetition is no evidence."""
     found = MEASURES[backend](texts)

@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import Any, get_args
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -56,7 +56,6 @@ def elections(draw: st.DrawFn) -> Election:
     )
 
 
-@settings(max_examples=30)
 @given(elections())
 def test_every_vote_is_counted_once(election: Election) -> None:
     """Valid, spoiled and failed votes are all there could be, and the counts are the valid ones."""
@@ -68,7 +67,6 @@ def test_every_vote_is_counted_once(election: Election) -> None:
     assert found.spoiled == sum(ballot.choice not in election.choices for ballot in election.ballots)
 
 
-@settings(max_examples=30)
 @given(elections(), st.data())
 def test_the_order_of_ballots_and_voters_changes_nothing(election: Election, data: st.DataObject) -> None:
     """Not a bit of it: sums are exact."""
@@ -78,7 +76,6 @@ def test_the_order_of_ballots_and_voters_changes_nothing(election: Election, dat
     assert found == election.count()
 
 
-@settings(max_examples=30)
 @given(elections(), st.data())
 def test_the_order_of_choices_changes_only_the_order(election: Election, data: st.DataObject) -> None:
     """No proposal wins by where it stands."""
@@ -89,7 +86,6 @@ def test_the_order_of_choices_changes_only_the_order(election: Election, data: s
     assert sorted(one.tied) == sorted(other.tied)
 
 
-@settings(max_examples=30)
 @given(elections())
 def test_confidence_is_the_share_of_all_who_are_sure_of_the_winner(election: Election) -> None:
     """From 0 to 1, over everybody who could vote; no more than the winner's share."""
@@ -103,7 +99,6 @@ def test_confidence_is_the_share_of_all_who_are_sure_of_the_winner(election: Ele
         assert found.confidence <= found.counts[found.winner] / found.eligible
 
 
-@settings(max_examples=30)
 @given(elections())
 def test_who_wins_leads_alone_with_a_quorum(election: Election) -> None:
     """A tie has no winner, nor has a vote without a quorum; and only a winner can reach anything."""
@@ -120,7 +115,6 @@ def test_who_wins_leads_alone_with_a_quorum(election: Election) -> None:
         assert found.counts[found.winner] > 0
 
 
-@settings(max_examples=30)
 @given(elections())
 def test_what_is_reached_is_what_the_rule_asks_of_all_who_can_vote(election: Election) -> None:
     """More than half, two thirds, all; never by votes that were lost or spoiled."""
@@ -132,7 +126,6 @@ def test_what_is_reached_is_what_the_rule_asks_of_all_who_can_vote(election: Ele
     assert found.reached is wanted[election.rule]
 
 
-@settings(max_examples=30)
 @given(elections())
 def test_a_stricter_rule_reaches_no_more(election: Election) -> None:
     """Unanimity is a supermajority, which is a majority; and a majority is no split."""
@@ -143,7 +136,6 @@ def test_a_stricter_rule_reaches_no_more(election: Election) -> None:
         assert strength(reached[2].counts, eligible=reached[2].eligible) not in {"split", "contested"}
 
 
-@settings(max_examples=30)
 @given(elections(), st.data())
 def test_a_lost_vote_makes_no_consensus(election: Election, data: st.DataObject) -> None:
     """Whatever was not reached with a vote is not reached without it, unless it was for another."""
@@ -155,7 +147,6 @@ def test_a_lost_vote_makes_no_consensus(election: Election, data: st.DataObject)
         assert election.count().reached
 
 
-@settings(max_examples=30)
 @given(elections(), st.floats(0.1, 5))
 def test_equal_weights_are_heads(election: Election, weight: float) -> None:
     """A weighted vote in which all weigh the same is a majority vote."""
@@ -166,7 +157,6 @@ def test_equal_weights_are_heads(election: Election, weight: float) -> None:
     assert weighted.confidence == pytest.approx(heads.confidence)
 
 
-@settings(max_examples=30)
 @given(elections(), st.data())
 def test_a_tie_break_chooses_among_the_tied(election: Election, data: st.DataObject) -> None:
     """It makes a winner where there is a quorum, never a consensus; where there is no tie it is not looked at."""
@@ -182,7 +172,6 @@ def test_a_tie_break_chooses_among_the_tied(election: Election, data: st.DataObj
             election.count(tie_break="nobody at all")
 
 
-@settings(max_examples=30)
 @given(elections())
 def test_the_default_quorum_is_half_of_the_voters_and_two_at_least(election: Election) -> None:
     """One for a single voter; more where it was asked for."""

@@ -12,7 +12,7 @@ from email.utils import formatdate
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate.errors import (
@@ -278,7 +278,6 @@ async def test_an_address_that_is_none_is_refused(base_url: str, monkeypatch: py
 
 
 @given(st.text(max_size=30).map("http://".__add__) | st.from_regex(r"http://[\[\]:@.a-z0-9?#/%]{0,20}", fullmatch=True))
-@settings(max_examples=30, deadline=None)
 def test_no_address_raises_a_foreign_error(address: str) -> None:
     """Neither when a model is made, nor when its client is."""
 
@@ -480,7 +479,6 @@ def replaced(value: Any, place: tuple[Any, ...], other: Any) -> Any:
     return copy
 
 
-@settings(max_examples=40, deadline=None)
 @given(changes=st.lists(st.tuples(st.sampled_from(PLACES), JSON), min_size=20, max_size=20), structured=st.booleans())
 def test_no_answer_whatever_is_in_it_raises_anything_foreign(
     *, changes: list[tuple[tuple[Any, ...], Any]], structured: bool

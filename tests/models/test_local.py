@@ -49,7 +49,7 @@ LOOKUP = ToolSpec(name="lookup", description="Look a fact up", parameters={"type
 class Verdict(BaseModel):
     """A judge's answer."""
 
-    reasoning: str = Field(max_length=80)
+    reasoning: str = Field(max_length=40)
     winner: Literal["for", "against"] | None
 
 
@@ -90,14 +90,14 @@ async def test_the_engine_gives_the_log_probabilities_of_choices(path: Path) -> 
 
 
 async def test_a_ballot_is_the_same_whatever_the_engine_was_asked_before(path: Path) -> None:
-    """After any six requests, and with others in flight: what is reused of a prompt would move the probabilities."""
-    said = "Rents rose by 15 per cent in four years, and 31 of 40 shops closed. " * 3
+    """After any four requests, and with others in flight: what is reused of a prompt would move the probabilities."""
+    said = "Rents rose by 15 per cent in four years, and 31 of 40 shops closed. "
     model, random = LocalModel(path), Random(5)
     ballot = question(f"Side A:\n{said}\nSide B:\nNo.\nWhich side? Answer A or B.", choices=("A", "B"), max_tokens=None)
 
     def another() -> ModelRequest:
         # some share the beginning of the ballot, which is what the engine could reuse
-        begun = str(ballot.messages[-1]["content"])[: random.randrange(0, 400)]
+        begun = str(ballot.messages[-1]["content"])[: random.randrange(0, 140)]
         choices = random.choice([None, ("A", "B")])
         return question(f"{begun} {random.random()}", choices=choices, max_tokens=random.randrange(1, 6))
 
@@ -108,7 +108,7 @@ async def test_a_ballot_is_the_same_whatever_the_engine_was_asked_before(path: P
 
     first = await cast()
     for _ in range(2):
-        for _ in range(3):
+        for _ in range(2):
             await ask(model, another())
         assert await cast() == pytest.approx(first, abs=1e-6)
     assert await cast() == pytest.approx(first, abs=1e-6), "right after itself"
@@ -219,7 +219,7 @@ async def test_opening_words_hold_no_control_tokens(path: Path) -> None:
 @pytest.mark.parametrize("begins", ["", "Trams are quiet, because"])
 async def test_a_text_has_no_more_sentences_than_it_may(path: Path, most: int, begins: str) -> None:
     """The grammar ends it, in one paragraph, even if the model would go on."""
-    request = question("Tell a long story.", sentences=most, max_tokens=300, begins=begins)
+    request = question("Tell a long story.", sentences=most, max_tokens=120, begins=begins)
     answered = await ask(LocalModel(path), request)
     if answered.finish == "stop":
         assert answered.text.rstrip("\"')”’»")[-1] in ".!?…"
@@ -227,15 +227,11 @@ async def test_a_text_has_no_more_sentences_than_it_may(path: Path, most: int, b
     assert len(re.findall(r"[.!?…](?= )", answered.text)) < most + answered.text.count("e.g.")
 
 
-@pytest.mark.parametrize("temperature", [0.0, 1.0, 1.8])
+@pytest.mark.parametrize("temperature", [0.0, 1.8])
 async def test_a_structured_answer_fits_its_schema_at_any_temperature(path: Path, temperature: float) -> None:
     """The grammar leaves nothing else."""
-    model = LocalModel(path)
-    async with model.open_connections():
-        for side in ("trams", "cars"):
-            request = question(f"Who won, if not {side}?", output=Verdict, max_tokens=None, temperature=temperature)
-            answered = await ask(model, request)
-            assert isinstance(answered.data, Verdict)
+    request = question("Who won, if not trams?", output=Verdict, max_tokens=None, temperature=temperature)
+    assert isinstance((await ask(LocalModel(path), request)).data, Verdict)
 
 
 async def test_a_structured_answer_that_does_not_fit_is_asked_for_once_more_with_more_room(path: Path) -> None:
@@ -243,9 +239,9 @@ async def test_a_structured_answer_that_does_not_fit_is_asked_for_once_more_with
     schema = {"type": "object", "properties": {"n": {"type": "array", "items": {"type": "integer"}, "minItems": 20}}}
     with pytest.raises(OutputTruncated):
         await ask(LocalModel(path), question(output={**schema, "required": ["n"]}, max_tokens=4))
-    name = "a name that takes its time, and with it tokens, " * 2
+    name = "a name that takes its time, and tokens"
     roomy = {"type": "object", "properties": {"n": {"enum": [name]}}, "required": ["n"]}
-    answered = await ask(LocalModel(path), question(output=roomy, max_tokens=20, temperature=0.0))
+    answered = await ask(LocalModel(path), question(output=roomy, max_tokens=12, temperature=0.0))
     assert answered.data == {"n": name}
     assert answered.usage.calls == 2
 
@@ -260,7 +256,7 @@ async def test_tools_are_offered_before_the_schema_is_asked_for(path: Path) -> N
 async def test_a_prompt_that_repeats_the_last_one_s_beginning_is_computed_in_part(path: Path) -> None:
     """Cached tokens are reported, and are most of them."""
     model = LocalModel(path)
-    beginning = "Trams are quiet. " * 40
+    beginning = "Trams are quiet. " * 20
     await ask(model, question(beginning, max_tokens=4))
     answered = await ask(model, question(beginning + "And you?", max_tokens=4))
     assert answered.usage.cached_tokens is not None
@@ -337,7 +333,7 @@ async def test_an_engine_that_dies_is_started_anew_for_the_same_call(path: Path)
     model = LocalModel(path)
     begun = asyncio.Event()
     await ask(model, question())
-    request = question(max_tokens=60, extra=ENDLESS, on_text=lambda _: begun.set())
+    request = question(max_tokens=12, extra=ENDLESS, on_text=lambda _: begun.set())
     task = asyncio.create_task(ask(model, request))
     await begun.wait()
     os.kill(engine_pid(path), signal.SIGKILL)

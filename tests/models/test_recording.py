@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
@@ -169,7 +169,6 @@ async def test_a_followed_debate_is_replayed_with_its_text_in_one_piece(path: Pa
     assert again == ["So.\nIndeed."] * 4
 
 
-@settings(max_examples=25, deadline=None)
 @given(losses=st.lists(st.sampled_from(["fine", "down", "refused", "blank"]), min_size=1, max_size=8))
 def test_a_debate_that_lost_answers_is_replayed_as_it_went(losses: list[str]) -> None:
     """Retries, their notices and attempts, what was lost and what was paid: all of it as it was."""

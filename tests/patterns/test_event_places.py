@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate import (
@@ -158,7 +158,6 @@ def misplaced(events: Iterable[BaseEvent]) -> list[str]:
 
 
 @pytest.mark.parametrize("name", PATTERNS)
-@settings(max_examples=20)
 @given(example=examples())
 def test_every_event_has_a_place_and_calls_at_once_have_different_ones(name: str, example: Example) -> None:
     """Of all patterns, whatever models say, in whatever order they answer, and whichever of them fail."""

@@ -7,7 +7,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate import (
@@ -120,7 +120,6 @@ def test_nobody_speaks_twice_at_once(speakers: list[str]) -> None:
 
 
 @pytest.mark.parametrize("kind", ["debate", "round robin"])
-@settings(max_examples=30)
 @given(data=st.data(), order=orders, count=st.integers(2, 4), rounds=st.integers(1, 3), seed=st.integers(0, 99))
 async def test_what_a_speaker_sees_follows_from_the_order(
     kind: str, data: st.DataObject, order: Any, count: int, rounds: int, seed: int
@@ -276,7 +275,6 @@ async def test_cancelling_the_run_cancels_all_who_speak_and_keeps_what_was_said(
     assert handle.raw.status == "interrupted"
 
 
-@settings(max_examples=25)
 @given(data=st.data(), order=orders, count=st.integers(2, 4), seed=st.integers(0, 9))
 async def test_a_run_that_ends_at_any_call_is_resumed_to_the_same_result(
     data: st.DataObject, order: Any, count: int, seed: int

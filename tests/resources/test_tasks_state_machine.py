@@ -6,7 +6,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -225,6 +225,4 @@ def as_dict(task: Task) -> dict[str, Any]:
 
 
 TestTaskCollection = TaskCollectionMachine.TestCase
-TestTaskCollection.settings = settings(
-    max_examples=80, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+TestTaskCollection.settings = settings(max_examples=80, stateful_step_count=40)

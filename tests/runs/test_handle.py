@@ -14,7 +14,6 @@ from flowdebate import generator, handler, sequencer
 from flowdebate.errors import ConfigurationError
 from flowdebate.runs.events import CallStarted, ModelCalled, RunFinished, RunStarted, TextDelta
 from flowdebate.testing import FunctionModel, ScriptedModel
-from tests.blocks.pipelines import LAW
 
 if TYPE_CHECKING:
     from flowdebate.runs.context import Context
@@ -38,7 +37,6 @@ def counting(steps: int, *, fails: bool = False) -> Any:
     return handler(count)
 
 
-@LAW
 @given(st.integers(0, 4), st.booleans(), st.lists(st.integers(0, 8), min_size=1, max_size=3))
 def test_every_reader_gets_every_event(steps: int, fails: bool, late: list[int]) -> None:  # noqa: FBT001
     """However many there are and however late they come, from RunStarted to RunFinished; then iteration just ends."""

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate import Debater, Limits, Price, debate, generator, sequencer
@@ -40,7 +40,6 @@ def answers() -> FunctionModel:
     return FunctionModel(lambda request: VERDICT if request.block.endswith("-judge") else f"by {request.block}")
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.integers(1, 3), st.integers(1, 12))
 def test_a_limit_of_calls_is_never_passed_and_what_was_argued_is_a_beginning(rounds: int, most: int) -> None:
     """The debate ends with a prefix of what it would have been, and says that a limit ended it."""

@@ -21,7 +21,7 @@ from flowdebate.models.usage import Usage
 from flowdebate.runs.events import ModelCalled, RunFinished, RunStarted
 from flowdebate.store import MemoryStore
 from flowdebate.testing import FunctionModel, ModelResponse, ScriptedModel
-from tests.blocks.pipelines import FEW, LAW, SMALL, Boom, Journal, Pipeline, pipelines
+from tests.blocks.pipelines import SMALL, Boom, Journal, Pipeline, pipelines
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.anyio
 
 
-@LAW
 @given(pipelines(), SMALL)
 def test_every_run_begins_and_ends_with_its_own_events(recipe: Pipeline, value: int) -> None:
     """First RunStarted, last RunFinished, one of each, on every way out; the status is how it ended."""
@@ -110,7 +109,6 @@ def draws(name: str = "draw") -> Block[Any, Any]:
     return handler(draw, name=name)
 
 
-@LAW
 @given(
     st.integers(),
     st.lists(st.integers(0, 3), min_size=1, max_size=4),
@@ -145,7 +143,6 @@ USAGES = st.builds(
 )
 
 
-@LAW
 @given(st.lists(USAGES, max_size=4), st.booleans())
 def test_usage_is_the_sum_and_unknown_is_not_nothing(usages: list[Usage], max_concurrency: bool) -> None:  # noqa: FBT001
     """One call whose tokens nobody knows makes the sum unknown; no call at all is nothing."""
@@ -309,7 +306,6 @@ async def test_one_block_in_a_thousand_runs_at_once_does_not_mix() -> None:
         assert result.seed == number
 
 
-@FEW
 @given(pipelines(pauses=2), st.lists(SMALL, min_size=2, max_size=4))
 def test_a_block_s_runs_do_not_depend_on_each_other(recipe: Pipeline, values: list[int]) -> None:
     """At the same time they come to what they come to alone."""

@@ -10,7 +10,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate import Debater, Limits, debate, human
@@ -108,7 +108,6 @@ async def test_a_reader_is_told_what_the_result_has(name: str) -> None:
 
 
 @given(drawn=st.integers(0, 10**6), unknown=st.sampled_from(["", "1-x", "99-000000000000"]))
-@settings(max_examples=20)
 async def test_behind_any_mark_comes_exactly_the_rest(drawn: int, unknown: str) -> None:
     """While the run is in memory, and from its journal; behind an unknown mark everything comes again."""
     store = MemoryStore()
@@ -619,7 +618,6 @@ async def test_pages_hold_at_any_time_and_any_id(began: tuple[float, ...]) -> No
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.text(max_size=5), st.booleans()), max_size=30), st.integers(0, 30))
-@settings(max_examples=30)
 async def test_every_reader_gets_each_calls_text_once_and_whole(
     pieces: list[tuple[str, str, bool]], joins: int
 ) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate.errors import ConfigurationError
@@ -39,7 +39,6 @@ LONG = Source.of(
 )
 
 
-@settings(deadline=None, max_examples=50)
 @given(st.text(alphabet="ab .\n", max_size=6_000), st.lists(st.integers(0, 6_000), max_size=5))
 def test_passages_are_the_whole_text_cut(text: str, starts: list[int]) -> None:
     """In order, none too long, none across two pages, and nothing but white space is missing."""

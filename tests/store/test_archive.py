@@ -8,7 +8,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate import consensus
@@ -96,7 +96,6 @@ async def answers(archive: Archive) -> list[Any]:
     ]
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(acts, st.booleans()), max_size=12))
 def test_it_answers_as_the_archive_in_memory_does(told: list[tuple[Act, bool]]) -> None:
     """Whatever both are told, and whichever of two archives in the same store is asked: all its laws hold here too."""

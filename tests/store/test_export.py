@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import jsonschema
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate.errors import BadFile, ConfigurationError, FlowDebateError, RunExists, RunNotFound, StoreError
@@ -156,7 +156,6 @@ def whole_runs(draw: st.DrawFn) -> tuple[StoredRun, list[StepRow]]:
 many_runs = st.lists(whole_runs(), max_size=3, unique_by=lambda one: one[0].header.run_id)
 
 
-@settings(max_examples=25, deadline=None)
 @given(many_runs)
 def test_runs_come_back_as_they_were_from_any_store_to_any_other(runs: list[tuple[StoredRun, list[StepRow]]]) -> None:
     """In all their fields, whatever is written in them, several in one file; and each line fits the schema."""
@@ -327,7 +326,6 @@ async def refused(lines: list[Any], message: str) -> None:
             await store.close()
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.data())
 def test_whatever_befalls_a_file_its_runs_are_whole_or_not_there(data: st.DataObject) -> None:
     """Cut off, or with other bytes in it: one clear error at most, and each run that is there has all its steps."""

@@ -163,7 +163,7 @@ def test_models_do_not_fail_without_failures() -> None:
     assert found.broken is None
     assert seen
 
-    @settings(max_examples=20, database=None)
+    @settings(database=None)
     @given(examples(failures=False))
     def without_faults(example: Example) -> None:
         assert not example.faults

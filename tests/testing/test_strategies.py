@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from flowdebate.testing.cases import DebateCase
 
 SIDES = (Debater("anna", "for"), Debater("ben", "against"))
-QUICK = settings(max_examples=60, database=None)
+QUICK = settings(database=None)
 
 
 def smallest(strategy: SearchStrategy[Any], condition: Callable[[Any], bool] = lambda _: True) -> Any:
@@ -231,7 +231,6 @@ def test_hostile_values_and_replies_have_exceptions_among_them() -> None:
         assert isinstance(drawn(strategy, lambda value: isinstance(value, Exception)), (Sabotage, ModelError))
 
 
-@settings(max_examples=40, deadline=None)
 @given(debates())
 def test_a_users_property_test_reads_like_this(case: DebateCase) -> None:
     """`case.run_sync()` runs a drawn debate to its end."""
@@ -270,7 +269,6 @@ def test_debates_vary_in_every_part(what: str) -> None:
     assert OPEN[what](drawn(debates(), OPEN[what]))
 
 
-@settings(max_examples=30, deadline=None)
 @given(debates(debaters=SIDES, max_rounds=2, moderated=False, terminate_when=None))
 def test_options_of_ones_own_are_kept(case: DebateCase) -> None:
     """What is fixed is in every case; `moderated=False` leaves the moderator out."""
@@ -279,7 +277,6 @@ def test_options_of_ones_own_are_kept(case: DebateCase) -> None:
     assert {entry.agent_name for entry in raw.transcript} == {"anna", "ben"}
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.sampled_from(names_of("debate")).flatmap(lambda name: debates(format=name, debaters=SIDES, moderated=False)))
 def test_a_format_is_held_with_blocks_of_ones_own(case: DebateCase) -> None:
     """Its phases say how many rounds there are; where an audience decides, it votes before and after."""
@@ -296,7 +293,6 @@ class Deal(BaseModel):
     price: int
 
 
-@settings(max_examples=30, deadline=None)
 @given(debates(output_schema=Deal, moderated=True))
 def test_deliverables_are_drawn_from_the_schema(case: DebateCase) -> None:
     """With an `output_schema`, the model's synthesis is an instance of it."""
@@ -309,7 +305,6 @@ def test_deliverables_may_be_given() -> None:
     assert drawn(debates(output_schema=schema, deliverables=st.just({"n": 7}))).run_sync().output == {"n": 7}
 
 
-@settings(max_examples=30, deadline=None)
 @given(debates(judge=Returns({"verdict": "v", "winner": None, "reasoning": "r"}), up_to_rounds=1))
 def test_a_judge_of_ones_own_is_put_to_the_test(case: DebateCase) -> None:
     """A fixed role is taken in every case."""
@@ -339,7 +334,6 @@ def test_answers_know_blocks_by_what_they_ask_for() -> None:
     assert raw.found.model_copy(update={"judging": None}) == DebateVerdict.model_validate(case.answers.verdict)
 
 
-@settings(max_examples=20, deadline=None)
 @given(debates(judge="swap", debaters=SIDES, up_to_rounds=1, synthesizer=False))
 def test_a_judge_that_scores_finds_what_was_drawn(case: DebateCase) -> None:
     """Where each side is to be scored, the scores are those of the drawn verdict."""

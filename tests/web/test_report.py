@@ -13,7 +13,7 @@ from html.parser import HTMLParser
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate.errors import BadFile, ProviderFailed
@@ -258,7 +258,6 @@ TEXTS = Parts(REPORT).texts
 
 
 @given(at=st.integers(0, sum(len(text) for *_, text in TEXTS) - 1), char=st.characters(exclude_categories=["Cs", "Cc"]))
-@settings(max_examples=30)
 async def test_any_other_character_on_the_page_is_found(at: int, char: str) -> None:
     """Wherever it stands: in the words of a debater, of the page, or in a number."""
     row, column = [(line - 1, column + at) for line, column, text in TEXTS for at in range(len(text))][at]
@@ -276,7 +275,6 @@ async def test_any_other_character_on_the_page_is_found(at: int, char: str) -> N
 
 
 @given(at=st.integers(0, len(journal_in(REPORT)) - 1), char=st.characters(min_codepoint=32, exclude_categories=["Cs"]))
-@settings(max_examples=30)
 async def test_any_other_character_in_the_journal_is_found(at: int, char: str) -> None:
     """Any recorded answer, and all that stands around it."""
     journal = journal_in(REPORT)

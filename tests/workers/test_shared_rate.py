@@ -72,7 +72,7 @@ async def test_three_processes_keep_one_limit(a_server: Server) -> None:
     assert asked[-1] - asked[0] >= (3 * number - burst) * each - 0.25
 
 
-@settings(deadline=None, max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     number=st.integers(1, 40),
     requests=st.integers(1, 1000),

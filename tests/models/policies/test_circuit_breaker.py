@@ -176,7 +176,7 @@ class BreakerMachine(RuleBasedStateMachine):
         assert self.breaker.seconds_left == max(0, left)
 
 
-BreakerMachine.TestCase.settings = settings(max_examples=50, stateful_step_count=40, deadline=None)
+BreakerMachine.TestCase.settings = settings(stateful_step_count=40)
 TestBreakerMachine = BreakerMachine.TestCase
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
@@ -390,7 +390,6 @@ def trees(outcomes: st.SearchStrategy[tuple[Any, ...]]) -> st.SearchStrategy[Tre
 
 
 @given(tree=trees(st.just((down,))))
-@settings(max_examples=50, deadline=None)
 def test_attempts_never_multiply(tree: Tree) -> None:
     """However models are nested, one loop repeats: at most its attempts for each model that is asked in the end."""
     leaves: list[Leaf] = []
@@ -404,7 +403,6 @@ def test_attempts_never_multiply(tree: Tree) -> None:
 
 
 @given(tree=trees(st.lists(st.sampled_from(OUTCOMES), min_size=1, max_size=4).map(tuple)))
-@settings(max_examples=50, deadline=None)
 def test_the_account_is_what_the_models_saw(tree: Tree) -> None:
     """Whatever they answer, each request that a model saw is one attempt, and the other way round."""
     leaves: list[Leaf] = []

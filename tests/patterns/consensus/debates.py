@@ -11,8 +11,6 @@ from hashlib import sha256
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from hypothesis import HealthCheck, settings
-
 from flowdebate import consensus
 from flowdebate.errors import FlowDebateWarning, ProviderFailed
 from flowdebate.measures import Jaccard
@@ -33,9 +31,6 @@ if TYPE_CHECKING:
 TASK = "How can rents be affordable?"
 NAMES = ("ann", "bob", "cy", "di", "ed", "flo", "gus", "hal", "ida", "jo")
 THREE = NAMES[:3]
-
-QUICK = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-"""For laws over whole debates, of which each is up to a few hundred calls."""
 
 _PHASES = {"propose": "proposal", "criticise": "critique", "revise": "revision", "vote": "vote"}
 _EVENTS = tuple(made for made in vars(emitted).values() if isinstance(made, type) and hasattr(made, "kind"))

@@ -14,7 +14,7 @@ from flowdebate.models.circuit_breaker import Breakers
 from flowdebate.patterns.consensus.agents import create_conclusive_judge, create_tie_judge
 from flowdebate.resources.archive import Archive
 
-from .debates import NAMES, QUICK, TASK, THREE, Call, World, check_emitted, comparable, consensus_events, model, plan
+from .debates import NAMES, TASK, THREE, Call, World, check_emitted, comparable, consensus_events, model, plan
 
 if TYPE_CHECKING:
     from flowdebate.blocks.sequencer import Sequencer
@@ -34,7 +34,6 @@ def everything(names: tuple[str, ...], **options: Any) -> Sequencer[Any, Any]:
     )
 
 
-@QUICK
 @given(
     size=st.integers(1, 7),
     seed=seeds,
@@ -66,7 +65,6 @@ def test_the_order_of_arrival_changes_nothing(
     assert found[0] == found[1] == found[2]
 
 
-@QUICK
 @given(size=st.integers(1, 5), seed=seeds, order=seeds, failing=st.sampled_from((0.0, 0.2)))
 def test_the_same_seed_gives_the_same_debate(size: int, seed: int, order: int, failing: float) -> None:
     """Prompts, output and events, to the last one, wherever answers arrive in the same order."""

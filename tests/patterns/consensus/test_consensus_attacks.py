@@ -17,7 +17,7 @@ from tests.patterns.consensus.test_consensus_rendering import MARK, check_same_l
 from tests.prompts.nasty import texts
 from tests.prompts.test_attacks import CONTROL_TOKENS
 
-from .debates import QUICK, THREE, Call, check_emitted, model, plan
+from .debates import THREE, Call, check_emitted, model, plan
 
 arguments = [attack for attack in ATTACKS if attack.place == "argument"]
 called = [attack for attack in ATTACKS if attack.place != "argument"]
@@ -90,7 +90,6 @@ def test_no_attack_changes_what_others_are_shown(attack: Any) -> None:
     check(*held(attack.written(own="ann", other="bob")))
 
 
-@QUICK
 @given(text=texts)
 def test_no_text_changes_what_others_are_shown(text: str) -> None:
     """Any characters at all, in all of these places at once."""

@@ -16,7 +16,7 @@ from flowdebate.patterns.consensus.schemas import Critique
 from flowdebate.runs.events import ModelCalled
 from tests.patterns.debates import events
 
-from .debates import NAMES, QUICK, TASK, THREE, Call, World, check_emitted, model, plan
+from .debates import NAMES, TASK, THREE, Call, World, check_emitted, model, plan
 
 
 def test_there_is_a_task_for_each_call_with_what_it_came_to() -> None:
@@ -46,7 +46,6 @@ def test_there_is_a_task_for_each_call_with_what_it_came_to() -> None:
     assert len(events(result, ModelCalled)) == len(tasks)
 
 
-@QUICK
 @given(
     size=st.integers(1, 5),
     seed=st.integers(0, 999),

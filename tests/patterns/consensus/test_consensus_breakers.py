@@ -17,7 +17,7 @@ from flowdebate.runs.events import CircuitChanged
 from tests.ids import shown
 from tests.patterns.debates import events
 
-from .debates import NAMES, QUICK, TASK, THREE, Call, check_emitted, model, plan, within
+from .debates import NAMES, TASK, THREE, Call, check_emitted, model, plan, within
 
 FIVE = NAMES[:5]
 CALLS = 1 + 2 + 1 + 1
@@ -153,7 +153,6 @@ def test_a_half_open_circuit_lets_two_trials_through_at_a_time() -> None:
     assert breakers.state("bob") == "closed"
 
 
-@QUICK
 @given(at=st.integers(0, 3 * CALLS - 1))
 def test_cancellation_is_no_failure(at: int) -> None:
     """Wherever a debate is cancelled, no circuit has counted it, and none is left with a trial under way."""

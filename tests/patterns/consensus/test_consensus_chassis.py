@@ -19,7 +19,7 @@ from flowdebate.patterns.state import ProviderFailure
 from flowdebate.runs.events import ModelCalled
 from tests.patterns.debates import events
 
-from .debates import NAMES, QUICK, TASK, Call, World, answer_of, check_emitted, model, plan, within
+from .debates import NAMES, TASK, Call, World, answer_of, check_emitted, model, plan, within
 
 if TYPE_CHECKING:
     from flowdebate.runs.context import Context
@@ -33,7 +33,6 @@ def held(world: World, **options: Any) -> Any:
         return error.run
 
 
-@QUICK
 @given(size=st.integers(1, 4), seed=st.integers(0, 999), failing=st.sampled_from((0.0, 0.2, 0.5)))
 def test_each_call_of_an_agent_is_a_turn(size: int, seed: int, failing: float) -> None:
     """It starts once; then it is finished, or the agent's role has failed. Only those who are asked have turns."""
@@ -52,7 +51,6 @@ def test_each_call_of_an_agent_is_a_turn(size: int, seed: int, failing: float) -
     assert len(failed) == len(started) - len(finished)
 
 
-@QUICK
 @given(seed=st.integers(0, 999), failing=st.sampled_from((0.0, 0.2)), rounds=st.integers(1, 3))
 def test_rounds_start_and_end_as_those_of_all_patterns(seed: int, failing: float, rounds: int) -> None:
     """Counted from 1; the last one is followed by the reason in the output."""

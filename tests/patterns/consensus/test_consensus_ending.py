@@ -12,7 +12,7 @@ from flowdebate.errors import OutputError, ProviderFailed
 from flowdebate.measures import Jaccard
 from flowdebate.patterns.consensus.agents import create_conclusive_judge, create_tie_judge
 
-from .debates import NAMES, QUICK, TASK, THREE, Call, answer_of, check_emitted, model, plan
+from .debates import NAMES, TASK, THREE, Call, answer_of, check_emitted, model, plan
 
 if TYPE_CHECKING:
     from flowdebate.patterns.consensus.schemas import ConsensusOutput, EarlyEnd, RoundsAsked
@@ -341,7 +341,6 @@ def test_what_was_not_heard_is_not_sure() -> None:
 # A budget
 
 
-@QUICK
 @given(
     size=st.integers(1, 5),
     more=st.integers(0, 60),
@@ -443,7 +442,6 @@ def test_the_first_to_end_the_rounds_is_named() -> None:
     assert ended(plan(max_rounds=2, **options).run_sync(TASK, model=model()).output) == ("predicate", 1)
 
 
-@QUICK
 @given(max_rounds=st.integers(1, 6), size=st.integers(1, 4))
 def test_a_debate_ends_after_max_rounds(max_rounds: int, size: int) -> None:
     """Whatever is said in it."""

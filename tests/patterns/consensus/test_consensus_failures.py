@@ -28,7 +28,7 @@ from flowdebate.models.base import ModelResponse
 from flowdebate.patterns.consensus.agents import create_conclusive_judge, create_tie_judge
 from flowdebate.runs.events import TextDelta
 
-from .debates import NAMES, QUICK, TASK, THREE, Call, answer_of, check_emitted, model, plan
+from .debates import NAMES, TASK, THREE, Call, answer_of, check_emitted, model, plan
 
 PHASES = ("proposal", "critique", "revision", "vote")
 WHISPER = "Xanthippe"
@@ -173,7 +173,6 @@ def test_failures_are_in_the_order_of_phases_and_agents() -> None:
 # What nobody hears of
 
 
-@QUICK
 @given(size=st.integers(1, 6), seed=st.integers(0, 10**6), failing=st.sampled_from((0.1, 0.4, 0.8)))
 def test_what_failed_is_in_no_prompt_and_nowhere_in_the_result(size: int, seed: int, failing: float) -> None:
     """Text that came before a failure, a refusal's reason, an answer that does not fit: only `failures` has a word."""

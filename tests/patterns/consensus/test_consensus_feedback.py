@@ -15,7 +15,7 @@ from flowdebate.errors import LimitReached, NoProposals, ProviderFailed
 from flowdebate.measures import Jaccard
 from flowdebate.resources.archive import Archive, CritiquePattern, PastDebate, PersonaRecord
 
-from .debates import NAMES, QUICK, TASK, THREE, Call, World, answer_of, check_emitted, comparable, model, plan
+from .debates import NAMES, TASK, THREE, Call, World, answer_of, check_emitted, comparable, model, plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -76,7 +76,6 @@ async def test_without_a_winner_no_rating_changes() -> None:
     assert ratings == {}
 
 
-@QUICK
 @given(size=st.integers(1, 8), seeds=st.lists(st.integers(0, 999), min_size=1, max_size=4))
 def test_ratings_are_zero_sum_over_any_number_of_debates(size: int, seeds: list[int]) -> None:
     """Rating changes add up to zero, and the archive has the sum of the reported changes."""

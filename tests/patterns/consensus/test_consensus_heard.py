@@ -12,7 +12,7 @@ from flowdebate.errors import ConnectionLost
 from flowdebate.models import ModelResponse
 from flowdebate.patterns.consensus.events import ConsensusDecided
 
-from .debates import NAMES, QUICK, TASK, Call, answer_of, check_emitted, model, plan
+from .debates import NAMES, TASK, Call, answer_of, check_emitted, model, plan
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -52,7 +52,6 @@ def test_an_agreement_on_the_only_proposal_left_is_weak() -> None:
     assert decided.strength == "weak"
 
 
-@QUICK
 @given(size=st.integers(2, 7), lost=st.sets(st.sampled_from(NAMES[1:7])), confidence=st.floats(0, 1))
 def test_no_vote_claims_more_than_was_heard(size: int, lost: set[str], confidence: float) -> None:
     """The confidence is at most the share of proposals heard; no agreement is unanimous while one is missing."""

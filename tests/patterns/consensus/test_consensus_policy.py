@@ -22,7 +22,7 @@ from flowdebate.store.memory import MemoryStore
 from flowdebate.testing import FunctionModel
 from tests.patterns.debates import events
 
-from .debates import NAMES, QUICK, TASK, THREE, Call, World, answer_of, call_of, check_emitted, model, plan
+from .debates import NAMES, TASK, THREE, Call, World, answer_of, call_of, check_emitted, model, plan
 
 if TYPE_CHECKING:
     from flowdebate.models.base import ModelRequest
@@ -114,7 +114,6 @@ def test_a_stand_in_answers_while_the_circuit_is_open() -> None:
     assert breakers.state("bob") == "open"
 
 
-@QUICK
 @given(seed=st.integers(0, 999), failing=st.sampled_from((0.2, 0.5, 0.8)))
 def test_with_a_stand_in_that_answers_nothing_is_missing(seed: int, failing: float) -> None:
     """However many calls fail: all propose, all that is asked for is answered, and all vote."""

@@ -15,7 +15,7 @@ from flowdebate.patterns.consensus.rounds import split_position
 from flowdebate.resources.archive import Archive
 from flowdebate.store import MemoryStore
 
-from .debates import QUICK, TASK, THREE, Call, answer_of, check_emitted, model, plan
+from .debates import TASK, THREE, Call, answer_of, check_emitted, model, plan
 
 
 def stating(call: Call) -> Any:
@@ -104,7 +104,6 @@ class Cut(Exception):
     """A failure of the application."""
 
 
-@QUICK
 @given(st.integers(0, 14))
 def test_a_run_that_stops_anywhere_asks_the_same_when_it_is_resumed(answered: int) -> None:
     """A resumed run has the prompts that it began with: no recorded answer is asked for again."""

@@ -14,7 +14,7 @@ from flowdebate import Persona
 from flowdebate.patterns.consensus.agents import create_conclusive_judge, create_tie_judge
 from flowdebate.resources.archive import Archive
 
-from .debates import NAMES, QUICK, Call, World, answer_of, model, plan
+from .debates import NAMES, Call, World, answer_of, model, plan
 
 if TYPE_CHECKING:
     from flowdebate.models.base import ModelRequest
@@ -193,7 +193,6 @@ Decide which one is better. First the reasoning, then the choice: the name of it
 """)
 
 
-@QUICK
 @given(size=st.integers(1, 5), seed=st.integers(0, 999))
 def test_all_calls_of_all_agents_begin_with_the_same_words(size: int, seed: int) -> None:
     """A server reads them once: rules, task and context stand before all that differs, and nothing is put in between.

@@ -14,7 +14,7 @@ from flowdebate.patterns.consensus.relations import moments, relationships
 from flowdebate.patterns.consensus.schemas import ConsensusOutput
 from flowdebate.resources.archive import Archive
 
-from .debates import NAMES, QUICK, TASK, Call, World, answer_of, model, plan
+from .debates import NAMES, TASK, Call, World, answer_of, model, plan
 
 if TYPE_CHECKING:
     from flowdebate.patterns.consensus.schemas import Moment
@@ -55,7 +55,6 @@ def test_a_relationship_is_what_one_agent_did_to_another() -> None:
     assert [each.weight for each in apart.analytics.relationships] == [pytest.approx(-0.75), pytest.approx(-0.6)]
 
 
-@QUICK
 @given(st.integers(0, 10_000), st.integers(1, 5), st.sampled_from((0.0, 0.3)))
 def test_relationships_add_up_to_the_debate(seed: int, size: int, failing: float) -> None:
     """Every critique and every vote for another is in one of them; they follow from the stored output alone."""

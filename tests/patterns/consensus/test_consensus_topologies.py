@@ -16,7 +16,7 @@ from flowdebate.runs.events import ModelCalled
 from tests.ids import shown
 from tests.patterns.debates import events
 
-from .debates import NAMES, QUICK, TASK, THREE, Call, check_emitted, model, plan
+from .debates import NAMES, TASK, THREE, Call, check_emitted, model, plan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,7 +57,6 @@ def check_edges(output: ConsensusOutput, names: Sequence[str]) -> None:
         assert {target for _, target in edges} == (set(names) if len(names) > 1 else set())
 
 
-@QUICK
 @given(
     size=sizes,
     topology=st.sampled_from(TOPOLOGIES),
@@ -83,7 +82,6 @@ def test_each_topology_makes_as_many_critiques_as_its_formula_says(
 
 
 @given(size=st.integers(2, 10), topology=st.sampled_from(("all-to-all", "ring", "star", "sparse")))
-@QUICK
 def test_some_topologies_are_the_same_in_every_round(size: int, topology: str) -> None:
     """And in every run: neither the round nor the seed has a say in them."""
     debate = plan(NAMES[:size], topology=topology, max_rounds=2, convergence=None)
@@ -141,7 +139,6 @@ def test_a_function_may_decide_who_criticises_whom() -> None:
 @given(
     chosen=st.sets(st.tuples(st.sampled_from(THREE), st.sampled_from(THREE)).filter(lambda edge: edge[0] != edge[1]))
 )
-@QUICK
 def test_what_a_function_leaves_without_a_critic_gets_one(chosen: set[tuple[str, str]]) -> None:
     """Its own edges are all there; each proposal that it forgot has one critic more."""
 
@@ -189,7 +186,6 @@ def test_edges_that_cannot_be_are_an_error_of_the_function(bad: Any) -> None:
     away=st.sets(st.integers(0, 7), min_size=1),
     topology=st.sampled_from(TOPOLOGIES),
 )
-@QUICK
 def test_an_agent_whose_circuit_opens_is_not_asked_and_its_proposal_still_has_a_critic(
     size: int, away: set[int], topology: str
 ) -> None:

@@ -19,7 +19,7 @@ from flowdebate.resources.archive import Archive, LoggedRatings, Rating
 from flowdebate.testing import ATTACKS
 from tests.prompts.nasty import texts
 
-from .debates import NAMES, QUICK, TASK, THREE, Call, answer_of, check_emitted, model, plan
+from .debates import NAMES, TASK, THREE, Call, answer_of, check_emitted, model, plan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,7 +52,6 @@ def vote(choices: Mapping[str, str | None] | Sequence[str | None], **options: An
 # Counting
 
 
-@QUICK
 @given(
     choices=st.lists(st.sampled_from((*NAMES, "nobody", None)), min_size=1, max_size=10),
     confidence=st.floats(0, 1),
@@ -195,7 +194,6 @@ def test_a_choice_that_attacks_is_spoiled(attack: Any) -> None:
     assert (output.tally.spoiled, output.winner) == (1, "bob")
 
 
-@QUICK
 @given(written=st.lists(texts | st.sampled_from(("ann", "ANN", "[bob]")), min_size=3, max_size=3), own=st.booleans())
 def test_whatever_is_voted_is_counted(written: list[str], own: bool) -> None:  # noqa: FBT001
     """By models and by blocks of the application, in any characters, half a surrogate pair too; all can be sent on."""

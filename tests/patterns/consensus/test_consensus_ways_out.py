@@ -30,7 +30,6 @@ from tests.patterns.debates import events
 from .debates import (
     FOLLOWS,
     NAMES,
-    QUICK,
     TASK,
     THREE,
     Call,
@@ -220,7 +219,6 @@ moments = st.integers(0, CALLS + 2)
 orders = st.none() | st.integers(0, 99)
 
 
-@QUICK
 @given(at=moments, order=orders)
 def test_cancelled_at_any_moment_all_that_was_done_is_there(at: int, order: int | None) -> None:
     """The raw output, as far as it came; no task of the audit trail stays open."""
@@ -248,7 +246,6 @@ def test_cancelled_at_any_moment_all_that_was_done_is_there(at: int, order: int 
     assert handle.tasks.count("completed") == gate.answered
 
 
-@QUICK
 @given(at=moments, order=orders)
 def test_a_debate_whose_time_is_up_gives_what_was_done(at: int, order: int | None) -> None:
     """An output and no outcome, whatever is under way; it says that time was short."""
@@ -268,7 +265,6 @@ def test_a_debate_whose_time_is_up_gives_what_was_done(at: int, order: int | Non
     assert {task.status for task in result.tasks.list()} <= {"completed", "cancelled"}
 
 
-@QUICK
 @given(at=moments, order=orders)
 def test_an_error_of_the_application_at_any_moment_leaves_what_was_done(at: int, order: int | None) -> None:
     """It is raised as it is, and the handle has the raw output."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
@@ -87,7 +87,6 @@ def test_members_see_nothing_of_each_other_before_they_answer() -> None:
         assert "says the block" not in shown
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.integers(2, 5), st.integers(0, 2**32), st.sampled_from(["others", "all"]))
 def test_no_reviewer_and_no_chair_ever_sees_a_name(count: int, seed: int, scope: str) -> None:
     """Also where members write their names, and those of others, into their answers."""
@@ -113,7 +112,6 @@ def test_names_stay_where_they_are_not_to_be_hidden() -> None:
     assert "I am Ann." in model.of("-chair")[0]
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.integers(2, 5), st.integers(0, 2**32))
 def test_every_answer_is_shown_first_equally_often(count: int, seed: int) -> None:
     """So a judge that prefers what it reads first leaves the ranking a tie."""

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate import (
@@ -76,7 +76,6 @@ def test_without_shuffling_the_judge_sees_the_order_in_which_arguments_were_made
     assert made.order == tuple(range(9))
 
 
-@settings(max_examples=30)
 @given(st.integers(0, 2**63 - 1))
 def test_arguments_are_shuffled_within_their_rounds_and_the_event_says_how(seed: int) -> None:
     """The event's order is a permutation that stays within rounds, and it is the order of the prompt."""

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate import Debater, JudgeOptions, create_debate_transcript, create_judge_panel, debate
@@ -248,7 +248,6 @@ def test_a_ballot_that_cannot_be_used_is_left_out_and_recorded() -> None:
         _held(_judging(lambda *_: "I had rather not."))
 
 
-@settings(max_examples=30)
 @given(votes=st.lists(st.sampled_from(["for", "against"]), min_size=1, max_size=7), seed=st.integers(0, 9))
 def test_a_curtailed_vote_finds_for_whom_all_would_have_found(votes: list[str], seed: int) -> None:
     """Ballots that could not change the winner are saved; who wins is the same, by construction."""

@@ -9,7 +9,7 @@ from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from flowdebate import (
@@ -140,7 +140,6 @@ def by_letter(lead: float, *, mirror: bool, **options: Any) -> Any:
     return rent(debaters=sides, judge=judge, mirror=mirror).run_sync(QUESTION, model=FunctionModel(likely)).raw.verdict
 
 
-@settings(max_examples=25, deadline=None)
 @given(lead=st.floats(-3, 3), least=st.sampled_from([0.0, 0.1, 1.5]), quotes=st.booleans())
 @example(lead=1.0, least=1.5, quotes=True)
 @example(lead=0.04, least=0.0, quotes=True)
@@ -181,7 +180,6 @@ def test_the_audit_of_mirrored_debates_finds_a_judge_that_goes_by_the_last_word(
     assert (last.rate, last.p) == (0.5, 1.0)
 
 
-@settings(max_examples=40)
 @given(
     turn_order=st.sampled_from(["declared", "rotated", "shuffled"]),
     count=st.integers(2, 3),
@@ -246,7 +244,6 @@ def test_a_limit_in_the_mirror_leaves_the_debate_without_a_verdict() -> None:
     assert len(result.raw.transcript) == 4
 
 
-@settings(max_examples=25)
 @given(st.integers(1, 10), st.sampled_from(["declared", "shuffled"]), st.booleans())
 async def test_it_is_resumed_wherever_it_ended(stop: int, turn_order: Any, slow: bool) -> None:  # noqa: FBT001 - drawn
     """To the same output, without asking again what was answered in either half."""
@@ -291,7 +288,6 @@ def told(result: Any, *, mirror: bool) -> list[tuple[str, str]]:
     return [(kind, path) for kind, path in found if ("rent-mirrored" in path) is mirror]
 
 
-@settings(max_examples=40, deadline=None)
 @given(turns=st.lists(st.integers(0, 9), min_size=1, max_size=12), moderated=st.booleans())
 async def test_whichever_half_is_faster_all_that_is_told_is_in_the_same_order(
     *, turns: list[int], moderated: bool

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate import CrossQuestion, Debater, DebateTurn, FailurePolicy, Phase, debate, human, stop, submit_answer
@@ -205,7 +205,6 @@ def test_fork_pays_for_what_is_new() -> None:
     assert asyncio.run(go()) == 0
 
 
-@settings(max_examples=40, deadline=None)
 @given(debaters(), st.data())
 def test_a_transcript_with_phases_reads_back_whatever_is_said(roster: Any, data: Any) -> None:
     """Nothing that is said can pass for a heading, a question or an answer."""

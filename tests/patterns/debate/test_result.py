@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from inline_snapshot import snapshot
 from pydantic import BaseModel
@@ -95,7 +95,6 @@ def test_the_wire_form_has_camel_case_keys() -> None:
     )
 
 
-@settings(max_examples=25)
 @given(debates(synthesizer=False))
 def test_the_raw_output_survives_json_in_either_key_style(case: Any) -> None:
     """What any debate came to can be written as JSON, by alias or not, and read back as the same value."""

@@ -6,7 +6,7 @@ import asyncio
 import warnings
 from typing import TYPE_CHECKING
 
-from hypothesis import given, settings
+from hypothesis import given
 
 from flowdebate import FlowDebateWarning
 from flowdebate.errors import FlowDebateError
@@ -77,7 +77,6 @@ def _most_calls(case: DebateCase) -> int:
     return case.max_rounds * (turns * each + moderated) + 2
 
 
-@settings(max_examples=50, deadline=None)
 @given(debates())
 def test_a_valid_debate_ends_within_its_rounds(case: DebateCase) -> None:
     """It ends, in at most `max_rounds` rounds and with no more calls than its roles, and its books agree.
@@ -106,7 +105,6 @@ def test_a_valid_debate_ends_within_its_rounds(case: DebateCase) -> None:
         assert raw.rounds < case.max_rounds
 
 
-@settings(max_examples=50, deadline=None)
 @given(debates(hostile=True))
 def test_a_hostile_debate_ends_or_raises(case: DebateCase) -> None:
     """It ends within its rounds, or raises an error of the library or of the application's own; its books agree."""
@@ -122,7 +120,6 @@ def test_a_hostile_debate_ends_or_raises(case: DebateCase) -> None:
         assert run.raw.verdict is not None or run.raw.status == run.status in {"failed", "no_verdict"}
 
 
-@settings(max_examples=30, deadline=None)
 @given(debates())
 def test_a_debate_is_decided_by_its_seed(case: DebateCase) -> None:
     """The same debate with the same seed and the same answers comes to the same, twice."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate.errors import FlowDebateError, OutputError
@@ -120,7 +120,6 @@ reports = st.builds(
 )
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.lists(reports, min_size=4, max_size=4), st.integers(1, 4), st.booleans())
 def test_the_output_follows_from_the_reports(made: list[dict[str, Any]], max_rounds: int, own: bool) -> None:  # noqa: FBT001
     """Rounds, settlement, decision and summaries are what the reports say, whoever makes them."""
@@ -143,7 +142,6 @@ def test_the_output_follows_from_the_reports(made: list[dict[str, Any]], max_rou
     assert DeliberationOutput.model_validate(output.to_wire()) == output
 
 
-@settings(max_examples=50, deadline=None)
 @given(
     st.lists(hostile_replies(), min_size=1, max_size=4), st.integers(1, 3), st.sampled_from(["fail", "skip"]), st.data()
 )

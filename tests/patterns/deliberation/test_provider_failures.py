@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate import Persona
@@ -74,7 +74,6 @@ async def test_a_failure_ends_the_turns_beside_it() -> None:
     }
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.integers(0, 8), st.permutations(range(3)))
 def test_cancelled_at_any_moment_it_keeps_what_was_said(stop_at: int, order: list[int]) -> None:
     """Whoever has answered until then stands in the raw output, in declared order; tasks are all ended."""

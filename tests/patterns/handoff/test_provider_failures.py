@@ -16,7 +16,6 @@ from flowdebate.patterns.handoff import HandoffMade
 from flowdebate.testing import FunctionModel, ScriptedModel
 from flowdebate.testing.cases import Sabotage
 from flowdebate.testing.strategies import hostile_replies, termination_predicates
-from tests.blocks.pipelines import LAW
 from tests.patterns.debates import events
 
 from .speakers import FORMS, NAMES, PROPOSITION, SPEAKERS, morals, over, turns
@@ -175,7 +174,6 @@ def check_whole(output: HandoffOutput, told: list[HandoffMade]) -> None:
     assert all(entry.next_agent_name in NAMES for entry in output.transcript)
 
 
-@LAW
 @given(
     st.lists(REPLIES, min_size=1, max_size=4),
     st.sampled_from(FORMS),

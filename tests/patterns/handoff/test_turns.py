@@ -15,7 +15,6 @@ from flowdebate.patterns.events import RoundsEnded, RoundStarted, TurnFinished, 
 from flowdebate.patterns.handoff import HandoffEntry, HandoffMade
 from flowdebate.runs.events import ModelCalled
 from flowdebate.testing import ScriptedModel
-from tests.blocks.pipelines import LAW
 from tests.patterns.debates import events
 
 from .speakers import FORMS, NAMES, PROPOSITION, in_turn, morals, over, script, turns
@@ -100,7 +99,6 @@ def test_the_first_is_the_first_declared_or_who_is_said_to_be(first: Any) -> Non
     assert "Who." not in model.calls[0].prompt
 
 
-@LAW
 @given(st.integers(1, 12), st.integers(0, 14), st.sampled_from(FORMS))
 def test_there_are_exactly_so_many_turns_or_fewer_if_the_application_says_so(
     max_turns: int, enough: int, form: TransitionForm
@@ -182,7 +180,6 @@ def test_the_audit_trail_has_a_task_for_each_turn() -> None:
 LOTTERY = morals(transition="text", on_invalid="random", max_turns=6)
 
 
-@LAW
 @given(st.integers(0, 2**53))
 def test_lots_repeat_with_the_seed_and_fall_on_others_only(seed: int) -> None:
     """Each turn has a lot of its own."""

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate import FlowDebateError, Limits, review
@@ -91,7 +91,6 @@ def held(reviewers: Reviewers, *, names: Sequence[str], models: Mapping[str, str
     return review(name="x", reviewers=people, sources=CODE, model=merger, **options).run_sync(QUESTION, seed=1)
 
 
-@settings(max_examples=60, deadline=None)
 @given(found_by, verdicts_of, models_of)
 def test_no_finding_that_says_something_vanishes_and_none_is_confirmed_by_its_author_alone(
     found: dict[str, list[Any]], said: dict[Any, str], models: dict[str, str]
@@ -120,7 +119,6 @@ def test_no_finding_that_says_something_vanishes_and_none_is_confirmed_by_its_au
         assert (finding.place.problem is None) == (finding.place.found is not False)
 
 
-@settings(max_examples=40, deadline=None)
 @given(found_by, verdicts_of, models_of, st.randoms())
 def test_the_order_of_the_reviewers_changes_nothing(
     found: dict[str, list[Any]], said: dict[Any, str], models: dict[str, str], random: Any
@@ -133,7 +131,6 @@ def test_the_order_of_the_reviewers_changes_nothing(
     assert one.findings == other.findings
 
 
-@settings(max_examples=30, deadline=None)
 @given(drafts, st.integers(1, 4), st.sampled_from(["one", "two"]))
 def test_what_all_of_them_find_is_one_finding(draft: dict[str, Any], count: int, other: str) -> None:
     """Raised by all, and so examined by nobody; confirmed where they are of two models."""
@@ -156,7 +153,6 @@ ANYTHING = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(ANYTHING, min_size=1, max_size=8))
 def test_every_review_ends_whatever_blocks_answer(answers: list[Any]) -> None:
     """With an output, or with an error that names the block."""

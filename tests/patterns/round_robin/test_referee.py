@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate import Persona, handler, round_robin
@@ -222,7 +222,6 @@ reports = st.fixed_dictionaries(
 ORDER = [(number, name) for number in (1, 2, 3) for name in NAMES]
 
 
-@settings(max_examples=50, deadline=None)
 @given(reports=st.lists(reports, min_size=1, max_size=3))
 def test_no_report_changes_who_speaks_or_when_it_ends(reports: list[dict[str, Any]]) -> None:
     """Whatever it finds, of whomever: three rounds in declared order, and an audit of each about the panel only."""
@@ -239,7 +238,6 @@ def test_no_report_changes_who_speaks_or_when_it_ends(reports: list[dict[str, An
         assert len(assessed) == len(set(assessed))
 
 
-@settings(max_examples=50, deadline=None)
 @given(replies=st.lists(hostile_replies() | reports, min_size=1, max_size=4))
 def test_no_model_in_the_referees_role_changes_who_speaks_or_when_it_ends(replies: list[Any]) -> None:
     """Whatever it answers, or fails with: what it loses is lost, and the panel goes its way."""
@@ -262,7 +260,6 @@ def test_no_model_in_the_referees_role_changes_who_speaks_or_when_it_ends(replie
     assert sorted([*lost, *(audit.round for audit in output.audits)]) == [1, 2, 3]
 
 
-@settings(max_examples=50, deadline=None)
 @given(values=st.lists(hostile_values() | reports, min_size=1, max_size=3))
 def test_a_hostile_function_in_the_referees_role_ends_nothing_early(values: list[Any]) -> None:
     """With any function as its referee a panel goes on in declared order, or raises: it never just ends."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate import Debater, FailurePolicy, FlowDebateWarning, Persona, StandIn, debate, round_robin
@@ -115,7 +115,6 @@ def test_the_events_of_a_round_come_in_order() -> None:
     assert {event.stance for event in events(result, TurnStarted)} == {None}
 
 
-@settings(max_examples=30, deadline=None)
 @given(
     roster=st.lists(names(), min_size=2, max_size=5, unique_by=as_seen),
     rounds=st.integers(1, 4),
@@ -197,7 +196,6 @@ def _told(event: Any) -> tuple[Any, ...]:
     return (event.kind, *(getattr(event, field, None) for field in fields))
 
 
-@settings(max_examples=50, deadline=None)
 @given(
     roster=st.lists(names(), min_size=2, max_size=4, unique_by=as_seen),
     script=st.lists(arguments() | st.just(LOST), min_size=1, max_size=6),

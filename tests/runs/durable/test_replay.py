@@ -12,7 +12,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate import (
@@ -216,7 +216,6 @@ LIVES = st.builds(
 
 
 @given(LIVES, st.data())
-@settings(max_examples=40)
 async def test_any_moment_of_a_journal_gives_the_events_so_far(life: Life, data: st.DataObject) -> None:
     """In order; where several were asked at once, up to their order. Nobody is asked, and nothing is done again."""
     done = Forbidden()
