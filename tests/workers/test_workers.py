@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import signal
 import time
 from collections import Counter
@@ -25,7 +26,7 @@ from flowdebate.workers import Workers
 from flowdebate.workers.__main__ import load, main
 from flowdebate.workers.queue import DELAYS, Delay
 from flowdebate.workers.reaper import number_of, worker_id
-from tests.workers.conftest import until
+from tests.workers.conftest import ROOT, until
 
 if TYPE_CHECKING:
     from flowdebate.store.base import StepKind
@@ -224,6 +225,40 @@ async def test_a_worker_that_stops_loses_no_call(fleet: Fleet) -> None:
     async with fleet.working(workers):
         assert (await over(workers, run_id)).status == "complete"
     assert len(fleet.models.asked) == CALLS
+
+
+async def test_sessions_are_bounded(fleet: Fleet, a_server: Server) -> None:
+    """Those of a worker with all its runs in progress, and of a client that submits many at once, as documented."""
+    text = (ROOT / "docs" / "workers.md").read_text("utf-8")
+    found = re.search(r"A worker opens up to (\d+) PostgreSQL sessions, a client up to (\d+)", text)
+    assert found is not None
+    workers, most = fleet.workers(), 0
+    with psycopg.connect(a_server.url, autocommit=True) as watching:
+
+        def count() -> int:
+            row = watching.execute("SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'")
+            return int((row.fetchone() or (0,))[0]) - 1
+
+        def watch(seconds: float) -> int:
+            ends, seen = time.monotonic() + seconds, 0
+            while time.monotonic() < ends:
+                seen = max(seen, count())
+                time.sleep(0.01)
+            return seen
+
+        others = count()
+        watched = asyncio.ensure_future(asyncio.to_thread(watch, 2.0))
+        await asyncio.gather(*(workers.submit("city", f"Question {number}?") for number in range(16)))
+        await asyncio.gather(*(workers.overview() for _ in range(2)))
+        most = await watched - others
+        assert 0 < most <= int(found[2])
+        fleet.models.answering.clear()
+        await workers.close()
+        others = count()
+        fleet.process(max_concurrency=8)
+        await fleet.models.until(8)
+        most = await asyncio.to_thread(watch, 3.0) - others
+        assert 0 < most <= int(found[1])
 
 
 async def test_a_worker_does_not_wait_for_ever(fleet: Fleet) -> None:
