@@ -537,7 +537,7 @@ def test_a_task_is_written_as_json_with_camel_case_keys(work: Watched) -> None:
         "seq": 1,
     }
     assert json.loads(json.dumps(work.tasks.to_wire())) == {"collectionId": "work", "tasks": [expected]}
-    no_run = {"kind": "task_changed", "path": "", "at": 0.0}  # no run
+    no_run = {"kind": "task_changed", "path": "", "at": 1000.0}  # no run: by the collection's clock
     last = {**no_run, "collectionId": "work", "change": "claimed", "task": expected}
     assert json.loads(json.dumps(work.events[-1].to_wire())) == last
 

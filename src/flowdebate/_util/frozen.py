@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 
 from pydantic import BaseModel
 
+from flowdebate._util.wire import WireModel, share_fields_set
 from flowdebate.errors import ReadOnly
 
 
@@ -50,12 +51,15 @@ def freeze(value: Any) -> Any:  # noqa: ANN401 - of the same type
     if type(value) in _UNCHANGING:
         return value
     if isinstance(value, list):
-        return FrozenList([freeze(part) for part in value])
+        return FrozenList([part if type(part) in _UNCHANGING else freeze(part) for part in value])
     if isinstance(value, dict):
         return FrozenDict({key: freeze(part) for key, part in value.items()})
     if isinstance(value, BaseModel):
+        if isinstance(value, WireModel):
+            share_fields_set(value)
         fields = vars(value)
-        changes = {name: new for name, old in fields.items() if (new := freeze(old)) is not old}
+        parts = [(name, old) for name, old in fields.items() if type(old) not in _UNCHANGING]
+        changes = {name: new for name, old in parts if (new := freeze(old)) is not old}
         return value.model_copy(update=changes) if changes else value
     return value
 

@@ -101,19 +101,13 @@ def takes(function: Callable[..., object], count: int) -> bool:
     return _fits(signature, count)
 
 
-def is_awaitable(outcome: object) -> bool:
-    """Whether `outcome` must be awaited; decided by its type, since attributes of values may be slow or wrong."""
-    kind: Any = type(outcome)
-    return _awaits(kind)
-
-
 @lru_cache(maxsize=256)  # a class of pydantic takes its time to say that it lacks an attribute
 def _awaits(kind: Hashable) -> bool:
     return hasattr(kind, "__await__")
 
 
 async def result_of(outcome: Any) -> Any:  # noqa: ANN401 - the result of the application's function
-    """`outcome`, awaited if it is awaitable."""
+    """`outcome`, awaited if it is awaitable: decided by its type, since attributes of values may be slow or wrong."""
     kind: Any = type(outcome)
     return await outcome if _awaits(kind) else outcome
 
@@ -153,7 +147,8 @@ class Handler(Block[InT, OutT]):
                 self.name,
                 held,
             )
-        result: OutT = await outcome if is_awaitable(outcome) else outcome
+        kind: Any = type(outcome)
+        result: OutT = await outcome if _awaits(kind) else outcome
         return result
 
     def outline(self) -> Outline:

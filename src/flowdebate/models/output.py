@@ -23,6 +23,7 @@ from pydantic import (
 from pydantic_core import from_json, to_json
 
 from flowdebate._messages import problems_of, shown
+from flowdebate._util.wire import WireModel, share_fields_set
 from flowdebate.errors import ConfigurationError, SchemaViolation
 
 
@@ -133,6 +134,8 @@ class OutputSchema:
         except ValidationError as error:
             answer = value if isinstance(value, str) else None
             raise SchemaViolation(problems_of(error, got=False), answer=answer) from None
+        if isinstance(checked, WireModel):
+            share_fields_set(checked)
         return checked if self._unwrap is None else getattr(checked, self._unwrap)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from random import Random
@@ -117,8 +117,10 @@ class Attempt:
     """Class name of the error, "cancelled" for a cancelled request; None for an answer."""
 
 
-def total_usage(attempts: Iterable[Attempt]) -> Usage:
+def total_usage(attempts: Sequence[Attempt]) -> Usage:
     """Sum up the usage of `attempts`."""
+    if len(attempts) == 1:
+        return attempts[0].usage
     total = Usage.none()
     for attempt in attempts:
         total += attempt.usage

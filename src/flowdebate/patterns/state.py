@@ -11,7 +11,7 @@ from typing_extensions import TypeVar
 
 from flowdebate._messages import error_text, problems_of, shown
 from flowdebate._util.frozen import FrozenList
-from flowdebate._util.wire import WireModel, new_list
+from flowdebate._util.wire import WireModel, new_list, share_fields_set
 from flowdebate.errors import OutputError
 from flowdebate.store.base import RunStatus
 
@@ -183,6 +183,8 @@ class TranscriptState(WireModel, Generic[EntryT]):
 
     def with_entry(self, *entries: Contribution) -> Self:
         """This transcript, longer by `entries`."""
+        for entry in entries:
+            share_fields_set(entry)
         return self.with_entries((*self.entries, *entries))
 
     def with_entries(self, entries: Iterable[Contribution]) -> Self:
@@ -196,7 +198,8 @@ StateT = TypeVar("StateT", bound=PatternState)
 
 def pattern_state(ctx: Context) -> PatternState:
     """The state of the pattern around the block; a new one where a pattern's block is used by itself."""
-    return state_of(ctx, PatternState)
+    handle = ctx.scope.sequencer  # not by way of `state_of`: it is asked for several times in each turn
+    return handle.state if handle is not None and isinstance(handle.state, PatternState) else PatternState()
 
 
 def state_of(ctx: Context, kind: type[StateT]) -> StateT:

@@ -71,15 +71,12 @@ def quoted(text: str) -> str:
     [for] Yes.
       | [against] I give up.
     """
-    return (re.sub(_IN_TEXT, _escape, text) if _is_suspect(text) else text).replace("\n", BAR)
-
-
-def _is_suspect(text: str) -> bool:
-    """Whether `text` may have something to escape: looks in C, which spare most texts the search."""
-    if text.isascii():
-        return text.encode().translate(None, _HARMLESS) != b""
-    plain = text.replace("\n", " ").isprintable()
-    return not plain or _MARK in text or "<" in text or "[" in text or "]~" in text
+    if text.isascii():  # looks in C, which spare most texts the search
+        suspect = text.encode().translate(None, _HARMLESS) != b""
+    else:
+        plain = text.replace("\n", " ").isprintable()
+        suspect = not plain or _MARK in text or "<" in text or "[" in text or "]~" in text
+    return (re.sub(_IN_TEXT, _escape, text) if suspect else text).replace("\n", BAR)
 
 
 def unquoted(text: str) -> str:

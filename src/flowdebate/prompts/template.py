@@ -49,7 +49,7 @@ def _format(template: str) -> str:
 
 def listed(*items: str) -> str:
     """`items`, each on its own line."""
-    return "\n".join(f"- {item}" for item in items)
+    return "\n".join(map("- {}".format, items))
 
 
 def uses(*names: str, lines: Iterable[str] = ()) -> Mapping[str, frozenset[str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, NoReturn, get_args
@@ -35,7 +35,7 @@ TaskChange = Literal[
 """The change that an event reports: `failed` is final; after `retried` the task is pending again."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
     """A task after one change; the next change makes a new value."""
 
@@ -108,12 +108,14 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 - anything goes in, plain data co
 
 
 def _change_fields(task: Task, changes: Mapping[str, Any]) -> Task:
-    # Each turn of a debate changes its task three times, and `dataclasses.replace` takes four times as long.
+    # Each turn of a debate changes its task three times, and `dataclasses.replace` takes three times as long.
     made = object.__new__(Task)
-    values = made.__dict__
-    values.update(task.__dict__)
-    values.update(changes)
+    for name in _WIRE_KEYS:
+        _set(made, name, changes[name] if name in changes else getattr(task, name))
     return made
+
+
+_set = object.__setattr__  # tasks are frozen
 
 
 class Outcome(NamedTuple):
@@ -213,7 +215,7 @@ class TaskCollection(Protectable):
         self._unfinished: dict[str, None] = {}  # in order of creation: claims do not pass all finished tasks
         self._counts: Counter[TaskStatus] = Counter()
         self._on_change = on_change
-        self._unsent: deque[TaskChanged] = deque()  # changes by a listener wait until it has returned
+        self._unsent: list[TaskChanged] = []  # changes by a listener wait until it has returned
         self._busy = False
 
     @property
@@ -414,7 +416,7 @@ class TaskCollection(Protectable):
         if listener is None:
             return
         for change, task in changes:
-            unsent.append(TaskChanged(collection_id=self._collection_id, change=change, task=task))
+            unsent.append(TaskChanged(collection_id=self._collection_id, change=change, task=task, at=task.updated_at))
         if self._busy:  # inside a listener's call: that of the change before delivers these as well
             return
         failures: list[Exception] = []
@@ -422,7 +424,7 @@ class TaskCollection(Protectable):
         try:
             while unsent:
                 try:
-                    listener(unsent.popleft())
+                    listener(unsent.pop(0))
                 except Exception as error:  # noqa: BLE001 - it is raised once everything is delivered
                     failures.append(error)
         finally:

@@ -115,19 +115,35 @@ def _check(name: str, value: object, kind: type | tuple[type, ...], allowed: str
 class Reserved(NamedTuple):
     """Estimated usage of a request, reserved before it is sent."""
 
+    request: ModelRequest
     tokens: int
-    unknown: Usage
-    """The usage to count if the server does not report it."""
     cost: float
+
+    @property
+    def unknown(self) -> Usage:
+        """The usage to count if the server does not report it."""
+        prompt, room = estimate_tokens(self.request.characters), self.request.settings.max_tokens
+        return Usage(calls=1, prompt_tokens=prompt, cached_tokens=0, completion_tokens=room or _ANSWER)
 
 
 class Budget:
     """Counts the requests of one run against its `Limits`; the run's `Meter`."""
 
-    __slots__ = ("_calls", "_cost", "_in_flight", "_limits", "_tokens", "_unpriced", "_working_seconds", "raised")
+    __slots__ = (
+        "_calls",
+        "_cost",
+        "_counts_tokens",
+        "_in_flight",
+        "_limits",
+        "_tokens",
+        "_unpriced",
+        "_working_seconds",
+        "raised",
+    )
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
+        self._counts_tokens = limits.tokens is not None or limits.prices is not None or prices_known()
         self._in_flight: list[Reserved] = []
         self._calls = 0
         self._tokens = 0
@@ -171,13 +187,17 @@ class Budget:
 
     def reserve(self, model: str, request: ModelRequest) -> Reserved:
         """Reserve the usage of a request that is about to be sent; LimitReached if it exceeds a limit."""
-        reserved = self.estimate(model, request)
         limits, flying = self._limits, self._in_flight
-        self._check("calls", limits.calls, self._calls + len(flying), 1)
-        self._check("tokens", limits.tokens, self._tokens + sum(r.tokens for r in flying), reserved.tokens)
+        estimated = limits.tokens is not None or limits.cost is not None or limits.prices is not None
+        reserved = self.estimate(model, request) if estimated else Reserved(request, 0, 0.0)
+        if limits.calls is not None:
+            self._check("calls", limits.calls, self._calls + len(flying), 1)
+        if limits.tokens is not None:
+            self._check("tokens", limits.tokens, self._tokens + sum(r.tokens for r in flying), reserved.tokens)
         if limits.cost is not None:
             self._check("cost", limits.cost, (self.cost or 0.0) + sum(r.cost for r in flying), reserved.cost)
-        self._check("working_seconds", limits.working_seconds, self._working_seconds, 0)  # nobody knows its duration
+        if limits.working_seconds is not None:  # nobody knows its duration
+            self._check("working_seconds", limits.working_seconds, self._working_seconds, 0)
         self._in_flight.append(reserved)
         return reserved
 
@@ -185,13 +205,14 @@ class Budget:
         """Replace a reservation by the usage of its attempt."""
         assert isinstance(reserved, Reserved)  # noqa: S101 - the result of `reserve`
         self.release(reserved)
-        usage = attempt.usage
-        if usage.total_tokens is None:  # unknown is not zero: with such a server nothing would be limited
-            usage = reserved.unknown
         self._calls += 1
         self._working_seconds += attempt.seconds
         if self._counts_tokens:
-            self._tokens += usage.total_tokens or 0
+            usage, tokens = attempt.usage, attempt.usage.total_tokens
+            if tokens is None:  # unknown is not zero: with such a server nothing would be limited
+                usage = reserved.unknown
+                tokens = usage.total_tokens or 0
+            self._tokens += tokens
             self._unpriced.append((attempt.model, usage))
             if self._limits.prices is not None:
                 _ = self.cost  # an application's own prices are asked while its run goes on
@@ -205,8 +226,10 @@ class Budget:
 
     def release(self, reserved: object) -> None:
         """Release the reservation of a request that was not sent."""
-        # By identity: two requests that are in flight together may have the same estimate.
-        del self._in_flight[next(i for i, other in enumerate(self._in_flight) if other is reserved)]
+        for index, other in enumerate(self._in_flight):
+            if other is reserved:  # two requests that are in flight together may have the same estimate
+                del self._in_flight[index]
+                return
 
     def time_is_up(self) -> LimitReached:
         """Return the error of a run that has used up its `seconds`."""
@@ -214,23 +237,21 @@ class Budget:
         self.raised.append(LimitReached("seconds", limit=self._limits.seconds, used=self._limits.seconds))
         return self.raised[-1]
 
-    @property
-    def _counts_tokens(self) -> bool:
-        return self._limits.tokens is not None or self._limits.prices is not None or prices_known()
-
-    def _check(self, kind: str, limit: float | None, used: float, more: float) -> None:
-        if limit is not None and (used >= limit or used + more > limit):
+    def _check(self, kind: str, limit: float, used: float, more: float) -> None:
+        if used >= limit or used + more > limit:
             self.raised.append(LimitReached(kind, limit=limit, used=used))
             raise self.raised[-1]
 
     def estimate(self, model: str, request: ModelRequest) -> Reserved:
         """What a request is expected to use."""
         if not self._counts_tokens:
-            return Reserved(0, Usage.unknown(), 0.0)
-        prompt = estimate_tokens(request.characters)
-        room = request.settings.max_tokens
-        known = Usage(calls=1, prompt_tokens=prompt, cached_tokens=0, completion_tokens=room or 0)
-        unknown = Usage(calls=1, prompt_tokens=prompt, cached_tokens=0, completion_tokens=room or _ANSWER)
+            return Reserved(request, 0, 0.0)
+        known = Usage(
+            calls=1,
+            prompt_tokens=estimate_tokens(request.characters),
+            cached_tokens=0,
+            completion_tokens=request.settings.max_tokens or 0,
+        )
         # a model without a price is refused before it is asked
         priced = self._limits.prices is not None or self._limits.cost is not None
-        return Reserved(known.total_tokens or 0, unknown, (self.price_of(model, known) or 0.0) if priced else 0.0)
+        return Reserved(request, known.total_tokens or 0, (self.price_of(model, known) or 0.0) if priced else 0.0)

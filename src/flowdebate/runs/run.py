@@ -256,7 +256,7 @@ class Run:
     opened: list[tuple[int, Any]] = field(default_factory=list, init=False)
     """The depth in the run and the handle of each resource, in the order in which they were opened."""
     _warned: set[str] = field(default_factory=set, init=False)
-    _open_connections: AsyncExitStack = field(default_factory=AsyncExitStack, init=False)
+    _open_connections: AsyncExitStack | None = field(default=None, init=False)
     _opened_models: dict[int, Model] = field(default_factory=dict, init=False)
 
     def __post_init__(self, limits: Limits | None) -> None:
@@ -513,10 +513,13 @@ class Run:
         self._opened_models[id(model)] = model  # held, so that no other model gets its id
         connect = getattr(model, "open_connections", None)
         if connect is not None:
+            self._open_connections = self._open_connections or AsyncExitStack()
             await self._open_connections.enter_async_context(connect())
 
     async def close(self) -> None:
         """Close the models' connections; a failure to close one is only logged."""
+        if self._open_connections is None:
+            return
         try:
             await self._open_connections.aclose()
         except Exception:

@@ -168,7 +168,8 @@ def stop_reason(state: DebateState, max_rounds: int) -> StopReason | None:
     """
     if state.round >= max_rounds:
         return "max_rounds"
-    return "moderator_done" if state.decision is not None and state.decision.done else None
+    decision = state.decision
+    return "moderator_done" if decision is not None and decision.done else None
 
 
 def raw_output(loop: Loop, ctx: Context, status: RunStatus) -> DebateRawOutput:

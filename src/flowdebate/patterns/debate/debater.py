@@ -369,12 +369,12 @@ class PhasedWording(RolePrompt[DebaterTemplate]):
 
     def wording(self, ctx: Context) -> Wording[DebaterTemplate]:
         handle = ctx.scope.sequencer
-        if handle is None or not getattr(handle.state, "phases", None):  # asked for six times in each turn
-            return super().wording(ctx)
-        phase = state_of(ctx, DebateState).phase
-        if phase is None or phase.turn_length is None:
-            return super().wording(ctx)
-        return self._of_length(phase.turn_length).wording(ctx)
+        if handle is not None and getattr(handle.state, "phases", None):
+            phase = state_of(ctx, DebateState).phase
+            if phase is not None and phase.turn_length is not None:
+                return self._of_length(phase.turn_length).wording(ctx)
+        known = ctx.scope.looked_up.get(self)  # asked for five times in each turn
+        return super().wording(ctx) if known is None else known
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -413,7 +413,7 @@ class DebaterPrompt:
 
     def render_turn(self, _: object, ctx: Context, entries: Sequence[DebateContributionEntry] | None = None) -> str:
         """The transcript, or some of its `entries`, and the task."""
-        state, template = state_of(ctx, DebateState), self.wording.template(ctx)
+        state, template = state_of(ctx, DebateState), self.wording.wording(ctx).template
         decided, now = state.decision, state.turn_of(self.agent_name)
         briefing, new_angle = (None, None) if decided is None else (decided.briefing, decided.new_angle)
         if self.anonymity is not None:
@@ -476,8 +476,10 @@ class DebaterPrompt:
 
     async def second_try(self, text: str, form: Callable[[], AnswerForm], ctx: Context) -> SecondTry | None:
         """What to ask once more in place of a turn that copies, or ends on another side; None for any other."""
-        copied = self.replace_copy(text, form, ctx)
-        facts, template = state_of(ctx, DebateState).facts, self.wording.template(ctx)
+        template = self.wording.wording(ctx).template
+        # other templates may ask for quotations
+        copied = self.replace_copy(text, form, ctx) if template is CONCISE_DEBATER else None
+        facts = state_of(ctx, DebateState).facts
         if copied is not None or not facts or not any(facts.by_stance.values()) or self.examines(ctx):
             return copied
         leader = await leader_in(text.removeprefix(self.begin(ctx, template, 0)), self.sorter, facts, ctx)
@@ -497,13 +499,12 @@ class DebaterPrompt:
 
     def replace_copy(self, text: str, form: Callable[[], AnswerForm], ctx: Context) -> SecondTry | None:
         """What to ask once more where a turn copies earlier ones; None if it does not."""
-        template = self.wording.template(ctx)
-        if template is not CONCISE_DEBATER:  # others may ask for quotations
-            return None
         from flowdebate.measures.similarity import NOT_COPIED, measure_copy
 
         said = self.entries(ctx)
-        copies = {entry: measure_copy(text.removeprefix(self.begin(ctx, template, 0)), entry.text) for entry in said}
+        copies = {
+            entry: measure_copy(text.removeprefix(self.begin(ctx, CONCISE_DEBATER, 0)), entry.text) for entry in said
+        }
         worst = max(copies.values(), default=NOT_COPIED)
         if worst.excess <= 1:
             return None
