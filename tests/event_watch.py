@@ -8,19 +8,23 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from dataclasses import fields, is_dataclass
 from functools import wraps
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from jsonschema import Draft202012Validator
 from pydantic import BaseModel
 from pydantic.alias_generators import to_camel
 
 from flowdebate._util.wire import BaseEvent
 from flowdebate.events import event_schema, wire_of
 from flowdebate.runs.run import Records
+
+# checks of addresses, for which jsonschema compiles a grammar in each process: a second and a half
+sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
+from jsonschema import Draft202012Validator  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
