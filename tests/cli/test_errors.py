@@ -59,6 +59,10 @@ MISUSE = {
     "serve --budget-cost 5": "--budget-cost needs the prices of models: add --price IN/OUT.",
     "serve --budget-calls 0": "--budget-calls must be an int >= 1, got 0",
     "mcp --app a:b --budget-tokens 9": "--budget-tokens and --app do not go together: the Service has its own.",
+    "queue a:b submit": "submit needs a QUESTION; it, --run-id and --priority are for submit alone.",
+    "queue a:b show Q": "submit needs a QUESTION; it, --run-id and --priority are for submit alone.",
+    "queue a:b resume --priority 3": "submit needs a QUESTION; it, --run-id and --priority are for submit alone.",
+    "queue a:b submit Q --priority 101": "--priority must be an int from 0 to 100, got 101",
     "audit --schedule full": "Leave --schedule out without --rejudge",
 }
 """What is said of a command line; None where only the form is looked at."""

@@ -133,6 +133,19 @@ def test_a_run_in_progress_is_not_deleted(gated: Stage, gate: Gate) -> None:
     assert gated.http.delete(f"/api/v1/runs/{run_id}").status_code == 404
 
 
+def test_a_run_that_can_wait_says_so(gate: Gate) -> None:
+    """`priority` in the body that begins it: lower ones begin first; it is 422 beyond 100."""
+    with staged(lambda: Service(store="memory:", model=gate, max_concurrency=1)) as stage:
+        stage.begin()
+        gate.wait_for_call()
+        ids = [stage.post("/runs", BRIEF | {"priority": priority}).json()["runId"] for priority in (9, 0)]
+        gate.let(100)
+        late, soon = (stage.get(f"/runs/{run_id}?wait=30").json() for run_id in ids)
+        assert (late["status"], soon["status"]) == ("complete", "complete")
+        assert soon["updatedAt"] < late["updatedAt"]
+        assert stage.post("/runs", BRIEF | {"priority": 101}).status_code == 422
+
+
 def test_too_many_runs_are_asked_to_come_later(gate: Gate) -> None:
     """One more than may run is queued; beyond those that may wait, 429 with Retry-After."""
     with staged(lambda: Service(store="memory:", model=gate, max_concurrency=1, max_queued=1)) as stage:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +15,8 @@ from typing import TYPE_CHECKING
 import httpx2
 import pytest
 
+from flowdebate.cli.serving import _make_service
+from flowdebate.errors import ConfigurationError
 from tests.cli.stage import COMMAND
 from tests.server.stage import BRIEF, read_frames
 from tests.warm import Warm
@@ -203,6 +206,33 @@ def test_misuse_is_explained(tmp_path: Path, arguments: tuple[str, ...], said: s
     assert code == 2
     assert said in told
     assert "Traceback" not in told
+
+
+def test_the_environment_says_where_a_server_listens_and_what_bounds_its_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Address, port and limits; options win, and what is no number is refused before anything is served."""
+    with socket.socket() as opened:
+        opened.bind(("127.0.0.2", 0))
+        port = str(opened.getsockname()[1])
+    (tmp_path / "token").write_text("the-token-of-this-test")
+    given = {"FLOWDEBATE_HOST": "127.0.0.2", "FLOWDEBATE_PORT": port, "FLOWDEBATE_MAX_CALLS": "3"}
+    given |= {"FLOWDEBATE_MAX_TOKENS": "500", "FLOWDEBATE_MAX_SECONDS": "1.5"}
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    with Warm(COMMAND, "serve", "--token-file", "token", stderr=subprocess.PIPE, cwd=tmp_path) as process:
+        assert process.stderr is not None
+        assert f"Serving http://127.0.0.2:{port}/" in process.stderr.readline().decode()
+    options = dict.fromkeys(("model", "price", "max_calls", "max_tokens", "max_seconds", "keep_days"))
+    options |= dict.fromkeys(("budget_calls", "budget_tokens", "budget_cost"))
+    for own, calls in ((None, 3), (2, 2)):
+        service = _make_service(None, "memory:", {**options, "max_calls": own}, None, recover=False)
+        bounds = service._recipes._limits
+        assert bounds is not None
+        assert (bounds.calls, bounds.tokens, bounds.seconds) == (calls, 500, 1.5)
+    monkeypatch.setenv("FLOWDEBATE_MAX_CALLS", "many")
+    with pytest.raises(ConfigurationError, match="FLOWDEBATE_MAX_CALLS"):
+        _make_service(None, "memory:", options, None, recover=False)
 
 
 def test_a_taken_port_is_named(tmp_path: Path) -> None:

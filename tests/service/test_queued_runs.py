@@ -339,6 +339,25 @@ async def frames(http: httpx2.AsyncClient, path: str, **headers: str) -> AsyncIt
                 lines.clear()
 
 
+async def test_workers_count_the_budget_of_an_owner(fleet: Fleet) -> None:
+    """In PostgreSQL, for all of them together; others go on, and 429 says which budget it is and until when."""
+    workers = fleet.workers(owner_budget=Limits(calls=CALLS + 1))
+    ann, bob = ({"owner": f"{name} {workers.name}"} for name in ("ann", "bob"))
+    async with over_http(served(workers)) as http, fleet.working(workers):
+
+        async def begin(labels: dict[str, str]) -> httpx2.Response:
+            return await http.post("/runs", json={"pattern": "city", "question": QUESTION, "labels": labels})
+
+        for labels, expected in ((ann, "complete"), (ann, "limit"), (bob, "complete")):
+            run_id = (await begin(labels)).json()["runId"]
+            assert (await http.get(f"/runs/{run_id}?wait=30")).json()["status"] == expected
+        refused = await begin(ann)
+        assert refused.status_code == 429
+        assert f"{ann['owner']!r} is reached: {CALLS + 1} of {CALLS + 1} calls used, until " in refused.json()["detail"]
+        assert 0 < int(refused.headers["retry-after"]) <= 86_400
+    assert len(fleet.models.asked) == 2 * CALLS + 1
+
+
 async def test_workers_and_their_service_share_a_budget(fleet: Fleet) -> None:
     """What workers ask counts, and the service begins nothing more once it is used up."""
     workers = fleet.workers(budget=Limits(calls=CALLS + 2))

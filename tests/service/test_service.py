@@ -283,6 +283,66 @@ async def test_runs_beyond_those_in_progress_wait_for_their_turn() -> None:
         assert model.calls == 3 * 6 + 2  # of the fork the judge and the synthesizer
 
 
+async def test_owners_of_runs_that_wait_take_turns() -> None:
+    """Lower priorities come first, also where a run was refused its place once; recovered runs keep their order."""
+    store, model, patterns = MemoryStore(), Gate(at=0), {"it": rent()}
+
+    async def order() -> list[str]:
+        ended = sorted(await store.runs(labels={}), key=lambda run: run.updated_at)
+        return [run.header.run_id for run in ended]
+
+    async def begin(service: Service, owner: str, numbers: range, **options: Any) -> None:
+        for number in numbers:
+            await service.begin("it", QUESTION, run_id=f"{owner}{number}", labels={"owner": owner}, **options)
+
+    async with Service(patterns, store=store, model=model, max_concurrency=1, recover=True) as service:
+        await begin(service, "a", range(1))
+        await model.reached.wait()
+        await begin(service, "late", range(2), priority=7)
+        await begin(service, "a", range(1, 4))
+        await begin(service, "b", range(1))
+        model.opened.set()
+        await service.wait("late1")
+        assert await order() == ["a0", "a1", "b0", "a2", "a3", "late0", "late1"]
+        for wrong in (-1, 101, True):
+            with pytest.raises(ConfigurationError, match="priority"):
+                await service.begin("it", QUESTION, priority=wrong)
+    model.at, model.calls, model.opened = 0, 0, asyncio.Event()
+    model.reached.clear()
+    async with Service(patterns, store=store, model=model, max_concurrency=1, recover=True) as service:
+        await begin(service, "c", range(1))
+        await model.reached.wait()
+        await begin(service, "d", range(2), priority=3)
+        await begin(service, "e", range(2))
+        closing = asyncio.ensure_future(service.close())
+        await asyncio.sleep(0)
+        model.opened.set()
+        await closing
+    async with Service(patterns, store=store, model=model, max_concurrency=1, recover=True) as service:
+        await service.recover()
+        await service.wait("d1")
+        assert [each for each in await order() if each[0] in "de" and each[1:] in "01"] == ["e0", "e1", "d0", "d1"]
+
+
+async def test_an_owner_has_so_many_runs_in_progress_at_most() -> None:
+    """The rest of what may run at once is for others, who need not wait, however many of theirs do."""
+    model, patterns = Gate(at=0), {"it": rent()}
+    async with Service(patterns, store="memory:", model=model, max_concurrency=3, owner_concurrency=1) as service:
+        states = {}
+        for run_id in ("a0", "a1", "b0", "a2", "b1", "c0", "d0"):
+            state = await service.begin("it", QUESTION, run_id=run_id, labels={"owner": run_id[0]})
+            states[run_id] = state.status
+            if run_id == "a0":
+                await model.reached.wait()
+                model.at = model.calls  # the first call of the next one waits as well
+        waiting = {run_id for run_id, status in states.items() if status == "queued"}
+        assert {"a1", "a2"} <= waiting
+        assert states["b0"] == "running"
+        model.opened.set()
+        for run_id in states:
+            assert (await service.wait(run_id)).status == "complete"
+
+
 async def test_a_resumed_run_waits_for_its_turn() -> None:
     """It is asked for as often as anybody likes, and resumed once."""
     model = Gate(at=0)

@@ -33,6 +33,8 @@ __all__ = ("main", "service")
 
 TOKEN = "a-token-of-this-soak-test"  # noqa: S105 - it opens nothing else
 OWNERS = ("ann", "bob")
+LATER = 2 * 10**6
+"""The number of the one run of an owner who comes when the others have a backlog."""
 CALLS = 5
 
 
@@ -67,6 +69,8 @@ class Chaos:
         """When a worker was killed, and its process."""
         self.log: list[tuple[float, str]] = []
         self.ended = False
+        self.backlog = 0
+        """How many runs waited when the last owner came."""
 
     @property
     def workers(self) -> list[subprocess.Popen[bytes]]:
@@ -145,7 +149,7 @@ class Chaos:
 
 async def begin(chaos: Chaos, number: int, accepted: dict[str, str], pattern: str = "city") -> None:
     """Begin a run until a server accepts it; the id makes that safe to repeat."""
-    owner, run_id = OWNERS[number % 2], f"{pattern}-{number}"
+    owner, run_id = "eve" if number == LATER else OWNERS[number % 2], f"{pattern}-{number}"
     body = {"pattern": pattern, "question": f"Question {number}?", "runId": run_id, "labels": {"owner": owner}}
     while True:
         with suppress(httpx2.TransportError):
@@ -191,6 +195,12 @@ async def _soak(chaos: Chaos, models: Any, runs: int) -> bool:  # noqa: C901 - o
 
     supervising, beginning = asyncio.ensure_future(supervise()), asyncio.ensure_future(begin_all())
     await begin(chaos, 10**6, accepted, "poison")  # its question is that of no other run
+    while len(accepted) < runs // 2:  # noqa: ASYNC110 - other tasks add to it
+        await asyncio.sleep(0.1)
+    async with httpx2.AsyncClient(trust_env=False, timeout=30) as http:
+        headers = {"authorization": f"Bearer {TOKEN}"}
+        chaos.backlog = (await http.get(f"{chaos.url}/api/v1/queue", headers=headers)).json()[0]["waiting"]
+    await begin(chaos, LATER, accepted)
     for step in range(12):
         await asyncio.sleep(8)
         chaos.kill_worker()
@@ -259,6 +269,8 @@ async def _judge(  # noqa: C901 - one line of the table after the other
         ]
         if again:
             taken_over.append(min(again))
+    later = stored[f"city-{LATER}"]
+    before = [each for each in stored.values() if later.header.created_at < each.updated_at < later.updated_at]
     given_up = stored[poison[0]].status if poison[0] in stored else "lost"
     table = {
         "debates accepted": len(accepted),
@@ -268,6 +280,7 @@ async def _judge(  # noqa: C901 - one line of the table after the other
         "paid twice (asked again 0.6 s after the answer was recorded)": len(paid_twice),
         "neighbours counted as dead letters": len(counted),
         "poison run": given_up,
+        "the one run of an owner who came later": f"behind {chaos.backlog} that waited; {len(before)} ended before it",
         "calls repeated": asked - CALLS * (len(accepted) - len(poison)),
         "first repeated call after a kill, seconds": ", ".join(f"{each:.1f}" for each in sorted(taken_over)) or "-",
         "seconds": round(time.time() - began),

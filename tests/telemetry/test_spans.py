@@ -163,6 +163,7 @@ async def test_what_the_spans_of_a_debate_say() -> None:
                 "flowdebate.block": "rent-debater-ann",
                 "flowdebate.path": "rent/round[1]/rent-turn-ann/rent-debater-ann",
                 "flowdebate.round": 1,
+                "gen_ai.request.model": "small",
             },
             {
                 "gen_ai.operation.name": "chat",

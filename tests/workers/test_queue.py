@@ -13,6 +13,7 @@ import httpx2
 import pytest
 
 from flowdebate.errors import StoreError
+from flowdebate.runs.queue_state import priority_of
 from flowdebate.service.service import Service
 from flowdebate.telemetry import names
 from tests.service.test_queued_runs import over_http
@@ -95,6 +96,20 @@ async def test_all_runs_that_match_are_resumed_on_the_command_line(fleet: Fleet)
     assert (await workers.status(run_id)).status == "interrupted"
     assert "1 run resumed" in await command(fleet, "resume", "--status", "interrupted", "--text", workers.name)
     assert (await workers.status(run_id)).delivery == "waiting"
+
+
+async def test_a_run_is_submitted_on_the_command_line(fleet: Fleet) -> None:
+    """With its pattern, labels and priority; again with the same id it is the same run, and a worker executes it."""
+    workers = fleet.workers()
+    name = f"{workers.name}-told"
+    asked = ("submit", "How?", "--pattern", "city", "--run-id", name, "--priority", "7", "--label", "owner=ann")
+    assert f"Run {name} is queued." in await command(fleet, *asked)
+    assert json.loads(await command(fleet, *asked, "--json")) == {"runId": name}
+    header = (await workers.store.run(name)).header
+    assert (header.input, header.labels, priority_of(header)) == ("How?", {"owner": "ann"}, 7)
+    assert len(await asyncio.to_thread(workers.queue.of, name)) == 1
+    async with fleet.working(workers):
+        assert (await over(workers, name)).status == "complete"
 
 
 async def test_it_is_said_that_no_worker_of_a_version_is_alive(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:

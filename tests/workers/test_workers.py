@@ -8,6 +8,7 @@ import re
 import signal
 import time
 from collections import Counter
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +25,9 @@ from flowdebate.store.postgres.rate_counter import PostgresCounter
 from flowdebate.store.postgres.store import PostgresStore
 from flowdebate.workers import Workers
 from flowdebate.workers.__main__ import load, main
-from flowdebate.workers.queue import DELAYS, Delay
+from flowdebate.workers.queue import DELAYS, History
 from flowdebate.workers.reaper import number_of, worker_id
+from tests.service.test_queued_runs import over_http
 from tests.workers.conftest import ROOT, until
 
 if TYPE_CHECKING:
@@ -115,11 +117,13 @@ async def test_a_run_that_kills_its_workers_is_given_up_and_its_neighbours_are_n
     assert asked["city"] <= CALLS * len(neighbours) + 2 * len(neighbours)
     with pytest.raises(DeadLetter):
         await workers.resume(poison)
-    async with Service(workers=workers) as service:
-        assert (await service.run(poison)).problem == standing.problem
-        fleet.models.poison = False
-        assert (await service.resume(poison, retry_dead_letter=True)).status in ("queued", "running")
-        assert (await service.wait(poison, 20)).status == "complete"
+    fleet.models.poison = False
+    async with over_http(Service(workers=workers)) as http:
+        assert (await http.get(f"/runs/{poison}")).json()["problem"] == standing.problem
+        assert (await http.post(f"/runs/{poison}/resume")).status_code == 409
+        revived = await http.post(f"/runs/{poison}/resume", json={"retryDeadLetter": True})
+        assert revived.json()["status"] in ("queued", "running")
+        assert (await http.get(f"/runs/{poison}?wait=30")).json()["status"] == "complete"
 
 
 @pytest.mark.parametrize("what", ["submit", "resume"])
@@ -163,7 +167,7 @@ async def test_nothing_is_stored_while_dbos_cannot_be_used(fleet: Fleet, monkeyp
 
 async def test_an_outage_of_the_provider_is_outlived(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     """No run fails: they wait in the queue while their worker tries one now and then, and then all of them end."""
-    monkeypatch.setitem(DELAYS, "outage", Delay(0.1, 0.2))
+    monkeypatch.setitem(DELAYS, "outage", (0.1, 0.2))
     monkeypatch.setattr("flowdebate.workers.worker.COOLDOWN", 0.5)
     workers, fleet.models.away = fleet.workers(), True
     ids = [await workers.submit("city", f"Question {number}?") for number in range(12)]
@@ -182,7 +186,7 @@ async def test_an_outage_of_the_provider_is_outlived(fleet: Fleet, monkeypatch: 
 
 async def test_a_run_is_not_put_off_for_ever(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     """Once the provider has been away for `outage` seconds, it fails; without any it fails at once."""
-    monkeypatch.setitem(DELAYS, "outage", Delay(0.1, 0.1))
+    monkeypatch.setitem(DELAYS, "outage", (0.1, 0.1))
     monkeypatch.setattr("flowdebate.workers.worker.COOLDOWN", 0.1)
     fleet.models.away = True
     for outage, tries in ((0.5, 2), (0.0, 1)):
@@ -247,14 +251,19 @@ async def test_sessions_are_bounded(fleet: Fleet, a_server: Server) -> None:
             return seen
 
         others = count()
+        await workers.overview()  # DBOS is imported, which takes seconds
         watched = asyncio.ensure_future(asyncio.to_thread(watch, 2.0))
         await asyncio.gather(*(workers.submit("city", f"Question {number}?") for number in range(16)))
-        await asyncio.gather(*(workers.overview() for _ in range(2)))
+        await workers.overview()
         most = await watched - others
         assert 0 < most <= int(found[2])
         fleet.models.answering.clear()
         await workers.close()
-        others = count()
+
+        async def closed() -> bool:
+            return count() <= others
+
+        await until(closed)
         fleet.process(max_concurrency=8)
         await fleet.models.until(8)
         most = await asyncio.to_thread(watch, 3.0) - others
@@ -466,6 +475,30 @@ async def test_an_owner_who_comes_later_does_not_catch_up(fleet: Fleet) -> None:
     assert order == "aaaaababab" + "a"
 
 
+async def test_an_owner_has_so_many_runs_at_once_at_most(fleet: Fleet) -> None:
+    """In all workers together: the rest of what they can execute is for others; in the end all runs are complete."""
+    workers, name = fleet.workers(max_concurrency=4, owner_concurrency=1), fleet.given["name"]
+    owners = {f"{name}-{number}": "ann" if number < 4 else "bob" for number in range(6)}
+    for run_id, owner in owners.items():
+        await workers.submit("city", f"{run_id}?", run_id=run_id, labels={"owner": owner})
+    fleet.models.answering.clear()
+    async with fleet.working(workers):
+        fleet.process(owner_concurrency=1)
+        await fleet.models.until(2)
+
+        async def both() -> bool:
+            return len((await workers.overview()).workers) == 2
+
+        await until(both)
+        await asyncio.sleep(0.5)  # several polls of both: nothing more may begin
+        assert len(fleet.models.asked) == 2
+        running = [each.header.run_id for each in await workers.store.runs(status="running") if each.owned]
+        assert sorted(owners[run_id] for run_id in running if run_id in owners) == ["ann", "bob"]
+        fleet.models.answering.set()
+        for run_id in owners:
+            assert (await over(workers, run_id)).status == "complete"
+
+
 async def test_a_run_whose_worker_died_does_not_wait_behind_the_backlog(fleet: Fleet) -> None:
     """It has started, so it goes on before others begin, whatever their number and its priority."""
     workers, name = fleet.workers(max_concurrency=1), fleet.given["name"]
@@ -579,6 +612,19 @@ async def test_a_process_is_one_worker(fleet: Fleet) -> None:
 # What is given
 
 
+@given(st.integers(1, 200), st.integers(0, 9))
+def test_a_run_is_delivered_again_after_twice_the_time(deaths: int, steps: int) -> None:
+    """Half a second at first, a minute at most, whatever of its steps was recorded before; progress ends the row."""
+    history = History().after_death(steps)
+    for number in range(1, deaths):
+        assert history.delay == min(0.5 * 2 ** (number - 1), 60.0)
+        assert (history.suspect, history.alone) == (number >= 2, max(0, number - 2))
+        history = history.after_death(steps)
+    assert history.after_death(steps + 1) == replace(History(), deaths=1, steps=steps + 1)
+    away = History().after_outage(steps, 7.5).after_outage(steps, 99.0)
+    assert (away.delay, away.since, away.suspect) == (10.0, 8, False)
+
+
 @given(st.text(), st.integers(1, 10**6), st.integers(0, 2**63 - 1))
 def test_a_workers_id_says_which_lock_is_its_own(machine: str, process: int, number: int) -> None:
     """Whatever its machine is called."""
@@ -603,6 +649,7 @@ def test_what_is_no_workers_id_has_no_lock(worker: str | None) -> None:
         {"name": "_dbos_x"},
         {"schema": None},
         {"max_concurrency": 0},
+        {"owner_concurrency": 0},
         {"poll": 0},
         {"poll": float("nan")},
     ],

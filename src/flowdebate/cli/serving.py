@@ -29,6 +29,7 @@ from flowdebate.store.open import default_store_path
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from flowdebate.cli.terminal.page import Page
     from flowdebate.runs.queue_state import QueueState
     from flowdebate.service.service import Service
     from flowdebate.service.state import Changed
@@ -396,16 +397,21 @@ def _write(path: Path, *, replace: bool) -> None:
 
 
 @opt.command()
-def queue(
+def queue(  # noqa: PLR0913 - the options of the command
     workers: Annotated[
         Text,
         Option(metavar="MODULE:OBJECT", help="The Workers of your application, or a function that makes them."),
     ],
     action: Annotated[
-        Literal["show", "resume", "cancel"],
-        Option(metavar="ACTION", help="show (the default), or resume or cancel all runs that match."),
+        Literal["show", "submit", "resume", "cancel"],
+        Option(metavar="ACTION", help="show (the default), submit a run, or resume or cancel all runs that match."),
     ] = "show",
+    question: Annotated[Text | None, Option(metavar="QUESTION", help="submit: what the run is about.")] = None,
     *,
+    run_id: Annotated[Text | None, Option(metavar="ID", help="submit: id of the run; safe to repeat with it.")] = None,
+    priority: Annotated[
+        int, Option(metavar="N", help="submit: 0 to 100; lower ones are executed first. Default: 0.")
+    ] = 0,
     status: opt.Status = None,
     pattern: opt.Pattern = None,
     text: opt.Search = None,
@@ -413,25 +419,31 @@ def queue(
     retry_dead_letter: Annotated[bool, Option(help="resume: also runs that were given up.")] = False,
     as_json: opt.Json = False,
 ) -> None:
-    """Show the queue of your workers, or resume or cancel its runs.
+    """Show the queue of your workers, submit a run, or resume or cancel those that match.
 
     With resume or cancel, 200 runs at a time: without --status those that stopped early, or those that go on.
+    With submit, --pattern and --label are those of the run.
     """
     filters: dict[str, Any] = {"status": status, "pattern": pattern, "text": text, "labels": opt.read_labels(label)}
     if action == "show" and (any(filters.values()) or retry_dead_letter):
         raise misuse("ACTION", action, "Filters say which runs to resume or cancel: name one of them as the ACTION.")
+    if (action == "submit") != (question is not None) or (action != "submit" and (run_id is not None or priority)):
+        raise misuse("QUESTION", question, "submit needs a QUESTION; it, --run-id and --priority are for submit alone.")
+    opt.check(0 <= priority <= 100, "--priority", priority, "an int from 0 to 100")  # noqa: PLR2004 - `LOWEST`
     sys.path.insert(0, str(Path.cwd()))  # as `python -m` does
-    from flowdebate.service.state import Changed
     from flowdebate.workers.deployment import Workers
 
     given = load_object(workers, Workers, where=COMMAND, field="MODULE:OBJECT")
 
-    async def ask() -> QueueState | Changed:
+    async def ask() -> QueueState | Changed | str:
         from flowdebate.service.service import Service
 
         try:
             if action == "show":
                 return await given.overview()
+            if action == "submit":
+                name, labels = pattern or next(iter(given.patterns)), filters["labels"]
+                return await given.submit(name, question, run_id=run_id, labels=labels, priority=priority)
             async with Service(workers=given) as service:
                 if action == "cancel":
                     return await service.cancel_all(**filters)
@@ -441,20 +453,28 @@ def queue(
 
     found = asyncio.run(ask())
     if as_json:
-        write_json(found.model_dump(mode="json", by_alias=True))
+        write_json({"runId": found} if isinstance(found, str) else found.model_dump(mode="json", by_alias=True))
+    else:
+        _show(found, "resumed" if action == "resume" else "cancelled")
+
+
+def _show(found: QueueState | Changed | str, changed: str) -> None:
+    from flowdebate.service.state import Changed
+
+    page = open_page()
+    if isinstance(found, str):
+        page.line(f"Run {found} is queued.")
     elif isinstance(found, Changed):
-        page = open_page()
-        page.line(f"{counted(len(found.runs), 'run')} {'resumed' if action == 'resume' else 'cancelled'}.")
+        page.line(f"{counted(len(found.runs), 'run')} {changed}.")
         for run_id, why in found.refused.items():
             page.labelled(run_id, why, "yellow")
         if found.more:
             page.line("Others match: the same command again goes on.")
     else:
-        _show(found)
+        _show_state(page, found)
 
 
-def _show(state: QueueState) -> None:
-    page = open_page()
+def _show_state(page: Page, state: QueueState) -> None:
     oldest = "" if state.oldest is None else f", the oldest for {state.oldest:.0f} s"
     page.labelled("Queue", state.queue, "bold", indent="")
     page.line(f"{state.waiting} waiting{oldest}; {state.put_off} put off, {state.running} running")

@@ -1,8 +1,23 @@
-"""State of a queue of runs, for operators and observers."""
+"""Queue of runs: the priority of a run, and the state of a queue, for operators and observers."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from flowdebate._util.wire import WireModel
+
+if TYPE_CHECKING:
+    from flowdebate.store.base import RunHeader
+
+
+LOWEST = 100
+"""The priority of the runs that begin last."""
+
+
+def priority_of(header: RunHeader) -> int:
+    """The priority with which a run was submitted; 0 for an import that says anything else."""
+    given = (header.plan or {}).get("priority")
+    return given if isinstance(given, int) and 0 <= given <= LOWEST else 0
 
 
 class WorkerState(WireModel):

@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from flowdebate.runs.queue_state import LOWEST
 from flowdebate.service.readers import Shown
 from flowdebate.service.statuses import State
 
@@ -102,6 +103,7 @@ class BeginBody(_Body):
     seed: _Seed | None = None
     labels: _Labels = {}
     limits: LimitsBody | None = None
+    priority: Annotated[int, Field(ge=0, le=LOWEST)] = Field(0, description="Where runs wait, lower ones begin first.")
 
 
 class AnswerBody(_Body):

@@ -75,6 +75,7 @@ async def begin(body: BeginBody, front: FrontOf, service: ServiceOf, request: Re
             seed=body.seed,
             labels=body.labels,
             limits=limits_of(body.limits),
+            priority=body.priority,
             check=front.check_options,
         )
     return _begun(state, request, HTTPStatus.OK if again else HTTPStatus.CREATED)

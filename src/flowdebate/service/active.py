@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
+from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -31,6 +31,18 @@ class _Executed:
 
     handle: RunHandle[Any]
     channel: Channel
+    owner: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A run that waits for its turn."""
+
+    run_id: str
+    begin: Callable[[], Awaitable[object]]
+    owner: str
+    turn: tuple[int, int]
+    """Its priority, and its turn among the runs with that."""
 
 
 @dataclass(slots=True)
@@ -46,8 +58,9 @@ class _Watched:
 class ActiveRuns:
     """The handles of the runs that this process executes, and a channel for each run that somebody follows.
 
-    At most `max_concurrency` runs are executed at once, and `max_queued` wait for their turn. The journals of other
-    processes are read every `poll` seconds, by `replay`, as long as a run `goes_on`.
+    At most `max_concurrency` runs are executed at once, `owner_concurrency` of each owner, and `max_queued` wait for
+    their turn: the lowest priority first, and of one priority owner by owner. The journals of other processes are read
+    every `poll` seconds, by `replay`, as long as a run `goes_on`.
     """
 
     def __init__(
@@ -55,6 +68,7 @@ class ActiveRuns:
         store: Store,
         *,
         max_concurrency: int,
+        owner_concurrency: int | None,
         max_queued: int,
         poll: float,
         replay: Callable[[StoredRun, Sequence[StepRow]], Awaitable[Replay]],
@@ -62,14 +76,15 @@ class ActiveRuns:
     ) -> None:
         self._store = store
         self._max_concurrency = max_concurrency
+        self._owner_concurrency = max_concurrency if owner_concurrency is None else owner_concurrency
         self._max_queued = max_queued
         self._poll = poll
         self._replay = replay
         self._goes_on = goes_on
         self._executed: dict[str, _Executed] = {}
         self._watched: dict[str, _Watched] = {}
-        self._starting = 0
-        self._queue: deque[tuple[str, Callable[[], Awaitable[object]]]] = deque()
+        self._starting = Counter[str]()  # by owner
+        self._queue: list[_Waiting] = []
         self._serving = False
         self._tasks: set[asyncio.Task[Any]] = set()
         self.closing: bool = False
@@ -92,13 +107,28 @@ class ActiveRuns:
     def _running(self) -> list[RunHandle[Any]]:
         return [each.handle for each in self._executed.values() if not each.handle.done()]
 
-    def _has_room(self) -> bool:
-        return not self.closing and len(self._running()) + self._starting < self._max_concurrency
+    def _busy(self) -> Counter[str]:
+        """How many runs of each owner are in progress."""
+        running = (each.owner for each in self._executed.values() if not each.handle.done())
+        return Counter(running) + self._starting
 
-    def queue(self, run_id: str, begin: Callable[[], Awaitable[object]]) -> None:
+    def _has_room(self, owner: str) -> bool:
+        busy = self._busy()
+        return not self.closing and busy.total() < self._max_concurrency and busy[owner] < self._owner_concurrency
+
+    def _next(self) -> _Waiting | None:
+        """The run that may begin now."""
+        waiting = (each for each in self._queue if self._has_room(each.owner))
+        return min(waiting, key=lambda each: each.turn, default=None)
+
+    def queue(self, run_id: str, begin: Callable[[], Awaitable[object]], *, owner: str, priority: int) -> None:
         """Begin a run in its turn, once there is room; TooManyRuns if too many wait."""
         self.check_queue()
-        self._queue.append((run_id, begin))
+        # as on the queue of workers: the turn of the first that waits, but behind the last of the same owner
+        waiting = [(each.turn[1], each.owner) for each in self._queue if each.turn[0] == priority]
+        turn = max([number + 1 for number, of in waiting if of == owner], default=min(waiting, default=(0,))[0])
+        self._queue.append(_Waiting(run_id, begin, owner, (priority, turn)))
+        self._take_turns()
 
     def check_queue(self) -> None:
         """TooManyRuns if no further run may wait."""
@@ -108,11 +138,11 @@ class ActiveRuns:
     @property
     def queued(self) -> list[str]:
         """The runs that wait for their turn, in order."""
-        return [run_id for run_id, _ in self._queue]
+        return [each.run_id for each in self._queue]
 
     def leave_queue(self, run_id: str) -> None:
         """Let a run wait no more."""
-        self._queue = deque(each for each in self._queue if each[0] != run_id)
+        self._queue = [each for each in self._queue if each.run_id != run_id]
 
     def close_queue(self) -> list[str]:
         """Begin nothing more; the runs that waited."""
@@ -121,16 +151,14 @@ class ActiveRuns:
         return waiting
 
     async def _serve_queue(self) -> None:
-        while self._queue and self._has_room():
-            head = run_id, begin = self._queue[0]
+        while (head := self._next()) is not None:
             try:
-                await begin()
+                await head.begin()
             except TooManyRuns:
                 break  # somebody was quicker, and the end of their run leads here again
             except FlowDebateError as error:  # such as RunNotFound: it was deleted meanwhile
-                _LOGGER.warning("run %s does not begin: %s", run_id, error_text(error))
-            if self._queue and self._queue[0] is head:  # it may have left the queue meanwhile
-                self._queue.popleft()
+                _LOGGER.warning("run %s does not begin: %s", head.run_id, error_text(error))
+            self._queue = [each for each in self._queue if each is not head]
         self._serving = False
 
     def _take_turns(self) -> None:
@@ -138,18 +166,20 @@ class ActiveRuns:
             self._serving = True
             self.in_background(self._serve_queue())
 
-    async def start(self, starting: Coroutine[Any, Any, RunHandle[Any]], *, in_turn: bool = False) -> StoredRun:
+    async def start(
+        self, starting: Coroutine[Any, Any, RunHandle[Any]], *, owner: str, in_turn: bool = False
+    ) -> StoredRun:
         """Start a run, with a channel from its first event on; TooManyRuns, unless `in_turn` also where others wait."""
-        if not self._has_room() or (self._queue and not in_turn):
+        if not self._has_room(owner) or (not in_turn and self._next() is not None):
             starting.close()  # else asyncio warns of a coroutine that was never awaited
             raise TooManyRuns(self._max_concurrency, queued=len(self._queue))
-        self._starting += 1  # until it has a handle, which `_running` counts: others may start at the same time
+        self._starting[owner] += 1  # until it has a handle, which `_running` counts: others may start at the same time
         try:
             handle = await starting
-            executed = self._executed[handle.run_id] = _Executed(handle, Channel.of(handle))
+            executed = self._executed[handle.run_id] = _Executed(handle, Channel.of(handle), owner)
             handle.on_end(lambda: self._forget_later(handle.run_id, executed))
         finally:
-            self._starting -= 1
+            self._starting[owner] -= 1
             self._take_turns()  # if it has failed, the next one may begin
         try:
             await handle.started()

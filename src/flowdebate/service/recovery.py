@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from flowdebate._messages import error_text
 from flowdebate.errors import FlowDebateError, StoreError, TooManyRuns
+from flowdebate.runs.queue_state import priority_of
 from flowdebate.service.runs import delete_old_runs, each_run
 
 if TYPE_CHECKING:
@@ -49,17 +50,20 @@ class Recovery:
 
     async def _resume_all(self, resume: Callable[[str], Awaitable[RunState]]) -> None:
         for state in ("left_behind", "queued"):
-            async for stored in each_run(self._store, state=state, brief=True):
-                if not self._concerns(stored):
-                    continue
+            found = [
+                (priority_of(stored.header), stored.header.created_at, stored.header.run_id)
+                async for stored in each_run(self._store, state=state, brief=True)
+                if self._concerns(stored)
+            ]
+            for _, _, run_id in sorted(found):  # the lowest priority first, and of one priority the oldest
                 while not self._active.closing:
                     try:
-                        await resume(stored.header.run_id)
+                        await resume(run_id)
                     except TooManyRuns:  # the others wait until one of them has ended
                         await asyncio.sleep(self._poll)
                         continue
                     except FlowDebateError as error:
-                        _LOGGER.warning("run %s is not resumed: %s", stored.header.run_id, error_text(error))
+                        _LOGGER.warning("run %s is not resumed: %s", run_id, error_text(error))
                     break
 
     async def _delete_old(self, seconds: float) -> None:

@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from flowdebate._messages import error_text
 from flowdebate._util.validation import check_count, check_seconds
@@ -26,6 +26,7 @@ from flowdebate.runs.account import OWNER, Accounts
 from flowdebate.runs.durable.replay import Replay, replay
 from flowdebate.runs.durable.resume import StoreOptions, changes_of, check_unchanged, load_fork, load_run, prepare_fork
 from flowdebate.runs.execute import make_run, start_block
+from flowdebate.runs.queue_state import LOWEST, priority_of
 from flowdebate.service.active import ActiveRuns
 from flowdebate.service.audit import Items, audited_runs
 from flowdebate.service.evidence import Evidence, evidence_in
@@ -64,24 +65,25 @@ if TYPE_CHECKING:
     from flowdebate.workers.deployment import Workers
 
 
+_Make: TypeAlias = "Callable[[], Awaitable[tuple[Run, Any]]]"
 _UNFINISHED: tuple[StoredStatus, ...] = ("running", "queued")
 
 
 class Service(Readership):
     """Begins, follows, answers, cancels, resumes, forks and deletes durable runs, for any front end.
 
-    `patterns` are the application's own, by name; unless `plans` is False, the built-in ones can be started as well,
-    as plans describe them. Runs are in `store` (None: FLOWDEBATE_STORE, else the user's data directory). `model` is
-    for runs that name none; `limits` are upper bounds of every run, and `budget` one of all runs together, of
-    calls, tokens and cost (None: that of the workers), counted in the store; `owner_budget` is one of the runs of
-    each owner (the label `owner`) on one day (UTC). At most `max_concurrency` runs are executed here at once, and
-    `max_queued` wait for their turn. With `workers`, runs of their patterns are executed by worker processes. Runs
-    of other processes are followed through their journal, which is read every `poll` seconds if it has changed.
-    With `recover`, runs that a process leaves unfinished are resumed by `recover()` of the next one, which with
-    `keep_days` also deletes, now and every hour, the runs that have not changed for so many days. `observe` sees
-    the runs that this process executes, for tracing; workers have their own. `allow_models` are the models
-    that options and stored plans may name, or patterns such as "openai/*" (empty: those that are set up); None allows
-    all, but in an HTTP or MCP server those that are set up. A `Plan` that this program has made may name any.
+    `patterns` are the application's own, by name; unless `plans` is False, the built-in ones can be started as well, as
+    plans describe them. Runs are in `store` (None: FLOWDEBATE_STORE, else the user's data directory). `model` is for
+    runs that name none; `limits` are upper bounds of every run, and `budget` one of all runs together, of calls, tokens
+    and cost (None: that of the workers), counted in the store; `owner_budget` is one of the runs of each owner (the
+    label `owner`) on one day (UTC). At most `max_concurrency` runs are executed here at once, of each owner
+    `owner_concurrency`, and `max_queued` wait for their turn. With `workers`, runs of their patterns are executed by
+    worker processes. Runs of other processes are followed through their journal, which is read every `poll` seconds if
+    it has changed. With `recover`, runs that a process leaves unfinished are resumed by `recover()` of the next one,
+    which with `keep_days` also deletes, now and every hour, the runs that have not changed for so many days. `observe`
+    sees the runs that this process executes, for tracing; workers have their own. `allow_models` are the models that
+    options and stored plans may name, or patterns such as "openai/*" (empty: those that are set up); None allows all,
+    but in an HTTP or MCP server those that are set up. A `Plan` that this program has made may name any.
 
     All methods raise RunNotFound for an unknown run, and StoreError if the store fails. Use it as an async context
     manager, or call `close`.
@@ -114,6 +116,7 @@ class Service(Readership):
         owner_budget: Limits | None = None,
         workers: Workers | None = None,
         max_concurrency: int = 8,
+        owner_concurrency: int | None = None,
         max_queued: int = 100,
         plans: bool = True,
         recover: bool = False,
@@ -122,7 +125,8 @@ class Service(Readership):
         allow_models: Iterable[str] | None = None,
         keep_days: float | None = None,
     ) -> None:
-        check_count("Service", max_concurrency=max_concurrency)
+        each = 1 if owner_concurrency is None else owner_concurrency
+        check_count("Service", max_concurrency=max_concurrency, owner_concurrency=each)
         check_count("Service", least=0, max_queued=max_queued)
         check_seconds("Service", poll=poll)
         if keep_days is not None:
@@ -162,6 +166,7 @@ class Service(Readership):
         self._active = ActiveRuns(
             self.store,
             max_concurrency=max_concurrency,
+            owner_concurrency=owner_concurrency,
             max_queued=max_queued,
             poll=poll,
             replay=self._replayed,
@@ -202,7 +207,7 @@ class Service(Readership):
 
     # Beginning
 
-    async def begin(
+    async def begin(  # noqa: PLR0913 - keyword-only options with defaults
         self,
         pattern: str | Plan,
         question: object = None,
@@ -212,15 +217,18 @@ class Service(Readership):
         seed: int | None = None,
         labels: Mapping[str, str] | None = None,
         limits: Limits | None = None,
+        priority: int = 0,
         check: CheckOptions | None = None,
     ) -> RunState:
         """Begin a run and return once it is stored; with a `run_id` that exists already, return that run.
 
-        `pattern` is a registered pattern, a built-in one with `options` as in a plan file, or a Plan. Errors:
+        `pattern` is a registered pattern, a built-in one with `options` as in a plan file, or a Plan. Where it has to
+        wait, lower priorities begin first, and of one priority (0 to 100) owners take turns. Errors:
         ConfigurationError for options that do not fit; RunExists or RunChanged if the run `run_id` began with another
         request; TooManyRuns where no more may wait, BudgetReached. `check` gets the options before anything that they
         name is read or connected to, and may raise ConfigurationError for those that this caller may not use.
         """
+        check_count("Service.begin()", least=0, most=LOWEST, priority=priority)
         options = options or {}
         new = partial(
             self._recipes.new, pattern, question, options, seed=seed, labels=labels, limits=limits, check=check
@@ -229,17 +237,17 @@ class Service(Readership):
         recipe = await asyncio.to_thread(new) if isinstance(options.get("sources"), list) else new()
         await self._check_budget(labels, run_id)
         if recipe.queued and self.workers is not None:
-            queued = await self.workers.submit(
-                recipe.name, recipe.value, run_id=run_id, seed=recipe.seed, labels=labels, limits=recipe.limits
-            )
-            return await self._state(queued)
+            given: dict[str, Any] = {"seed": recipe.seed, "labels": labels, "limits": recipe.limits}
+            given |= {"run_id": run_id, "priority": priority}
+            return await self._state(await self.workers.submit(recipe.name, recipe.value, **given))
+        plan = {**(recipe.stored or {}), "priority": priority} if priority else recipe.stored
         run = make_run(
             recipe.block,
             recipe.value,
             model=recipe.model,
             seed=recipe.seed,
             limits=recipe.limits,
-            store=StoreOptions(store=self.store, labels=labels or {}, plan=recipe.stored),
+            store=StoreOptions(store=self.store, labels=labels or {}, plan=plan),
             run_id=run_id,
             observe=self._observe,
         )
@@ -251,7 +259,7 @@ class Service(Readership):
 
         try:
             try:
-                return await self._start(recipe.block, made)
+                return await self._start(recipe.block, made, labels)
             except TooManyRuns:
                 self._active.check_queue()
                 assert run.journal is not None  # noqa: S101 - it has a store
@@ -265,25 +273,25 @@ class Service(Readership):
     async def _queue_new(self, header: RunHeader, recipe: Recipe) -> RunState:
         """Store a run that begins once it is its turn."""
         await self.store.add(StoredRun(header=header, status="queued", updated_at=time.time(), steps=0), ())
-        return await self._queue(header.run_id, partial(self._resume, header.run_id, recipe=recipe))
+        return await self._queue(header, partial(self._resume, header.run_id, recipe=recipe))
 
-    async def _queue(self, run_id: str, resume: Callable[..., Awaitable[RunState]]) -> RunState:
+    async def _queue(self, header: RunHeader, resume: Callable[..., Awaitable[RunState]]) -> RunState:
         async def in_turn() -> None:
-            if (await self.store.run(run_id)).status != "queued":
+            if (await self.store.run(header.run_id)).status != "queued":
                 return  # it was cancelled, or another process has it
             try:
                 await resume(in_turn=True)
             except TooManyRuns:
                 raise
             except FlowDebateError:
-                await self.cancel(run_id)  # nobody else would begin it
+                await self.cancel(header.run_id)  # nobody else would begin it
                 raise
 
-        self._active.queue(run_id, in_turn)
-        return await self._state(run_id)
+        self._active.queue(header.run_id, in_turn, owner=header.labels.get(OWNER, ""), priority=priority_of(header))
+        return await self._state(header.run_id)
 
     async def _start(
-        self, block: Block[Any, Any], make: Callable[[], Awaitable[tuple[Run, Any]]], *, in_turn: bool = False
+        self, block: Block[Any, Any], make: _Make, labels: Mapping[str, str] | None, *, in_turn: bool = False
     ) -> RunState:
         """Start the run that `make` gives with its input; TooManyRuns, and the errors of `make`."""
 
@@ -293,7 +301,8 @@ class Service(Readership):
             run.accounts = self._accounts.of(run.journal.header.labels)
             return start_block(block, value, run)
 
-        return self._told(await self._active.start(starting(), in_turn=in_turn))
+        owner = (labels or {}).get(OWNER, "")
+        return self._told(await self._active.start(starting(), owner=owner, in_turn=in_turn))
 
     async def _check_budget(self, labels: Mapping[str, str] | None, run_id: str | None = None) -> None:
         """BudgetReached where nothing is left; a run that has started may be asked for again."""
@@ -555,7 +564,7 @@ class Service(Readership):
             self._active.check_queue()
             before = await self.store.take(run_id)
             await self.store.finish(run_id, "queued", before.outcome)
-            return await self._queue(run_id, resume)
+            return await self._queue(before.header, resume)
 
     async def _resume(
         self,
@@ -598,7 +607,7 @@ class Service(Readership):
             retry_dead_letter=retry_dead_letter,
             observe=self._observe,
         )
-        return await self._start(recipe.block, load, in_turn=in_turn)
+        return await self._start(recipe.block, load, stored.header.labels, in_turn=in_turn)
 
     async def resume_all(self, *, status: str | None = None, retry_dead_letter: bool = False, **asked: Any) -> Changed:  # noqa: ANN401 - see `change_all`
         """Resume the runs that match all filters: those of `runs`, whose `limit` is 200 here.
@@ -658,7 +667,7 @@ class Service(Readership):
         stored_as = StoreOptions(store=self.store, labels=labels or {}, plan=recipe.stored)
         load = partial(load_fork, run_id, store=stored_as, observe=self._observe, **given)
         try:
-            return await self._start(recipe.block, load)
+            return await self._start(recipe.block, load, labels)
         except TooManyRuns:
             self._active.check_queue()
             header = await prepare_fork(self.store, run_id, labels=labels, plan=recipe.stored, **given)

@@ -391,6 +391,8 @@ class _RunTrace(_Current, Observer):
             names.BLOCK: started.block,
             names.PATH: started.path,
         }
+        if (agent := _AGENT.get()) is not None:
+            agent.span.set_attribute(names.REQUEST_MODEL, model)
         if request.settings.temperature is not None:
             attributes[names.REQUEST_TEMPERATURE] = request.settings.temperature
         if request.settings.max_tokens is not None:

@@ -16,8 +16,9 @@ from flowdebate.runs.account import OWNER
 from flowdebate.runs.durable.resume import StoreOptions, limit_numbers, limits_of, prepare_fork
 from flowdebate.runs.execute import make_run
 from flowdebate.runs.observer import Observer, observer_of
+from flowdebate.runs.queue_state import LOWEST, priority_of
 from flowdebate.store.base import COMPLETE, GIVEN_UP, RunHeader, Store, StoredRun, StoredStatus
-from flowdebate.workers.queue import DELIVERIES, LOWEST, QueuedRunStatus, RunQueue, read_queue
+from flowdebate.workers.queue import DELIVERIES, QueuedRunStatus, RunQueue, read_queue
 
 if TYPE_CHECKING:
     from flowdebate.blocks.base import Block
@@ -38,11 +39,12 @@ class Workers:
     `patterns` by name, the `model` and `limits` of their runs, the `budget` of all runs together, and the
     `owner_budget` of the runs of each owner on one day. Turns are stored in a PostgresStore in `schema`; DBOS, with its
     tables in `{schema}_queue`, distributes run ids only.
-    `name` is the name of the queue. Only workers of the same `version` execute a run: change it whenever a pattern
-    or a model changes. Each worker executes up to `max_concurrency` runs at once, and polls the queue every `poll`
-    seconds. A run whose provider is unavailable goes back to the queue, for `outage` seconds without progress at most
-    (0: it fails at once). Imported runs are refused, since whoever wrote the file chose their models, limits and
-    recorded answers, unless with `allow_imported`. `observe` sees what this process submits and executes, for tracing.
+    `name` is the name of the queue. Only workers of the same `version` execute a run: change it whenever a pattern or a
+    model changes. Each worker executes up to `max_concurrency` runs at once, all of them together up to
+    `owner_concurrency` of each owner, and polls the queue every `poll` seconds. A run whose provider is unavailable
+    goes back to the queue, for `outage` seconds without progress at most (0: it fails at once). Imported runs are
+    refused, since whoever wrote the file chose their models, limits and recorded answers, unless with `allow_imported`.
+    `observe` sees what this process submits and executes, for tracing.
 
     >>> from flowdebate import Debater, debate
     >>> city = debate(name="city", debaters=[Debater("ann", "trams"), Debater("bob", "roads")])
@@ -61,6 +63,7 @@ class Workers:
         owner_budget: Limits | None = None,
         version: str = "1",
         max_concurrency: int = 8,
+        owner_concurrency: int | None = None,
         name: str = "flowdebate",
         schema: str = "flowdebate",
         poll: float = 0.5,
@@ -78,7 +81,11 @@ class Workers:
         for field, text in (("version", version), ("schema", schema)):
             if not isinstance(text, str) or not text.strip():
                 raise ConfigurationError("Workers", field, text, "a text that is not blank")
-        check_count("Workers", max_concurrency=max_concurrency)
+        check_count(
+            "Workers",
+            max_concurrency=max_concurrency,
+            owner_concurrency=1 if owner_concurrency is None else owner_concurrency,
+        )
         check_seconds("Workers", poll=poll)
         if outage != 0:
             check_seconds("Workers", outage=outage)
@@ -90,6 +97,7 @@ class Workers:
         self.owner_budget = owner_budget
         self.version = version
         self.max_concurrency = max_concurrency
+        self.owner_concurrency = owner_concurrency
         self.name = name
         self.schema = schema
         self.poll = poll
@@ -338,9 +346,8 @@ class Workers:
 
     def send(self, header: RunHeader, *, first: bool = False) -> bool:
         """Put the run on the queue in its owner's turn, or `first`, as `RunQueue.send` does. Blocks."""
-        given = (header.plan or {}).get("priority")
-        priority = given if given in range(LOWEST + 1) else 0  # an import may say anything
-        return self.queue.send(header.run_id, owner=header.labels.get(OWNER, ""), priority=None if first else priority)
+        priority = None if first else priority_of(header)
+        return self.queue.send(header.run_id, owner=header.labels.get(OWNER, ""), priority=priority)
 
     async def reject(self, run_id: str, problem: str) -> None:
         """Store why no worker can execute a run that waits, for all who wait for it."""

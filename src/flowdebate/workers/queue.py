@@ -27,9 +27,13 @@ if TYPE_CHECKING:
 
 
 _DELIVERIES = """
-SELECT application_version, status, executor_id, count(*),
-       extract(epoch FROM clock_timestamp())::double precision - min(created_at) / 1000.0::double precision
-FROM {deliveries} WHERE queue_name = %(queue)s AND status IN ('ENQUEUED', 'DELAYED', 'PENDING') GROUP BY 1, 2, 3
+SELECT application_version, count(*) FILTER (WHERE status = 'ENQUEUED'), count(*) FILTER (WHERE status = 'DELAYED'),
+       count(*) FILTER (WHERE status = 'PENDING'), extract(epoch FROM clock_timestamp())::double precision
+       - min(created_at) FILTER (WHERE status = 'ENQUEUED') / 1000.0::double precision
+FROM {deliveries} WHERE queue_name = %(queue)s AND status IN ('ENQUEUED', 'DELAYED', 'PENDING') GROUP BY 1
+"""
+_TAKEN = """
+SELECT executor_id, count(*) FROM {deliveries} WHERE queue_name = %(queue)s AND status = 'PENDING' GROUP BY 1
 """
 # The turn of a run among those of its priority: that of the first that waits, and behind the last of its owner.
 _TURN = """
@@ -73,31 +77,23 @@ def read_queue(workers: Workers) -> QueueState:
     try:
         with open_prepared(address) as session:
             found = session.execute(sql.SQL(_DELIVERIES).format(deliveries=table), values).fetchall()
+            taken: dict[str, int] = dict(session.execute(sql.SQL(_TAKEN).format(deliveries=table), values).fetchall())
             given_up: dict[str, int] = dict(session.execute(_GIVEN_UP.encode(), values).fetchall())
             alive = session.execute(_WORKERS.encode(), values).fetchall()
     except Exception as error:
         if address.is_error(error):
             raise StoreError(address.name, address.describe(error)) from None
         raise
-    busy = {worker: number for _, status, worker, number, _ in found if status == "PENDING"}
-    there = [WorkerState(worker=worker, running=busy.get(worker, 0), **json.loads(body)) for worker, body in alive]
+    there = [WorkerState(worker=worker, running=taken.get(worker, 0), **json.loads(body)) for worker, body in alive]
     of_version = Counter(each.version for each in there)
-    versions = []
-    for name in sorted({row[0].removeprefix(f"{workers.name}/") for row in found} | set(of_version)):
-        rows = [row for row in found if row[0] == f"{workers.name}/{name}"]
-        counts = Counter[str]()
-        for _, status, _, number, _ in rows:
-            counts[status] += number
-        versions.append(
-            QueueVersion(
-                version=name,
-                waiting=counts["ENQUEUED"],
-                put_off=counts["DELAYED"],
-                running=counts["PENDING"],
-                oldest=max((seconds for _, status, _, _, seconds in rows if status == "ENQUEUED"), default=None),
-                workers=of_version[name],
-            )
+    counts: dict[str, Any] = dict.fromkeys(of_version, (0, 0, 0, None))
+    counts |= {name.removeprefix(f"{workers.name}/"): numbers for name, *numbers in found}
+    versions = tuple(
+        QueueVersion(
+            version=name, waiting=waiting, put_off=put_off, running=running, oldest=oldest, workers=of_version[name]
         )
+        for name, (waiting, put_off, running, oldest) in sorted(counts.items())
+    )
     return QueueState(
         queue=workers.name,
         waiting=sum(each.waiting for each in versions),
@@ -106,14 +102,12 @@ def read_queue(workers: Workers) -> QueueState:
         oldest=max((each.oldest for each in versions if each.oldest is not None), default=None),
         rejected=given_up.get("rejected", 0),
         dead_letters=given_up.get("dead_letter", 0),
-        versions=tuple(versions),
+        versions=versions,
         workers=tuple(sorted(there, key=lambda each: each.since)),
     )
 
 
 WORKFLOW = "flowdebate.deliver"  # the only one
-LOWEST = 100
-"""The priority of the runs that are taken last."""
 _TURNS = 2**24
 """How many turns each priority has of DBOS's 2**31; a queue that is empty now and then begins anew, and needs few."""
 ACTIVE = ("ENQUEUED", "DELAYED", "PENDING")  # DBOS's statuses of deliveries that have not ended
@@ -191,8 +185,8 @@ class History:
     @property
     def delay(self) -> float:
         """Seconds until the run is delivered again: each time twice as long."""
-        after_death = DELAYS["death"].after(self.deaths)
-        return max(after_death, DELAYS["outage"].after(self.outages))
+        numbers = {"death": self.deaths, "outage": self.outages}
+        return max(_delay_after(number, *DELAYS[kind]) for kind, number in numbers.items())
 
     def after_death(self, steps: int) -> History:
         """The history after one more worker has died, with so many steps recorded.
@@ -214,23 +208,12 @@ class History:
         return History(steps=steps) if steps > self.steps else self
 
 
-@dataclass(frozen=True, slots=True)
-class Delay:
-    """Seconds until a run is delivered again: `first`, then each time twice as long, up to `longest`."""
-
-    first: float
-    longest: float
-
-    def after(self, number: int) -> float:
-        """The delay after so many failed deliveries.
-
-        >>> [Delay(0.5, 3.0).after(number) for number in range(5)]
-        [0.0, 0.5, 1.0, 2.0, 3.0]
-        """
-        return min(self.first * 2.0 ** min(number - 1, 60), self.longest) if number else 0.0
+DELAYS = {"death": (0.5, 60.0), "outage": (5.0, 600.0)}
+"""Seconds until a run is delivered again: the first time, and at most."""
 
 
-DELAYS = {"death": Delay(0.5, 60.0), "outage": Delay(5.0, 600.0)}
+def _delay_after(number: int, first: float, longest: float) -> float:
+    return min(first * 2.0 ** min(number - 1, 60), longest) if number else 0.0
 
 
 class RunQueue:
@@ -250,13 +233,26 @@ class RunQueue:
         self._engine: Engine | None = None
         self._lock = threading.Lock()
 
-    def open(self) -> None:
+    def open(self) -> DBOSClient:
         """Import DBOS, make its tables, and connect: what may fail or take seconds, before anything is stored.
 
         StoreError where the database cannot be used.
         """
-        with self._reached():
-            self._open()
+        with self._lock, self._reached():
+            if self._client is None:
+                dbos = driver()
+                dbos.DBOS.migrate(self.url, schema=self.schema)
+                from sqlalchemy import create_engine, make_url
+
+                url = make_url(self.url).set(drivername="postgresql+psycopg")
+                # two sessions, for DBOS and for the query of turns
+                self._engine = create_engine(
+                    url, pool_size=2, max_overflow=0, pool_pre_ping=True, connect_args={"application_name": self.name}
+                )
+                self._client = dbos.DBOSClient(
+                    system_database_engine=self._engine, dbos_system_schema=self.schema, application_name=self.name
+                )
+            return self._client
 
     @contextmanager
     def _reached(self) -> Iterator[None]:
@@ -292,7 +288,7 @@ class RunQueue:
 
     def drop(self, delivery: str) -> None:
         """Forget a delivery: cancelled, it would mean the will of a user to a worker that is alive all the same."""
-        self._open().delete_workflows([delivery])
+        self.open().delete_workflows([delivery])
 
     def _send(self, run_id: str, known: Sequence[WorkflowStatus], history: History, **options: object) -> None:
         # The next number, not a random one: of clients that send a run at once all but one find it there.
@@ -305,10 +301,10 @@ class RunQueue:
             "serialization_type": driver().WorkflowSerializationFormat.PORTABLE,  # JSON, not pickles
             "attributes": {"run": encode_text(run_id)} | asdict(history),
         }
-        self._open().enqueue(given, run_id)
+        self.open().enqueue(given, run_id)
 
     def _turn(self, partition: str, priority: int) -> int:
-        self._open()
+        self.open()
         assert self._engine is not None  # noqa: S101 - opened
         first = 1 + priority * _TURNS  # runs that have started have none, which DBOS takes first
         values = {"first": first, "last": first + _TURNS - 1, "queue": self.name, "version": self.version}
@@ -318,7 +314,7 @@ class RunQueue:
 
     def taken_by(self, worker: str, delivery: str) -> tuple[DeliveredRun, History]:
         """The delivery as observers are told of it, and what became of those before it."""
-        found = self._open().list_workflows(workflow_ids=[delivery], load_input=False, load_output=False)
+        found = self.open().list_workflows(workflow_ids=[delivery], load_input=False, load_output=False)
         here = {"queue": self.name, "worker": worker, "version": self.version.removeprefix(f"{self.name}/")}
         if not found:
             return DeliveredRun(**here, delivery=1, seconds=0.0), History()
@@ -330,7 +326,7 @@ class RunQueue:
 
     def of(self, run_id: str) -> Sequence[WorkflowStatus]:
         """The run's deliveries, the newest first."""
-        found = self._open().list_workflows(
+        found = self.open().list_workflows(
             workflow_id_prefix=f"{encode_text(run_id)}/",
             attributes={"run": encode_text(run_id)},
             sort_desc=True,
@@ -345,7 +341,7 @@ class RunQueue:
 
     def taken(self, worker: str | None = None) -> Sequence[WorkflowStatus]:
         """The deliveries in progress at workers of this version, or at this one."""
-        return self._open().list_workflows(
+        return self.open().list_workflows(
             queue_name=self.name,
             status="PENDING",
             app_version=self.version,
@@ -356,7 +352,7 @@ class RunQueue:
 
     def cancelled(self, ids: Iterable[str]) -> set[str]:
         """Those of the deliveries that were cancelled."""
-        found = self._open().list_workflows(
+        found = self.open().list_workflows(
             workflow_ids=list(ids), status="CANCELLED", load_input=False, load_output=False
         )
         return {each.workflow_id for each in found}
@@ -364,17 +360,21 @@ class RunQueue:
     def cancel(self, ids: Sequence[str]) -> None:
         """Cancel deliveries; those that have ended stay as they are."""
         if ids:
-            self._open().cancel_workflows(list(ids))
+            self.open().cancel_workflows(list(ids))
 
     def hand_back(self, ids: Sequence[str]) -> None:
         """Put deliveries back on the queue, for any worker to take."""
         if ids:
-            self._open().resume_workflows(list(ids), queue_name=self.name)
+            self.open().resume_workflows(list(ids), queue_name=self.name)
 
-    def prepare(self, *, max_concurrency: int, poll: float) -> None:
-        """Create or change the queue: `max_concurrency` runs per worker, polled every `poll` seconds."""
-        self._open().register_queue(
-            self.name, worker_concurrency=max_concurrency, polling_interval_sec=poll, on_conflict="always_update"
+    def prepare(self, max_concurrency: int, owner_concurrency: int | None, poll: float) -> None:
+        """Create or change the queue: how many runs per worker, and of one owner at all, and seconds between polls."""
+        self.open().register_queue(
+            self.name,
+            worker_concurrency=max_concurrency,
+            partition_concurrency=owner_concurrency,
+            polling_interval_sec=poll,
+            on_conflict="always_update",
         )
 
     def close(self) -> None:
@@ -386,23 +386,6 @@ class RunQueue:
             client.destroy()
         if engine is not None:
             engine.dispose()
-
-    def _open(self) -> DBOSClient:
-        with self._lock:
-            if self._client is None:
-                dbos = driver()
-                dbos.DBOS.migrate(self.url, schema=self.schema)
-                from sqlalchemy import create_engine, make_url
-
-                url = make_url(self.url).set(drivername="postgresql+psycopg")
-                # two sessions, for DBOS and for the query of turns
-                self._engine = create_engine(
-                    url, pool_size=2, max_overflow=0, pool_pre_ping=True, connect_args={"application_name": self.name}
-                )
-                self._client = dbos.DBOSClient(
-                    system_database_engine=self._engine, dbos_system_schema=self.schema, application_name=self.name
-                )
-            return self._client
 
 
 def _partition(owner: str) -> str:

@@ -10,7 +10,6 @@ import socket
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from flowdebate._messages import error_text
@@ -158,8 +157,8 @@ class Worker:
         draining = asyncio.ensure_future(drain())
         try:
             workers = self._workers
-            prepare = partial(workers.queue.prepare, max_concurrency=workers.max_concurrency, poll=workers.poll)
-            await asyncio.to_thread(prepare)
+            bounds = workers.max_concurrency, workers.owner_concurrency
+            await asyncio.to_thread(workers.queue.prepare, *bounds, workers.poll)
             engine = self._make_engine()
             try:
                 engine.launch()
