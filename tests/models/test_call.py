@@ -23,7 +23,7 @@ from flowdebate.errors import (
     SchemaViolation,
 )
 from flowdebate.models import ModelRequest, ModelResponse, ModelSettings, OutputSchema, ToolCall, Usage
-from flowdebate.models.call import ask
+from flowdebate.models.call import ask, in_queue, within
 
 pytestmark = pytest.mark.anyio
 
@@ -264,6 +264,63 @@ async def test_the_deadline_ends_the_call_whatever_the_model_does(reaction: Exce
         await ask(model, question(timeout=0.01))
     assert (caught.value.seconds, caught.value.model, caught.value.block) == (0.01, "stubborn", "judge")
     assert model.cancelled == 1
+
+
+class OneSlot:
+    """A model that answers one call at a time, as a local engine does; a call whose block is "long" takes its time."""
+
+    name = "engine"
+
+    def __init__(self) -> None:
+        self.slot = asyncio.Lock()
+        self.deadlines: list[float | None] = []
+
+    async def request(self, request: ModelRequest, /) -> ModelResponse:
+        """Answer, or wait for ever, once it is this call's turn."""
+        with in_queue(request):
+            await self.slot.acquire()
+        try:
+            self.deadlines.append(request.deadline)
+            if request.block == "long":
+                await asyncio.Event().wait()
+            return ModelResponse(text="said")
+        finally:
+            self.slot.release()
+
+
+async def test_time_in_the_queue_of_an_engine_counts_towards_no_deadline() -> None:
+    """Those behind a call that misses its deadline are answered, though theirs began with it; so are their retries."""
+    model = OneSlot()
+    calls = [replace(question(timeout=0.1), block="long"), *(question(timeout=0.1) for _ in range(3))]
+    began = asyncio.get_running_loop().time()
+    late, *answered = await asyncio.gather(*(within(0.1, ask(model, call)) for call in calls), return_exceptions=True)
+    assert isinstance(late, ModelTimeout)
+    assert [each.text if isinstance(each, ModelResponse) else each for each in answered] == ["said"] * 3
+    assert all(deadline is not None and deadline >= began + 0.2 for deadline in model.deadlines[1:])
+
+
+async def test_a_call_has_its_whole_time_once_the_engine_takes_it_and_no_more() -> None:
+    """One that takes too long is late, however long it has queued before."""
+    model = OneSlot()
+    calls = [replace(question(timeout=0.05), block="long") for _ in range(3)]
+    began = asyncio.get_running_loop().time()
+    late = await asyncio.gather(*(ask(model, call) for call in calls), return_exceptions=True)
+    assert [each.seconds if isinstance(each, ModelTimeout) else each for each in late] == [0.05] * 3
+    assert asyncio.get_running_loop().time() >= began + 0.15
+
+
+async def test_a_queue_ends_at_the_latest_end_and_when_it_is_given_up() -> None:
+    """Such as a round's deadline; and whoever gives up does not hold up the next."""
+    model = OneSlot()
+    first = asyncio.create_task(ask(model, replace(question(timeout=None), block="long")))
+    await asyncio.sleep(0)
+    with pytest.raises(ModelTimeout):
+        await within(60, ask(model, question()), latest=asyncio.get_running_loop().time() + 0.05)
+    given_up, last = (asyncio.create_task(ask(model, question())) for _ in range(2))
+    await asyncio.sleep(0)
+    given_up.cancel()
+    first.cancel()
+    assert (await last).text == "said"
 
 
 async def test_cancelling_the_caller_is_not_a_timeout() -> None:

@@ -17,7 +17,6 @@ from pydantic import BaseModel, Field
 from flowdebate.errors import (
     ContextTooLong,
     ModelError,
-    ModelTimeout,
     ModelUnavailable,
     OutputTruncated,
     RealModelForbidden,
@@ -281,19 +280,38 @@ async def test_a_call_that_was_given_up_leaves_the_engine_free(path: Path, *, st
         assert (await ask(model, question(timeout=10))).text
 
 
-async def test_waiting_for_one_s_turn_counts_and_can_be_given_up(path: Path) -> None:
-    """The deadline is the call's as a whole, and who gives up does not hold up the next."""
-    model = LocalModel(path)
+async def test_waiting_for_one_s_turn_does_not_count_and_can_be_given_up(path: Path) -> None:
+    """The deadline is for the answer itself, and who gives up does not hold up the next."""
+    model, loop = LocalModel(path), asyncio.get_running_loop()
     async with model.open_connections():
         await ask(model, question())
-        begun = asyncio.Event()
-        first = asyncio.create_task(ask(model, question(max_tokens=6000, extra=ENDLESS, on_text=lambda _: begun.set())))
+        begun, over = asyncio.Event(), asyncio.Event()
+        since = loop.time()
+
+        def listen(_: str) -> None:
+            begun.set()
+            if loop.time() > since + 3:
+                over.set()
+
+        first = asyncio.create_task(ask(model, question(max_tokens=6000, extra=ENDLESS, on_text=listen)))
         await begun.wait()
-        with pytest.raises(ModelTimeout):
-            await ask(model, question(timeout=0.2))
-        last = asyncio.create_task(ask(model, question()))
+        behind = asyncio.create_task(ask(model, question(max_tokens=1, timeout=2)))
+        given_up = asyncio.create_task(ask(model, question()))
+        await over.wait()
+        given_up.cancel()
         first.cancel()
-        assert (await last).text
+        assert (await behind).text
+
+
+async def test_the_start_of_the_engine_does_not_count(path: Path) -> None:
+    """A call has its whole time once the engine is there."""
+    model, loop = LocalModel(path), asyncio.get_running_loop()
+    stop_local_servers()
+    since = loop.time()
+    await running_server(path).endpoint()
+    took = loop.time() - since
+    stop_local_servers()
+    assert (await ask(model, question(max_tokens=1, timeout=took / 2))).text
 
 
 async def test_a_prompt_that_does_not_fit_says_so(path: Path) -> None:

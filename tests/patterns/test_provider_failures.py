@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import warnings
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -25,6 +26,7 @@ from flowdebate.errors import (
     RateLimited,
     Refused,
 )
+from flowdebate.models.call import in_queue
 from flowdebate.patterns.events import RoleFailed, TurnFinished, TurnStarted
 from flowdebate.runs.events import ModelCalled, RunFinished, TextDelta
 from flowdebate.testing import FunctionModel
@@ -307,15 +309,38 @@ async def test_a_decision_has_the_deadline_of_a_turn(pattern: str) -> None:
     assert hang.calls == 0
 
 
+@each_pattern
+async def test_who_queues_behind_a_late_answer_is_not_lost_with_it(pattern: str) -> None:
+    """Of speakers who ask one engine at once, only the one whose answer takes too long misses a turn."""
+    talkers, left, slot = Talkers(), ["bob"], asyncio.Lock()
+
+    async def one_at_a_time(request: ModelRequest) -> Any:
+        with in_queue(request):
+            await slot.acquire()
+        try:
+            if left and role_of(request) == TURNS[pattern][0] and request.block.endswith("-bob"):
+                left.clear()
+                await asyncio.Event().wait()
+            return talkers.reply(request)
+        finally:
+            slot.release()
+
+    policy = FailurePolicy(on_failure="skip", quorum=1, turn_timeout=0.5)
+    result = await talk(pattern, policy=policy).run(QUESTION, model=FunctionModel(one_at_a_time))
+    assert [loss[1] for loss in losses(result)] == ["bob"]
+
+
+@pytest.mark.parametrize("queues", [False, True], ids=["answers", "queues"])
 @pytest.mark.parametrize("pattern", [name for name in PATTERNS if name != "handoff"])
-async def test_a_round_has_a_deadline_over_all_its_turns(pattern: str) -> None:
+async def test_a_round_has_a_deadline_over_all_its_turns(pattern: str, *, queues: bool) -> None:
     """The turn in progress and those after it are lost; decisions are not, and the next round has its own time."""
     talkers, left = Talkers(), ["bob"]
 
     async def hang_once(request: ModelRequest) -> Any:
         if left and role_of(request) == TURNS[pattern][0] and request.block.endswith("-bob"):
             left.clear()
-            await asyncio.Event().wait()
+            with in_queue(request) if queues else nullcontext():
+                await asyncio.Event().wait()
         return talkers.reply(request)
 
     policy = FailurePolicy(on_failure="skip", quorum=1, round_timeout=0.5)

@@ -44,7 +44,8 @@ class ModelSettings:
     effort: Effort | None = None
     """How much the model thinks; ConfigurationError for a model that cannot be told."""
     timeout: float | None = 300.0
-    """Deadline of the whole call in seconds, retries and backoff included; None for none."""
+    """Deadline of the whole call in seconds, retries and backoff included, start and other calls of a local engine not;
+    None for none."""
     max_chars: int = 200_000
     """Maximum length of the answer in characters; a longer one raises `ResponseTooLarge`."""
     extra: Mapping[str, Any] = field(default_factory=dict)

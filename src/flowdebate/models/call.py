@@ -6,7 +6,8 @@ import asyncio
 import math
 import threading
 from collections.abc import Coroutine, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
 from types import coroutine
@@ -33,30 +34,84 @@ from flowdebate.models.usage import Usage
 T = TypeVar("T")
 
 
-async def within(seconds: float | None, call: Coroutine[Any, Any, T]) -> T:
+async def within(seconds: float | None, call: Coroutine[Any, Any, T], *, latest: float | None = None) -> T:
     """Await `call` and raise ModelTimeout after `seconds`; None for no deadline.
 
-    The call is started by hand, and the timer starts when it first waits: one that answers at once, from a cache or a
-    script, needs none, and `asyncio.timeout` takes longer than such an answer.
+    Time that a call spends `in_queue` does not count, but for the end at `latest`, by the loop's clock. The call is
+    started by hand, and the timer starts when it first waits: one that answers at once, from a cache or a script,
+    needs none, and `asyncio.timeout` takes longer than such an answer.
     """
     if seconds is None:
         return await call
-    ends = asyncio.get_running_loop().time() + seconds
+    deadline = _Deadline(asyncio.get_running_loop().time() + seconds, latest)
+    outer = _deadlines.get()
+    _deadlines.set((*outer, deadline))
     try:
-        waits = call.send(None)
-    except StopIteration as done:
-        answered: T = done.value
-        return answered
-    deadline = asyncio.timeout_at(ends)
+        try:
+            waits = call.send(None)
+        except StopIteration as done:
+            answered: T = done.value
+            return answered
+        timer = deadline.timer = asyncio.timeout_at(deadline.end)
+        try:
+            async with timer:
+                return await _rest(call, waits)
+        except Exception as error:
+            # A call may turn its cancellation into an error of its own, and one that raises TimeoutError by itself may
+            # not pass for the deadline.
+            if timer.expired():
+                raise ModelTimeout(seconds) from error
+            raise
+    finally:
+        _deadlines.set(outer)
+
+
+class _Deadline:
+    """When a call has to be over, by the loop's clock: later by what it has queued, but not after `latest`."""
+
+    __slots__ = ("_ends", "_latest", "_queues", "_since", "timer")
+
+    def __init__(self, ends: float, latest: float | None) -> None:
+        self._ends = ends
+        self._latest = latest
+        self._queues = 0  # a call may make several at once
+        self._since = 0.0
+        self.timer: asyncio.Timeout | None = None
+
+    @property
+    def end(self) -> float | None:
+        if self._queues:
+            return self._latest
+        return self._ends if self._latest is None else min(self._ends, self._latest)
+
+    def queue(self, change: int) -> None:
+        now = asyncio.get_running_loop().time()
+        if self._queues:
+            self._ends += now - self._since
+        self._queues, self._since = self._queues + change, now
+        if self.timer is not None:
+            with suppress(RuntimeError):  # it has expired, or its call is over
+                self.timer.reschedule(self.end)
+
+
+# Of the calls around this one, the outermost first: a turn's, a policy's, and its own.
+_deadlines: ContextVar[tuple[_Deadline, ...]] = ContextVar("flowdebate_deadlines", default=())
+
+
+@contextmanager
+def in_queue(request: ModelRequest) -> Iterator[None]:
+    """Wait for a model that starts, or answers others first: no deadline but a round's and a run's goes on."""
+    held, since = _deadlines.get(), asyncio.get_running_loop().time()
+    for deadline in held:
+        deadline.queue(+1)
     try:
-        async with deadline:
-            return await _rest(call, waits)
-    except Exception as error:
-        # A call may turn its cancellation into an error of its own, and one that raises TimeoutError by itself may
-        # not pass for the deadline.
-        if deadline.expired():
-            raise ModelTimeout(seconds) from error
-        raise
+        with request.attempts.waiting():
+            yield
+    finally:
+        for deadline in held:
+            deadline.queue(-1)
+        if request.deadline is not None:
+            request.deadline += asyncio.get_running_loop().time() - since
 
 
 @coroutine

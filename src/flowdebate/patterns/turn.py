@@ -206,9 +206,9 @@ def _lost_key(ctx: Context, block: str) -> str:
 
 async def _within(call: Coroutine[Any, Any, Any], ctx: Context, *, block: str, timeout: float | None) -> Any:  # noqa: ANN401, ASYNC109 - see in_time
     handle = ctx.scope.sequencer
-    seconds = timeout
-    if handle is not None and handle.deadline is not None:
-        left = max(handle.deadline - asyncio.get_running_loop().time(), 0.0)
+    seconds, latest = timeout, None if handle is None else handle.deadline
+    if latest is not None:
+        left = max(latest - asyncio.get_running_loop().time(), 0.0)
         seconds = left if seconds is None else min(left, seconds)
     if seconds is None:
         return await call
@@ -216,7 +216,7 @@ async def _within(call: Coroutine[Any, Any, Any], ctx: Context, *, block: str, t
         call.close()
         raise ModelTimeout(seconds, block=block)
     try:
-        return await within(seconds, call)
+        return await within(seconds, call, latest=latest)
     except ModelTimeout as error:
         error.block = error.block or block  # a timeout of the model itself names the block already
         raise

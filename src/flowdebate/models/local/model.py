@@ -55,8 +55,9 @@ class LocalModel(PooledModel):
     - `retry`: the retry policy; None for no retries. A dead engine is restarted.
 
     All `LocalModel`s of a file share one engine. It answers one call at a time, in order, since a prompt that repeats
-    the last one's beginning then costs only its end. The deadline covers the whole call: starting the engine and
-    waiting for earlier calls count. A truncated structured answer is asked for once more, with more room.
+    the last one's beginning then costs only its end. The deadline of a call covers neither the start of the
+    engine nor the time in which earlier calls are answered. A truncated structured answer is asked for once more, with
+    more room.
     """
 
     base_url = "http://127.0.0.1"
@@ -97,9 +98,8 @@ class LocalModel(PooledModel):
     async def _ask(self, request: ModelRequest) -> ModelResponse:
         async with self._clients.keep_open():
             server = running_server(self._path)
-            endpoint = await server.endpoint()
-            client = await self._clients.client(endpoint)
-            async with server.turn:
+            async with server.turn(request) as endpoint:
+                client = await self._clients.client(endpoint)
                 dialect = replace(_dialect(self._settings, request), label=self.name)
                 chat = Chat(dialect=dialect, client=client, endpoint=endpoint)
                 try:

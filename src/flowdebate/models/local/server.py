@@ -12,21 +12,26 @@ import secrets
 import subprocess
 import sys
 import threading
+from collections.abc import AsyncIterator
 from concurrent.futures import Future
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, cast
 from weakref import WeakKeyDictionary
 
 from flowdebate._util.text import one_line
 from flowdebate.errors import ModelUnavailable
+from flowdebate.models.call import in_queue, within
 from flowdebate.models.local.gguf import WAYS_OUT, find_local_model
 from flowdebate.models.openai.endpoint import Endpoint
 
 if TYPE_CHECKING:
+    from flowdebate.models.base import ModelRequest
     from flowdebate.models.local.engine import Config
 
 
 CONTEXT = 8192  # tokens of prompt and answer together: a length that models of this size handle well
+_START = 300.0  # seconds until it listens: joining its file, verifying it and loading it, on a slow disk
 _PATIENCE = 5.0  # seconds that an engine has to exit by itself
 
 # Engines by process, so that a fork neither uses nor stops its parent's, and by file; None for the model "local".
@@ -83,10 +88,20 @@ class LocalServer:
         """Whether it neither listens nor has failed as yet."""
         return not self._ready.done()
 
-    @property
-    def turn(self) -> asyncio.Lock:
-        """Lock around each call: the engine has one slot; waiting calls are served in order and may be cancelled."""
-        return self._turns.setdefault(asyncio.get_running_loop(), asyncio.Lock())
+    @asynccontextmanager
+    async def turn(self, request: ModelRequest) -> AsyncIterator[Endpoint]:
+        """Take the engine for one call: it has one slot; waiting calls are served in order and may be cancelled.
+
+        ModelUnavailable if it did not start.
+        """
+        lock = self._turns.setdefault(asyncio.get_running_loop(), asyncio.Lock())
+        with in_queue(request):
+            endpoint = await within(_START, self.endpoint())
+            await lock.acquire()
+        try:
+            yield endpoint
+        finally:
+            lock.release()
 
     @property
     def ended(self) -> bool:
