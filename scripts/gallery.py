@@ -37,6 +37,7 @@ GROUPS = {
     "One debate": {
         "feature_debate": "The one to read first.",
         "three_sides": "",
+        "formats": "",
         "moderated_debate": "",
         "streaming": "",
         "own_server": "",
@@ -179,8 +180,8 @@ def output_of(name: str, module: Any) -> str:  # noqa: ANN401
         elif name == "four_vendors":
             named = ("openai/gpt-5.6-luna", "anthropic/claude-haiku-5-5", "gemini/gemini-flash-latest")
             module.main(dict(zip(("keeper", "mover", "judge"), models_of(name, *named), strict=True)))
-        elif name == "many_questions":
-            module.main(*models_of(name), MemoryStore())
+        elif name in ("many_questions", "formats"):
+            run(module.main(*models_of(name), MemoryStore()))
         else:
             run(module.main(*models_of(name)))
     return printed.getvalue()

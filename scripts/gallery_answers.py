@@ -147,6 +147,36 @@ ANSWERS: dict[str, dict[str, list[Any]]] = {
             }
         ],
     },
+    "formats": {
+        "audience-before-1": [{"reason": "Ambulances stand in the same queue.", "choice": "cars should be banned"}],
+        "audience-before-2": [{"reason": "My customers come by car.", "choice": "cars should stay"}],
+        "audience-before-3": [{"reason": "The bus is empty today.", "choice": "cars should stay"}],
+        "debater-Ida": [
+            "On Mill Street 4,100 cars a day went away, and the air got better by a third.",
+            "Which shop on Mill Street has closed since?",
+            "The bakery says that takings fell in the first summer, and not after it.",
+            "One bakery in one summer: that is all that was found against it.",
+            "Give the street back to those who live in it.",
+            "Two million for the bus lanes. The garage under the square cost nine.",
+        ],
+        "debater-Otto": [
+            "Half of the shops live on people from the villages, and no bus goes there after six.",
+            "None has closed, but one has lost a tenth.",
+            "What did the bakery on Mill Street tell the council?",
+            "Whoever bans cars first has to send the bus.",
+            "Buses first, then the ban.",
+            "Two million, and a bus at night to eleven villages that nobody has priced.",
+        ],
+        "audience-1": [
+            {"reason": "The bakery did not convince me.", "choice": "cars should be banned"},
+            {"reason": "Nine million for a garage.", "choice": "cars should be banned"},
+        ],
+        "audience-2": [
+            {"reason": "No shop has closed.", "choice": "cars should be banned"},
+            {"reason": "Nobody has priced the buses.", "choice": "cars should stay"},
+        ],
+        "audience-3": [{"reason": "Where is the bus?", "choice": "cars should stay"}],
+    },
     "record_and_replay": {
         "keeper": ["Whoever is ill can see it.", "It can be deleted after a week."],
         "guard": ["People say less when it is on.", "A week is long for a careless word."],

@@ -43,7 +43,7 @@ async def within(seconds: float | None, call: Coroutine[Any, Any, T], *, latest:
     """
     if seconds is None:
         return await call
-    deadline = _Deadline(asyncio.get_running_loop().time() + seconds, latest)
+    deadline = _Deadline(seconds, latest)
     outer = _deadlines.get()
     _deadlines.set((*outer, deadline))
     try:
@@ -69,10 +69,11 @@ async def within(seconds: float | None, call: Coroutine[Any, Any, T], *, latest:
 class _Deadline:
     """When a call has to be over, by the loop's clock: later by what it has queued, but not after `latest`."""
 
-    __slots__ = ("_ends", "_latest", "_queues", "_since", "timer")
+    __slots__ = ("_ends", "_latest", "_loop", "_queues", "_since", "timer")
 
-    def __init__(self, ends: float, latest: float | None) -> None:
-        self._ends = ends
+    def __init__(self, seconds: float, latest: float | None) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._ends = self._loop.time() + seconds
         self._latest = latest
         self._queues = 0  # a call may make several at once
         self._since = 0.0
@@ -85,12 +86,12 @@ class _Deadline:
         return self._ends if self._latest is None else min(self._ends, self._latest)
 
     def queue(self, change: int) -> None:
-        now = asyncio.get_running_loop().time()
+        now = self._loop.time()
         if self._queues:
             self._ends += now - self._since
         self._queues, self._since = self._queues + change, now
         if self.timer is not None:
-            with suppress(RuntimeError):  # it has expired, or its call is over
+            with suppress(RuntimeError):  # it has expired, or its call or the loop is over
                 self.timer.reschedule(self.end)
 
 
@@ -101,7 +102,8 @@ _deadlines: ContextVar[tuple[_Deadline, ...]] = ContextVar("flowdebate_deadlines
 @contextmanager
 def in_queue(request: ModelRequest) -> Iterator[None]:
     """Wait for a model that starts, or answers others first: no deadline but a round's and a run's goes on."""
-    held, since = _deadlines.get(), asyncio.get_running_loop().time()
+    held, time = _deadlines.get(), asyncio.get_running_loop().time
+    since = time()
     for deadline in held:
         deadline.queue(+1)
     try:
@@ -111,7 +113,7 @@ def in_queue(request: ModelRequest) -> Iterator[None]:
         for deadline in held:
             deadline.queue(-1)
         if request.deadline is not None:
-            request.deadline += asyncio.get_running_loop().time() - since
+            request.deadline += time() - since
 
 
 @coroutine

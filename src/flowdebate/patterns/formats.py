@@ -218,8 +218,8 @@ def names_of(pattern: str) -> list[str]:
 
 
 def purposes(pattern: str) -> str:
-    """The formats of a pattern, each with what it is for."""
-    return " ".join(f"{each.name}: {each.purpose}" for each in FORMATS.values() if each.pattern == pattern)
+    """The formats of a pattern, a line each with what it is for."""
+    return "\n".join(f"{each.name}: {each.purpose}" for each in FORMATS.values() if each.pattern == pattern)
 
 
 def apply_format(

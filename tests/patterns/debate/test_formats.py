@@ -126,7 +126,7 @@ def test_what_does_not_go_together_is_refused(options: Any, message: str) -> Non
 
 
 def test_a_service_holds_a_format_by_its_name() -> None:
-    """Over HTTP and MCP as well, with the sides of the format where nobody is named."""
+    """Over HTTP and MCP as well, with the sides of the format where nobody is named; its page says which it is."""
     asyncio.run(hold_a_premortem())
 
 
@@ -137,4 +137,6 @@ async def hold_a_premortem() -> None:
         details = await service.wait(begun.run_id)
         assert details.document is not None
         raw = details.document.raw
+    assert details.document.title == "Debate, premortem"
+    assert details.document.to_data()["format"] == "premortem"
     assert {entry.agent_name for entry in raw.transcript} == {"People", "Facts", "World"}

@@ -120,12 +120,14 @@ class Document(InNotebooks, WireModel):
     STOP_REASONS: ClassVar[Mapping[str, str]] = {}
     """Its own reasons to stop, in words."""
     LAST_CALLS: ClassVar[int] = 1
+    """Calls for the result, after all turns."""
     GOES_ON: ClassVar[bool] = False
     """Whether a finished run of the pattern can go on."""
-    """Calls for the result, after all turns."""
     MEASURED: ClassVar[tuple[str, ...]] = ()
     """Places of durations in its raw output, which only the run itself could measure."""
     pattern: str
+    format: str | None = None
+    """That it was held in; not written without one."""
     status: DebateStatus
     error: str | None = None
     """Why it failed, or which limit ended it."""
@@ -144,7 +146,7 @@ class Document(InNotebooks, WireModel):
 
     def to_data(self) -> dict[str, Any]:
         """The document as JSON data, in camelCase."""
-        left_out = {name for name in ("models", "cost", "fork") if getattr(self, name) is None}
+        left_out = {name for name in ("format", "models", "cost", "fork") if getattr(self, name) is None}
         value = self.model_dump(mode="json", by_alias=True, exclude=left_out)
         # A subclass's own fields come behind those of its base: readers want them before the usage.
         first, last = (key for key in value if key not in _LAST), (key for key in _LAST if key in value)
@@ -162,8 +164,9 @@ class Document(InNotebooks, WireModel):
 
     @property
     def title(self) -> str:
-        """The pattern, as the heading of a report."""
-        return self.pattern.replace("_", " ").capitalize()
+        """The pattern and its format, as the heading of a report."""
+        held = "" if self.format is None else f", {self.format}"
+        return f"{self.pattern.capitalize()}{held}".replace("_", " ")
 
     @property
     def label(self) -> str:

@@ -142,6 +142,7 @@ class PatternPage(ABC):
             options.ROSTER: speakers_of(plan.speakers),
             options.LENGTH: self.length(options),
             "output": self.output_of(plan, output),
+            "format": getattr(options, "format", None),
         }
         # a council has no number of rounds, and only patterns with a synthesizer have an output
         own = {name: value for name, value in own.items() if name in self.document.model_fields}

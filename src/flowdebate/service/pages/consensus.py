@@ -92,7 +92,7 @@ class ConsensusOptions(PatternOptions):
     )
     max_rounds: Count | None = option("Maximum number of rounds of critique. Default: 3.", panel="Rounds")
     format: Annotated[Text, Field(json_schema_extra={"enum": names_of("consensus")})] | None = option(
-        f"Hold it in a format. {purposes('consensus')}", panel="Rounds", metavar="NAME"
+        f"Hold it in a format.\n{purposes('consensus')}", panel="Rounds", metavar="NAME"
     )
     topology: Literal["all-to-all", "round-robin", "ring", "star", "sparse", "random-graph"] | None = option(
         "Who criticises whom: all-to-all (default), round-robin, ring, star, sparse or random-graph.",
@@ -235,7 +235,7 @@ class ConsensusLive(Live):
 
 def critique_fact(critique: Critique) -> Fact:
     """A critique of a proposal."""
-    issues = "; ".join(critique.issues) or critique.reasoning or "nothing"
+    issues = "; ".join(critique.issues).replace(".;", ";") or critique.reasoning or "nothing"
     label = f"{critique.critic} on {critique.target}"
     return Fact(label=label, text=f"severity {critique.severity:.1f}: {issues}", speaker=critique.critic, short=True)
 

@@ -145,7 +145,7 @@ class DebateOptions(OutputOptions):
         flag="",
     )
     format: Annotated[Text, Field(json_schema_extra={"enum": names_of("debate")})] | None = option(
-        f"Hold it in a format. {purposes('debate')}", panel="Rounds", metavar="NAME"
+        f"Hold it in a format.\n{purposes('debate')}", panel="Rounds", metavar="NAME"
     )
     audience: list[Text] | None = option(
         "A listener, such as 'a nurse', who votes before and after; repeat for each. The side that gains most wins.",

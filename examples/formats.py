@@ -1,0 +1,50 @@
+"""A debate as at Oxford: one cross-examination, and the side that moved more of the audience wins.
+
+Then it goes on with a question of a reader, which pays only for what is new. `format="oxford"` is one of seven; see
+docs/formats.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from flowdebate import Debater, debate
+
+if TYPE_CHECKING:
+    from flowdebate import DebateRawOutput
+    from flowdebate.models import Model
+    from flowdebate.store import StoreChoice
+
+QUESTION = "Should cars be banned from the centre?"
+
+pattern = debate(
+    name="centre",
+    debaters=[Debater("Ida", "cars should be banned"), Debater("Otto", "cars should stay")],
+    format="oxford",
+    audience=["a nurse", "a shopkeeper", "a bus driver"],
+    synthesizer=False,
+)
+
+
+async def main(model: Model | str | None = None, store: StoreChoice = "formats.sqlite3") -> DebateRawOutput:
+    """Print the cross-examination, how the audience moved, and what the debate says to the reader."""
+    first = await pattern.run(QUESTION, model=model, store=store, seed=7)
+    for asked in first.raw.cross_questions:
+        print(f"{asked.question.agent_name} asks: {asked.question.text}")
+        print(f"  {asked.answer.agent_name}: {asked.answer.text}")
+    for vote in first.raw.audience:
+        print(f"{vote.voter}: {vote.before} -> {vote.after}")
+    print(first.raw.verdict.verdict)
+
+    further = await pattern.continue_run(first.run_id, ask="What would it cost?", model=model, store=store)
+    print("\nA reader asks: What would it cost?")
+    for turn in further.raw.transcript:
+        if turn.round > first.raw.rounds:
+            print(f"  {turn.agent_name}: {turn.text}")
+    raw: DebateRawOutput = further.raw
+    return raw
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
