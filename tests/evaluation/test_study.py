@@ -229,6 +229,31 @@ def test_an_unfinished_study_concludes_nothing_until_the_e_value_does() -> None:
     assert early.summary.startswith("12 of 20 answered; the rest is still missing. together is right more often")
 
 
+def test_the_report_says_who_was_talked_out_of_the_truth() -> None:
+    """From one call to the debate, and from the judge's first ballot to its last; undecided is not right."""
+    held, answers = made_up([(n % 4 > 0, True) for n in range(8)])
+    ballot = {"order": ["0", "1"], "scores": {"0": 0.8, "1": 0.2}, "winner": "0"}
+    changed = [
+        each.model_validate({
+            **each.model_dump(),
+            "answers": {**each.answers, "single": MethodAnswer(answer=["0"] if number > 1 else ["0", "1"])},
+            "ballots": [ballot, {**ballot, "winner": each.answers["together"].answer[0]}],
+        })
+        for number, each in enumerate(answers)
+    ]  # fmt: skip
+    assert study_report(held, answers).dynamics == {}
+    found = study_report(held, changed).dynamics
+    assert list(found) == ["one call, then together", "ballots of together"]
+    call, ballots = found.values()
+    assert call.right_to_wrong is not None
+    assert call.wrong_to_right is not None
+    assert (round(call.right_to_wrong.value, 3), call.right_to_wrong.n) == (0.167, 6)
+    assert (call.wrong_to_right.value, call.wrong_to_right.n) == (0.5, 2)
+    assert call.oracle_gap == pytest.approx(1 / 8)
+    assert ballots.last_right is not None
+    assert (ballots.first_right and ballots.first_right.value, ballots.last_right.value) == (1, 0.75)
+
+
 def test_the_frontier_has_what_no_cheaper_method_does_as_well() -> None:
     """A vote that is as often right at half the tokens leaves the debate behind it."""
     for wins, frontier in (

@@ -28,6 +28,10 @@ from .comparison_table import compare_all as compare_all
 from .comparison_table import tabulate as tabulate
 from .decision_rules import DecisionRule as DecisionRule
 from .decision_rules import RuleResult as RuleResult
+from .dynamics import AnswerCourse as AnswerCourse
+from .dynamics import Dynamics as Dynamics
+from .dynamics import courses_of as courses_of
+from .dynamics import dynamics as dynamics
 from .evaluation_run import Evaluation as Evaluation
 from .evaluation_run import evaluate as evaluate
 from .evaluation_run import evaluate_sync as evaluate_sync

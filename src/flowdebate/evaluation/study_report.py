@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import eq
 from pkgutil import resolve_name
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -10,10 +11,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from pydantic import Field
 
 from flowdebate._util.importing import InNotebooks
-from flowdebate._util.wire import WireModel, new_list
+from flowdebate._util.wire import WireModel, new_dict, new_list
 from flowdebate.errors import ConfigurationError
 from flowdebate.evaluation.audit_report import AuditItem
 from flowdebate.evaluation.benefit import Finding, MethodAnswer, Missing
+from flowdebate.evaluation.dynamics import AnswerCourse, Dynamics, dynamics
 from flowdebate.evaluation.judge_quality import ReliabilityBin, judged_items, reliability
 from flowdebate.evaluation.paired import compare_credits, e_value
 from flowdebate.evaluation.sample_sizes import required_n
@@ -107,6 +109,8 @@ class StudyReport(InNotebooks, WireModel):
     summary: str
     reliability: list[ReliabilityBin] = Field(default_factory=new_list)
     """How often the judge of the first design is right where it is about equally sure; empty without its ballots."""
+    dynamics: dict[str, Dynamics] = Field(default_factory=new_dict)
+    """How answers change: from one call to the debate of each design, and from the judge's first ballot to its last."""
 
     @property
     def unfinished(self) -> int:
@@ -217,6 +221,7 @@ def study_report(
         differences=differences,
         summary=said,
         reliability=_reliability(study, answers),
+        dynamics=_dynamics(study, answers),
     )
 
 
@@ -340,6 +345,33 @@ def _reliability(study: Study, answers: Sequence[StudyAnswer]) -> list[Reliabili
         if answer.design == study.first and answer.ballots
     ]
     return reliability(judged_items(items), bins=10, confidence=study.confidence)
+
+
+def _dynamics(study: Study, answers: Sequence[StudyAnswer]) -> dict[str, Dynamics]:
+    def one_of(answer: StudyAnswer | None, method: str) -> str | None:
+        said = None if answer is None else answer.answers.get(method)
+        return said.answer[0] if said is not None and len(said.answer) == 1 else None
+
+    firsts = {(each.item, each.repeat): each for each in answers if each.design == study.first}
+    found: dict[str, list[AnswerCourse]] = {}
+    for answer in (each for each in answers if each.design in study.designs and each.design in each.answers):
+        end = one_of(answer, answer.design)
+        own = study.method(answer.design, "single")
+        alone, method = (answer, own) if own in answer.answers else (firsts.get((answer.item, answer.repeat)), "single")
+        voices: dict[str, dict[str, list[str | None]]] = {}
+        if alone is not None and method in alone.answers:
+            voices[f"one call, then {answer.design}"] = {"model": [one_of(alone, method), end]}
+        if answer.ballots:
+            by_model: dict[str, list[str | None]] = {}
+            for ballot in answer.ballots:
+                by_model.setdefault(ballot.model or "", []).append(ballot.winner)
+            voices[f"ballots of {answer.design}"] = by_model
+        for name, each in voices.items():
+            course = AnswerCourse(voices=each, outcome=end, truth=answer.truth, cluster=answer.cluster)
+            found.setdefault(name, []).append(course)
+    # positions are indexes here, which have no other words
+    measured = {name: dynamics(own, same=eq, confidence=study.confidence) for name, own in found.items()}
+    return {name: each for name, each in measured.items() if each.changed is not None}
 
 
 def _conclude(

@@ -101,6 +101,13 @@ class PatternOutput(WireModel):
         """The decision in a word or a name, by which batches count runs; None for a pattern that decides nothing."""
         return None
 
+    def answer_courses(self) -> list[tuple[dict[str, list[str | None]], str | None]]:
+        """For each thing that was decided: by voice its answers, the first one first, and what came out.
+
+        Empty for a pattern whose speakers give no answers in a few words. `flowdebate.evaluation.dynamics` measures it.
+        """
+        return []
+
     def in_short(self) -> dict[str, Any]:
         """What a list of runs says of it: who spoke, and the decision in a word."""
         speakers = list(dict.fromkeys(entry.speaker for entry in self.entries))

@@ -56,11 +56,11 @@ def study_html(report: StudyReport) -> str:
         for each in report.reliability
     ]
     frontier = [each.method for each in report.frontier]
-    methods, comparisons = (each for each in lay_out_study(report).sections if isinstance(each, Table))
+    tables = [each for each in lay_out_study(report).sections if isinstance(each, Table)]
     return render(
         "study",
         report=report,
-        tables={"Accuracy of each method": methods, "Comparisons": comparisons},
+        tables=dict(zip(("Accuracy of each method", "Comparisons", "How answers changed"), tables, strict=False)),
         accuracies=plot_of(accuracies),
         costs=scatter_of_costs(costs, line=frontier, name="tokens for each question, on a scale of equal factors"),
         frontier=frontier,

@@ -546,6 +546,14 @@ class ConsensusOutput(PatternOutput):
         over = any(reached.stage is ConsensusStage.ROUNDS_COMPLETE for reached in self.stages)
         return "max_rounds" if over else None
 
+    def answer_courses(self) -> list[tuple[dict[str, list[str | None]], str | None]]:
+        """The positions of each agent, from its first proposal to its last, and that of the winner."""
+        voices = {each.agent: [each.position] for each in self.proposals}
+        for revised in (each for one in self.rounds for each in one.revisions):
+            voices.setdefault(revised.agent, []).append(revised.position)
+        won = next((each.position for each in self.final_proposals if each.agent == self.winner), None)
+        return [(voices, won)]
+
     @property
     def entries(self) -> list[Entry]:
         """All proposals, critiques and revisions: those of a round in declared order."""

@@ -402,6 +402,15 @@ class DebateRawOutput(PatternOutput):
         found = f"The verdict: {quoted(self.verdict.verdict)}\nWinner: {winner}"
         return f"{found}\nReasoning: {quoted(self.verdict.reasoning)}\n\nMake the deliverable of it."
 
+    def answer_courses(self) -> list[tuple[dict[str, list[str | None]], str | None]]:
+        """The winners in the ballots of each judging model, in the order of their views, and that of the verdict."""
+        if self.verdict is None or self.verdict.judging is None:
+            return []
+        voices: dict[str, list[str | None]] = {}
+        for ballot in self.verdict.judging.ballots:
+            voices.setdefault(ballot.model or "judge", []).append(ballot.winner)
+        return [(voices, self.verdict.winner)]
+
     @property
     def found(self) -> DebateVerdict:
         """The verdict; LookupError where there is none, which `status` explains."""

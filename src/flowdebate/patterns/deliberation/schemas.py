@@ -146,6 +146,11 @@ class DeliberationOutput(PatternOutput):
         """The final decision; None if there is none."""
         return self.final_decision
 
+    def answer_courses(self) -> list[tuple[dict[str, list[str | None]], str | None]]:
+        """The decisions of the moderator, round by round, and the final one."""
+        reports = [report.decision for report in self.reports if report is not None]
+        return [({"moderator": list(reports)}, self.final_decision)]
+
     @property
     def decision_word(self) -> str | None:
         """Whether it was settled; None where the rounds were cut short."""

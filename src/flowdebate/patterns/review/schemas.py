@@ -244,6 +244,19 @@ class ReviewRawOutput(PatternOutput):
         counts = ", ".join(f"{count} of {name}" for name, count in self.empty.items())
         return f"Findings left out, without a title or a claim: {counts}" if counts else ""
 
+    def answer_courses(self) -> list[tuple[dict[str, list[str | None]], str | None]]:
+        """For each finding, who confirms or refutes it: who raised it, at first and after a defence, and the others."""
+        words: dict[str, str] = {"confirmed": "confirm", "refuted": "refute"}
+        found: list[tuple[dict[str, list[str | None]], str | None]] = []
+        for finding in self.findings:
+            voices: dict[str, list[str | None]] = {name: ["confirm"] for name in finding.raisers}
+            for defence in finding.defences:
+                voices.setdefault(defence.agent_name, ["confirm"]).append("confirm" if defence.stands else "refute")
+            for each in finding.verdicts:
+                voices.setdefault(each.agent_name, []).append(None if each.verdict == "neither" else each.verdict)
+            found.append((voices, words.get(finding.state)))
+        return found
+
     @property
     def decision_word(self) -> str | None:
         """The gate in a word; without one, whether anything is confirmed."""

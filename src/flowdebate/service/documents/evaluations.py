@@ -12,6 +12,7 @@ from flowdebate.evaluation.audit_report import Figure, JudgeAudit, ReaderAgreeme
 from flowdebate.evaluation.benefit import METHODS, BenefitReport
 from flowdebate.evaluation.comparison import Comparison
 from flowdebate.evaluation.comparison_table import ComparisonTable
+from flowdebate.evaluation.dynamics import Dynamics
 from flowdebate.evaluation.evaluation_run import Evaluation
 from flowdebate.evaluation.judge_quality import JudgeQuality
 from flowdebate.evaluation.ranking import RankedSystem, Ranking
@@ -55,6 +56,8 @@ def lay_out(value: object) -> Summary | None:  # noqa: C901, PLR0911, PLR0912 - 
             return Summary(title="Judge quality", sections=(Points(items=tuple(value.findings)),))
         case StudyReport():
             return lay_out_study(value)
+        case Dynamics():
+            return Summary(title="Dynamics", about=counted(value.courses, "course"), sections=(_dynamics({"": value}),))
         case Recount():
             return lay_out_recount(value)
         case Comparison():
@@ -206,9 +209,28 @@ def lay_out_study(report: StudyReport) -> Summary:
         sections=(
             methods,
             comparisons,
+            *([_dynamics(report.dynamics)] if report.dynamics else []),
             Heading(title="Findings"),
             Points(lead=report.summary, items=others),
             *(Fact(label="Not as registered", text=each, tone="warning", edge=True) for each in report.differences),
+        ),
+    )
+
+
+def _dynamics(named: Mapping[str, Dynamics]) -> Table:
+    def share(figure: Figure | None) -> str:
+        return "unknown" if figure is None else f"{figure.value:.0%} of {figure.n:,}"
+
+    return Table(
+        head=("Answers", "Right first", "Right last", "Right to wrong", "Wrong to right", "Adopted", "Oracle gap"),
+        rows=tuple(
+            (
+                name,
+                *map(share, (each.first_right, each.last_right, each.right_to_wrong, each.wrong_to_right)),
+                "" if each.adopted is None else share(each.adopted),
+                "unknown" if each.oracle_gap is None else f"{100 * each.oracle_gap:.1f} points",
+            )
+            for name, each in named.items()
         ),
     )
 

@@ -1,0 +1,145 @@
+"""Dynamics of answers: from right to wrong and back, adoption of others' answers, and the gap to a perfect choice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from itertools import chain
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+from flowdebate._util.importing import InNotebooks
+from flowdebate._util.validation import check_share
+from flowdebate._util.wire import WireModel
+from flowdebate.errors import ConfigurationError
+from flowdebate.evaluation.audit_report import Figure
+from flowdebate.evaluation.statistics import effective_size, share_interval
+from flowdebate.measures import same_answer
+
+if TYPE_CHECKING:
+    from flowdebate.patterns.output import PatternOutput
+
+    _Same = Callable[[str | None, str | None], bool]
+
+_WHERE = "dynamics()"
+
+
+class AnswerCourse(WireModel):
+    """What the voices of one run answered to one question, one after the other, and what came out."""
+
+    voices: dict[str, list[str | None]]
+    """By voice its answers, the first one first; None for none."""
+    outcome: str | None = None
+    """What they came to together; None for nothing."""
+    truth: str | None = None
+    """The right answer; None where it is not known."""
+    cluster: str | None = None
+    """What it shares with others, such as a topic; None: it is independent of all others."""
+
+
+class Dynamics(InNotebooks, WireModel):
+    """How answers changed. Shares of voices have intervals as wide as the voices of one run ask for."""
+
+    courses: int
+    changed: Figure | None
+    """The share of voices whose last answer is not their first one; None where no voice answered twice."""
+    adopted: Figure | None
+    """Of the voices that another one contradicted at first, the share that ends with the first answer of such a one."""
+    first_right: Figure | None
+    """The share of voices whose first answer is right; None, as all that follows, where no truth is known."""
+    last_right: Figure | None
+    right_to_wrong: Figure | None
+    """Of the voices that were right at first, the share that is not at last."""
+    wrong_to_right: Figure | None
+    outcome_right: Figure | None
+    """The share of courses that came to the right answer."""
+    oracle: Figure | None
+    """The share of courses in which any voice ever gave the right answer, or it came out."""
+
+    @property
+    def oracle_gap(self) -> float | None:
+        """What a perfect choice among all that was answered would add to the accuracy; None without truth."""
+        return (
+            None if self.oracle is None or self.outcome_right is None else self.oracle.value - self.outcome_right.value
+        )
+
+
+def courses_of(raw: PatternOutput, *, truth: str | None = None, cluster: str | None = None) -> list[AnswerCourse]:
+    """The courses in the raw output of a run: `result.raw`, or that of an item of a batch; empty for none.
+
+    A consensus has the positions of its agents, a deliberation the decisions of its moderator, a debate the judge's
+    ballots in the order of their views, and a review a course for each finding, with "confirm" and "refute". `truth` is
+    the right answer, for all of them.
+    """
+    return [
+        AnswerCourse(voices=voices, outcome=outcome, truth=truth, cluster=cluster)
+        for voices, outcome in raw.answer_courses()
+    ]
+
+
+def dynamics(
+    courses: Iterable[AnswerCourse], *, same: Callable[[str, str], bool] = same_answer, confidence: float = 0.95
+) -> Dynamics:
+    """Measure how the answers in `courses` changed.
+
+    `same` says whether two answers are the same (by default in the same words, see `flowdebate.measures.same_answer`).
+    A missing answer is none of the others, and not right. ConfigurationError without a course.
+
+    >>> talked_out = AnswerCourse(voices={"ann": ["yes", "no"], "bob": ["no", "no"]}, outcome="no", truth="yes")
+    >>> found = dynamics([talked_out])
+    >>> found.right_to_wrong.value, found.adopted.value, found.oracle_gap
+    (1.0, 0.5, 1.0)
+    """
+    check_share(_WHERE, ends=False, confidence=confidence)
+    found = list(courses)
+    if not found:
+        raise ConfigurationError(_WHERE, "courses", 0, "at least one")
+
+    def are_same(one: str | None, other: str | None) -> bool:
+        return one is other if one is None or other is None else one == other or same(one, other)
+
+    seen: dict[str, list[tuple[float, Hashable]]] = {}
+    for number, course in enumerate(found):
+        group = number if course.cluster is None else course.cluster
+        for name, value in chain(_changes(course, are_same), _results(course, are_same)):
+            seen.setdefault(name, []).append((float(value), group))
+
+    def figure(name: str) -> Figure | None:
+        if name not in seen:
+            return None
+        values, groups = zip(*seen[name], strict=True)
+        low, high = share_interval(fmean(values), effective_size(values, groups), confidence=confidence)
+        return Figure(value=fmean(values), n=len(values), low=low, high=high)
+
+    figures = {name: figure(name) for name in Dynamics.model_fields if name != "courses"}
+    return Dynamics(courses=len(found), **figures)
+
+
+def _changes(course: AnswerCourse, are_same: _Same) -> Iterator[tuple[str, bool]]:
+    """Of each voice that answered twice, what became of its first answer."""
+    firsts = {name: answers[0] for name, answers in course.voices.items() if answers}
+    for name, answers in course.voices.items():
+        if len(answers) < 2:  # noqa: PLR2004 - a change is between two
+            continue
+        begins, ends = answers[0], answers[-1]
+        moved = not are_same(begins, ends)
+        yield "changed", moved
+        rivals = [each for other, each in firsts.items() if other != name and each is not None]
+        rivals = [each for each in rivals if not are_same(each, begins)]
+        if rivals:
+            yield "adopted", moved and any(are_same(each, ends) for each in rivals)
+        if course.truth is not None:
+            was, is_now = are_same(begins, course.truth), are_same(ends, course.truth)
+            yield "right_to_wrong" if was else "wrong_to_right", was != is_now
+
+
+def _results(course: AnswerCourse, are_same: _Same) -> Iterator[tuple[str, bool]]:
+    """What was right, where the truth is known: first and last answers, what came out, and whatever was said."""
+    if course.truth is None:
+        return
+    right = {name: [are_same(each, course.truth) for each in answers] for name, answers in course.voices.items()}
+    for answers in filter(None, right.values()):
+        yield "first_right", answers[0]
+        yield "last_right", answers[-1]
+    came_out = are_same(course.outcome, course.truth)
+    yield "outcome_right", came_out
+    yield "oracle", came_out or any(map(any, right.values()))
