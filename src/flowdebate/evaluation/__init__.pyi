@@ -72,3 +72,6 @@ from .study_run import AnswersFile as AnswersFile
 from .study_run import StudyAnswer as StudyAnswer
 from .study_run import StudyProgress as StudyProgress
 from .study_run import ask_study as ask_study
+from .tournament import Seat as Seat
+from .tournament import Tournament as Tournament
+from .tournament import tournament as tournament

@@ -75,11 +75,11 @@ async def evaluate(  # noqa: PLR0913 - the options of an evaluation
     check_report_options(_WHERE, confidence=confidence, min_gain=min_gain, missing=missing)
     if not rows:
         raise ConfigurationError(_WHERE, "rows", rows, "at least one")
-    right, asked = _reader(truth), _reader(question)
-    shared = (lambda row: [asked(row), right(row)]) if cluster is None else _reader(cluster)
+    right, asked = reader(truth), reader(question)
+    shared = (lambda row: [asked(row), right(row)]) if cluster is None else reader(cluster)
     made: Any = pattern
     if choices is not None:
-        positions, drawn_from = _reader(choices), options.get("seed")
+        positions, drawn_from = reader(choices), options.get("seed")
         if isinstance(pattern, Block):
             allowed = "a function of a row and its positions, for `choices`"
             raise ConfigurationError(_WHERE, "pattern", pattern.name, allowed)
@@ -126,7 +126,8 @@ def evaluate_sync(
     return run_sync(lambda: evaluate(pattern, rows, truth=truth, **options))
 
 
-def _reader(of: str | Callable[[Any], Any]) -> Callable[[Any], Any]:
+def reader(of: str | Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """What reads a column of a row: its key, or a function of the row."""
     return (lambda row: row[of]) if isinstance(of, str) else of
 
 

@@ -18,6 +18,7 @@ from flowdebate.evaluation.judge_quality import JudgeQuality
 from flowdebate.evaluation.ranking import RankedSystem, Ranking
 from flowdebate.evaluation.recounting import Recount
 from flowdebate.evaluation.study_report import StudyReport
+from flowdebate.evaluation.tournament import Tournament
 from flowdebate.runs.batch import BatchItem, BatchResult, BatchSummary
 from flowdebate.service.audit import rows_of
 from flowdebate.service.documents.live import cost_text
@@ -75,6 +76,8 @@ def lay_out(value: object) -> Summary | None:  # noqa: C901, PLR0911, PLR0912 - 
                     Points(items=() if value.problem is None else (value.problem,)),
                 ),
             )
+        case Tournament():
+            return _lay_out_tournament(value)
         case BatchResult():
             table = Table(head=("Index", "Question", "Status", "Result"), rows=tuple(map(_item_cells, value)))
             title = f"Batch of {counted(len(value), 'run')}"
@@ -313,6 +316,26 @@ def _ranking_table(systems: Sequence[RankedSystem]) -> Table:
     return Table(
         head=("Ranking", "Strength", "95% interval"),
         rows=tuple((each.name, f"{each.strength:+.2f}", f"{each.low:+.2f} to {each.high:+.2f}") for each in systems),
+    )
+
+
+def _lay_out_tournament(found: Tournament) -> Summary:
+    points = tuple((name, f"{won:g}") for name, won in found.points.items())
+    order, problem = found.ranking.order, found.ranking.problem
+    first = (
+        []
+        if order is None
+        else [f"the first seat is worth {order.value:+.2f} log-odds ({order.low:+.2f} to {order.high:+.2f})"]
+    )
+    failed = [f"{counted(len(found.failed), 'run')} without a verdict"] if found.failed else []
+    return Summary(
+        title="Tournament",
+        about=f"{counted(len(found.games), 'game')}",
+        sections=(
+            Table(head=("System", "Points"), rows=points),
+            *([_ranking_table(found.ranking.systems)] if found.ranking.systems else []),
+            Points(items=(*first, *failed, *([] if problem is None else [problem]))),
+        ),
     )
 
 

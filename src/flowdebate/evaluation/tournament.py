@@ -1,0 +1,149 @@
+"""Tournaments: systems debate each other over questions, each pair from both seats, and are ranked."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from itertools import combinations
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from flowdebate._messages import error_text
+from flowdebate._util.importing import InNotebooks
+from flowdebate._util.validation import check_library, check_share
+from flowdebate._util.wire import WireModel
+from flowdebate.errors import ConfigurationError
+from flowdebate.evaluation.evaluation_run import reader
+from flowdebate.evaluation.ranking import Game, Ranking, rank_games
+from flowdebate.runs.batch import Batch
+
+if TYPE_CHECKING:
+    from flowdebate.blocks.base import Block
+    from flowdebate.models.base import Model
+
+_WHERE = "tournament()"
+
+
+class Seat(NamedTuple):
+    """Who argues a position."""
+
+    name: str
+    position: str
+    system: Any
+    """What was given under that name."""
+
+
+class Tournament(InNotebooks, WireModel):
+    """All games, and the ranking that follows from them."""
+
+    games: list[Game]
+    """The one had the first seat; its cluster is the number of the row."""
+    ranking: Ranking
+    """Without the term for the first seat where that won, or lost, everything."""
+    failed: dict[int, str]
+    """The error of each debate without a verdict, by its number; it is asked again by the next call."""
+
+    @property
+    def points(self) -> dict[str, float]:
+        """By system, a point for each debate that it won, and half for one without a winner; the most first."""
+        found: dict[str, float] = {}
+        for game in self.games:
+            found[game.one] = found.get(game.one, 0) + game.won
+            found[game.other] = found.get(game.other, 0) + 1 - game.won
+        return dict(sorted(found.items(), key=lambda each: -each[1]))
+
+
+async def tournament(  # noqa: PLR0913 - those of a batch
+    systems: Mapping[str, Any],
+    rows: Sequence[Any],
+    *,
+    judge: Model | str | None = None,
+    play: Callable[[Any, Sequence[Seat]], Block[Any, Any]] | None = None,
+    question: str | Callable[[Any], Any] = "question",
+    choices: str | Callable[[Any], Sequence[str]] = "choices",
+    confidence: float = 0.95,
+    seed: int = 0,
+    batch_id: str | None = None,
+    **options: Any,  # noqa: ANN401 - those of Block.batch
+) -> Tournament:
+    """Let each pair of `systems` debate each of `rows` twice, once from each seat, and rank them. Needs numpy.
+
+    - `systems`: by name a model, which argues in two rounds before `judge`, a model; or whatever `play` makes a debate
+      of, given the row and two seats: the first one argues the first position, and begins.
+    - `question` and `choices` (two positions) are keys of a row, or functions of it.
+    - `options` are those of `Block.batch`: with `store` the same call again continues where it was interrupted, and
+      pays for nothing twice. `batch_id`: the name under which; None: made of names, rows and seed.
+
+    ConfigurationError, before any call, for less than two systems, and for a row without two positions.
+
+    >>> from flowdebate.testing import ScriptedModel
+    >>> judge = ScriptedModel(*[{"reasoning": "-", "winner": "yes", "verdict": "-"}] * 2)
+    >>> ann, bob = ScriptedModel(*["Because."] * 4, name="ann"), ScriptedModel(*["But."] * 4, name="bob")
+    >>> rows = [{"question": "Rent caps?", "choices": ["yes", "no"]}]
+    >>> import asyncio
+    >>> asyncio.run(tournament({"ann": ann, "bob": bob}, rows, judge=judge)).points
+    {'ann': 1.0, 'bob': 1.0}
+    """
+    check_library(_WHERE, "numpy", library="numpy", extra="audit")
+    check_share(_WHERE, ends=False, confidence=confidence)
+    asked, positions = reader(question), reader(choices)
+    _check(systems, rows, positions)
+    # row by row, so that a tournament that ends early has compared all systems on its first rows
+    plays = [
+        (number, [Seat(name, position, systems[name]) for name, position in zip(pair, positions(row), strict=True)])
+        for number, row in enumerate(rows)
+        for one, other in combinations(systems, 2)
+        for pair in ((one, other), (other, one))
+    ]
+    if batch_id is None:
+        said = [[asked(row), positions(row)] for row in rows]
+        whole = json.dumps([list(systems), said, seed], default=str)
+        batch_id = f"tournament-{hashlib.sha256(whole.encode()).hexdigest()[:12]}"
+
+    def each(match: tuple[int, Sequence[Seat]]) -> tuple[Block[Any, Any], None]:
+        number, seats = match
+        return _debate(seats, judge) if play is None else play(rows[number], seats), None
+
+    first, _ = each(plays[0])
+    batch = Batch(
+        first, plays, question=lambda match: asked(rows[match[0]]), each=each, seed=seed, batch_id=batch_id, **options
+    )
+    games: list[Game] = []
+    failed: dict[int, str] = {}
+    for item in await batch.all():
+        verdict = getattr(item.raw, "verdict", None)
+        if verdict is None:
+            failed[item.index] = f"ended as {item.status}" if item.error is None else error_text(item.error)
+            continue
+        number, (one, other) = item.row
+        won = {one.position: 1.0, other.position: 0.0}.get(verdict.winner, 0.5)
+        games.append(Game(one.name, other.name, won, number))
+    if not games:
+        problem = f"no ranking: no debate has a verdict; the first one: {failed[0]}"
+        return Tournament(games=[], ranking=Ranking(games=0, systems=[], problem=problem), failed=failed)
+    ranking = rank_games(games, confidence=confidence)
+    if ranking.problem is not None:  # perhaps of the first seat alone
+        ranking = rank_games(games, order=False, confidence=confidence)
+    return Tournament(games=games, ranking=ranking, failed=failed)
+
+
+def _check(systems: Mapping[str, Any], rows: Sequence[Any], positions: Callable[[Any], Any]) -> None:
+    if len(systems) < 2:  # noqa: PLR2004 - a game takes two
+        raise ConfigurationError(_WHERE, "systems", list(systems), "two or more, by name")
+    if not rows:
+        raise ConfigurationError(_WHERE, "rows", rows, "at least one")
+    for number, row in enumerate(rows):
+        found = positions(row)
+        if not isinstance(found, (list, tuple)) or len(found) != 2 or found[0] == found[1]:  # noqa: PLR2004 - as above
+            raise ConfigurationError(_WHERE, f"choices of row {number}", found, "two different positions")
+
+
+def _debate(seats: Sequence[Seat], judge: Model | str | None) -> Block[Any, Any]:
+    from flowdebate.patterns.debate.factory import debate
+    from flowdebate.patterns.debate.judging.options import JudgeOptions
+    from flowdebate.patterns.roster import Debater
+
+    # the judge is not to know which system speaks
+    sides = [Debater(name, seat.position, model=seat.system) for name, seat in zip("ab", seats, strict=True)]
+    judging = JudgeOptions(model=judge)
+    return debate(name="tournament", debaters=sides, max_rounds=2, judge=judging, moderator=False, synthesizer=False)

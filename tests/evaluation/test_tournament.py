@@ -1,0 +1,128 @@
+"""Tournaments: every pair from both seats, ranked; interrupted, they go on; no game is paid for twice."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from flowdebate import Debater, debate
+from flowdebate.errors import ConfigurationError, ProviderFailed
+from flowdebate.evaluation import tournament
+from flowdebate.service.documents.evaluations import lay_out
+from flowdebate.testing import FunctionModel
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from flowdebate.evaluation import Seat
+    from flowdebate.models.base import ModelRequest
+
+pytestmark = pytest.mark.anyio
+
+ROWS = [{"question": f"Question {number}?", "choices": ["yes", "no"]} for number in range(30)]
+STRONG = {"ann": 2.0, "bob": 0.0, "cy": -1.5}
+
+
+class Judging:
+    """Models that sign what they say, and a judge that finds for the stronger one, with some luck."""
+
+    def __init__(self, *, fails: Sequence[str] = ()) -> None:
+        self.fails = fails
+        self.judged: list[str] = []
+        self.spoken = Counter[str]()
+        self.judge = FunctionModel(self._judge, name="judge")
+        self.systems = {name: FunctionModel(self._speaker(name), name=name) for name in STRONG}
+
+    def _speaker(self, name: str) -> Any:
+        def speak(_: ModelRequest) -> str:
+            self.spoken[name] += 1
+            return f"So says {name}."
+
+        return speak
+
+    def _judge(self, request: ModelRequest) -> Any:
+        whole = " ".join(str(message["content"]) for message in request.messages)
+        self.judged.append(whole)
+        if any(each in whole for each in self.fails):
+            raise ProviderFailed("away", status=503)
+        first, second = (re.search(rf"\[{side}\] So says (\w+)", whole)[1] for side in ("yes", "no"))  # type: ignore[index]
+        lead = STRONG[first] - STRONG[second] + Random(whole).gauss(0, 1.5)
+        return {"reasoning": "-", "winner": "yes" if lead > 0 else "no", "verdict": "-"}
+
+
+async def test_each_pair_meets_from_both_seats_and_is_ranked(tmp_path: Path) -> None:
+    """Six games a row for three systems; again, nothing is asked. The judge reads no system's name."""
+    here = Judging()
+    options: Any = {"judge": here.judge, "store": tmp_path / "t.db"}
+    found = await tournament(here.systems, ROWS, **options)
+    assert Counter((game.one, game.other) for game in found.games) == dict.fromkeys(
+        [("ann", "bob"), ("bob", "ann"), ("ann", "cy"), ("cy", "ann"), ("bob", "cy"), ("cy", "bob")], 30
+    )
+    assert [each.name for each in found.ranking.systems] == ["ann", "bob", "cy"]
+    assert [*found.points] == ["ann", "bob", "cy"]
+    assert sum(found.points.values()) == len(found.games) == 180
+    assert found.ranking.order is not None
+    assert "ann:" not in here.judged[0]
+    spoken = here.spoken.copy()
+    assert await tournament(here.systems, ROWS, **options) == found
+    assert here.spoken == spoken
+    assert lay_out(found) is not None
+
+
+async def test_debates_that_failed_are_asked_again(tmp_path: Path) -> None:
+    """And only these: what was said is in the store."""
+    here = Judging(fails=["Question 3?"])
+    options: Any = {"judge": here.judge, "store": tmp_path / "t.db"}
+    first = await tournament(here.systems, ROWS[:5], **options)
+    assert len(first.games) == 24
+    assert [*first.failed] == list(range(18, 24))
+    spoken, here.fails = here.spoken.total(), ()
+    whole = await tournament(here.systems, ROWS[:5], **options)
+    assert (len(whole.games), whole.failed) == (30, {})
+    assert here.spoken.total() == spoken
+
+
+async def test_anything_may_play() -> None:
+    """A persona, a design: a function makes the debate. A judge that goes by the seat ranks nobody."""
+
+    def play(_: object, seats: Sequence[Seat]) -> Any:
+        sides = [Debater(name, seat.position, role=seat.system) for name, seat in zip("ab", seats, strict=True)]
+        return debate(name="t", debaters=sides, max_rounds=1, moderator=False, synthesizer=False)
+
+    model = FunctionModel(
+        lambda request: "So." if request.output is None else {"reasoning": "-", "winner": "yes", "verdict": "-"}
+    )
+    found = await tournament({"x": "a poet", "y": "a clerk"}, ROWS[:4], play=play, model=model)
+    assert found.points == {"x": 4, "y": 4}
+    assert found.ranking.order is None
+    assert found.ranking.systems[0].strength == pytest.approx(0)
+
+
+async def test_without_a_verdict_there_is_no_ranking() -> None:
+    """The reason is that of the first debate."""
+    here = Judging(fails=["Question"])
+    found = await tournament(here.systems, ROWS[:1], judge=here.judge)
+    assert (found.games, found.ranking.systems, len(found.failed)) == ([], [], 6)
+    assert "no debate has a verdict" in str(found.ranking.problem)
+
+
+@pytest.mark.parametrize(
+    ("systems", "rows", "field"),
+    [
+        ({"ann": "x"}, ROWS, "systems"),
+        ({"ann": "x", "bob": "y"}, [], "rows"),
+        ({"ann": "x", "bob": "y"}, [{**ROWS[0], "choices": ["yes"]}], "choices of row 0"),
+        ({"ann": "x", "bob": "y"}, [{**ROWS[0], "choices": "no"}], "choices of row 0"),
+    ],
+    ids=["one system", "no row", "one position", "a text"],
+)
+async def test_a_tournament_that_cannot_be_held_is_refused(systems: Any, rows: Any, field: str) -> None:
+    """Before any call, with the field."""
+    with pytest.raises(ConfigurationError) as caught:
+        await tournament(systems, rows)
+    assert caught.value.field == field
