@@ -26,6 +26,11 @@ from .comparison_table import ComparingJudge as ComparingJudge
 from .comparison_table import ComparisonTable as ComparisonTable
 from .comparison_table import compare_all as compare_all
 from .comparison_table import tabulate as tabulate
+from .content_audit import ContentAudit as ContentAudit
+from .content_audit import ContentChoice as ContentChoice
+from .content_audit import ControlledSystem as ControlledSystem
+from .content_audit import content_audit as content_audit
+from .content_audit import content_choices as content_choices
 from .decision_rules import DecisionRule as DecisionRule
 from .decision_rules import RuleResult as RuleResult
 from .dynamics import AnswerCourse as AnswerCourse

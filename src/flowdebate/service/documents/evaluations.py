@@ -12,6 +12,7 @@ from flowdebate.evaluation.audit_report import Figure, JudgeAudit, ReaderAgreeme
 from flowdebate.evaluation.benefit import METHODS, BenefitReport
 from flowdebate.evaluation.comparison import Comparison
 from flowdebate.evaluation.comparison_table import ComparisonTable
+from flowdebate.evaluation.content_audit import ContentAudit
 from flowdebate.evaluation.dynamics import Dynamics
 from flowdebate.evaluation.evaluation_run import Evaluation
 from flowdebate.evaluation.judge_quality import JudgeQuality
@@ -55,6 +56,9 @@ def lay_out(value: object) -> Summary | None:  # noqa: C901, PLR0911, PLR0912 - 
             return lay_out_benefit(value.report)
         case JudgeQuality():
             return Summary(title="Judge quality", sections=(Points(items=tuple(value.findings)),))
+        case ContentAudit():
+            about = counted(value.ballots, "ballot")
+            return Summary(title="Content audit", about=about, sections=(Points(items=tuple(value.findings)),))
         case StudyReport():
             return lay_out_study(value)
         case Dynamics():

@@ -1,0 +1,173 @@
+"""Content audit: length, order, style and kin in one regression, and win rates at equal length and style."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from math import exp, fsum, log1p, log2
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+from flowdebate._util.importing import InNotebooks
+from flowdebate._util.validation import check_library, check_share
+from flowdebate._util.wire import WireModel
+from flowdebate.errors import ConfigurationError
+from flowdebate.evaluation.audit_report import Figure
+from flowdebate.evaluation.ranking import fit_choices
+from flowdebate.evaluation.statistics import two_sided_z
+
+if TYPE_CHECKING:
+    from flowdebate.patterns.debate.judging.ballots import JudgeBallot
+
+_WHERE = "content_audit()"
+_MARKS = re.compile(r"^[ \t]*(?:#{1,6}|[-*+]|\d+[.)])[ \t]|\*\*|`", re.MULTILINE)
+"""Headings, items of lists, bold and code: what a text has of Markdown."""
+_UNITS = {
+    "length": "twice as long",
+    "order": "read first instead of last",
+    "style": "e times as many Markdown marks",
+    "kin": "of the judge's own model",
+}
+
+
+class ContentChoice(WireModel):
+    """One ballot, with what each side was like; all lists are in the order in which it read them."""
+
+    systems: list[str]
+    """Who wrote each side."""
+    shares: list[float]
+    """How it divided the whole: 1 and 0 where it only said who wins."""
+    columns: dict[str, list[float]]
+    """By name, a number for each side, such as the logarithm of its length to base 2."""
+    cluster: str | None = None
+    """What it shares with others, such as a question; None: it is independent of all others."""
+
+
+class ControlledSystem(WireModel):
+    """How often a system wins."""
+
+    system: str
+    ballots: int
+    share: float
+    """What ballots gave it, in the mean."""
+    controlled: Figure
+    """Its chance against the mean of the others, at equal length and style, without regard to order and kin."""
+
+
+class ContentAudit(InNotebooks, WireModel):
+    """What besides the content decides ballots."""
+
+    ballots: int
+    effects: dict[str, Figure]
+    """By column, what one unit adds to the log-odds of a side; `n` is the number of clusters."""
+    systems: list[ControlledSystem]
+    """The best one at equal length first."""
+    problem: str | None = None
+    """Why there is no regression."""
+    findings: list[str]
+
+
+def content_choices(
+    ballots: Iterable[JudgeBallot],
+    *,
+    systems: Mapping[str, str] | None = None,
+    texts: Mapping[str, str] | None = None,
+    models: Mapping[str, str] | None = None,
+    cluster: str | None = None,
+) -> list[ContentChoice]:
+    """The usable `ballots` of one debate as choices.
+
+    By side: `systems` wrote it (None: the sides are the systems), `texts` are its arguments (None: the lengths that the
+    ballots know, and no style), `models` spoke for it (None: nothing about kin).
+    """
+    found = []
+    for ballot in (each for each in ballots if each.problem is None):
+        order, odds = ballot.order, ballot.log_odds
+        sums = None if odds is None else {side: exp(odds[side]) for side in order}
+        shares = ballot.shares if sums is None else {side: each / fsum(sums.values()) for side, each in sums.items()}
+        lengths = ballot.lengths if texts is None else {side: len(texts[side]) for side in order}
+        columns = {"order": [1 / 2 - place / (len(order) - 1) for place in range(len(order))]}
+        if lengths is not None:
+            columns["length"] = [log2(max(lengths[side], 1)) for side in order]
+        if texts is not None:
+            columns["style"] = [log1p(len(_MARKS.findall(texts[side]))) for side in order]
+        if models is not None:
+            columns["kin"] = [float(models.get(side) == ballot.model) for side in order]
+        names = order if systems is None else [systems[side] for side in order]
+        found.append(
+            ContentChoice(
+                systems=list(names), shares=[shares[side] for side in order], columns=columns, cluster=cluster
+            )
+        )
+    return found
+
+
+def content_audit(choices: Sequence[ContentChoice], *, confidence: float = 0.95) -> ContentAudit:
+    """Explain `choices` by who wrote a side, and by all columns at once. Needs numpy.
+
+    A conditional logit model (McFadden 1974), for shares by quasi-likelihood, with sandwich errors over clusters. At
+    equal length, a system's rate is what the model predicts where both sides have the same of everything (as the
+    length-controlled AlpacaEval, arXiv:2404.04475). A column that does not vary is left out. There is no regression,
+    and `problem` says why, where an effect would be infinite, such as that of the order before a judge that always
+    picks what it reads first. ConfigurationError without choices, and for those with different columns.
+
+    >>> def ballot(chars, share):
+    ...     return ContentChoice(systems=["a", "b"], shares=[share, 1 - share], columns={"length": [chars, 8.0]})
+    >>> found = content_audit([ballot(*each) for each in ((9, 0.7), (10, 0.8), (8, 0.6), (7, 0.4), (9, 0.6), (8, 0.5))])
+    >>> round(found.effects["length"].value, 2), found.systems[0].system
+    (0.56, 'a')
+    """
+    check_library(_WHERE, "numpy", library="numpy", extra="audit")
+    import numpy as np
+
+    check_share(_WHERE, ends=False, confidence=confidence)
+    if not choices:
+        raise ConfigurationError(_WHERE, "choices", 0, "at least one")
+    sides = len(choices[0].systems)
+    for index, each in enumerate(choices):
+        lengths = {len(each.systems), len(each.shares), *map(len, each.columns.values())}
+        if {*each.columns} != {*choices[0].columns} or lengths != {sides} or sides < 2:  # noqa: PLR2004
+            allowed = f"the columns {sorted(choices[0].columns)}, each with {sides} sides"
+            raise ConfigurationError(_WHERE, f"choices[{index}]", sorted(each.columns), allowed)
+    names = sorted({name for each in choices for name in each.systems})
+    varied = [column for column in choices[0].columns if any(len({*each.columns[column]}) > 1 for each in choices)]
+    options = np.array([
+        [[float(name == system) for name in names] + [each.columns[column][place] for column in varied]
+         for place, system in enumerate(each.systems)]
+        for each in choices
+    ])  # fmt: skip
+    chosen = np.array([each.shares for each in choices])
+    clusters = [("alone", row) if each.cluster is None else each.cluster for row, each in enumerate(choices)]
+    fit = fit_choices(options, chosen / chosen.sum(axis=1, keepdims=True), clusters, free=1)
+    if fit is None:
+        problem = "no regression: an effect would be infinite, or the columns cannot be told apart"
+        return ContentAudit(ballots=len(choices), effects={}, systems=[], problem=problem, findings=[problem])
+    z, n = two_sided_z(1 - confidence), len({str(each) for each in clusters})
+    ends = [(value, value - z * error, value + z * error) for value, error in zip(*fit, strict=True)]
+    effects = {
+        column: Figure(value=value, n=n, low=low, high=high)
+        for column, (value, low, high) in zip(varied, ends[len(names) :], strict=True)
+    }
+    # strengths have a mean of 0, so that the others' mean is that much lower
+    apart = len(names) / max(len(names) - 1, 1)
+    systems = []
+    for name, strength in zip(names, ends, strict=False):
+        given = [share for each in choices for who, share in zip(each.systems, each.shares, strict=True) if who == name]
+        value, low, high = (1 / (1 + exp(-apart * end)) for end in strength)
+        controlled = Figure(value=value, n=n, low=low, high=high)
+        systems.append(ControlledSystem(system=name, ballots=len(given), share=fmean(given), controlled=controlled))
+    systems.sort(key=lambda each: -each.controlled.value)
+    found = [_said(column, figure, confidence) for column, figure in effects.items()]
+    found += [
+        f"{each.system}: {each.share:.0%} of the whole, {each.controlled.value:.0%} at equal {' and '.join(varied)}"
+        for each in systems
+    ]
+    return ContentAudit(ballots=len(choices), effects=effects, systems=systems, findings=found)
+
+
+def _said(column: str, figure: Figure, confidence: float) -> str:
+    low, high = figure.low or 0.0, figure.high or 0.0
+    sure = "favours it" if low > 0 else "is against it" if high < 0 else "is not clear"
+    unit = _UNITS.get(column, "one more")
+    interval = f"{confidence:.0%} interval {low:+.2f} to {high:+.2f}"
+    return f"{column}: {unit} {sure}, by {figure.value:+.2f} log-odds ({interval})"
